@@ -153,7 +153,7 @@ class Anonymizer(ABC):
         _require_persons(encoded.persons, self.least)
         self._require_feasible(encoded)
         with portion(0.45 if self.suppressible else 0.85):
-            recoding = self._recoded(encoded, rng, guarantees)
+            recoding = self.recoded(encoded, rng)
         if self.suppressible:
             with portion(0.3):
                 further = [*self._searched_without(encoded, recoding, rng, guarantees)]
@@ -222,15 +222,14 @@ class Anonymizer(ABC):
         constraints = compile_constraints(self.sensitive_models, encoded)
         require_feasible(len(encoded), self.least, encoded.sensitive, constraints, encoded.sensitive_names)
 
-    def _recoded(
-        self, encoded: EncodedTable, rng: np.random.Generator, guarantees: tuple[PrivacyModel, ...]
-    ) -> Recoding:
-        """The recoding whose classes hold for persons: the algorithm may have counted rows."""
+    def recoded(self, encoded: EncodedTable, rng: np.random.Generator) -> Recoding:
+        """A recoding whose classes hold for persons, also where the algorithm counts rows."""
         with portion(1.0 if encoded.persons is None else 0.8):
             recoding = self.anonymize(encoded, rng)
         if encoded.persons is None:
             return recoding
         encoded = recoding.encoded
+        guarantees = self.guarantees(encoded.schema)
         labels = hold_by_person(encoded, recoding.labels, encoded.geometry(), guarantees)
         return Recoding.of_labels(encoded, labels, recoding.notes)
 
@@ -328,7 +327,7 @@ class Anonymizer(ABC):
         try:
             _require_persons(part.persons, self.least)
             self._require_feasible(part)
-            made = self._recoded(part, rng, guarantees)
+            made = self.recoded(part, rng)
         except InfeasibleError:
             return None
         labels = np.full(len(encoded), -1, dtype=np.int64)

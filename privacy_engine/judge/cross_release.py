@@ -43,8 +43,8 @@ import numpy as np
 import numpy.typing as npt
 
 from privacy_engine.choice import choice
-from privacy_engine.errors import SchemaError
-from privacy_engine.judge.republication.class_values import ClassValues
+from privacy_engine.errors import SchemaError, VerificationError
+from privacy_engine.judge.republication.class_values import ClassValues, people_of
 from privacy_engine.vocabulary import COUNTERFEITS, Departures
 
 if TYPE_CHECKING:  # a policy is read wherever DAGs are parsed, and pandas takes long to load
@@ -64,8 +64,10 @@ class Membership:
 
     Attributes:
         persons: (n,) text, or whole numbers, one for each released record of a person, who has one record in
-            a release.
+            a release. Where several records may be of one person: what identifies each record.
         labels: (n,) whole numbers, the class of each, >= 0.
+        owners: (n,) int64, whose record each is, where several may be of one person: then persons are counted
+            by these. The same number in all releases. None: each record is of another person.
         signatures: sensitive attribute -> (n,) text: a hash of the set of values in the person's class.
         sets: the same as JSON, a sorted list of the texts of the values; of releases with counterfeits alone.
         recognisable: sensitive attribute -> (n,) whether somebody can tell which values of the person's class
@@ -83,6 +85,7 @@ class Membership:
 
     persons: npt.NDArray[Any]
     labels: Ints
+    owners: Ints | None = None
     signatures: Mapping[str, Texts] = field(default_factory=dict)
     sets: Mapping[str, Texts] = field(default_factory=dict)
     recognisable: Mapping[str, Bools] = field(default_factory=dict)
@@ -93,9 +96,10 @@ class Membership:
 
     def __post_init__(self) -> None:
         kinds = (self.signatures, self.sets, self.recognisable, self.boxes, self.values)
-        columns = (self.labels, *(column for columns in kinds for column in columns.values()))
+        owners = () if self.owners is None else (self.owners,)
+        columns = (self.labels, *owners, *(column for columns in kinds for column in columns.values()))
         if not all(len(column) == len(self.persons) for column in columns):
-            raise ValueError("labels, signatures and cells must be one for each person")
+            raise ValueError("labels, owners, signatures and cells must be one for each person")
         import pandas as pd
 
         if repeated := int(pd.Index(self.persons).duplicated().sum()):
@@ -114,22 +118,40 @@ class Membership:
         found[self.labels] = np.arange(len(self.labels))
         return found
 
+    @cached_property
+    def people(self) -> Ints | None:
+        """(n,) a number 0 .. P - 1 for the owner of each record; None where each is of another person."""
+        return None if self.owners is None else np.unique(self.owners, return_inverse=True)[1]
+
+    @cached_property
+    def sizes(self) -> Ints:
+        """(c,) persons in each class 0 .. c - 1."""
+        return people_of(self.labels, self.people)
+
     @classmethod
-    def of_table(cls, persons: Texts, table: pd.DataFrame, schema: DataSchema) -> Membership:
+    def of_table(
+        cls, persons: Texts, table: pd.DataFrame, schema: DataSchema, owners: Ints | None = None
+    ) -> Membership:
         """The classes of a released table, read from nothing but its columns.
 
         Args:
             persons: (n,) text, in the order of the rows; None of a counterfeit record, which is nobody's.
             table: the released records.
             schema: what their columns are.
+            owners: (n,) whose record each is, as of the attributes.
         """
         from privacy_engine.tables.classes import EquivalenceClasses
 
-        return cls.of_classes(persons, EquivalenceClasses.of_table(table, schema), table, schema)
+        return cls.of_classes(persons, EquivalenceClasses.of_table(table, schema), table, schema, owners)
 
     @classmethod
     def of_classes(
-        cls, persons: Texts, classes: EquivalenceClasses, table: pd.DataFrame, schema: DataSchema
+        cls,
+        persons: Texts,
+        classes: EquivalenceClasses,
+        table: pd.DataFrame,
+        schema: DataSchema,
+        owners: Ints | None = None,
     ) -> Membership:
         """The same of a table whose classes are known."""
         import pandas as pd
@@ -140,6 +162,7 @@ class Membership:
 
         labels, fake = classes.labels, of_nobody(persons)
         own = ~fake
+        people = None if owners is None else np.unique(owners, return_inverse=True)[1]
         signatures, sets, seen, counts, values_of = {}, {}, {}, {}, {}
         for attribute in schema.sensitive:
             name = attribute.name
@@ -152,12 +175,13 @@ class Membership:
                 known = recognisable(labels, table[name], fake) | recognisable(labels, read, fake)
                 seen[name] = known[labels[own]]
             codes, texts = _compared(table[name], attribute, classes.sensitive[name].codes)
-            counts[name] = ClassValues.of_records(labels, codes, texts, own)
+            counts[name] = ClassValues.of_records(labels, codes, texts, own, people)
             values_of[name] = codes[own]
         boxes = {name: texts[own] for name, texts in cell_texts(table, schema).items()}
         return cls(
             persons=persons[own],
             labels=labels[own],
+            owners=None if owners is None else owners[own],
             signatures=signatures,
             sets=sets,
             recognisable=seen,
@@ -181,6 +205,14 @@ class History:
     new: Membership
     earlier: tuple[Membership, ...] = ()
     source: DataSchema | None = None
+
+    def __post_init__(self) -> None:
+        known = {release.owners is not None for release in (*self.earlier, self.new) if len(release)}
+        if len(known) > 1:
+            raise VerificationError(
+                "whose records they are must be known of all releases of a table or of none: retract those "
+                "that were made with another `person`, or publish under a new table name"
+            )
 
     @property
     def registers(self) -> tuple[Membership, ...]:
@@ -217,7 +249,7 @@ class History:
         Persons with the same set of releases are counted together: they are told apart by their classes in
         those, and whoever is in all of those releases counts, in others or not.
         """
-        return _sharing((*self.classes, self.new.labels))
+        return _sharing((*self.classes, self.new.labels), self.new.people)
 
     @cached_property
     def core(self) -> tuple[Ints, Ints]:
@@ -278,7 +310,7 @@ def cores(
     for i, (mine, own) in enumerate(zip(of_group, coded, strict=True)):
         here = np.flatnonzero(mine >= 0)
         extent = reading.extents(cells, own)[mine[here]] if len(here) else np.zeros(0)
-        held = np.bincount(releases[i].labels)[mine[here]] if len(here) else np.zeros(0, np.int64)
+        held = releases[i].sizes[mine[here]] if len(here) else np.zeros(0, np.int64)
         better = (extent < least[here]) | ((extent == least[here]) & (held > sizes[here]))
         rows = here[better]
         least[rows], sizes[rows], found[rows] = extent[better], held[better], i
@@ -418,7 +450,7 @@ def _digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
-def _sharing(columns: Sequence[Ints]) -> Ints:
+def _sharing(columns: Sequence[Ints], people: Ints | None = None) -> Ints:
     """(n,) how many rows have the same number as each one in all columns in which this one has any.
 
     Columns are taken one after another, and rows with the same first columns together, so that many rows that
@@ -426,6 +458,7 @@ def _sharing(columns: Sequence[Ints]) -> Ints:
 
     Args:
         columns: (n,) each; -1 = the row has none.
+        people: (n,) whose row each is, 0 .. P - 1; then these are counted, not rows.
     """
     n = len(columns[0])
     found = np.zeros(n, dtype=np.int64)
@@ -435,7 +468,7 @@ def _sharing(columns: Sequence[Ints]) -> Ints:
     while waiting:
         rows, groups, mine, j = waiting.pop()
         if j < 0:
-            found[rows[mine]] = np.bincount(groups)[groups[mine]]
+            found[rows[mine]] = people_of(groups, None if people is None else people[rows])[groups[mine]]
             continue
         have = columns[j][rows[mine]] >= 0
         if not have.all():

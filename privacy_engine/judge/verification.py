@@ -277,11 +277,13 @@ def across_findings(
     earlier: Sequence[Membership] = (),
     source: DataSchema | None = None,
     register: Membership | None = None,
+    owners: npt.NDArray[np.int64] | None = None,
 ) -> tuple[Finding, ...]:
     """Measure the models across releases of a policy; none where it demands none.
 
     Arguments as for ``verify``; of ``table`` only the quasi-identifiers and sensitive attributes are read.
-    ``register`` is the population at the time of the release, as of `Membership`.
+    ``register`` is the population at the time of the release, and ``owners`` (n,) whose record each is, both
+    as of `Membership`: with owners ``persons`` are what identifies each record.
 
     Raises:
         VerificationError: if a model across releases is demanded and cannot be measured.
@@ -290,7 +292,7 @@ def across_findings(
         return ()
     known = _known_persons(policy, schema, loss, persons)
     classes = EquivalenceClasses.of_table(table, schema)
-    people = replace(Membership.of_classes(known, classes, table, schema), register=register)
+    people = replace(Membership.of_classes(known, classes, table, schema, owners), register=register)
     return _across_findings(policy, classes, people, earlier, source)
 
 

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -229,6 +229,30 @@ def _whole(encoded: EncodedTable) -> tuple[Codes, Codes]:
     high = [len(d.values) - 1 if isinstance(d, OrderedDomain) else d.root for d in encoded.domains]
     n = len(encoded)
     return np.tile(np.array(low, np.int32), (n, 1)), np.tile(np.array(high, np.int32), (n, 1))
+
+
+def require_followed(
+    persons: Texts, table: pd.DataFrame, schema: DataSchema, owners: Ints | None = None
+) -> None:
+    """Refuse records that cannot be followed: as `require_persons`, but owners may have several.
+
+    Args:
+        persons: (n,) what identifies each record.
+        table: the records.
+        schema: what they are.
+        owners: (n,) whose record each is; None: each is of another person.
+
+    Raises:
+        SchemaError: as `require_persons`, or if the owners are not those of the column that names a person.
+    """
+    if owners is None:
+        require_persons(persons, table, schema)
+        return
+    require_persons(persons, table, replace(schema, person=None))
+    named = schema.person_codes(table[schema.by].to_numpy()) if schema.by else np.zeros(0, np.int64)
+    pairs = len(pd.DataFrame({"named": named, "owner": owners}).drop_duplicates()) if len(named) else 0
+    if schema.linked or not pairs == len(np.unique(named)) == len(np.unique(owners)):
+        raise SchemaError("owners must be the persons of the column that the schema names, one for each")
 
 
 def require_persons(persons: Texts, table: pd.DataFrame, schema: DataSchema) -> None:

@@ -45,12 +45,13 @@ from privacy_engine.judge.cross_release import (
 )
 from privacy_engine.judge.models import DistinctLDiversity, KAnonymity, holds
 from privacy_engine.judge.published_boxes import Reading, known_texts
+from privacy_engine.judge.republication.class_values import people_of
 from privacy_engine.judge.republication.model import Attacker, Republication
 from privacy_engine.measures.recoding import Recoding, released_order
 from privacy_engine.measures.utility import class_losses
 from privacy_engine.registry import load_method
 from privacy_engine.release import Release, parameters_of
-from privacy_engine.republication.earlier_boxes import Texts, require_persons, unpublished
+from privacy_engine.republication.earlier_boxes import Texts, require_followed, unpublished
 from privacy_engine.tables.classes import EquivalenceClasses
 from privacy_engine.tables.columns import NULL, factorize
 from privacy_engine.tables.encoding import EncodedTable
@@ -68,10 +69,12 @@ class LastRelease:
     Attributes:
         table: (n,) the released records.
         persons: (n,) text, whose record each one is.
+        owners: (n,) int64, as of `Membership`, where several records may be of one person.
     """
 
     table: pd.DataFrame
     persons: Texts
+    owners: Ints | None = None
 
     def __post_init__(self) -> None:
         if len(self.table) != len(self.persons):
@@ -92,15 +95,18 @@ def release_incrementally(
     waited: Mapping[str, int] | None = None,
     reserve: float = 1.0,
     limit: float | None = None,
+    owners: Ints | None = None,
 ) -> Release:
     """Release a table so that no attacker of a model learns more from all releases than it allows.
 
+    Where several records may be of one person, each record is followed, and persons are counted.
+
     Args:
         method: makes the classes of persons who were never released, and says what each class must keep.
-        table: the records, one a person.
+        table: the records.
         schema: what they are.
         rng: the random choices.
-        persons: (n,) text, who each record is about.
+        persons: (n,) text, who each record is about; with owners, what identifies each record.
         earlier: who is in which class of the earlier releases, oldest first.
         last: the newest of them as it was published; None: there is no earlier one.
         across: what must hold over all releases.
@@ -109,6 +115,8 @@ def release_incrementally(
         reserve: >= 1, how many times k a class holds that is published for the first time.
         limit: largest share of records that may be withheld; None: the method's `suppression_limit`. Arrivals
             who wait do not count.
+        owners: (n,) int64, whose record each is, where the schema names a person; the same number in all
+            releases.
 
     Returns:
         The release. Its `rows` tell which record of `table` each record is, n and more: which of `last`. Its
@@ -116,15 +124,20 @@ def release_incrementally(
         recoding is of the records that are not held back.
 
     Raises:
-        SchemaError: if the table does not fit the schema, there is not one person a record, or the columns of
-            the last release are others.
+        SchemaError: if the table does not fit the schema, there is not one person a record and no owner, or
+            the columns of the last release are others.
         InfeasibleError: if more would have to be withheld than may be, or a guarantee cannot be met.
     """
     if reserve < 1:
         raise ValueError(f"reserve must be >= 1, got {reserve}")
     if hold_back < 0:
         raise ValueError(f"hold_back must be >= 0, got {hold_back}")
-    require_persons(persons, table, schema)
+    require_followed(persons, table, schema, owners)
+    if last is not None and (owners is None) != (last.owners is None):
+        raise SchemaError(
+            "whose records they are must be known of all releases of a table or of none: retract those that "
+            "were made with another `person`, or publish under a new table name"
+        )
     asked = _Asked(tuple(across))
     method = replace(method, k=max(method.k, asked.k))
     planned, rules = math.ceil(method.k * reserve), asked.values(schema)
@@ -139,7 +152,9 @@ def release_incrementally(
         schema = schema.select([name for name in schema.names if name not in gone])
         table = table.drop(columns=gone)
     encoded = EncodedTable.encode(table, schema)
-    of = _Persons.of(encoded, persons, tuple(earlier), last, schema, corrections=asked.corrections)
+    of = _Persons.of(
+        encoded, persons, tuple(earlier), last, schema, corrections=asked.corrections, owners=owners
+    )
     waits = np.array([(waited or {}).get(who, 0) for who in of.persons.tolist()], dtype=np.int64)
     limit = method.suppression_limit if limit is None else limit
     allowed = math.floor(limit * len(table) + 1e-9)
@@ -206,6 +221,7 @@ class _Persons:
         row: (l,) record of the person in the table, -1 = not in it.
         gone: (l,) whether the person left, or has another value now and an attacker knows.
         outdated: (l,) whether the record is no longer true: of a person who left, or whose values are others.
+        owners: (n,) and (l,) as of `Membership`, None where each record is of another person.
     """
 
     encoded: EncodedTable
@@ -217,6 +233,7 @@ class _Persons:
     row: Ints
     gone: Bools
     outdated: Bools
+    owners: tuple[Ints, Ints] | None = None
 
     @classmethod
     def of(
@@ -228,6 +245,7 @@ class _Persons:
         schema: DataSchema,
         *,
         corrections: bool,
+        owners: Ints | None,
     ) -> "_Persons":
         """Find the persons of a table in its last release."""
         own, newest = persons[encoded.rows], earlier[-1]
@@ -257,6 +275,7 @@ class _Persons:
             row=row,
             gone=(row < 0) | (corrected & corrections),
             outdated=outdated | corrected,
+            owners=None if owners is None or last.owners is None else (owners[encoded.rows], last.owners),
         )
 
     @cached_property
@@ -282,12 +301,17 @@ class _Persons:
     @cached_property
     def left(self) -> Ints:
         """(c,) persons who are gone from each class of the last release."""
-        return np.bincount(self.label[self.gone], minlength=self.classes)
+        return self._counted(self.gone)
 
     @cached_property
     def stayed(self) -> Ints:
         """(c,) persons who stay in each."""
-        return np.bincount(self.label[~self.gone], minlength=self.classes)
+        return self._counted(~self.gone)
+
+    def _counted(self, rows: Bools) -> Ints:
+        """(c,) persons of some records in each class of the last release."""
+        people = None if self.owners is None else np.unique(self.owners[1][rows], return_inverse=True)[1]
+        return people_of(self.label[rows], people, self.classes)
 
     @cached_property
     def known(self) -> Bools:
@@ -378,14 +402,15 @@ def _proposed(
     _withdraw(of, units, np.flatnonzero((left >= GIVEN_UP * stayed) & ~whole), allowed)
     returned = np.flatnonzero(of.known & (of.of_class < 0))
     past = _past(of, returned)
-    alike = np.bincount(past)[past] >= method.least if len(past) else np.zeros(0, np.bool_)
+    people = None if of.encoded.persons is None else of.encoded.persons[returned]
+    alike = people_of(past, people)[past] >= method.least if len(past) else np.zeros(0, np.bool_)
     units.add(returned[alike], past[alike])
     usual = losses[of.of_class[of.stays]].mean() if of.stays.any() else math.inf
     fresh = np.flatnonzero(~of.known)
     labels = np.full(len(fresh), -1)
     if len(fresh) >= first.least:
         with contextlib.suppress(InfeasibleError):  # too few values: all of them wait
-            labels = first.anonymize(of.encoded.take(fresh), rng).labels
+            labels = first.recoded(of.encoded.take(fresh), rng).labels
     made = np.flatnonzero(labels >= 0)
     due = np.bincount(labels[made], weights=overdue[fresh[made]], minlength=1) > 0
     fine = due | (_losses(of.encoded.take(fresh), labels, len(due)) <= SPARSE * usual)
@@ -436,7 +461,8 @@ def _join(
     at[of.of_class[rows]] = rows  # a record of each
     many, group = max(math.ceil(asked.k / of.left[classes].mean()), 2), np.zeros(len(classes), np.int64)
     if len(classes) >= 2 * many:
-        group = load_method("mondrian", k=many).anonymize(of.encoded.take(at[classes]), rng).labels
+        one_of_each = replace(of.encoded.take(at[classes]), persons=None)
+        group = load_method("mondrian", k=many).anonymize(one_of_each, rng).labels
     of_class = np.full(of.classes, -1)
     of_class[classes] = group
     joined = np.where(units.label >= 0, of_class[units.label], -1)
@@ -547,6 +573,15 @@ class _Made:
         return np.where(self._place >= 0, self.of.persons[self._place], self.of.last.persons[old])
 
     @cached_property
+    def owners(self) -> Ints | None:
+        """(m,) whose record each one is, as of `Membership`."""
+        if self.of.owners is None:
+            return None
+        own, before = self.of.owners
+        old = np.maximum(self.rows - len(self.of.persons), 0)
+        return np.where(self._place >= 0, own[self._place], before[old])
+
+    @cached_property
     def unit(self) -> Ints:
         """(m,) the unit of each record."""
         units, of, place = self.units, self.of, self._place
@@ -557,8 +592,8 @@ class _Made:
 
     def failing(self, method: Anonymizer, asked: _Asked) -> Bools:
         """(m,) records of persons who are not safe, and of classes that miss a guarantee."""
-        classes = EquivalenceClasses.of_table(self.table, self.schema)
-        people = Membership.of_classes(self.persons, classes, self.table, self.schema)
+        classes = EquivalenceClasses.of_table(self.table, self.schema, self.owners)
+        people = Membership.of_classes(self.persons, classes, self.table, self.schema, self.owners)
         history = History(new=people, earlier=self.of.earlier, source=self.of.schema)
         bad = asked.failing(history, classes)
         for own in (KAnonymity(k=method.least), *method.sensitive_models):
@@ -586,7 +621,7 @@ class _Made:
                 f"releases and would be withheld, at most {allowed} may be: allow more, let arrivals wait "
                 "longer, retract an earlier release, begin with a larger reserve, or ask for less"
             )
-        classes = EquivalenceClasses.of_table(self.table, self.schema)
+        classes = EquivalenceClasses.of_table(self.table, self.schema, self.owners)
         guarantees = method.guarantees(of.schema)
         if missed := [own.name for own in guarantees if not holds(own, classes)]:
             raise InfeasibleError(
@@ -605,6 +640,7 @@ class _Made:
             guarantees=guarantees,
             recoding=Recoding.of_labels(of.encoded.take(counted), labels[counted]),
             rows=self.rows,
+            persons=self.owners,
             notes={
                 "distorted": 0.0,
                 "withheld": float(withheld),

@@ -21,7 +21,7 @@ class ClassValues:
         classes: (e,) int32, one entry for each value that occurs in a class, ascending.
         values: (e,) int32, place of the value in `texts`.
         records: (e,) int32, published records with it, counterfeits among them.
-        persons: (e,) int32, persons with it.
+        persons: (e,) int32, persons with it: where several records may be of one, these are fewer.
         texts: (v,) the distinct values as they are compared, such as hashes of them.
 
     >>> found = ClassValues.of_records(np.array([0, 0, 1]), np.array([1, 1, 0]), ("flu", "hiv"))
@@ -48,6 +48,7 @@ class ClassValues:
         codes: Ints,
         texts: Sequence[str],
         real: npt.NDArray[np.bool_] | None = None,
+        people: Ints | None = None,
     ) -> ClassValues:
         """Count records.
 
@@ -56,11 +57,16 @@ class ClassValues:
             codes: (n,) int64, place of each record's value in `texts`.
             texts: (v,) the distinct values.
             real: (n,) whether the record is a person's; None: each is.
+            people: (n,) whose record each is, 0 .. P - 1; None: each is of another person.
         """
         size = max(len(texts), 1)
         keys, which = np.unique(labels.astype(np.int64) * size + codes, return_inverse=True)
         records = _counts(which, len(keys))
-        persons = records if real is None or real.all() else _counts(which[real], len(keys))
+        persons = records
+        if people is not None:
+            persons = people_of(which, people, len(keys)).astype(np.int32)
+        elif real is not None and not real.all():
+            persons = _counts(which[real], len(keys))
         classes, values = (part.astype(np.int32) for part in np.divmod(keys, size))
         return cls(classes=classes, values=values, records=records, persons=persons, texts=tuple(texts))
 
@@ -90,6 +96,26 @@ class ClassValues:
         for label, value, records, persons in zip(*(column.tolist() for column in entries), strict=True):
             found[label][self.texts[value]] = (records, persons)
         return [json.dumps(values, sort_keys=True) for values in found]
+
+
+def people_of(groups: Ints, people: Ints | None, size: int = 0) -> Ints:
+    """(g,) persons in each group.
+
+    Args:
+        groups: (n,) group of each record, 0 .. g - 1.
+        people: (n,) whose record each is, 0 .. P - 1; None: each is of another person.
+        size: groups at least.
+
+    >>> (
+    ...     people_of(np.array([0, 0, 1]), np.array([4, 4, 4])).tolist(),
+    ...     people_of(np.array([0, 0]), None).tolist(),
+    ... )
+    ([1, 1], [2])
+    """
+    if people is None:
+        return np.bincount(groups, minlength=size)
+    span = int(people.max(initial=0)) + 1
+    return np.bincount(np.unique(groups * span + people) // span, minlength=size)
 
 
 def _counts(places: Ints, size: int) -> Small:

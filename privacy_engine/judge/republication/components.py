@@ -11,13 +11,15 @@ Xiao, X., Tao, Y.: m-Invariance. SIGMOD 2007, the absence of a value that gives 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
+
+from privacy_engine.judge.republication.class_values import people_of
 
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
@@ -33,6 +35,9 @@ class Pair:
         gone: (d,) class in the old release of each of its persons who are not in the new one.
         old_classes, new_classes: number of classes of each release.
         corrected: (n,) persons of both whose value is another one; None: none are known.
+        people: (n,) whose record each of the new release is, 0 .. P - 1; None: each is of another person.
+        gone_people: (d,) the same of those who are gone, by numbers of the old release.
+        old_people: (n,) the same of those of both, by these numbers; of the others anything.
     """
 
     new: Ints
@@ -41,18 +46,24 @@ class Pair:
     old_classes: int
     new_classes: int
     corrected: Bools | None = None
+    people: Ints | None = None
+    gone_people: Ints | None = None
+    old_people: Ints | None = None
 
     @property
     def apart(self) -> Pair:
         """The pair for anyone who knows the corrections: each is a departure and an arrival."""
         if self.corrected is None or not self.corrected.any():
             return self
-        return Pair(
-            new=self.new,
+        gone_people = None
+        if self.gone_people is not None and self.old_people is not None:
+            gone_people = np.concatenate([self.gone_people, self.old_people[self.corrected]])
+        return replace(
+            self,
             old=np.where(self.corrected, -1, self.old),
             gone=np.concatenate([self.gone, self.old[self.corrected]]),
-            old_classes=self.old_classes,
-            new_classes=self.new_classes,
+            corrected=None,
+            gone_people=gone_people,
         )
 
     @cached_property
@@ -80,7 +91,8 @@ class Pair:
     def arrivals(self) -> Groups:
         """The arrivals of each component that has any."""
         rows = np.flatnonzero(self.old < 0)
-        return Groups.of(self.components[1][self.new[rows]])
+        people = None if self.people is None else self.people[rows]
+        return Groups.of(self.components[1][self.new[rows]], people)
 
     @cached_property
     def departures(self) -> Groups:
@@ -89,7 +101,7 @@ class Pair:
         A component without a class of the new release is an old class that left as a whole: the new release
         tells nothing of it.
         """
-        return Groups.of(self.components[0][self.gone])
+        return Groups.of(self.components[0][self.gone], self.gone_people)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,10 +117,10 @@ class Groups:
     sizes: Ints
 
     @classmethod
-    def of(cls, components: Ints) -> Groups:
-        """Count persons by the component (p,) of each."""
-        found, sizes = np.unique(components, return_counts=True)
-        return cls(components=found, sizes=sizes)
+    def of(cls, components: Ints, people: Ints | None = None) -> Groups:
+        """Count persons by the component (p,) of each record, and whose it is, as of `people_of`."""
+        found, which = np.unique(components, return_inverse=True)
+        return cls(components=found, sizes=people_of(which, people, len(found)))
 
     def __len__(self) -> int:
         return len(self.sizes)

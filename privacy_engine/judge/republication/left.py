@@ -22,10 +22,11 @@ import numpy.typing as npt
 import pandas as pd
 
 from privacy_engine.judge.cross_release import History, Membership
-from privacy_engine.judge.republication.class_values import ClassValues, Small
+from privacy_engine.judge.republication.class_values import ClassValues, Small, people_of
 from privacy_engine.judge.republication.components import Groups, Pair
 from privacy_engine.judge.republication.exchange import spread, values_left
 from privacy_engine.tables.classes import CountedClasses, EquivalenceClasses, SensitiveValues
+from privacy_engine.tables.persons import count_persons
 
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
@@ -165,6 +166,9 @@ class Subtraction:
             old_classes=int(release.labels.max(initial=-1)) + 1,
             new_classes=int(new.labels.max(initial=-1)) + 1,
             corrected=corrected if len(old) == len(names) else None,
+            people=new.people,
+            gone_people=None if release.people is None else release.people[gone],
+            old_people=None if release.people is None else release.people[place],
         )
         return cls(pair=pair, new_values=own, old_values=old, old_counts=counts, sensitive=sensitive)
 
@@ -174,12 +178,13 @@ class Subtraction:
         arrivals, departures = pair.arrivals, pair.departures
         place = np.full(len(pair.new), -1)
         place[arrived] = arrivals.place(new_component[arrived])
-        persons = np.bincount(pair.cells[1])[pair.cells[1]]
+        persons = people_of(pair.cells[1], pair.people)[pair.cells[1]]
         persons[arrived] = arrivals.sizes[place[arrived]]
         values, came, went = {}, {}, {}
         for name, codes in self.new_values.items():
             values[name] = values_left(pair.old, pair.new, codes, least)
-            came[name] = _Members(place[arrived], codes[arrived], values[name][arrived])
+            people = None if pair.people is None else pair.people[arrived]
+            came[name] = _Members(place[arrived], codes[arrived], values[name][arrived], people)
             if name in self.old_counts:
                 gone, gone_codes = self._gone(pair, name)
                 possible = values_left(
@@ -208,7 +213,8 @@ class Subtraction:
         """
         found, size = self.old_counts[name], self.sensitive[name].size
         total = np.zeros(pair.old_classes * size, dtype=np.int64)
-        total[found.classes.astype(np.int64) * size + found.values] = found.persons
+        records = found.persons if pair.people is None else found.records  # no counterfeits are beside these
+        total[found.classes.astype(np.int64) * size + found.values] = records
         stayed = np.flatnonzero(pair.old >= 0)
         was = self.old_values.get(name, self.new_values[name])[stayed]
         keys = pair.old[stayed].astype(np.int64) * size + was
@@ -226,6 +232,9 @@ class Subtraction:
             counted[name] = (keys // size, keys % size, counts)
             values[name] = np.full(len(groups), np.iinfo(np.int64).max)
             np.minimum.at(values[name], of.place, of.left)
+            if of.people is not None:
+                sets = count_persons(of.place, of.people, of.codes.astype(np.int32), size).fingerprints
+                values[name] = np.minimum(values[name], sets)
         known = {name: self.sensitive[name] for name in counted}
         return GroupsLeft(
             counted=CountedClasses.of_entries(groups.sizes, counted, known), values=values, place=place
@@ -234,11 +243,16 @@ class Subtraction:
 
 @dataclass(frozen=True)
 class _Members:
-    """The persons of groups: (p,) group, code of the value, and values that remain possible of each."""
+    """The records of groups: (p,) group, code of the value, and values that remain possible of each.
+
+    And whose they are, where several may be of one person and it is known: of departures it is not, beside
+    their values.
+    """
 
     place: Ints
     codes: Ints
     left: Ints
+    people: Ints | None = None
 
 
 def _before(release: Membership, name: str, place: Ints | Small, codes: Ints) -> Ints | None:
@@ -286,10 +300,10 @@ def _padded(classes: EquivalenceClasses, name: str, size: int) -> SensitiveValue
 
 def _class_sizes(history: History) -> Ints:
     """(n,) the persons in the smallest class that each one was released in."""
-    found = np.bincount(history.new.labels)[history.new.labels]
+    found = history.new.sizes[history.new.labels]
     for release, column in zip(history.earlier, history.classes, strict=True):
         here = np.flatnonzero(column >= 0)
-        found[here] = np.minimum(found[here], np.bincount(release.labels)[column[here]])
+        found[here] = np.minimum(found[here], release.sizes[column[here]])
     return found
 
 
@@ -300,36 +314,39 @@ def _intersection(history: History, name: str) -> tuple[Ints, Ints]:
     counts.
 
     Returns:
-        (n,) values, and (n,) records.
+        (n,) values, and (n,) records; where several may be of one person, at least so many persons.
     """
     n = len(history.new)
-    columns = [(history.new.labels, history.new.counts[name])]
+    columns = [(history.new.labels, history.new)]
     columns += [
-        (column, release.counts[name])
+        (column, release)
         for release, column in zip(history.earlier, history.classes, strict=True)
         if name in release.counts
     ]
     place: dict[str, int] = {}
     codes = [
-        np.array([place.setdefault(text, len(place)) for text in counts.texts], dtype=np.int64)
-        for _, counts in columns
+        np.array([place.setdefault(text, len(place)) for text in release.counts[name].texts], dtype=np.int64)
+        for _, release in columns
     ]
     words = max(-(-len(place) // _BITS), 1)
     possible = np.full((n, words), -1, dtype=np.int64)
-    masks = [_masks(counts, code, words) for (_, counts), code in zip(columns, codes, strict=True)]
+    masks = [
+        _masks(release.counts[name], code, words) for (_, release), code in zip(columns, codes, strict=True)
+    ]
     for (labels, _), mask in zip(columns, masks, strict=True):
         here = np.flatnonzero(labels >= 0)
         possible[here] &= mask[labels[here]]
     values = np.bitwise_count(possible).astype(np.int64).sum(axis=1)
     records = np.full(n, np.iinfo(np.int64).max)
-    for (labels, counts), code, mask in zip(columns, codes, masks, strict=True):
-        here = np.flatnonzero(labels >= 0)
+    for (labels, release), code, mask in zip(columns, codes, masks, strict=True):
+        here, counts = np.flatnonzero(labels >= 0), release.counts[name]
         total = np.bincount(counts.classes, weights=counts.records).astype(np.int64)
-        found = total[labels[here]]
+        sizes = None if release.people is None else release.sizes
+        found = (total if sizes is None else sizes)[labels[here]]
         fewer = np.flatnonzero((possible[here] != mask[labels[here]]).any(axis=1))
         if len(fewer):
             rows = here[fewer]
-            found[fewer] = _records_among(counts, code, labels[rows], possible[rows])
+            found[fewer] = _records_among(counts, code, labels[rows], possible[rows], sizes)
         records[here] = np.minimum(records[here], found)
     if name in history.new.recognisable:
         values = np.where(history.new.recognisable[name], 0, values)
@@ -344,12 +361,24 @@ def _masks(counts: ClassValues, codes: Ints, words: int) -> Ints:
     return found
 
 
-def _records_among(counts: ClassValues, codes: Ints, labels: Ints, possible: Ints) -> Ints:
-    """(m,) records of each class with one of the possible values, a row of words for each."""
+def _records_among(
+    counts: ClassValues, codes: Ints, labels: Ints, possible: Ints, sizes: Ints | None
+) -> Ints:
+    """(m,) records of each class with one of the possible values, a row of words for each.
+
+    Given the persons of each class, at least so many persons: it is not known who has several of the values.
+    They are no fewer than those with the most frequent one, nor than all but those with any other value.
+    """
     keys = np.column_stack([labels.astype(np.int64), possible])
     asked, which = np.unique(keys, axis=0, return_inverse=True)
     row, entry = spread(counts.classes, asked[:, 0])
     word, bit = np.divmod(codes[counts.values[entry]], _BITS)
     held = (asked[row, 1 + word] >> bit) & 1
-    sums = np.bincount(row, weights=counts.records[entry] * held, minlength=len(asked))
-    return sums.astype(np.int64)[which.ravel()]
+    if sizes is None:
+        found = np.bincount(row, weights=counts.records[entry] * held, minlength=len(asked)).astype(np.int64)
+    else:
+        persons = counts.persons[entry].astype(np.int64)
+        others = np.bincount(row, weights=persons * (1 - held), minlength=len(asked)).astype(np.int64)
+        found = sizes[asked[:, 0]] - others
+        np.maximum.at(found, row, persons * held)
+    return found[which.ravel()]

@@ -142,8 +142,14 @@ class Republication:
             classes: those of the new release, counterfeits included.
 
         Raises:
-            SchemaError: if values are asked for and the release has no such sensitive attribute.
+            SchemaError: if values are asked for and the release has no such sensitive attribute, or `groups`
+                of a table in which several records may be of one person.
         """
+        if self.groups and history.new.people is not None:
+            raise SchemaError(
+                "groups cannot be judged where several records may be of one person: whose the values of "
+                "departures are is not kept; leave groups out of the model"
+            )
         names = self._attributes(classes)
         unjudged = self._unjudged(history, names)
         found = self._of_intersections(history, names, unjudged)
@@ -190,7 +196,7 @@ class Republication:
         attackers = [a for a in (Attacker.DIFFERENCE, Attacker.CORRECTION) if a in self.attackers]
         if Attacker.CORRECTION not in attackers and self.m is None and not self.groups:
             names = ()
-        sizes = np.bincount(history.new.labels)[history.new.labels].astype(np.float64)
+        sizes = history.new.sizes[history.new.labels].astype(np.float64)
         found: dict[Attacker, Floats] = dict.fromkeys(attackers, sizes)
         for pair in subtractions(history, classes, names, window=self.window) if attackers else ():
             kept = {}
@@ -258,6 +264,8 @@ class Republication:
             found[Attacker.CORRECTION] = "no earlier release keeps the values of persons"
         elif Attacker.CORRECTION in self.attackers and names and silent:
             found["corrections"] = f"the values of persons are not kept by {silent} earlier releases"
+        if asked and window and subtracts and history.new.people is not None:
+            found["sets of values that departures have in several records"] = "not kept"
         older = len(history.earlier) - len(window)
         if older and subtracts:
             found["differences from older releases"] = f"{older} releases before the window"

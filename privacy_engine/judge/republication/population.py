@@ -45,8 +45,13 @@ def candidates(history: History, registers: Sequence[Membership] = (), *, arriva
 
     Raises:
         VerificationError: if a release has no cells, or cells of other quasi-identifiers than the others, or
-            registers are not one for each release.
+            registers are not one for each release, or are given where several records may be of one person.
     """
+    if registers and history.new.people is not None:
+        raise VerificationError(
+            "a register has one record a person, so it cannot be the population of a table in which several "
+            "may be of one; leave `population` out of the attackers, or the register"
+        )
     releases: Sequence[Membership] = (*history.earlier, history.new)
     if registers:
         known_of = [Reading(sorted(r.boxes), history.source).told for r in registers]
@@ -83,13 +88,14 @@ def candidates(history: History, registers: Sequence[Membership] = (), *, arriva
                 spare=np.bincount(spare, minlength=len(coded[0])),
             )
         )
-    mine = people.get_indexer(pd.Index(history.new.persons))
+    mine, owner = people.get_indexer(pd.Index(history.new.persons)), _owners(people, history)
     sequences, which = np.unique(present[:, mine], axis=1, return_inverse=True)
     counts = np.zeros(sequences.shape[1], dtype=np.int64)
     for j, sequence in enumerate(sequences.T.tolist()):
         seen = [i for i, label in enumerate(sequence) if label >= 0]
         fits = [times[i].fits(sequence[i], not arrivals or i > seen[0]) for i in seen]
-        counts[j] = np.logical_and.reduce(fits).sum()
+        found = np.logical_and.reduce(fits)
+        counts[j] = found.sum() if owner is None else len(np.unique(owner[found]))
     return counts[which.ravel()]
 
 
@@ -155,6 +161,17 @@ def _reading(
             "of before, or leave `population` out of the attackers"
         )
     return readings[-1]
+
+
+def _owners(people: pd.Index, history: History) -> Ints | None:
+    """(p,) whose record each is; None where each is of another person."""
+    if history.new.owners is None:
+        return None
+    found = np.zeros(len(people), dtype=np.int64)
+    for release in (*history.earlier, history.new):
+        if release.owners is not None:
+            found[people.get_indexer(pd.Index(release.persons))] = release.owners
+    return found
 
 
 def _boxes(release: Membership, rows: Ints) -> Mapping[str, npt.NDArray[np.object_]]:
