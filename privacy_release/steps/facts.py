@@ -76,7 +76,7 @@ def facts_of_table(
         guessed=source.get("guessed", False),
         looking=tuple(step["name"] for step in steps if not step["row_by_row"]),
         followed=followed,
-        numbered="numbered" in table,
+        numbered="numbered" in table or "owners" in table.get("persons", {}),
         repeated=_repeated(table, schema, budget),
     )
 

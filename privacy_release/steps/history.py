@@ -49,6 +49,7 @@ _PERSON, _CLASS, _KEY, _RELEASE = "person", "class", "key", "sha256 of the relea
 _RECORDS, _FORM, _WRITTEN = "records of the release", "form of the identifiers", "person as written"
 _SIGNATURE, _SET, _CELL, _VALUES = "signature of ", "set of ", "cell of ", "values of "
 _SALT, _MARK = "salt", "mark of "
+_OWNER, _OWNERS = "number of the person", "form of the persons"
 _REGISTER, _WAITING, _SCHEMA = "sha256 of the register", "sha256 of who waits", "schema of the release"
 _KINDS = ("register", "records", "waiting")  # files beside the memberships of a release
 
@@ -187,7 +188,8 @@ def follow(
     found = known[:, rows].copy()
     if rows.dtype != np.bool_:
         found[:, rows < 0] = None
-    return write_persons(found, path, persons["key"], persons["form"])
+    followed = write_persons(found, path, persons["key"], persons["form"])
+    return followed | {"owners": persons["owners"]} if "owners" in persons else followed
 
 
 def staged_membership(staged: StagedRef) -> "Membership":
@@ -200,7 +202,26 @@ def staged_membership(staged: StagedRef) -> "Membership":
     from privacy_release.work.staged import read_schema
 
     frame, schema = read_private(staged["uri"], staged["sha256"]), read_schema(staged["schema"])
-    return Membership.of_table(read_persons(staged["persons"]), frame, schema)
+    return Membership.of_table(read_persons(staged["persons"]), frame, schema, owners_of(staged))
+
+
+def owners_of(staged: StagedRef) -> "npt.NDArray[np.int64] | None":
+    """(n,) whose record each is, the same number in every run; None where each is of another person.
+
+    Raises:
+        IntegrityError: if the file is missing, changed or of other records.
+    """
+    if "owners" not in staged["persons"]:
+        return None
+    people = staged.get("people")
+    if people is None or people["of"] != staged["sha256"]:
+        raise IntegrityError(
+            "the persons of the staged records must stand beside them; run the release again"
+        )
+    found = read_private(people["uri"], people["sha256"])["person"].to_numpy(dtype="int64")
+    if len(found) != staged["rows"]:
+        raise IntegrityError("there must be one person for each released record; run the release again")
+    return found
 
 
 def published_releases(
@@ -536,6 +557,8 @@ def record(staged: StagedRef, name: str, release_id: str, register: TableRef | N
     frame = pd.DataFrame({**columns, **signatures, **sets, **cells, **values}).assign(
         **{_KEY: staged["persons"]["key"], _FORM: staged["persons"]["form"], _RELEASE: staged["sha256"]}
     )
+    if membership.owners is not None:
+        frame[_OWNER], frame[_OWNERS] = membership.owners, staged["persons"]["owners"]
     frame[_RECORDS] = staged["rows"]
     frame = frame.sort_values(_PERSON, ignore_index=True)  # the order must not tell whose which record is
     path = _path(name, release_id, staged["sha256"])
@@ -628,12 +651,14 @@ def _read(
             f"version {entry['version']} of table {name} has {twice} persons in two records, whose "
             "identifiers were written in two ways; retract it, or publish under a new table name"
         )
+    _require_owners(frame, persons, f"version {entry['version']} of table {name}")
     everybody = _register(frame, path, persons) if register else None
     try:
         labels, counts = frame[_CLASS].to_numpy(dtype="int64"), _counts(frame)
         return Membership(
             persons=people.to_numpy(dtype=object),
             labels=labels,
+            owners=frame[_OWNER].to_numpy(dtype="int64") if _OWNER in frame else None,
             signatures=_columns(frame, _SIGNATURE),
             sets=_columns(frame, _SET),  # none of those that were recorded before sets were kept
             boxes=_columns(frame, _CELL),  # none of those that were recorded before cells were kept
@@ -646,6 +671,20 @@ def _read(
             f"what is kept about the people of table {name} is damaged; restore {path.name}, or retract that "
             "release"
         ) from None
+
+
+def _require_owners(frame: "pd.DataFrame", persons: PersonsRef, what: str) -> None:
+    """Refuse a release whose persons cannot be compared with those of the new one.
+
+    Raises:
+        VerificationError: if it is known of one of both alone whose records they are, or by other forms.
+    """
+    forms = set(frame.get(_OWNERS, []))
+    if len(frame) and forms != ({persons["owners"]} if "owners" in persons else set()):
+        raise VerificationError(
+            f"{what} was made with another `person`, or with another `exact` of it, so persons cannot be "
+            "compared; bring it back, retract that release, or publish under a new table name"
+        )
 
 
 def _counts(frame: "pd.DataFrame") -> "dict[str, ClassValues]":

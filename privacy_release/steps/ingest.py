@@ -69,8 +69,9 @@ def ingest(
             record, or `keep` it: a null is a value of its own then, as if each attribute were nullable.
         storage_options: for fsspec, where the address is of an object store.
         filesystem: an fsspec file system to use instead, such as that of an `ObjectStoragePath`.
-        people: by which identifier the records are known as a person's, for models across releases: keyed
-            hashes are kept beside the table, in a file of their own.
+        people: by which identifier the records are known again, for models across releases: keyed hashes are
+            kept beside the table, in a file of their own. Where the schema names a person, whose records they
+            are is known again, too, by numbers that are made with the same key.
         individual: the one identifier that is kept, in the work area alone, for answers that are memoised by
             it.
         label: begins the names of the files; tasks that share a work area need different ones.
@@ -110,6 +111,8 @@ def ingest(
         persons = Persons(people, exact=named is not None and named.exact is not None)
     if numbering is not None:
         disguise = Disguise(numbering.numbering, exact=schema.exact_persons)
+    elif people is not None and schema.by and not schema.linked:
+        disguise = Disguise(people.numbering, exact=schema.exact_persons)
     schema = schema.as_of(datetime.now(UTC).date())
     schema = schema.keeping_nulls() if nulls == "keep" else schema
     path = work.path(f"{label}.parquet")
@@ -147,6 +150,8 @@ def ingest(
         table["numbered"] = write_numbered(numbering.key_id, disguise.form, disguise.spellings, path)
     if persons is not None:
         table["persons"] = persons.write(work.path(f"{label}.persons.parquet"))
+        if disguise is not None:
+            table["persons"]["owners"] = disguise.form
     return table
 
 

@@ -282,6 +282,7 @@ def _kept_safe(
         hold_back=hold_back or 0,
         waited=waited,
         reserve=kept["reserve"],
+        owners=frame[schema.by].to_numpy(dtype="int64") if schema.by else None,
     )
     assert release.rows is not None
     shown = set(people[release.rows[release.rows < len(people)]])

@@ -14,6 +14,7 @@ from privacy_release.spec.floor import floor_policy, under_floor
 from privacy_release.steps.history import (
     asks_for_differences,
     earlier_releases,
+    owners_of,
     population,
     published_releases,
     read_persons,
@@ -306,6 +307,7 @@ def _across(
         earlier=tuple(earlier.values()),
         source=source,
         register=population(register, staged["persons"]) if "persons" in staged else None,
+        owners=owners_of(staged) if "persons" in staged else None,
     )
 
 

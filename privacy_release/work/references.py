@@ -162,7 +162,14 @@ class KeyedRef(FileRef):
 
 
 class PersonsRef(KeyedRef):
-    """Who the records of a table are about, in its order."""
+    """Who the records of a table are about, in its order.
+
+    Attributes:
+        owners: the form of the identifiers of persons, where several records may be of one: the file
+            identifies records then, and a person has the same number in every run.
+    """
+
+    owners: NotRequired[str]
 
 
 class NumberedRef(KeyedRef):

@@ -63,13 +63,61 @@ def _losses_are_of_persons(facts: Facts) -> Iterator[str]:
         )
 
 
-@RULES.rule("person.history", "person", "history")
-def _history_follows_one_record(facts: Facts) -> Iterator[str]:
-    if facts.person is not None and facts.history is not None:
+@RULES.rule("person.history", "person", "history", "identifier")
+def _records_are_followed_by_another_identifier(facts: Facts) -> Iterator[str]:
+    if facts.person is not None and facts.history is not None and facts.identifier == facts.person:
         yield (
-            "person must not stand beside history, which follows one record a person from release to "
-            "release; where each person has one, take person out, since history.identifier names them, and "
-            "where some have several, aggregate the source to one row a person"
+            "history.identifier must be another identifier than person, got "
+            f"{facts.person} for both: it identifies each of a person's records, such as a visit; where each "
+            "person has one record, take person out, since history.identifier names them"
+        )
+
+
+@RULES.rule("person.subtracted", "person", "history", "policy")
+def _several_records_are_kept_by_one_model(facts: Facts) -> Iterator[str]:
+    from privacy_engine.judge.republication.model import Republication, subtracting
+
+    history = facts.history
+    if facts.person is None or history is None:
+        return
+    models = [model for model in facts.policy.across if isinstance(model, Republication)]
+    if history.keep and not subtracting(models):
+        yield (
+            "person must stand beside history only where the policy names an attacker who subtracts: the "
+            "other models follow one record a person; add `{model: republication, k: ..., m: ...}` to the "
+            "policy, or aggregate the source to one row a person"
+        )
+    if any(model.groups for model in models):
+        yield (
+            "person must not stand beside history and `groups` in the model republication: whose the values "
+            "of departures are is not kept; remove groups"
+        )
+
+
+@RULES.rule("person.register", "person", "history", "register_identifier")
+def _registers_have_one_record_a_person(facts: Facts) -> Iterator[str]:
+    if facts.person is not None and facts.history is not None and facts.register_identifier is not None:
+        yield (
+            "person must not stand beside history and public_register.identifier: a register has one record "
+            "a person, and history.identifier identifies each of several; remove that of the register"
+        )
+
+
+@RULES.rule("person.numbered", "person", "history", "numbered")
+def _persons_are_known_again(facts: Facts) -> Iterator[str]:
+    if facts.person is not None and facts.history is not None and not facts.numbered:
+        yield (
+            "person needs to be known again beside history: ingest the table with its identifier and key, "
+            "and leave out transforms, after which persons have other numbers"
+        )
+
+
+@RULES.rule("person.transformed", "person", "history", "transformed")
+def _persons_keep_their_numbers(facts: Facts) -> Iterator[str]:
+    if facts.person is not None and facts.history is not None and facts.transformed:
+        yield (
+            "person must not stand beside history and transform, after which persons have other numbers; "
+            "make the columns in the source, or remove one of them"
         )
 
 

@@ -81,7 +81,8 @@ def last_release(table: "pd.DataFrame", schema: "DataSchema", membership: "Membe
         owner[joined["index_row"]] = joined["index"]
     if (owner < 0).any():
         raise IntegrityError("the values of the last release must be those of its persons; restore both")
-    return LastRelease(table=table, persons=membership.persons[owner])
+    owners = None if membership.owners is None else membership.owners[owner]
+    return LastRelease(table=table, persons=membership.persons[owner], owners=owners)
 
 
 def _keyed(membership: "Membership", values: "Mapping[str, npt.NDArray[np.object_]]") -> "pd.DataFrame":

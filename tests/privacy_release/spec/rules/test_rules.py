@@ -161,9 +161,29 @@ CASES: Mapping[str, tuple[dict[str, Any], dict[str, Any], str]] = {
         "add `max_rows: m` or `weight: person`",
     ),
     "person.history": (
-        {"person": "name", "history": History()},
-        {"person": None},
+        {"person": "name", "history": History(), "identifier": "name"},
+        {"identifier": "visit"},
+        "where each person has one record, take person out",
+    ),
+    "person.subtracted": (
+        {"person": "name", "history": History(), "policy": ReleasePolicy(require=(KAnonymity(k=2),))},
+        {"policy": ReleasePolicy(across=(Republication(k=2),))},
         "aggregate the source to one row a person",
+    ),
+    "person.register": (
+        {"person": "name", "history": History(), "register_identifier": "name"},
+        {"register_identifier": None},
+        "remove that of the register",
+    ),
+    "person.numbered": (
+        {"person": "name", "history": History(), "numbered": False},
+        {"numbered": True},
+        "leave out transforms",
+    ),
+    "person.transformed": (
+        {"person": "name", "history": History(), "transformed": True},
+        {"transformed": False},
+        "make the columns in the source",
     ),
     "history.identifier": (
         {"history": History(), "identifier": "age", "read": READ},
