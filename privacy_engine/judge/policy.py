@@ -31,13 +31,14 @@ from privacy_engine.judge.models import (
     model_to_dict,
     rule_of,
 )
-from privacy_engine.judge.republication.model import REPUBLICATION_MODELS
+from privacy_engine.judge.republication.model import REPUBLICATION_MODELS, Republication
 
 # Parameters of models of which more, or less, asks for more.
 _MORE_IS_STRICTER = frozenset({"k", "l", "m", "confidence", "shadows", "window"})
 _LESS_IS_STRICTER = frozenset({"alpha", "beta", "c", "delta", "t", "excess"})
 _NEITHER = frozenset({"holdout", "publish_figures"})
 # Rules that are one of some words, the strictest first.
+_FEWEST = 2  # persons, where only values are asked for
 _WORDS: Mapping[str, tuple[str, ...]] = {
     "pseudonyms": ("forbid", "random", "release", "any"),
     "repeated_people": ("history", "allow"),
@@ -133,14 +134,13 @@ class ReleasePolicy:
         return max((rule.holdout for rule in self.attacks), default=0.0)
 
     @property
-    def across_known(self) -> tuple[CrossReleaseModel, ...]:
-        """What releases of people who are known again keep together.
+    def across_of_each(self) -> tuple[CrossReleaseModel, ...]:
+        """`across`, and where it is silent the numbers that each release keeps by itself.
 
-        That is `across`, and where it is silent the numbers that each release keeps by itself: the largest k
-        of k-anonymity, and of distinct l-diversity each l as m of m-invariance.
+        These are the largest k of k-anonymity, and of distinct l-diversity each l as m of m-invariance.
 
         >>> policy = ReleasePolicy.from_dict({"require": [{"model": "k_anonymity", "k": 5}]})
-        >>> [rule_of(model) for model in policy.across_known]
+        >>> [rule_of(model) for model in policy.across_of_each]
         ['cross_release_k_anonymity(k=5, departures=known)']
         """
         found = list(self.across)
@@ -152,6 +152,30 @@ class ReleasePolicy:
             if isinstance(model, DistinctLDiversity) and not {None, model.attribute} & said:
                 found.append(MInvariance(m=model.l, attribute=model.attribute))
         return tuple(found)
+
+    @property
+    def across_known(self) -> tuple[CrossReleaseModel, ...]:
+        """What releases of people who are known again keep together.
+
+        That is `across_of_each` where `across` names a model, and else `republication` with the same numbers:
+        its attackers subtract one release from another.
+
+        >>> policy = ReleasePolicy.from_dict({"require": [{"model": "k_anonymity", "k": 5}]})
+        >>> [(model.name, model.k, model.m) for model in policy.across_known]
+        [('republication', 5, None)]
+        """
+        if self.across:
+            return self.across_of_each
+        of_k = [model.k for model in self.require if isinstance(model, KAnonymity)]
+        of_l = [model for model in self.require if isinstance(model, DistinctLDiversity)]
+        k = max(of_k, default=_FEWEST)
+        found = tuple(Republication(k=k, m=model.l, attribute=model.attribute) for model in of_l)
+        return found or ((Republication(k=k),) if of_k else ())
+
+    @property
+    def across_people(self) -> tuple[CrossReleaseModel, ...]:
+        """The models that releases of people who are known again must keep: of this policy, if it asks so."""
+        return self.across_known if self.repeated_people == "history" else self.across
 
     @property
     def about_earlier(self) -> bool:

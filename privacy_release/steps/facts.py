@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from privacy_engine.errors import BudgetExceededError, PrivacyEngineError, SpecError
+from privacy_engine.tables.normal import FORM
 from privacy_release.spec.rules.facts import UNKNOWN, Facts, History, OverTime
 from privacy_release.spec.rules.judge import refuse
 from privacy_release.spending.budget import Budget, require_left
@@ -19,6 +20,7 @@ from privacy_release.steps.history import (
 )
 from privacy_release.work.engines import LOCAL
 from privacy_release.work.parquet import read_private
+from privacy_release.work.people import WRITTEN
 from privacy_release.work.references import TableRef
 
 if TYPE_CHECKING:
@@ -193,7 +195,11 @@ def with_lake(facts: Facts, spec: "ReleaseSpec", lake: "Lake", release_id: str) 
         return replace(facts, earlier=None, unjudged=0)
     name = spec.publish.table
     published = published_releases(lake, name, (release_id, release_id))
-    facts = replace(facts, unjudged=made_before(name, published) if _judges_differences(facts) else 0)
+    unjudged = 0
+    if spec.history is not None and asks_for_differences(facts.policy):
+        named = spec.attributes.get(spec.history.identifier)
+        unjudged = made_before(name, published, WRITTEN if named is not None and named.exact else FORM)
+    facts = replace(facts, unjudged=unjudged)
     if not _is_silent_about_people(facts):
         return replace(facts, earlier=None)
     finding = silence_about_people(name, spec.unfollowed, published)

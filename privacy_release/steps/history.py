@@ -301,47 +301,52 @@ def asks_for_differences(policy: "ReleasePolicy") -> bool:
     """
     from privacy_engine.judge.republication.model import Republication
 
-    return any(isinstance(model, Republication) for model in policy.across)
+    return any(isinstance(model, Republication) for model in policy.across_people)
 
 
-def made_before(name: str, published: Sequence[Mapping[str, Any]]) -> int:
-    """How many releases of a table were recorded before differences could be judged.
+def made_before(name: str, published: Sequence[Mapping[str, Any]], form: str) -> int:
+    """How many releases of a table were recorded so that differences from them cannot be judged.
 
     Their files have the classes of sensitive attributes, and not the values of the classes or no marks of the
-    values of persons.
+    values of persons, or marks that were made by another form of the identifiers.
 
     Args:
         name: of the release table.
         published: what `published_releases` gave; those that nothing is kept of do not count.
+        form: of the identifiers in the new release.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     found = 0
     for entry in published:
+        path = _path(name, entry["release_id"], entry["sha256"])
         try:
-            columns = pq.read_schema(_path(name, entry["release_id"], entry["sha256"])).names
+            columns = pq.read_schema(path).names
+            known = pq.read_table(path, columns=[_FORM])[_FORM].to_pylist() if _FORM in columns else []
         except (OSError, pa.ArrowException):  # it is missing or damaged, which verification refuses
             continue
         asked = [column.removeprefix(_SIGNATURE) for column in columns if column.startswith(_SIGNATURE)]
-        found += any(kind + own not in columns for own in asked for kind in (_VALUES, _MARK))
+        without = any(kind + own not in columns for own in asked for kind in (_VALUES, _MARK))
+        found += bool(asked) and (without or set(known) != {form})
     return found
 
 
 def unjudged_finding(
-    name: str, published: Sequence[Mapping[str, Any]], accepted: str | None
+    name: str, published: Sequence[Mapping[str, Any]], form: str, accepted: str | None
 ) -> "Finding | None":
-    """The finding on releases that were made before differences could be judged; None where there are none.
+    """The finding on releases from which differences cannot be judged; None where there are none.
 
     Args:
         name: of the release table.
         published: what `published_releases` gave.
+        form: of the identifiers in the new release.
         accepted: Reason why a release may be published after them; None: it may not.
     """
     from privacy_engine.judge.republication.notes import unjudged_text
     from privacy_engine.judge.verification import Finding
 
-    if not (count := made_before(name, published)):
+    if not (count := made_before(name, published, form)):
         return None
     return Finding(
         rule="history: accept_unjudged",
@@ -415,8 +420,7 @@ class Past:
     @property
     def asked(self) -> "tuple[CrossReleaseModel, ...]":
         """What the policy asks for over all releases."""
-        silent = not self.policy.across or self.policy.repeated_people == "history"
-        return tuple(self.policy.across_known if silent else self.policy.across)
+        return self.policy.across_people or self.policy.across_of_each
 
     @property
     def subtracted(self) -> bool:

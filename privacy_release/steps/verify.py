@@ -236,8 +236,7 @@ def _held_together(
     lake, name, run = table
     losses_add_up = loss is not None or "randomization" in manifest
     if "persons" in staged:
-        if policy.repeated_people == "history":
-            policy = replace(policy, across=policy.across_known)
+        policy = replace(policy, across=policy.across_people)
         if not window_of(policy.across, Attacker.POPULATION):
             register = None
         earlier: dict[int, Membership] = {}
@@ -278,7 +277,9 @@ def _unjudged(
     lake, name, run = table
     if "persons" not in staged or not asks_for_differences(policy):
         return ()
-    found = unjudged_finding(str(name), published_releases(lake, name, run), accepted)
+    found = unjudged_finding(
+        str(name), published_releases(lake, name, run), staged["persons"]["form"], accepted
+    )
     return () if found is None else (found,)
 
 

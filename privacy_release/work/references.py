@@ -11,7 +11,7 @@ PATHS = frozenset(
 NESTED = frozenset(
     {
         *("persons", "holdout", "people", "plan", "account", "outliers", "made_from", "held_out", "table"),
-        "register",
+        *("register", "numbered", "waiting"),
     }
 )
 

@@ -26,9 +26,9 @@ def unjudged_text(count: int) -> str:
     """
     were = "release of the table was" if count == 1 else "releases of the table were"
     return (
-        f"{count} earlier {were} made before differences between releases could be judged, so it is not "
-        "known what follows by subtracting; retract what was made then, publish under a new table name, or "
-        "state why that is acceptable as history.accept_unjudged"
+        f"{count} earlier {were} made before differences between releases could be judged, or with another "
+        "`exact` of the identifier, so it is not known what follows by subtracting; retract what was made "
+        "then, publish under a new table name, or state why that is acceptable as history.accept_unjudged"
     )
 
 

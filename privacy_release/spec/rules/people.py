@@ -80,7 +80,7 @@ def _several_records_are_kept_by_one_model(facts: Facts) -> Iterator[str]:
     history = facts.history
     if facts.person is None or history is None:
         return
-    models = [model for model in facts.policy.across if isinstance(model, Republication)]
+    models = [model for model in facts.policy.across_people if isinstance(model, Republication)]
     if history.keep and not subtracting(models):
         yield (
             "person must stand beside history only where the policy names an attacker who subtracts: the "
@@ -168,7 +168,7 @@ def _subtraction_is_kept_by_some_methods(facts: Facts) -> Iterator[str]:
     history = facts.history
     if history is None or not history.keep:
         return
-    if not subtracting(facts.policy.across):
+    if not subtracting(facts.policy.across_people):
         if history.hold_back is not None:
             yield (
                 "history.hold_back must stand beside a policy that names an attacker who subtracts; add "

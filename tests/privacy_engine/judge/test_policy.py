@@ -12,6 +12,7 @@ from privacy_engine.errors import SpecError
 from privacy_engine.judge.cross_release import CrossReleaseKAnonymity, MInvariance
 from privacy_engine.judge.models import BetaLikeness, DistinctLDiversity, KAnonymity, TCloseness
 from privacy_engine.judge.policy import ReleasePolicy
+from privacy_engine.judge.republication.model import Republication
 
 limits = st.none() | st.floats(0, 10) | st.integers(0, 3)
 policies = st.builds(
@@ -148,6 +149,18 @@ def test_of_two_rules_on_repeated_people_the_stricter_holds(
     assert bool(policies[0].weaker_than(policies[1])) is ((own, floor) == ("allow", "history"))
 
 
+def test_repeated_people_are_kept_by_the_numbers_of_each_release_unless_a_model_is_named() -> None:
+    of_each = (KAnonymity(k=4), DistinctLDiversity(l=3, attribute="illness"))
+    policy = ReleasePolicy(require=of_each, repeated_people="history")
+    assert policy.across_people == (Republication(k=4, m=3, attribute="illness"),)
+    assert ReleasePolicy(require=of_each).across_people == ()
+    named = CrossReleaseKAnonymity(k=9, departures="unknown")  # type: ignore[arg-type]
+    named_policy = ReleasePolicy(require=of_each, across=(named,), repeated_people="history")
+    assert named_policy.across_people == (named, MInvariance(m=3, attribute="illness"))
+    of_values = ReleasePolicy(require=of_each[1:], repeated_people="history")
+    assert of_values.across_people == (Republication(k=2, m=3, attribute="illness"),)
+
+
 def test_a_misspelt_rule_on_repeated_people_is_refused() -> None:
     with pytest.raises(SpecError, match="repeated_people must be one of history, allow"):
         ReleasePolicy.from_dict({"require": [{"model": "k_anonymity", "k": 2}], "repeated_people": True})
@@ -165,7 +178,7 @@ def test_what_a_policy_demands_across_releases_goes_before_what_its_models_imply
         {"model": "cross_release_k_anonymity", "k": 4},
         {"model": "m_invariance", "m": 2, "attribute": "ward"},
     ]
-    implied = ReleasePolicy.from_dict({"require": asked}).across_known
+    implied = ReleasePolicy.from_dict({"require": asked}).across_of_each
     assert implied == (
         CrossReleaseKAnonymity(k=10),
         MInvariance(m=3, attribute="disease"),

@@ -332,7 +332,7 @@ def test_wrong_parameters_are_refused_by_name() -> None:
 
 
 @pytest.mark.parametrize("reading", READINGS)
-def test_newcomers_are_not_yet_safe_from_an_attacker_who_subtracts(reading: str) -> None:
+def test_without_the_model_of_subtraction_newcomers_are_not_safe_from_it(reading: str) -> None:
     """What releases do not keep so far, see "Attackers" in docs/history.md."""
     rng = np.random.default_rng(2)
     names = [list(range(24)), [*range(2, 24), 50, 51]]

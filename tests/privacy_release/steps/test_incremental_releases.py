@@ -36,8 +36,10 @@ def curator(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def specified(home: Path) -> Specified:
     """Writes the release of `home` with a policy that names attackers who subtract."""
 
-    def write(method: str = "bottom_up", *, model: Mapping[str, Any] = MODEL, **history: Any) -> ReleaseSpec:
-        rules = {"require": [{"model": "k_anonymity", "k": 3}, dict(model)], "max_suppressed": 0.9}
+    def write(
+        method: str = "bottom_up", *, model: Mapping[str, Any] = MODEL, rules: Any = None, **history: Any
+    ) -> ReleaseSpec:
+        rules = rules or {"require": [{"model": "k_anonymity", "k": 3}, dict(model)], "max_suppressed": 0.9}
         own = {"identifier": "name", "hold_back": 3} | history
         release = {"method": method, "k": 3, "l": 2, "suppression_limit": 0.5}
         fields = {"schedule": None, "expectations": None, "history": own, "release": release}
@@ -114,6 +116,20 @@ def test_one_newcomer_waits_and_the_release_is_published_again_as_it_was(
     told = manifest_of(lake, "people", "2")["history"]
     assert (told["held_back"], told["outdated"], told["withheld"]) == (1, 1, 0)
     assert sorted(map(str, first)) == sorted(map(str, read_release(lake, "people", "2").to_pylist()))
+
+
+def test_a_policy_on_repeated_people_demands_it_where_it_names_no_model_across_releases(
+    specified: Specified, run: Run, lake: Lake
+) -> None:
+    of_each = [{"model": "k_anonymity", "k": 3}, {"model": "distinct_l_diversity", "l": 2}]
+    rules = {"require": of_each, "repeated_people": "history", "max_suppressed": 0.9}
+    run(specified(rules=rules), people(30), "1")
+    outcome = run(specified(rules=rules), people(31), "2")
+    (found,) = [f for f in outcome.report["findings"] if f["rule"].startswith("republication")]
+    assert found["rule"].startswith("republication(k=3, m=2, attackers=identity membership difference")
+    assert manifest_of(lake, "people", "2")["history"]["held_back"] == 1
+    with pytest.raises(SpecError, match=r"release.method must be one of .* got rfka"):
+        run(specified("rfka", rules=rules), people(31), "3")
 
 
 def test_waiting_ends_after_the_releases_that_were_named(specified: Specified, run: Run, lake: Lake) -> None:

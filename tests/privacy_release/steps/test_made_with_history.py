@@ -53,7 +53,12 @@ from tests.privacy_release.proof.signed_tables import InterruptedSigner, Killed
 
 QUASI = ["age_from", "age_to", "zip"]  # as they are released
 KEY = "a secret of the tests alone, long enough"
-HISTORY = {"repeated_people": "history"}
+# The models that are about classes alone: those that subtract are in `test_incremental_releases.py`.
+OF_CLASSES = [
+    {"model": "cross_release_k_anonymity", "k": 5},
+    {"model": "m_invariance", "m": 2, "attribute": "illness"},
+]
+HISTORY = {"repeated_people": "history", "require": [*tables.POLICY["require"], *OF_CLASSES]}
 FIRST = {"method": "mondrian", "k": 8, "l": 2, "seed": 7}
 ANONYMIZERS = [name for name in method_names() if is_anonymizer(name)]
 # A command that is killed at a step of its publication.
