@@ -137,9 +137,12 @@ def m_unique_classes(
         there are no counterfeits; and the signature of each person.
     """
     values, held = _signatures(known, wanted)
-    buckets = _divided(values, held, block, kept, wanted)
+    rows, classes = np.flatnonzero(kept), known.history.classes
+    if classes:  # the persons of the last release first: a class keeps these rather than those who return
+        rows = rows[np.argsort(classes[-1][rows] < 0, kind="stable")]
+    buckets = _divided(values, held, block, rows, wanted)
     arrivals: Waiting = {}
-    for row in rng.permutation(np.flatnonzero(kept & np.array([own is None for own in held]))).tolist():
+    for row in rng.permutation([row for row in rows.tolist() if held[row] is None]).tolist():
         arrivals.setdefault(values[row], []).append(row)
     _balance(buckets, arrivals, known, wanted)
     rest = _not_eligible(arrivals, wanted.m)
@@ -149,12 +152,12 @@ def m_unique_classes(
         _not_eligible(rest, wanted.k)
         _assign(buckets, rest, wanted.k, wanted, [v for v, _ in Counter(values.tolist()).most_common()])
     labels, of, places = np.full(len(values), -1), np.full(len(values), -1), dict[Signature, int]()
-    cut = _Cut.of(known)
+    cut, used = _Cut.of(known), 0
     for bucket in buckets:
         bucket.trim(wanted)
-        for rows in cut.split([np.array(own) for own in bucket.rows.values() if own], wanted.k):
-            labels[rows] = labels.max() + 1
-            of[rows] = places.setdefault(bucket.signature, len(places))
+        for members in cut.split([np.array(own) for own in bucket.rows.values() if own], wanted.k):
+            labels[members], used = used, used + 1
+            of[members] = places.setdefault(bucket.signature, len(places))
     return labels, values, Buckets(of, tuple(places))
 
 
@@ -162,12 +165,12 @@ def _divided(
     values: Texts,
     held: Sequence[Signature | None],
     block: Ints,
-    kept: npt.NDArray[np.bool_],
+    rows: Ints,
     wanted: Wanted,
 ) -> list[Bucket]:
     """Division: a bucket for each signature, or for each class that stays together."""
     found: dict[tuple[Signature, int], Bucket] = {}
-    for row in np.flatnonzero(kept).tolist():
+    for row in rows.tolist():
         signature, value = held[row], values[row]
         if signature and value in signature:
             key = (signature, int(block[row]) if wanted.together else -1)
