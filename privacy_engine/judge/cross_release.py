@@ -23,8 +23,8 @@ models speak of it, and need to know who is in which class:
   counterfeits can be told from its records counts for nothing, see `privacy_engine.judge.counterfeits`.
 
 Deviation: the paper asks that no two records of a class share a sensitive value, which gives each of m values
-the same weight; here values may repeat. Ask for `alpha_k_anonymity` with alpha = 1 / m beside it to bound
-the weight of the heaviest one.
+the same weight; here values may repeat unless the model is `unique`. Ask for `alpha_k_anonymity` with
+alpha = 1 / m beside it to bound the weight of the heaviest one.
 
 Neither model covers what is learned from somebody's absence: if all of a class but one person come again,
 the one who left is known to whoever knows who left (the paper's critical absence, met there by counterfeits).
@@ -44,6 +44,7 @@ import numpy.typing as npt
 
 from privacy_engine.choice import choice
 from privacy_engine.errors import SchemaError, VerificationError
+from privacy_engine.judge.models import OMIT_DEFAULT
 from privacy_engine.judge.republication.class_values import ClassValues, people_of
 from privacy_engine.vocabulary import COUNTERFEITS, Departures
 
@@ -374,17 +375,26 @@ class CrossReleaseKAnonymity:
 class MInvariance:
     """The class of each person has the same sensitive values in all its releases, at least m of them.
 
+    If the classes are unique, too, two values of a signature can be exchanged in all classes of all releases
+    that are linked by persons, and every published class stays as it is. So each value of the signature
+    remains possible for each person, also for an attacker who subtracts one release from another.
+
     Attributes:
         m: least number of distinct values.
         attribute: the sensitive attribute; None means each of the table's.
+        unique: Whether no two records of a class may have the same value, counterfeits among them (m-unique
+            classes of the paper).
     """
 
     m: int
     attribute: str | None = None
+    unique: bool = field(default=False, metadata=OMIT_DEFAULT)
     name: ClassVar[str] = "m_invariance"
 
     def __post_init__(self) -> None:
         _require_whole("m", self.m)
+        if not isinstance(self.unique, bool):
+            raise ValueError(f"unique must be true or false, got {self.unique}")
 
     @property
     def threshold(self) -> float:
@@ -394,7 +404,8 @@ class MInvariance:
     def per_person(self, history: History, classes: EquivalenceClasses) -> npt.NDArray[np.float64]:
         """(n,) distinct values in the class of each.
 
-        0 where they are not those of an earlier release, or it can be told which of them are made up.
+        0 where they are not those of an earlier release, it can be told which of them are made up, or classes
+        are to be unique and two records of the class have the same value.
 
         Raises:
             SchemaError: if the release has no such sensitive attribute.
@@ -406,6 +417,8 @@ class MInvariance:
         for name in names:
             counts = classes.counts(name)
             distinct = np.bincount(counts.classes, minlength=len(classes)).astype(np.float64)
+            if self.unique:
+                distinct[counts.classes[counts.counts > 1]] = 0.0
             none = history.changed(name)
             if name in history.new.recognisable:
                 none = none | history.new.recognisable[name]

@@ -33,6 +33,8 @@ if TYPE_CHECKING:  # it loads pandas, and a policy is read wherever DAGs are par
 
 FloatArray = npt.NDArray[np.float64]
 BoolArray = npt.NDArray[np.bool_]
+# Metadata of a field that came later: where it has its default, a model is written, and hashed, as before.
+OMIT_DEFAULT = {"omit_default": True}
 TOLERANCE = 1e-9  # relative; for thresholds that are compared with sums of floats
 
 
@@ -451,7 +453,11 @@ def model_to_dict(model: Named) -> dict[str, Any]:
     >>> model_to_dict(KAnonymity(k=5))
     {'model': 'k_anonymity', 'k': 5}
     """
-    given = {f.name: getattr(model, f.name) for f in fields(model)}  # type: ignore[arg-type]  # a dataclass
+    given = {
+        f.name: value
+        for f in fields(model)  # type: ignore[arg-type]  # a dataclass
+        if (value := getattr(model, f.name)) != f.default or "omit_default" not in f.metadata
+    }
     return {
         "model": model.name,
         **{name: _plain(value) for name, value in given.items() if not _absent(value)},

@@ -15,7 +15,7 @@ The classes with which the search begins are those of the last release, and of n
 With m, either the classes of those who stay are kept whole, and who would need another set of values is
 withheld; or, where counterfeits are allowed, persons are divided into buckets of one signature each, classes
 are made within buckets, and counterfeit records complete those that lack a value (see `signatures` and
-`counterfeits`).
+`counterfeits`). Classes of different values each are made by the paper's algorithm instead (see `unique`).
 
 Every figure is counted on the rendered cells by the judge; whoever misses it is withheld and counted. After
 Xiao, Tao (2007) and Byun, Sohn, Bertino, Li: Secure anonymization for incremental datasets (2006).
@@ -60,6 +60,7 @@ from privacy_engine.republication.earlier_boxes import (
 )
 from privacy_engine.republication.nested import People, lies_within, search
 from privacy_engine.republication.signatures import Buckets, Signature, buckets_of
+from privacy_engine.republication.unique import Wanted, m_unique_classes, told_apart
 from privacy_engine.tables.classes import EquivalenceClasses
 from privacy_engine.tables.encoding import EncodedTable
 from privacy_engine.tables.schema import DataSchema
@@ -82,6 +83,7 @@ def republish(
     reserve: float = 1.0,
     limit: float | None = None,
     counterfeits: float = 0.0,
+    unique: bool = False,
 ) -> Release:
     """Release a table so that nobody is told apart by all releases together.
 
@@ -100,6 +102,9 @@ def republish(
         limit: largest share of records that may be withheld; None: the method's `suppression_limit`.
         counterfeits: largest share of the records that may be added as counterfeits. Above 0 the release has
             the column `counterfeits`, which tells how many of its class each record has.
+        unique: Whether no two records of a class may have the same value of the one attribute of `m`. Classes
+            are made by `unique` then, whatever the method, and any number of counterfeits may be added where
+            they are allowed.
 
     Returns:
         The release; its `rows` tell which row of the table each record is, -1 of a counterfeit; its notes how
@@ -117,6 +122,10 @@ def republish(
         raise ValueError(f"counterfeits must be in [0, 1], got {counterfeits}")
     require_persons(persons, table, schema)
     signed = require_fillable(schema, list(m or {})) if counterfeits else None
+    if unique and len(m or {}) != 1:
+        raise SchemaError(
+            f"unique classes are of one sensitive attribute: m must name one, it names {len(m or {})}"
+        )
     nested = departures is Departures.UNKNOWN
     if nested and method.intervals is Intervals.MIDPOINT:
         raise SchemaError(
@@ -129,7 +138,7 @@ def republish(
     planned = max(math.ceil(k * reserve), method.k)
     first = replace(method, k=planned, require=(*method.require, *rules))
     earlier = [release for release in earlier if pd.Index(release.persons).isin(persons).any()]
-    if not earlier and signed is None:
+    if not earlier and signed is None and not unique:
         release = first.release(table, schema, rng)
         return replace(
             release,
@@ -142,7 +151,11 @@ def republish(
         table = table.drop(columns=gone)
     known = known_of(table, schema, persons, earlier, nested=nested)
     filling = None
-    if signed is not None:
+    if unique:
+        ((attribute, values_of_class),) = dict(m or {}).items()
+        _require_values(table[attribute], max(values_of_class, planned, method.least), known)
+        first = replace(method, k=planned)
+    elif signed is not None:
         values_of_set = max([rule.l for rule in (*rules, *method.sensitive_models) if hasattr(rule, "l")])
         filling = _Filling.of(known, signed, values_of_set, max(planned, method.least), counterfeits, rng)
         first = replace(method, k=planned)
@@ -154,6 +167,7 @@ def republish(
         dict(m or {}),
         departures,
         filling,
+        counterfeits > 0 if unique else None,
     )
     limit = method.suppression_limit if limit is None else limit
     release = asked.told(asked.made(known, rng), method, known, limit)
@@ -205,6 +219,7 @@ class _Asked:
         planned: the same of classes that are published for the first time.
         k, m, departures: as of `republish`.
         filling: where counterfeits may complete the classes of buckets.
+        unique: Whether counterfeits may complete m-unique classes; None: classes need not be m-unique.
     """
 
     def __init__(
@@ -216,9 +231,11 @@ class _Asked:
         m: dict[str, int],
         departures: Departures,
         filling: _Filling | None = None,
+        unique: bool | None = None,
     ) -> None:
         self.method, self.least, self.planned = method, least, planned
         self.k, self.m, self.departures, self.filling = k, m, departures, filling
+        self.unique = unique
 
     @property
     def models(self) -> tuple[PrivacyModel, ...]:
@@ -229,6 +246,8 @@ class _Asked:
         """The recoding; whoever cannot be kept safe is suppressed in it."""
         encoded, nested = known.encoded, self.departures is Departures.UNKNOWN
         block = blocks_of(known.history)
+        if self.unique is not None:
+            return self._made_unique(known, block, rng, counterfeits=self.unique)
         if self.filling is not None:
             return self._made_in_buckets(known, block, self.filling, rng)
         kept = np.ones(len(encoded), np.bool_)
@@ -273,6 +292,26 @@ class _Asked:
                 return recoding
         return self._safe(known, _affordable(recoding, needed, filling.allowed))
 
+    def _made_unique(
+        self, known: Known, block: Ints, rng: np.random.Generator, *, counterfeits: bool
+    ) -> Recoding:
+        """The recoding into m-unique classes, whose counterfeits are known then."""
+        ((attribute, m),), together = self.m.items(), self.departures is Departures.KNOWN
+        kept = np.ones(len(known.encoded), np.bool_)
+        wanted = Wanted(
+            attribute=attribute,
+            m=max(m, self.planned),
+            k=self.least,
+            counterfeits=counterfeits,
+            together=together,
+        )
+        if together:
+            kept = self._whole_cohorts(known, block, kept)
+        labels, values, buckets = m_unique_classes(known, block, kept, wanted, rng)
+        if counterfeits:
+            self.filling = _Filling(attribute, values, buckets, m * len(values))
+        return self._safe(known, labels)
+
     def _safe(self, known: Known, labels: Ints) -> Recoding:
         """The recoding by labels less whoever is not safe in it."""
         forced = np.zeros(len(labels), np.bool_)
@@ -301,9 +340,9 @@ class _Asked:
         withheld, n = recoding.suppressed, len(known.encoded)
         if withheld > math.floor(limit * n + 1e-9) or withheld == n:
             remedy = "allow more, retract an earlier release, begin with a larger reserve, or ask for less"
-            if self.filling is not None:
+            if self.filling is not None and self.unique is None:
                 remedy = f"{self.filling.allowed} counterfeits may be added; allow more of either"
-            elif self.m:
+            elif self.m and not self.unique:
                 remedy += "; or begin the table with `counterfeits`"
             raise InfeasibleError(
                 f"{withheld} of {n} persons cannot be kept safe together with the earlier releases and would "
@@ -376,15 +415,17 @@ class _Asked:
         made = Recoding.of_labels(known.encoded, labels)
         space, labels = tabulate(known.encoded.geometry()), made.labels
         mine = np.flatnonzero((labels >= 0) & (known.core >= 0))
-        have = 0
+        have, more = 0, Points(known.encoded.codes[:0], np.zeros(0, np.int64))
         while True:  # a box that took in a core may have left another
             low, high = (ends[labels[mine]] for ends in made.spans)
             must = forced[mine] | ~_within(space, low, high, known.low[mine], known.high[mine])
             pairs = np.unique(np.stack([labels[mine], known.core[mine]], axis=1)[must], axis=0)
-            if len(pairs) == have:
+            apart = told_apart(made) if self.unique is not None else more
+            if len(pairs) == have and not len(apart.labels):
                 return made
-            have = len(pairs)
-            made = Recoding(known.encoded, labels, covered=_points_of(known.points, pairs))
+            have, more = len(pairs), _both(more, apart)
+            covered = _both(_points_of(known.points, pairs), more) if have else more
+            made = Recoding(known.encoded, labels, covered=covered)
 
     def _failing(self, known: Known, recoding: Recoding) -> Bools:
         """(n,) who is not safe in a release, as its judge counts."""
@@ -401,15 +442,30 @@ class _Asked:
         history = History(new=people, earlier=known.history.earlier, source=known.history.source)
         bad = history.candidates(self.departures) < self.k
         for name, least in self.m.items():
-            bad |= MInvariance(m=least, attribute=name).per_person(history, classes) < least
+            model = MInvariance(m=least, attribute=name, unique=self.unique is not None)
+            bad |= model.per_person(history, classes) < least
         of_persons = EquivalenceClasses.of_table(released.of_persons, schema) if self.filling else classes
-        for model in self.models:
-            if not holds(model, classes):
-                bad |= model.violations(classes)[classes.labels[real]]
-            if of_persons is not classes and hasattr(model, "k") and not holds(model, of_persons):
-                bad |= model.violations(of_persons)[of_persons.labels]
+        for own in self.models:
+            if not holds(own, classes):
+                bad |= own.violations(classes)[classes.labels[real]]
+            if of_persons is not classes and hasattr(own, "k") and not holds(own, of_persons):
+                bad |= own.violations(of_persons)[of_persons.labels]
         found[rows[bad]] = True
         return found
+
+
+def _require_values(column: pd.Series, least: int, known: Known) -> None:
+    """Refuse a first release whose classes of different values cannot be as large as they must.
+
+    Raises:
+        InfeasibleError: with both numbers.
+    """
+    have = column.nunique(dropna=False)
+    if have < least and not known.history.earlier:
+        raise InfeasibleError(
+            f"classes of {least} records must have as many different values of {column.name}, the table has "
+            f"{have}; lower k, m or the reserve, or require classes that are not unique"
+        )
 
 
 def _kept(model: PrivacyModel, published: Published) -> bool:
@@ -441,6 +497,12 @@ def _within(space: Space, lo: Codes, hi: Codes, wide_lo: Codes, wide_hi: Codes) 
     for i in range(len(lo)):
         found[i] = lies_within(space, lo[i], hi[i], wide_lo[i], wide_hi[i])
     return found
+
+
+def _both(points: Points, others: Points) -> Points:
+    return Points(
+        np.concatenate([points.codes, others.codes]), np.concatenate([points.labels, others.labels])
+    )
 
 
 def _points_of(points: Points, pairs: Ints) -> Points:

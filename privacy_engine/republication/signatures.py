@@ -59,7 +59,7 @@ def buckets_of(
         least: persons of a class that is made for the first time.
         rng: of the cuts into regions.
     """
-    held = _held(known.history, attribute)
+    held = held_signatures(known.history, attribute)
     places: dict[Signature, int] = {}
     for signature in filter(None, held):
         places.setdefault(signature, len(places))
@@ -82,7 +82,7 @@ def buckets_of(
     return Buckets(of, tuple(places))
 
 
-def _held(history: History, attribute: str) -> list[Signature | None]:
+def held_signatures(history: History, attribute: str) -> list[Signature | None]:
     """(n,) the signature of each person; None of a newcomer, empty where it was not kept or has changed."""
     found: list[Signature | None] = [None] * len(history.new)
     for release, place in zip(history.earlier, history.places, strict=True):
@@ -172,11 +172,11 @@ def _join_nearest(
         fitting = [place for place, signature in enumerate(signatures) if value in signature]
         mates, mine = having[np.isin(of[having], fitting)], rows[values[rows] == value]
         if len(mates):
-            of[mine] = of[mates[_nearest(space, codes[mine], codes[mates])]]
+            of[mine] = of[mates[nearest(space, codes[mine], codes[mates])]]
 
 
 @kernel(nogil=True)
-def _nearest(space: Space, codes: Codes, others: Codes) -> Ints:
+def nearest(space: Space, codes: Codes, others: Codes) -> Ints:
     """(n,) the other record with whom each record has the cheapest box."""
     found = np.zeros(len(codes), np.int64)
     lo, hi = np.empty(codes.shape[1], np.int32), np.empty(codes.shape[1], np.int32)

@@ -798,7 +798,8 @@ class HistorySpec(_Strict):
         reserve: how many times k a class holds that is released for the first time, for those of it who will
             leave; None: once.
         counterfeits: with `m`, the largest share of the records that may be added as counterfeits, so that
-            classes keep their sets of values; None: none, who would need one is withheld.
+            classes keep their sets of values; None: none, who would need one is withheld. Where the policy
+            requires `unique` classes, any number may be added.
         hold_back: Releases that a person waits at most for others who are alike, where the policy names an
             attacker who subtracts; None: none, who fits no class is withheld.
         accept_unjudged: Reason why a release may be published although earlier releases of its table were
@@ -1438,6 +1439,7 @@ class ReleaseSpec(_Strict):
             if history is None
             else History(
                 keep=history.keep,
+                k=history.k,
                 m=history.m,
                 departures=history.departures,
                 counterfeits=history.counterfeits,

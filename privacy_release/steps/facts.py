@@ -60,6 +60,7 @@ def facts_of_table(
     history = None
     if past is not None:
         history = History(
+            k=past.k,
             m=past.m,
             departures=past.departures,
             counterfeits=past.counterfeits,

@@ -492,6 +492,8 @@ class Past:
         kept = {"k": k or _LEAST, "m": m, "departures": Departures(departures), "reserve": reserve}
         if self.subtracted:
             kept["hold_back"] = self.hold_back or 0
+        if any(isinstance(model, MInvariance) and model.unique for model in asked):
+            kept["unique"] = True
         return kept | ({"counterfeits": self.counterfeits} if self.counterfeits else {})
 
 

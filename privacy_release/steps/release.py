@@ -227,9 +227,10 @@ class _KeptSafe:
         told |= {
             name: int(release.notes[name]) for name in ("held_back", "outdated") if name in release.notes
         }
-        if "counterfeits" in release.notes:  # how many were allowed becomes how many there are
+        # How many were allowed becomes how many there are; of unique classes it is any number.
+        if "counterfeits" in release.notes:
             told["counterfeits"] = {
-                "allowed": self.kept["counterfeits"],
+                "allowed": None if self.kept.get("unique") else self.kept["counterfeits"],
                 "added": int(release.notes["counterfeits"]),
                 "column": COUNTERFEITS,
             }

@@ -37,12 +37,14 @@ class History:
 
     Attributes:
         keep: whether releases are made with the earlier ones, and not only judged with them.
+        k: Least number of persons.
         m: by sensitive attribute.
         departures, counterfeits, hold_back: As of a release file.
         accept_unjudged: Reason to publish after releases whose differences cannot be judged; None: none.
     """
 
     keep: bool = True
+    k: int | None = None
     m: Mapping[str, int] | None = None
     departures: str | None = None
     counterfeits: float | None = None

@@ -188,6 +188,41 @@ def _subtraction_is_kept_by_some_methods(facts: Facts) -> Iterator[str]:
             )
 
 
+@RULES.rule("history.unique", "history", "policy", "columns", "parameters")
+def _classes_of_different_values_are_of_one_attribute(facts: Facts) -> Iterator[str]:
+    from privacy_engine.judge.cross_release import CrossReleaseKAnonymity, MInvariance
+    from privacy_engine.judge.republication.model import subtracting
+
+    history, across = facts.history, facts.policy.across_people
+    asked = [model for model in across if isinstance(model, MInvariance) and model.unique]
+    if history is None or not history.keep or not asked:
+        return
+    sensitive = [(name, column) for name, column in facts.columns if column.role == "sensitive"]
+    if len(sensitive) != 1:
+        yield (
+            "history must be of one sensitive attribute, because the policy has m_invariance with unique: "
+            f"true, got {[name for name, _ in sensitive]}; keep one of them, or set history.keep: false"
+        )
+        return
+    if subtracting(across):
+        yield (
+            "history must not stand beside a policy that has both m_invariance with unique: true and an "
+            "attacker who subtracts: classes that are published again do not stay unique; leave out one of "
+            "both, or set history.keep: false"
+        )
+    ((name, column),) = sensitive
+    of_k = [model.k for model in across if isinstance(model, CrossReleaseKAnonymity)]
+    least = [facts.parameters.get("k"), history.k, *of_k, *(history.m or {}).values()]
+    k = max([*(model.m for model in asked), *(number for number in least if isinstance(number, int))])
+    # A null is a value, too.
+    if column.categories is not None and k > len(column.categories) + 1:
+        yield (
+            f"history needs classes of {k} records with different values of {name}, because the policy has "
+            f"m_invariance with unique: true, and schema.{name} has {len(column.categories)} categories; "
+            "lower k and m, or leave out unique"
+        )
+
+
 @RULES.rule("engine.method", "engine", "method", "history")
 def _engines_can_do_it(facts: Facts) -> Iterator[str]:
     if problem := problem_of_engine(facts.engine, facts.method, history=facts.history is not None):

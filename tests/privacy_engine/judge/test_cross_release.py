@@ -12,7 +12,7 @@ from privacy_engine.anonymizers.anonymizer import Anonymizer
 from privacy_engine.dp.loss import Neighbours, PrivacyLoss
 from privacy_engine.errors import SchemaError, SpecError, VerificationError
 from privacy_engine.judge.cross_release import CrossReleaseKAnonymity, History, Membership, MInvariance
-from privacy_engine.judge.models import KAnonymity
+from privacy_engine.judge.models import KAnonymity, rule_of
 from privacy_engine.judge.policy import ReleasePolicy
 from privacy_engine.judge.verification import across_findings, verify
 from privacy_engine.registry import load_method, method_class, method_names
@@ -72,12 +72,13 @@ def brute_shared(rows: Rows, earlier: list[Rows]) -> dict[str, int]:
     return found
 
 
-def brute_invariance(rows: Rows, earlier: list[Rows]) -> dict[str, int]:
+def brute_invariance(rows: Rows, earlier: list[Rows], *, unique: bool = False) -> dict[str, int]:
     found = {}
     for person, _, _ in rows:
         own = values(rows, person)
         others = [values(r, person) for r in earlier if person in {name for name, _, _ in r}]
-        found[person] = len(own) if all(own == other for other in others) else 0
+        once = not unique or len(own) == len(members(rows, person))
+        found[person] = len(own) if once and all(own == other for other in others) else 0
     return found
 
 
@@ -92,11 +93,12 @@ def test_candidates_are_those_of_the_definition(rows: Rows, earlier: list[Rows])
     assert dict(zip(persons(rows), history.shared, strict=True)) == brute_shared(rows, earlier)
 
 
-@given(some_release(), st.lists(some_release(), max_size=4))
-def test_signatures_are_those_of_the_definition(rows: Rows, earlier: list[Rows]) -> None:
-    expected = brute_invariance(rows, earlier)
+@given(some_release(), st.lists(some_release(), max_size=4), st.booleans())
+def test_signatures_are_those_of_the_definition(rows: Rows, earlier: list[Rows], unique: bool) -> None:
+    expected = brute_invariance(rows, earlier, unique=unique)
     lost = sum(count < 2 for count in expected.values())
-    assert measured(rows, earlier, MInvariance(m=2)) == [(min(expected.values()), lost == 0, lost)]
+    model = MInvariance(m=2, unique=unique)
+    assert measured(rows, earlier, model) == [(min(expected.values()), lost == 0, lost)]
 
 
 @given(some_release(), st.lists(some_release(), max_size=3), some_release())
@@ -203,9 +205,19 @@ def test_a_policy_file_names_the_models_among_the_others() -> None:
     assert ReleasePolicy.from_dict(policy.to_dict()) == policy
 
 
+def test_a_policy_without_unique_classes_is_written_as_before() -> None:
+    plain = {"require": [{"model": "m_invariance", "m": 3}]}
+    unique = {"require": [{"model": "m_invariance", "m": 3, "unique": True}]}
+    assert ReleasePolicy.from_dict({"require": [unique["require"][0] | {"unique": False}]}).to_dict() == plain
+    assert rule_of(MInvariance(m=3)) == "m_invariance(m=3)"
+    assert ReleasePolicy.from_dict(unique).to_dict() == unique
+    assert rule_of(MInvariance(m=3, unique=True)) == "m_invariance(m=3, unique=True)"
+
+
 @pytest.mark.parametrize(
     ("entry", "message"),
     [
+        ({"model": "m_invariance", "m": 2, "unique": 1}, "unique must be true or false, got 1"),
         ({"model": "cross_release_k_anonymity", "k": 1}, "k must be a whole number >= 2, got 1"),
         ({"model": "cross_release_k_anonymity"}, "missing .* 'k'"),
         ({"model": "m_invariance", "m": True}, "m must be a whole number >= 2"),

@@ -503,6 +503,31 @@ def test_counterfeits_are_published_counted_and_followed_as_nobody(
     assert len(list(private.rglob("*.parquet"))) == 2
 
 
+def test_a_policy_of_unique_classes_makes_them_and_any_number_of_counterfeits(
+    specified: Specified, runs: Runs, lake: Lake, home: Path
+) -> None:
+    unique = {"model": "m_invariance", "m": 3, "unique": True}
+    rules = {"require": [{"model": "k_anonymity", "k": 2}, unique], "max_suppressed": 0.3}
+    schema = {name: told for name, told in tables.FIELDS.items() if name != "visits"}
+    source = {"uri": "people.parquet", "columns": list(schema), "nulls": "fail"}
+    release = {"method": "mondrian", "k": 2, "seed": 3, "suppression_limit": 0.3}
+    kept = {"identifier": "name", "departures": "unknown", "counterfeits": 0.001}
+    spec = specified(release, rules, history=kept, schema=schema, source=source)
+    for week, table in enumerate(deliveries(2, 0.2)):
+        table.to_parquet(home / "people.parquet")
+        outcome = runs.run(spec, f"{week}")
+        rows = read_release(lake, "people", f"{week}").to_pandas()
+        assert not rows.duplicated([*QUASI, "illness"]).any()
+    (found,) = [f for f in outcome.report["findings"] if f["rule"] == "m_invariance(m=3, unique=True)"]
+    assert found["measured"] >= 3
+    assert runs.kept_values()
+    told = manifest_of(lake, "people", "1")["history"]
+    assert told["unique"] is True
+    added = told["counterfeits"]["added"]
+    assert told["counterfeits"] == {"allowed": None, "added": added, "column": "counterfeits"}
+    assert added > 0.001 * len(rows)
+
+
 def lake_report(lake: Lake) -> str:
     assert lake.folder is not None
     return "".join(path.read_text() for path in lake.folder.rglob("*.html")).replace(",", "")

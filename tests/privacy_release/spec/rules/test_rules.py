@@ -16,6 +16,7 @@ from privacy_engine.errors import (
     SpecError,
     VerificationError,
 )
+from privacy_engine.judge.cross_release import CrossReleaseKAnonymity, MInvariance
 from privacy_engine.judge.models import DistinctLDiversity, KAnonymity, TCloseness
 from privacy_engine.judge.policy import ReleasePolicy
 from privacy_engine.judge.republication.model import Republication
@@ -213,6 +214,16 @@ CASES: Mapping[str, tuple[dict[str, Any], dict[str, Any], str]] = {
         },
         {"method": "mondrian"},
         "release.method must be one of bottom_up, ilp_l_diversity, mondrian, obpa, got rfka",
+    ),
+    "history.unique": (
+        {
+            "history": History(k=5),
+            "policy": ReleasePolicy(across=(MInvariance(m=2, unique=True),)),
+            "columns": (*COLUMNS, ("drug", Column(role="sensitive"))),
+            "parameters": {},
+        },
+        {"columns": COLUMNS},
+        "must be of one sensitive attribute",
     ),
     "engine.method": (
         {"engine": "fragments", "method": "mondrian", "history": History()},
@@ -562,6 +573,38 @@ def test_columns_that_no_table_of_several_may_have(column: dict[str, Column], to
         refuse(Facts(described={"stays": table}, person="name"))
     with pytest.raises(ProblemsError, match="tables must share a person"):
         refuse(Facts(described=STAYS, person=None, independent=False))
+
+
+@pytest.mark.parametrize(
+    ("history", "others", "parameters", "text"),
+    [
+        (History(k=4), (), {}, "classes of 4 records .* and schema.illness has 2 categories"),
+        (History(m={"illness": 4}), (), {}, "classes of 4 records"),
+        (History(), (CrossReleaseKAnonymity(k=4),), {}, "classes of 4 records"),
+        (History(), (), {"k": 4}, "classes of 4 records"),
+        (History(k=2), (Republication(k=2),), {"k": 2}, "an attacker who subtracts"),
+        (History(k=3), (), {"k": 3}, None),  # a null is a value, too
+        (History(keep=False), (Republication(k=2),), {"k": 4}, None),
+    ],
+)
+def test_unique_classes_are_as_large_as_there_are_values(
+    history: History, others: tuple[Any, ...], parameters: dict[str, int], text: str | None
+) -> None:
+    column = ("illness", Column(role="sensitive", categories=("flu", "none")))
+    unique = ReleasePolicy(across=(MInvariance(m=2, unique=True), *others))
+    facts = Facts(
+        history=history,
+        policy=unique,
+        columns=(("age", AGE), column),
+        parameters=parameters,
+        method="mondrian",
+    )
+    (rule,) = (rule for rule in RULES if rule.id == "history.unique")
+    if text is None:
+        assert not list(rule.problems(facts))
+    else:
+        with pytest.raises(ProblemsError, match=text):
+            refuse(facts)
 
 
 @pytest.mark.parametrize(
