@@ -35,7 +35,7 @@ CASES = ((0.02, 4, 1.0), (0.02, 8, 2.0), (0.05, 4, 1.0), (0.05, 8, 2.0))  # chur
 SPEED_AT, SPEED_WEEKS = (30_000, 1_000_000), 4
 BAR = 1.6  # times the loss of releases that know nothing of each other
 NOTE = """{persons:,} of Adult's records are the people of the first of {weeks} weekly releases. Each
-week a share of them (*churn*) leaves, drawn at random, and as many arrive; {back:.0%} of those
+week a share of them (*churn*) leaves, drawn at random, and as many arrive; {back:.1%} of those
 who left return, {moved:.0%} of the present get the age of another record, and {corrected:.1%}
 its occupation. Methods in turn: {methods}. k = {k}, m = {m}, against the attackers identity,
 membership, difference and correction, the newest 8 releases subtracted. Nothing limits who is

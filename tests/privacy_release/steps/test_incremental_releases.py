@@ -163,6 +163,23 @@ def test_retraction_removes_all_that_is_kept_of_a_release(
     assert not list(curator.rglob("*.parquet"))
 
 
+@pytest.mark.parametrize("retracted", ["1", "2"])
+def test_after_a_retraction_the_classes_of_the_newest_other_release_are_kept(
+    specified: Specified, run: Run, lake: Lake, retracted: str
+) -> None:
+    spec = specified()
+    run(spec, people(30), "1")
+    run(spec, people(36), "2")
+    rows = {name: len(read_release(lake, "people", name)) for name in "12"}
+    assert rows["2"] > rows["1"]
+    retract_release(lake, "people", retracted, reason="a test")
+    outcome = run(spec, people(37), "3")
+    (found,) = [f for f in outcome.report["findings"] if f["rule"].startswith("republication")]
+    assert found["passed"]
+    assert manifest_of(lake, "people", "3")["history"]["releases"] == 1
+    assert len(read_release(lake, "people", "3")) >= rows["1" if retracted == "2" else "2"]
+
+
 @pytest.mark.parametrize("kind", ["records", "waiting"])
 @pytest.mark.parametrize("spoil", [Path.unlink, lambda path: people(3).to_parquet(path)])
 def test_what_is_kept_of_the_last_release_must_be_as_it_was(
