@@ -139,6 +139,16 @@ def combinations_sql(source: Source, columns: Sequence[str]) -> str:
     return f"SELECT {shown}count(*) AS n FROM {source.sql} GROUP BY {', '.join(shared)}"
 
 
+def class_sizes_sql(source: Source, columns: Sequence[str]) -> str:
+    """One row for each size of a class, ascending, and how many classes have it.
+
+    Args:
+        source: the files.
+        columns: what the records of a class share.
+    """
+    return f"SELECT n, count(*) AS classes FROM ({combinations_sql(source, columns)}) GROUP BY n ORDER BY n"
+
+
 def named(combinations: pa.Table, source: Source, columns: Sequence[str]) -> pa.Table:
     """Rows of `combinations_sql` with the names and types of the columns, and ``count``.
 

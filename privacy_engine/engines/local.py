@@ -24,6 +24,7 @@ from privacy_engine.engines.class_order import changed_values, ordered_classes, 
 from privacy_engine.engines.class_sql import (
     Order,
     Source,
+    class_sizes_sql,
     coded_values,
     combinations_sql,
     named,
@@ -131,6 +132,9 @@ class LocalEngine:
 
     def class_sizes(self, files: Files, columns: Sequence[str]) -> dict[int, int]:
         """How many classes of equal values of the columns there are of each size; see `Engine`."""
+        if self.rows(files) <= self.records:  # they fit into memory, and to number their values takes longer
+            sizes_and_counts = self._table(files, class_sizes_sql(self._source(files), columns))
+            return dict(zip(*(column.to_pylist() for column in sizes_and_counts.columns), strict=True))
         found: Counter[int] = Counter()
         for classes in self._ordered(files, Grouping(columns=columns, sensitive={})):
             sizes, counts = np.unique(classes.sizes, return_counts=True)

@@ -41,6 +41,8 @@ from privacy_release.work.file_sets import Part, list_bytes
 if TYPE_CHECKING:
     from deltalake import DeltaTable
 
+    from privacy_engine.engines.engine import Engine
+
 
 # What a table's log may ask of its readers: others could show other rows than those in the files.
 _FEATURES = frozenset({"timestampNtz"})
@@ -135,7 +137,14 @@ def check_table(
         PublishError: if there is no such table, or the lake cannot be reached.
         CapacityError: if memory or disk are too small.
     """
-    return _Check(lake, name, keys, demanded).run(release_id, since)
+    from privacy_engine.engines.local import LocalEngine
+
+    memory = read_memory(DEFAULT_MEMORY)
+    with (
+        tempfile.TemporaryDirectory(prefix="privacy-release-check-") as spill,
+        LocalEngine(memory=memory, spill=Path(spill)) as engine,
+    ):
+        return _Check(lake, name, keys, demanded, memory, engine).run(release_id, since)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -151,10 +160,18 @@ class _Rows:
 class _Check:
     """One check, which takes its reasons down as it goes."""
 
-    def __init__(self, lake: Lake, name: str, keys: Sequence[PublicKey], demanded: Floor | None) -> None:
+    def __init__(
+        self,
+        lake: Lake,
+        name: str,
+        keys: Sequence[PublicKey],
+        demanded: Floor | None,
+        memory: int,
+        engine: "Engine",
+    ) -> None:
         self.lake, self.name, self.given, self.demanded = lake, name, keys, demanded
+        self.memory, self.engine = memory, engine  # the latter counts the classes of all releases
         self.reasons: list[Reason] = []
-        self.memory = read_memory(DEFAULT_MEMORY)
         self.shown: set[str] = set()  # columns of the table, as its log tells them
         self.stored: dict[str, str] = {}  # what a proof is named for -> its path
 
@@ -364,7 +381,7 @@ class _Check:
             for told in policy.weaker_than(self.demanded.policy):
                 self.say(Fault.POLICY, f"{told} of what you ask for", release)
         asked = policy if self.demanded is None else policy.with_floor(self.demanded.policy)
-        found = measured_anew(rows, schema, asked, manifest, statement.time.year)
+        found = measured_anew(rows, schema, asked, manifest, statement.time.year, self.engine)
         for rule in [] if self.demanded is None else unshown(policy, self.demanded.policy, found):
             self.say(Fault.POLICY, f"you ask for {rule}, which nothing in the release shows", release)
         for told in found.wrong:

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 from privacy_engine.errors import PrivacyEngineError, VerificationError
 from privacy_engine.vocabulary import counted
 from privacy_release.steps.verify import require_no_counterfeits, text_findings
-from privacy_release.work.engines import DEFAULT_MEMORY, read_memory
 
 if TYPE_CHECKING:
     from privacy_engine.dp.loss import PrivacyLoss
+    from privacy_engine.engines.engine import Engine
     from privacy_engine.judge.policy import ReleasePolicy
     from privacy_engine.tables.schema import DataSchema
 
@@ -36,16 +36,22 @@ class Measured:
 
 
 def measured_anew(
-    rows: Path, schema: "DataSchema", policy: "ReleasePolicy", manifest: Mapping[str, Any], year: int
+    rows: Path,
+    schema: "DataSchema",
+    policy: "ReleasePolicy",
+    manifest: Mapping[str, Any],
+    year: int,
+    engine: "Engine",
 ) -> Measured:
     """Hold rows against a policy with the judge, and what it finds against what the manifest says.
 
     Args:
-        rows: Parquet file with the columns of the release; beside it the judge may write.
+        rows: Parquet file with the columns of the release.
         schema: of the rows.
         policy: that must hold.
         manifest: that was published with them, whose hash was signed.
         year: in which they were published; ages are limited by it.
+        engine: counts the classes.
     """
     from privacy_engine.judge.models import rule_of
 
@@ -58,7 +64,7 @@ def measured_anew(
     if alone is None or why:
         return Measured(on_trust=dict.fromkeys(told, why or _FOLLOWS), wrong=wrong)
     try:
-        report = _report(rows, schema, alone, manifest, year)
+        report = _report(rows, schema, alone, manifest, year, engine)
     except PrivacyEngineError as error:
         return Measured(wrong=[*wrong, f"it cannot be measured: {error}"])
     for finding in report:
@@ -100,15 +106,18 @@ def _unmeasurable(rows: Path, schema: "DataSchema", manifest: Mapping[str, Any])
 
 
 def _report(
-    rows: Path, schema: "DataSchema", policy: "ReleasePolicy", manifest: Mapping[str, Any], year: int
+    rows: Path,
+    schema: "DataSchema",
+    policy: "ReleasePolicy",
+    manifest: Mapping[str, Any],
+    year: int,
+    engine: "Engine",
 ) -> list[dict[str, Any]]:
     """The findings on the rows."""
     from privacy_engine.engines.checking import verify_files
-    from privacy_engine.engines.local import LocalEngine
 
     files, figures = [str(rows)], manifest.get("figures")
-    with LocalEngine(memory=read_memory(DEFAULT_MEMORY), spill=rows.parent) as engine:
-        report = verify_files(engine, files, schema, policy, loss=_loss(manifest), figures=figures, year=year)
+    report = verify_files(engine, files, schema, policy, loss=_loss(manifest), figures=figures, year=year)
     findings = (*report.findings, *text_findings(files, schema, policy))
     found: list[dict[str, Any]] = replace(report, findings=findings).to_dict()["findings"]
     return found

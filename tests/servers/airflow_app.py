@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from airflow.api_fastapi.auth.managers.simple.simple_auth_manager import SimpleAuthManager
 
 PASSWORDS = {
     "officer": "of all the people",
@@ -18,18 +17,6 @@ PASSWORDS = {
 }
 ROLES = "officer:admin,stranger:op,steward:user,visitor:viewer"
 OWN_DAG = "people"  # the only one that others than the officer have rights on
-
-
-class AuthByDag(SimpleAuthManager):
-    """Airflow's simple auth manager gives a role the same rights on all DAGs; here they differ by DAG.
-
-    The officer may do everything; the stranger and the steward edit one DAG, the visitor reads it.
-    """
-
-    def is_authorized_dag(self, *, user: Any, details: Any = None, **question: Any) -> bool:
-        """Whether the user may do that to the DAG."""
-        own = user.username == "officer" or (details is not None and details.id == OWN_DAG)
-        return own and super().is_authorized_dag(user=user, details=details, **question)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,7 +41,7 @@ def airflow_app(folder: Path) -> Iterator[AirflowApp]:
     passwords = folder / "passwords.json"
     passwords.write_text(json.dumps(PASSWORDS))
     settings = {
-        "AIRFLOW__CORE__AUTH_MANAGER": f"{__name__}.{AuthByDag.__name__}",
+        "AIRFLOW__CORE__AUTH_MANAGER": "tests.servers.auth_by_dag.AuthByDag",
         "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS": ROLES,
         "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_PASSWORDS_FILE": str(passwords),
         "AIRFLOW__API_AUTH__JWT_SECRET": "a key for the tests alone" * 3,

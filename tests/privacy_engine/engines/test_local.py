@@ -65,6 +65,11 @@ def test_combinations_are_counted_as_one_by_one(
     expected = combinations(table, columns)
     assert counted(local.contingency(paths, columns)) == expected
     assert local.class_sizes(paths, columns) == Counter(expected.values())
+    local.records, whole = 1, local.records  # as where they do not fit into memory
+    try:
+        assert local.class_sizes(paths, columns) == Counter(expected.values())
+    finally:
+        local.records = whole
     assert local.rows(paths) == len(rows)
 
 

@@ -22,6 +22,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from deploy.local.embedded import checkout
+from privacy_engine.engines.local import LocalEngine
 from privacy_engine.errors import IntegrityError, PublishError, SecretError, VerificationError
 from privacy_engine.judge.policy import ReleasePolicy
 from privacy_engine.judge.republication.notes import NOT_JUDGED
@@ -432,7 +433,8 @@ def test_what_follows_people_is_told_to_be_on_trust(by: Publisher) -> None:
     people(3).to_parquet(file, index=False)
     rule = "cross_release_k_anonymity(k=4, departures=known)"
     told = {"measured": [{"rule": rule, "measured": 4.0, "passed": True}], "figures": {"suppressed": 0.0}}
-    found = measured_anew(file, SCHEMA, policy, told, 2026)
+    with LocalEngine(memory=MEMORY, spill=by.folder) as engine:
+        found = measured_anew(file, SCHEMA, policy, told, 2026, engine)
     assert (found.wrong, found.on_trust) == ([], {rule: "it follows people through releases"})
 
 
