@@ -4,6 +4,7 @@ import os
 import shutil
 import subprocess
 import sys
+import sysconfig
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -72,7 +73,7 @@ def uv(*arguments: object) -> None:
 def installed(shared: Path) -> Installed:
     """Both wheels, installed once for all processes in an environment with the packages of the image.
 
-    Byte code is left to the first use of each module: to make all of it takes longer than what is used.
+    Byte code that is missing is left to the first use of each module: to make all of it takes longer.
     """
     root = shared / "production"
     with locked(shared, "production"):
@@ -114,7 +115,29 @@ def environment_of(root: Path, lock: str, python: str = sys.executable) -> Path:
     programs = venv / "bin"
     packages = ("--require-hashes", "-r", checkout() / "locks" / lock)
     uv("pip", "install", "--python", programs / "python", *packages)
+    link_byte_code(venv)
     return programs
+
+
+def link_byte_code(venv: Path) -> None:
+    """Link the byte code of this process's packages to those of an environment that are the same files.
+
+    uv links what it installs to its cache, so both environments share the files of a package. Byte code
+    holds for the date and the size of its source. Without it, each environment compiles Airflow again.
+    """
+    (packages,) = venv.glob("lib/python*/site-packages")
+    ours = Path(sysconfig.get_path("purelib"))
+    if packages.parent.name != ours.parent.name:  # byte code is that of a version of Python
+        return
+    for folder in ours.rglob("__pycache__"):
+        place = packages / folder.relative_to(ours)
+        for code in folder.glob(f"*.{sys.implementation.cache_tag}.pyc"):
+            module = code.name.partition(".")[0] + ".py"
+            other = place.parent / module
+            if other.exists() and other.samefile(folder.parent / module):
+                place.mkdir(exist_ok=True)
+                if not (place / code.name).exists():
+                    os.link(code, place / code.name)
 
 
 def newest_python() -> str:
@@ -140,6 +163,7 @@ def without_airflow(tmp_path_factory: pytest.TempPathFactory) -> Installed:
     into = ("pip", "install", "--python", venv / "bin" / "python")
     uv(*into, wheel, "-c", checkout() / "locks/runtime.lock")
     uv("pip", "check", "--python", venv / "bin" / "python")
+    link_byte_code(venv)
     copy_kernels(venv)
     return Installed(bin=venv / "bin", wheels=(wheel,))
 

@@ -119,9 +119,10 @@ class Image:
         container = self.buildah("from", "scratch")
         self.buildah("add", container, root, "/")
         for name, value in os.environ.items():
-            if name in ("PIP_INDEX_URL", "PIP_CERT"):
+            if name in ("PIP_INDEX_URL", "PIP_CERT", "UV_DEFAULT_INDEX", "UV_INDEX_URL"):
                 self.buildah("config", "--env", f"{name}={value}", container)
-        self.buildah("config", "--env", f"PIP_CERT={CERTIFICATES}", container)
+        for name in ("PIP_CERT", "SSL_CERT_FILE"):
+            self.buildah("config", "--env", f"{name}={CERTIFICATES}", container)
         self.buildah("commit", "--quiet", "--rm", container, "localhost/debian")
         shutil.rmtree(root)
         return "localhost/debian"

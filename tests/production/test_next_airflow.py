@@ -5,13 +5,12 @@ pages have the locked version. Only this finds an interface of Airflow that the 
 """
 
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from deploy.local.embedded import checkout
-from tests.production.conftest import UV, built, copy_kernels, uv
+from tests.production.conftest import UV, built, copy_kernels, environment_of, uv
 
 pytestmark = [pytest.mark.slow, pytest.mark.production, pytest.mark.timeout(2400)]
 NEXT = "apache-airflow>=3.4.0b1,<3.5"
@@ -40,16 +39,15 @@ def require_published(python: Path) -> None:
 def test_the_pages_pass_their_tests_in_the_airflow_that_comes_next(
     tmp_path: Path, clean: dict[str, str]
 ) -> None:
-    venv = tmp_path / "venv"
-    python = venv / "bin" / "python"
-    uv("venv", "--python", sys.executable, venv)
-    require_published(python)
-    engine, provider = built(tmp_path / "wheels")
-    uv("pip", "install", "--python", python, "--prerelease", "allow", f"{engine}[dev]", provider, NEXT)
-    copy_kernels(venv)
+    programs = environment_of(tmp_path, "development.lock")
+    require_published(programs / "python")
+    wheels = built(tmp_path / "wheels")
+    # What Airflow allows of the locked versions stays.
+    uv("pip", "install", "--python", programs / "python", "--prerelease", "allow", *wheels, NEXT)
+    copy_kernels(tmp_path / "venv")
     options = ("-q", "--tb=short", "-p", "no:cacheprovider", "-m", "not (slow or ui or production)")
     done = subprocess.run(
-        [python, "-m", "pytest", *options, TESTS],
+        [programs / "python", "-m", "pytest", *options, TESTS],
         cwd=checkout(),
         env=clean | {"TMPDIR": str(tmp_path)},
         capture_output=True,

@@ -15,7 +15,7 @@ from deltalake import DeltaTable
 from deploy.local.embedded import free_port
 from tests.object_stores.stores import Bucket, s3_server
 from tests.production.conftest import Installed, visits
-from tests.production.topology import AIRFLOW, Topology, missing_programs, running
+from tests.production.topology import Topology, missing_programs, running
 
 pytestmark = [
     pytest.mark.slow,
@@ -24,6 +24,7 @@ pytestmark = [
     pytest.mark.timeout(1800),
 ]
 
+STARTED = ("api-server", "scheduler", "dag-processor")
 CANARY = "Wilhelmina-Canary"
 DAG = """
 import shutil
@@ -90,7 +91,7 @@ def bucket(tmp_path: Path) -> Iterator[Bucket]:
 def topology(
     installed: Installed, clean: dict[str, str], bucket: Bucket, tmp_path: Path
 ) -> Iterator[Topology]:
-    """All services but for the worker."""
+    """All services that it needs but for the worker; no task defers."""
     if missing := missing_programs():
         pytest.skip(f"not installed: {', '.join(missing)}")
     root = tmp_path / "services"
@@ -111,8 +112,7 @@ def topology(
         "AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT_DETECTION_INTERVAL": "3",
         "AIRFLOW__WORKERS__MIN_HEARTBEAT_INTERVAL": "2",
     }
-    services = tuple(name for name in AIRFLOW if name != "worker")
-    with running(root, installed, clean, changed=changed, started=services) as topology:
+    with running(root, installed, clean, changed=changed, started=STARTED) as topology:
         yield topology
 
 

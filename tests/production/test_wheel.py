@@ -50,6 +50,30 @@ def user_home(tmp_path: Path, clean: dict[str, str], migrated: Path) -> dict[str
     return clean | settings(tmp_path)
 
 
+# In one process: to load Airflow takes longer than what these commands do.
+COMMANDS = """\
+import io, json, sys
+from contextlib import redirect_stdout
+from airflow.__main__ import main
+wrote = []
+for command in json.loads(sys.argv[1]):
+    sys.argv = ["airflow", *command.split()]
+    with redirect_stdout(io.StringIO()) as output:
+        main()
+    wrote.append(output.getvalue())
+print(json.dumps(wrote))
+"""
+
+
+def airflow(installed: Installed, environment: dict[str, str], *commands: str) -> tuple[tuple[str, ...], str]:
+    """Run commands of Airflow; what each wrote to standard output, and all of them to standard error."""
+    # Without the working directory among the places of modules, as in a program.
+    wrote, errors = installed.both(
+        "python", "-P", "-c", COMMANDS, json.dumps(commands), environment=environment
+    )
+    return tuple(json.loads(wrote.splitlines()[-1])), errors
+
+
 def settings(home: Path) -> dict[str, str]:
     """Return the variables of a user whose Airflow is in a folder."""
     return {
@@ -89,17 +113,21 @@ def test_the_wheels_hold_every_file_of_their_packages_and_nothing_else(installed
 def test_airflow_lists_the_provider_with_its_connections_and_its_configuration(
     installed: Installed, user_home: dict[str, str]
 ) -> None:
-    def airflow(*command: str) -> str:
-        return installed.run("airflow", *command, environment=user_home)
-
-    provider = "airflow-privacy-release"
-    told = json.loads(airflow("providers", "get", provider, "--full", "-o", "json"))
-    assert told[0]["package-name"] == provider
-    hooks = json.loads(airflow("providers", "hooks", "-o", "json"))
-    assert {"privacy_lake", "privacy_ledger"} <= {hook["connection_type"] for hook in hooks}
     user_home["AIRFLOW__PRIVACY_RELEASE__LAKE"] = "/srv/lake"
-    assert airflow("config", "get-value", "privacy_release", "lake").strip() == "/srv/lake"
-    assert "privacy_release" in airflow("plugins", "-o", "json")
+    provider = "airflow-privacy-release"
+    (found, hooks, lake, plugins), _ = airflow(
+        installed,
+        user_home,
+        f"providers get {provider} --full -o json",
+        "providers hooks -o json",
+        "config get-value privacy_release lake",
+        "plugins -o json",
+    )
+    assert json.loads(found)[0]["package-name"] == provider
+    connections = {hook["connection_type"] for hook in json.loads(hooks)}
+    assert {"privacy_lake", "privacy_ledger"} <= connections
+    assert lake.strip() == "/srv/lake"
+    assert "privacy_release" in plugins
 
 
 def test_a_dag_of_fifteen_lines_publishes_a_release(
@@ -154,12 +182,12 @@ def test_a_package_operators_of_the_users_own_and_ours_do_not_meet(
     if place in ("before", "after"):
         both = [str(folder), packages]
         user_home["PYTHONPATH"] = ":".join(both if place == "before" else reversed(both))
-    _, at_first = installed.both("airflow", "dags", "reserialize", environment=user_home)
-    listed, said = installed.both("airflow", "dags", "list", "-o", "json", environment=user_home)
+    (_, listed, providers), said = airflow(
+        installed, user_home, "dags reserialize", "dags list -o json", "providers list -o json"
+    )
     assert [dag["dag_id"] for dag in json.loads(listed.splitlines()[-1])] == ["mine"]
-    providers, also_said = installed.both("airflow", "providers", "list", "-o", "json", environment=user_home)
     assert "airflow-privacy-release" in providers
-    for line in (at_first + said + also_said).splitlines():
+    for line in said.splitlines():
         assert "privacy" not in line or not any(word in line.lower() for word in ("error", "warning")), line
 
 
@@ -186,8 +214,7 @@ publish: {{lake: lake_default, table: visits}}
         "from airflow_privacy_release import release_dags\nglobals().update(release_dags())\n"
     )
     user_home["PRIVACY_RELEASE_HOME"] = str(tmp_path)
-    installed.run("airflow", "dags", "reserialize", environment=user_home)
-    listed = installed.run("airflow", "dags", "list", "-o", "json", environment=user_home)
+    (_, listed), _ = airflow(installed, user_home, "dags reserialize", "dags list -o json")
     assert [dag["dag_id"] for dag in json.loads(listed.splitlines()[-1])] == ["visits"]
 
 

@@ -6,7 +6,7 @@ import shutil
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +39,7 @@ class Server:
 
     address: str
     root: Path
+    tokens: dict[str, str] = field(default_factory=dict)  # of `call`, by user; they outlive the tests
 
     @property
     def log(self) -> Path:
@@ -47,7 +48,9 @@ class Server:
 
     def call(self, method: str, path: str, body: Any = None, user: str = "officer") -> Any:
         """Ask Airflow's REST API."""
-        return json.loads(ask(self.address, method, f"/api/v2{path}", body, self.token(user)))
+        if user not in self.tokens:
+            self.tokens[user] = self.token(user)
+        return json.loads(ask(self.address, method, f"/api/v2{path}", body, self.tokens[user]))
 
     def token(self, user: str) -> str:
         """A fresh login."""
@@ -100,6 +103,7 @@ def _environment(root: Path, port: int) -> dict[str, str]:
         | AIRFLOW_DEADLINES
         | {
             "AIRFLOW__CORE__DAGS_ARE_PAUSED_AT_CREATION": "False",
+            "AIRFLOW__CORE__EXECUTOR": "tests.servers.preloading.PreloadingExecutor",
             "AIRFLOW__DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": str(DEADLINE),  # no file changes
             "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS": ROLES,
             "AIRFLOW__API_AUTH__JWT_SECRET": os.urandom(64).hex(),
