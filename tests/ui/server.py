@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from deploy.local.ui import Components, wait_until_ready
 from privacy_engine.dp.limits import Limit, Period
 from privacy_release.ledger.ledger import BudgetLedger
 from tests.servers.airflow_api import ask
+from tests.servers.preloaded import preload
 from tests.waiting import AIRFLOW_DEADLINES, DEADLINE
 
 PASSWORDS = {
@@ -50,9 +52,14 @@ class Server:
         return json.loads(ask(self.address, method, f"/api/v2{path}", body, self.token(user)))
 
     def token(self, user: str) -> str:
-        """A fresh login."""
-        login = {"username": user, "password": PASSWORDS[user]}
-        return str(json.loads(ask(self.address, "POST", "/auth/token", login))["access_token"])
+        """The login of a user."""
+        return _token(self.address, user)
+
+
+@cache
+def _token(address: str, user: str) -> str:
+    login = {"username": user, "password": PASSWORDS[user]}
+    return str(json.loads(ask(address, "POST", "/auth/token", login))["access_token"])
 
 
 @contextmanager
@@ -81,6 +88,7 @@ def _environment(root: Path, port: int) -> dict[str, str]:
     own = (include / "releases").is_dir()
     for folder in (home, include / "releases", data, root / "dags"):
         folder.mkdir(parents=True, exist_ok=True)
+    preload(home)
     shutil.copy(checkout() / "dags" / "releases.py", root / "dags")
     for name in ("hierarchies", "policies", "expectations"):
         shutil.copytree(checkout() / "include" / name, include / name, dirs_exist_ok=True)
