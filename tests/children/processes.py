@@ -28,6 +28,11 @@ def kill_me() -> None:
 _TEST: list[Connection] = []  # in a child: the line to the test
 
 
+def report(value: Any) -> None:
+    """Report a value to the test, and go on."""
+    _TEST[0].send(("reported", value))
+
+
 def meet() -> None:
     """Report to the test that this process is here, and wait until it says go."""
     _TEST[0].send(("ready", None))
@@ -38,7 +43,7 @@ def meet() -> None:
 def _context() -> ForkServerContext:
     """The server; it finds the modules of the tests by the environment that it is started with."""
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["tests.children.work"])
+    context.set_forkserver_preload(["tests.children.work", "tests.object_stores.publisher"])
     before = os.environ.get("PYTHONPATH")
     os.environ["PYTHONPATH"] = str(checkout())
     try:
@@ -77,6 +82,12 @@ class Child:
         self._process.start()
         there.close()
 
+    def reported(self) -> Any:
+        """The next value that it reports."""
+        kind, value = self._here.recv()
+        assert kind == "reported"
+        return value
+
     def ready(self) -> None:
         """Wait until it reaches its next meeting point."""
         try:
@@ -87,6 +98,10 @@ class Child:
     def go(self) -> None:
         """Let it go on from the meeting point."""
         self._here.send("go")
+
+    def kill(self) -> None:
+        """End it by SIGKILL; to be waited for by `killed`."""
+        self._process.kill()
 
     def killed(self) -> None:
         """Wait for its end by SIGKILL."""

@@ -1,6 +1,7 @@
 """Child process of `test_canaries`: runs DAGs one after the other, in an Airflow of its own.
 
-Everything that Airflow logs goes to the standard streams, which the parent keeps.
+Everything that Airflow logs goes to the standard streams, which the parent keeps. `CHILD_SETTINGS` has
+further environment variables of single DAGs, by DAG.
 """
 
 import json
@@ -15,7 +16,8 @@ from tests.clock import Clock
 
 
 def main(root: Path, names: list[str]) -> None:
-    os.environ |= embedded_environment(root) | json.loads(os.environ.get("CHILD_SETTINGS", "{}"))
+    os.environ |= embedded_environment(root)
+    settings = json.loads(os.environ.pop("CHILD_SETTINGS", "{}"))
     from airflow.dag_processing import dagbag
     from airflow.dag_processing.bundles.manager import DagBundlesManager
     from airflow.utils import db
@@ -31,6 +33,7 @@ def main(root: Path, names: list[str]) -> None:
     dagbag.sync_bag_to_db = lambda *_: None
     ended = {}
     for name in names:
+        os.environ |= settings.get(name, {})
         done = bag.dags[name].test()
         states = {task.task_id.rpartition(".")[2]: str(task.state) for task in done.get_task_instances()}
         ended[name] = {"run_id": done.run_id, "state": str(done.state), "tasks": states}

@@ -21,7 +21,7 @@ from tests.waiting import wait_for
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 NAME = "people"
-ROWS = 16_000
+ROWS = 8_000
 ENGINE = {"kind": "spark", "rows": 1_000, "memory": "300MB"}
 RELEASED = {
     "age_from": {"role": "quasi_identifier"},

@@ -1,61 +1,44 @@
-"""Publishes once, or reads on and on, in a process of its own that a test can kill.
+"""What a process that a test can kill does: publish once, read on and on, or store a file of a task."""
 
-The task comes on the standard input, one JSON line, so that no key is in the list of processes.
-"""
-
-import json
-import sys
-import threading
-from collections.abc import Callable
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from privacy_engine.errors import PublishError
 from privacy_release.lake.store import Lake
 from privacy_release.proof.keys import SigningKey
+from privacy_release.work.presence import Mark
+from privacy_release.work.remote.scratch import Scratch
+from privacy_release.work.remote.store import Store
+from tests.children.processes import kill_me, report
 from tests.object_stores.staged import Staged, seen, send, send_snapshot
 
 
-def tell(what: Any) -> None:
-    sys.stdout.write(json.dumps(what) + "\n")
-    sys.stdout.flush()
-
-
-def publish(lake: Lake, task: dict[str, Any]) -> None:
-    """Tell what was published, or why nothing was."""
-    staged = Staged(**task["staged"] | {name: Path(task["staged"][name]) for name in ("file", "report")})
+def publish(
+    lake: Lake, staged: Staged, run_key: str, *, history: Lake | None, pem: bytes | None
+) -> dict[str, Any]:
+    """What was published, or the `error` for which nothing was."""
     try:
-        if "history" in task:
-            key = SigningKey.from_pem(task["key"].encode(), "the task")
-            history = replace(lake, root=task["history"])
-            done = send_snapshot(lake, history, staged, key)
-        else:
-            done = send(lake, staged, task["run_key"])
-        tell(asdict(done))
+        if history is None:
+            return asdict(send(lake, staged, run_key))
+        assert pem is not None
+        return asdict(send_snapshot(lake, history, staged, SigningKey.from_pem(pem, "the task")))
     except PublishError as error:
-        tell({"error": str(error)})
+        return {"error": str(error)}
 
 
-def read(lake: Lake, task: dict[str, Any]) -> None:
-    """Tell each edition that is seen, until the standard input ends."""
-    over = threading.Event()
-
-    def wait() -> None:
-        sys.stdin.read()
-        over.set()
-
-    threading.Thread(target=wait, daemon=True).start()
-    while not over.is_set():
-        tell(seen(lake))
+def read(lake: Lake) -> NoReturn:
+    """Report each edition that is seen, until the process is killed."""
+    while True:
+        report(seen(lake))
 
 
-def main() -> None:
-    task = json.loads(sys.stdin.readline())
-    lake = Lake(root=task["root"], storage_options=tuple(task["options"].items()))
-    act: Callable[[Lake, dict[str, Any]], None] = publish if "staged" in task else read
-    act(lake, task)
-
-
-if __name__ == "__main__":
-    main()
+def store_and_die(folder: Path, store: Store, mark: Mark, *, stores: bool) -> NoReturn:
+    """Be a task that is killed before or after it has stored its file in the work area."""
+    with Scratch(folder, f"{mark.key}/task", run=store.of(mark.key), mark=mark) as work:
+        path = work.path("staged.parquet")
+        path.write_bytes(b"x" * 5_000_000)
+        if stores:
+            work.send(str(path))
+        kill_me()
+    raise AssertionError

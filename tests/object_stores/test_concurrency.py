@@ -1,7 +1,5 @@
 """Publishers that are killed, cut off or raced, and what readers see then: the old release or the new."""
 
-import signal
-import subprocess
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -20,7 +18,8 @@ from privacy_release.lake.store import data_listing
 from privacy_release.proof.check import check_table
 from privacy_release.proof.faults import Fault
 from privacy_release.proof.keys import SigningKey
-from tests.object_stores.children import child, published, publishing, result
+from tests.children.processes import Child
+from tests.object_stores.children import published, publishing, reading
 from tests.object_stores.staged import NAME, RELEASE, Staged, seen, send, send_snapshot
 from tests.object_stores.stores import Bucket
 from tests.object_stores.wire import Answer, Sent, Wire
@@ -59,14 +58,14 @@ def test_at_every_write_of_a_publication_a_reader_sees_the_old_release_or_the_ne
 def test_a_reader_that_never_stops_sees_whole_releases_alone(bucket: Bucket, edition: Edition) -> None:
     lake = bucket.lake()
     send(lake, edition(1), "run 1")
-    with child(lake) as reader:
-        assert result(reader) == 1
+    with reading(lake) as reader:
+        assert reader.reported() == 1
         for number in range(2, 8):
             send(lake, edition(number), f"run {number}")
-            told = result(reader)
+            told = reader.reported()
             while told != number:
                 assert told == number - 1
-                told = result(reader)
+                told = reader.reported()
 
 
 @pytest.mark.parametrize(
@@ -79,7 +78,7 @@ def test_a_killed_publisher_leaves_a_whole_release_and_a_retry_publishes_once(
 ) -> None:
     lake, new = bucket.lake(), edition(2)
     send(lake, edition(1), "run 1")
-    victim: Future[subprocess.Popen[str]] = Future()
+    victim: Future[Child] = Future()
 
     def kill(request: Sent, forward: Forward) -> Answer | None:
         if request.writes != write:
@@ -92,7 +91,7 @@ def test_a_killed_publisher_leaves_a_whole_release_and_a_retry_publishes_once(
     wire.course = kill
     with publishing(bucket.through(wire.endpoint).lake(), new, "run 2") as process:
         victim.set_result(process)
-        assert process.wait() == -signal.SIGKILL
+        process.killed()
     committed = (write, arrives) == ("commit", True)
     assert seen(lake) == (2 if committed else 1)
 
@@ -112,7 +111,7 @@ def test_killed_before_any_write_of_a_signed_snapshot_a_retry_moves_the_old_one_
     for kill_before in range(1, 100):
         lake, apart = (bucket.lake(f"{kill_before}/{name}") for name in ("lake", "apart"))
         send_snapshot(lake, apart, old, key)
-        victim: Future[subprocess.Popen[str]] = Future()
+        victim: Future[Child] = Future()
         writes.clear()
 
         def kill(
@@ -127,18 +126,17 @@ def test_killed_before_any_write_of_a_signed_snapshot_a_retry_moves_the_old_one_
 
         wire.course = kill
         way = bucket.through(wire.endpoint)
-        told = {"history": apart.root, "key": key.pem().decode()}
-        with publishing(way.lake(f"{kill_before}/lake"), new, "run", **told) as process:
+        aside = way.lake(f"{kill_before}/apart")
+        with publishing(way.lake(f"{kill_before}/lake"), new, "run", history=aside, key=key) as process:
             victim.set_result(process)
-            ended = process.wait()
+            done = process.ended()
         before = check_table(lake, NAME, [key.public])
         if not before.right:
             assert seen(lake) == 2
             assert [reason.fault for reason in before.reasons] == [Fault.STATEMENT_MISSING]
             unproven += 1
-        if ended == 0:
+        if done is not None:
             break
-        assert ended == -signal.SIGKILL
 
         send_snapshot(lake, apart, new, key)
         assert seen(lake) == 2
@@ -161,7 +159,7 @@ def test_killed_before_any_write_of_a_signed_snapshot_a_retry_moves_the_old_one_
 def test_a_first_publisher_that_is_killed_leaves_no_release_and_a_retry_makes_one(
     bucket: Bucket, wire: Wire, edition: Edition
 ) -> None:
-    victim: Future[subprocess.Popen[str]] = Future()
+    victim: Future[Child] = Future()
 
     def kill_once_the_table_stands(request: Sent, forward: Forward) -> Answer | None:
         if request.writes != "data":
@@ -172,7 +170,7 @@ def test_a_first_publisher_that_is_killed_leaves_no_release_and_a_retry_makes_on
     wire.course = kill_once_the_table_stands
     with publishing(bucket.through(wire.endpoint).lake(), edition(1), "run 1") as process:
         victim.set_result(process)
-        assert process.wait() == -signal.SIGKILL
+        process.killed()
     assert seen(bucket.lake()) is None
     assert states(bucket) == []
     send(bucket.lake(), edition(2), "run 2")
@@ -184,7 +182,7 @@ def test_a_commit_that_arrives_after_its_publisher_died_and_was_retried_is_refus
 ) -> None:
     lake, new = bucket.lake(), edition(2)
     send(lake, edition(1), "run 1")
-    victim: Future[subprocess.Popen[str]] = Future()
+    victim: Future[Child] = Future()
     late: list[Forward] = []
 
     def delay(request: Sent, forward: Forward) -> Answer | None:
@@ -197,7 +195,7 @@ def test_a_commit_that_arrives_after_its_publisher_died_and_was_retried_is_refus
     wire.course = delay
     with publishing(bucket.through(wire.endpoint).lake(), new, "run 2") as process:
         victim.set_result(process)
-        process.wait()
+        process.killed()
     done = send(lake, new, "run 2")
     before = bucket.objects()
     status = late[0]()[0]
@@ -254,7 +252,7 @@ def test_two_attempts_of_one_run_at_once_make_one_commit(
             stack.enter_context(publishing(bucket.through(wire.endpoint).lake(), new, "run 2"))
             for _ in range(2)
         ]
-        told = [result(process) for process in pair]
+        told = [process.done() for process in pair]
     assert sorted(one.get("already", one) for one in told) == [False, True]
     assert {one["version"] for one in told} == {2}
     assert states(bucket) == ["superseded", "current"]
@@ -281,7 +279,7 @@ def test_a_proof_that_another_attempt_of_the_run_has_stored_meanwhile_is_stored(
     with ExitStack() as stack:
         lake, new = bucket.through(wire.endpoint).lake(), edition(1)
         pair = [stack.enter_context(publishing(lake, new, "run 1")) for _ in range(2)]
-        told = [result(process) for process in pair]
+        told = [process.done() for process in pair]
     assert sorted(answers[:2]) == [201, 400]  # the parts of the other are gone
     assert sorted(one["already"] for one in told) == [False, True]
     assert seen(bucket.lake()) == 1
@@ -299,7 +297,7 @@ def test_two_runs_that_replace_one_release_at_once_leave_one_of_them_whole(
             )
             for number in (2, 3)
         ]
-        told = [result(process) for process in pair]
+        told = [process.done() for process in pair]
     assert not any(one["already"] for one in told)
     last = max(range(2), key=lambda i: told[i]["version"])
     assert seen(bucket.lake()) == last + 2

@@ -7,7 +7,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
@@ -29,6 +29,8 @@ from privacy_release.work.remote.scratch import Scratch
 from privacy_release.work.remote.store import Store
 from privacy_release.work.remote.sweep import sweep_store
 from privacy_release.work.sweep import Rules, State, sweep
+from tests.children.processes import Child
+from tests.object_stores.publisher import store_and_die
 from tests.object_stores.stores import Bucket, azurite
 from tests.servers.spark_cluster import CONF, standalone_cluster
 
@@ -36,6 +38,7 @@ pytestmark = [pytest.mark.object_stores, pytest.mark.slow]
 
 SECRET = secrets.token_hex(32)
 SPARK_SECRET = secrets.token_hex(16)
+MEMBERSHIP = secrets.token_hex(32)
 CANARY = "Wilhelmina-Canary"
 ROWS = 2_600
 # Without a clean-up, so that what the tasks stored can be looked at; and the clean-up, as a run of its own.
@@ -120,7 +123,12 @@ SCHEMA = {
     "town": {"role": "quasi_identifier", "kind": "categorical", "categories": ["north", "south"]},
     "disease": {"role": "sensitive", "kind": "categorical", "categories": ["cold", "flu", CANARY]},
 }
-RUNS = ("whole", "fragments", "answers", "synthetic", "spark", "cluster")
+# One way to a work area serves all steps, and the tests below try each of its operations on both kinds of
+# store: one kind has runs with every step, the other one that is cleaned up, and one of a local Spark.
+RUNS = {
+    "s3": ("whole", "fragments", "answers", "synthetic", "spark", "cluster"),
+    "azure": ("fragments", "spark"),
+}
 
 
 def people() -> pd.DataFrame:
@@ -157,42 +165,33 @@ class Left:
         return {name: data for name, data in self.bucket.objects().items() if name.startswith("work/")}
 
 
-@pytest.fixture(scope="module", params=["s3", "azure"])
-def left(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Left:
-    """Runs with one kind of store as their work area, in an Airflow of their own."""
-    kind = request.param
-    if kind == "azure" and azurite() is None:
-        pytest.skip("Azurite is not installed")
-    bucket = Bucket(store=request.getfixturevalue(kind), name="areas")
-    bucket.store.make_bucket(bucket.name)
-    root = tmp_path_factory.mktemp(f"areas-{kind}")
+@pytest.fixture(scope="module")
+def all_left(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Left]:
+    """Runs with each kind of store as their work area.
+
+    All are in one process, because an Airflow takes long to start.
+    """
+    kinds = [kind for kind in RUNS if kind != "azure" or azurite()]
+    buckets = {kind: Bucket(store=request.getfixturevalue(kind), name="areas") for kind in kinds}
+    root = tmp_path_factory.mktemp("areas")
     for folder in ("dags", "include"):
         (root / folder).mkdir()
     people().to_parquet(root / "people.parquet", index=False)
-    (root / "dags" / "runs.py").write_text(
-        DAG.format(kind=kind, schema=SCHEMA, uri=str(root / "people.parquet"))
-    )
     ledger = BudgetLedger(str(root / "ledger.db"))
     ledger.migrate()
     ledger.grant("people", Limit(epsilon=50.0), reason="a test", by="officer")
-    work = {"conn_type": "generic", "password": SECRET}
-    work["extra"] = json.dumps({"storage_options": bucket.store.source_options()})
-    settings = {
-        "PRIVACY_WORK_AREA": bucket.address("work"),
-        "PRIVACY_SCRATCH": str(root / "scratch"),
-        "PRIVACY_CURATOR": str(root / "curator"),
-        "PRIVACY_LEDGER": str(root / "ledger.db"),
-        "AIRFLOW_CONN_WORK_DEFAULT": json.dumps(work),
-        "AIRFLOW_CONN_FAR": json.dumps(
-            {"conn_type": "privacy_spark", "extra": {"master": "spark://far:7077"}}
-        ),
-        "AIRFLOW_CONN_MEMBERSHIP": json.dumps({"conn_type": "generic", "password": secrets.token_hex(32)}),
-    }
-    child = checkout() / "tests" / "dags" / "canary_child.py"
-    with (root / "output.txt").open("wb") as output, spark_of(kind, root) as spark:
-        settings["AIRFLOW_CONN_HERE"] = json.dumps({"conn_type": "privacy_spark", **spark})
+    with (root / "output.txt").open("wb") as output, ExitStack() as stack:
+        settings = {}
+        for kind, bucket in buckets.items():
+            bucket.store.make_bucket(bucket.name)
+            text = DAG.format(kind=kind, schema=SCHEMA, uri=str(root / "people.parquet"))
+            (root / "dags" / f"runs_{kind}.py").write_text(text)
+            spark = stack.enter_context(spark_of(kind, root))
+            settings |= dict.fromkeys(
+                (f"{name}_{kind}" for name in RUNS[kind]), settings_of(bucket, root, spark)
+            )
         subprocess.run(
-            [sys.executable, str(child), str(root), *(f"{name}_{kind}" for name in RUNS)],
+            [sys.executable, str(checkout() / "tests" / "dags" / "canary_child.py"), str(root), *settings],
             stdout=output,
             stderr=subprocess.STDOUT,
             cwd=checkout(),
@@ -200,12 +199,40 @@ def left(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
             check=True,
         )
     ended = json.loads((root / "ended.json").read_text())
-    return Left(
-        ended={name: ended[f"{name}_{kind}"] for name in RUNS},
-        output=(root / "output.txt").read_text(errors="replace"),
-        root=root,
-        bucket=bucket,
-    )
+    text = (root / "output.txt").read_text(errors="replace")
+    return {
+        kind: Left(
+            ended={name: ended[f"{name}_{kind}"] for name in RUNS[kind]},
+            output=text,
+            root=root,
+            bucket=bucket,
+        )
+        for kind, bucket in buckets.items()
+    }
+
+
+def settings_of(bucket: Bucket, root: Path, spark: dict[str, Any]) -> dict[str, str]:
+    """The environment of runs whose work area is in a bucket."""
+    work = {"conn_type": "generic", "password": SECRET}
+    work["extra"] = json.dumps({"storage_options": bucket.store.source_options()})
+    far = {"conn_type": "privacy_spark", "extra": {"master": "spark://far:7077"}}
+    return {
+        "PRIVACY_WORK_AREA": bucket.address("work"),
+        "PRIVACY_SCRATCH": str(root / "scratch"),
+        "PRIVACY_CURATOR": str(root / "curator"),
+        "PRIVACY_LEDGER": str(root / "ledger.db"),
+        "AIRFLOW_CONN_WORK_DEFAULT": json.dumps(work),
+        "AIRFLOW_CONN_FAR": json.dumps(far),
+        "AIRFLOW_CONN_HERE": json.dumps({"conn_type": "privacy_spark", **spark}),
+        "AIRFLOW_CONN_MEMBERSHIP": json.dumps({"conn_type": "generic", "password": MEMBERSHIP}),
+    }
+
+
+@pytest.fixture(params=RUNS)
+def left(request: pytest.FixtureRequest, all_left: dict[str, Left]) -> Left:
+    if request.param not in all_left:
+        pytest.skip("Azurite is not installed")
+    return all_left[request.param]
 
 
 @contextmanager
@@ -221,33 +248,43 @@ def spark_of(kind: str, root: Path) -> Iterator[dict[str, Any]]:
         yield {"password": SPARK_SECRET, "extra": {"master": cluster.master, "conf": conf}}
 
 
-@pytest.mark.parametrize("name", ["whole", "fragments", "answers", "synthetic"])
-def test_every_step_finds_its_files_in_the_bucket(name: str, left: Left) -> None:
-    assert set(left.ended[name]["tasks"].values()) == {"success"}, left.output[-6000:]
-    lake = Lake(root=str(left.root / ".lake"))
-    released = read_release(lake, name, left.ended[name]["run_id"]).to_pandas()
-    assert 0.9 * ROWS <= len(released) <= ROWS
-    if name in ("whole", "fragments", "spark"):
-        assert released.groupby(["age_from", "age_to", "town"], dropna=False).size().min() >= 5
+needs_java = pytest.mark.skipif(shutil.which("java") is None, reason="Java is not installed")
 
 
-@pytest.mark.skipif(shutil.which("java") is None, reason="Java is not installed")
-def test_spark_finds_its_files(left: Left) -> None:
-    test_every_step_finds_its_files_in_the_bucket("spark", left)
+@pytest.mark.parametrize(
+    "name", ["whole", "fragments", "answers", "synthetic", pytest.param("spark", marks=needs_java)]
+)
+def test_every_step_finds_its_files_in_the_bucket(name: str, all_left: dict[str, Left]) -> None:
+    for kind in [kind for kind in all_left if name in RUNS[kind]]:
+        left = all_left[kind]
+        assert set(left.ended[name]["tasks"].values()) == {"success"}, left.output[-6000:]
+        lake = Lake(root=str(left.root / ".lake"))
+        released = read_release(lake, name, left.ended[name]["run_id"]).to_pandas()
+        assert 0.9 * ROWS <= len(released) <= ROWS
+        if name in ("whole", "fragments", "spark"):
+            assert released.groupby(["age_from", "age_to", "town"], dropna=False).size().min() >= 5
+
+
+@needs_java
+def test_executors_of_a_cluster_send_what_they_make_and_those_of_this_machine_share_the_tasks_folder(
+    left: Left,
+) -> None:
     sent = [name for name in left.objects() if name.startswith(f"work/spark_{_kind(left)}")]
     by_executors = [name for name in sent if "/release.fragments/fragment-" in name]
-    assert bool(by_executors) == (_kind(left) == "s3"), "those of this machine share the task's folder"
+    assert bool(by_executors) == (_kind(left) == "s3")
     assert not [name for name in sent if "/parts-" in name]
 
 
-def test_a_cluster_that_encrypts_nothing_is_refused_before_anything_is_read(left: Left) -> None:
-    assert left.ended["cluster"]["tasks"]["ingest"] == "failed"
-    assert "a cluster that reads an encrypted work area must encrypt what it sends" in left.output
+def test_a_cluster_that_encrypts_nothing_is_refused_before_anything_is_read(
+    all_left: dict[str, Left],
+) -> None:
+    assert all_left["s3"].ended["cluster"]["tasks"]["ingest"] == "failed"
+    assert "a cluster that reads an encrypted work area must encrypt what it sends" in all_left["s3"].output
 
 
 def test_no_cell_is_in_the_bucket_in_clear_text(left: Left) -> None:
     found = left.objects()
-    assert len(found) > 8
+    assert len(found) > 2
     assert [name for name, data in found.items() if CANARY.encode() in data or b"PAR1" in data] == []
     assert [name for name, data in found.items() if SECRET.encode() in data] == []
 
@@ -258,7 +295,7 @@ def test_no_file_of_a_task_outlives_it(left: Left) -> None:
 
 
 def test_a_clean_up_leaves_neither_file_nor_key(left: Left) -> None:
-    cleaned = {f"{name}_{_kind(left)}" for name in ("fragments", "answers")}
+    cleaned = {f"{name}_{_kind(left)}" for name in left.ended if name in ("fragments", "answers")}
     found = {mark.key.partition("/")[0] for run in store_of(left.bucket).all() if (mark := run.marked()[0])}
     assert found
     assert not found & cleaned
@@ -319,34 +356,12 @@ def test_wrong_rights_are_told_without_a_key(bucket: Bucket, tmp_path: Path) -> 
     assert SECRET[:40] not in str(caught.value)
 
 
-# A task of another process, which is killed where the parent says.
-CHILD = """
-import os, signal, sys
-from pathlib import Path
-from tests.object_stores import test_work_area as t
-from tests.object_stores.stores import S3, Azure, Bucket
-
-bucket = Bucket(store=eval(sys.argv[1]), name=sys.argv[2])
-t.SECRET = sys.argv[3]
-work = t.scratch_of(bucket, Path(sys.argv[4]))
-work.enter()
-with work:
-    path = work.path("staged.parquet")
-    path.write_bytes(b"x" * 5_000_000)
-    if sys.argv[5] == "before it stores":
-        os.kill(os.getpid(), signal.SIGKILL)
-    work.send(str(path))
-    os.kill(os.getpid(), signal.SIGKILL)
-"""
-
-
 @pytest.mark.parametrize("when", ["before it stores", "after it has stored"])
 def test_a_killed_task_leaves_nothing_that_its_retry_or_a_sweeper_does_not_end(
     when: str, bucket: Bucket, tmp_path: Path
 ) -> None:
-    where = (repr(bucket.store), bucket.name, SECRET, str(tmp_path / "one"), when)
-    killed = subprocess.run([sys.executable, "-c", CHILD, *where], cwd=checkout(), check=False)
-    assert killed.returncode == -9
+    stores = when == "after it has stored"
+    Child(store_and_die, tmp_path / "one", store_of(bucket), MARK, stores=stores).killed()
     assert list((tmp_path / "one").rglob("staged.parquet"))
     [swept] = sweep(tmp_path / "one", Rules(idle=timedelta(days=1)))  # what the next task there does first
     assert swept.state is State.REMOVED

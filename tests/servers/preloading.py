@@ -13,11 +13,10 @@ MODULES = (
     "airflow.sdk.execution_time.task_runner",
     "airflow_privacy_release",
     "privacy_engine.anonymizers.mondrian",
-    "privacy_release.steps.approval",
-    "privacy_release.steps.ingest",
-    "privacy_release.steps.publish",
-    "privacy_release.steps.release",
-    "privacy_release.steps.verify",
+    "privacy_release.expectations.table_expectations",
+    "privacy_release.lake.publish",
+    "privacy_release.reports.release",
+    "privacy_release.steps.run",
 )
 
 

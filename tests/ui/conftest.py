@@ -32,8 +32,9 @@ def browser() -> Iterator[Any]:
         pytest.skip("no Chromium is installed (Debian: apt-get install chromium)")
     playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
     with playwright.sync_playwright() as tool:
-        # A container's root user has no user namespaces for Chromium's own sandbox.
-        running = tool.chromium.launch(executable_path=program, args=["--no-sandbox"])
+        # A container's root user has no user namespaces for Chromium's own sandbox. To imitate a graphics
+        # processor takes longer than to draw without one.
+        running = tool.chromium.launch(executable_path=program, args=["--no-sandbox", "--disable-gpu"])
         yield running
         running.close()
 

@@ -6,7 +6,8 @@ import shutil
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +40,6 @@ class Server:
 
     address: str
     root: Path
-    tokens: dict[str, str] = field(default_factory=dict)  # of `call`, by user; they outlive the tests
 
     @property
     def log(self) -> Path:
@@ -48,14 +48,17 @@ class Server:
 
     def call(self, method: str, path: str, body: Any = None, user: str = "officer") -> Any:
         """Ask Airflow's REST API."""
-        if user not in self.tokens:
-            self.tokens[user] = self.token(user)
-        return json.loads(ask(self.address, method, f"/api/v2{path}", body, self.tokens[user]))
+        return json.loads(ask(self.address, method, f"/api/v2{path}", body, self.token(user)))
 
     def token(self, user: str) -> str:
-        """A fresh login."""
-        login = {"username": user, "password": PASSWORDS[user]}
-        return str(json.loads(ask(self.address, "POST", "/auth/token", login))["access_token"])
+        """The login of a user."""
+        return _token(self.address, user)
+
+
+@cache
+def _token(address: str, user: str) -> str:
+    login = {"username": user, "password": PASSWORDS[user]}
+    return str(json.loads(ask(address, "POST", "/auth/token", login))["access_token"])
 
 
 @contextmanager
