@@ -9,9 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from privacy_engine.judge.cross_release import CROSS_RELEASE_MODELS
-from privacy_engine.judge.republication.model import Republication
-
 NOT_JUDGED = (
     "differences between releases were not judged: the policy does not name the model republication, so it "
     "is not known whether values of newcomers follow by subtracting an earlier release from this one"
@@ -47,6 +44,10 @@ def notes_over_time(findings: Iterable[Mapping[str, Any]], *, followed: bool) ->
     >>> notes_over_time([{"rule": "k_anonymity(k=2)"}], followed=False)
     []
     """
+    # They load numpy, which no command needs that shows no release.
+    from privacy_engine.judge.cross_release import CROSS_RELEASE_MODELS
+    from privacy_engine.judge.republication.model import Republication
+
     notes, judged, across = [], False, followed
     for finding in findings:
         name = str(finding["rule"]).partition("(")[0]
