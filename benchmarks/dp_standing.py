@@ -10,23 +10,19 @@ from benchmarks import dp_tables
 from benchmarks.intervals import Mean
 from benchmarks.report import Section, markdown_table, verdict
 from benchmarks.tables import Table
-from privacy_engine.continual.changes import CountedPeople
-from privacy_engine.continual.on_change import ChangeTest, Watch, misfit, misfit_sensitivity
-from privacy_engine.continual.strategies import Kind, strategy
-from privacy_engine.continual.tables import ContinualTables
-from privacy_engine.continual.views import FixedViews, chosen
+from privacy_engine.continual.following import followed, opened
 from privacy_engine.dp.loss import Neighbours, PrivacyLoss
 from privacy_engine.dp.promises import equal_part
 from privacy_engine.dp.zcdp import epsilon_of_part, zcdp_rho
 from privacy_engine.latent.latent_class import LatentClass
 from privacy_engine.measures.synthetic_utility import coded, coded_marginal_tvd
 from privacy_engine.synthesizers.bayesian_network import BayesianNetwork
+from privacy_engine.synthesizers.model import SynthesizerModel
 from privacy_engine.tables.domains import CodedTable
 
 EPSILON, DELTA, WEEKS, MOVED, DRIFTING = 1.0, 1e-9, 52, 0.02, 0.8
 PROMISE = PrivacyLoss(epsilon=EPSILON, delta=DELTA, neighbours=Neighbours.REPLACE_ONE)
 FIRST = 0.5  # part of rho that chooses the tables and measures the first release
-TESTS, FIRINGS, TOLERANCE = 0.2, 3, 0.12  # release on change: part of epsilon, most of it, misfit that counts
 SHOWN = (1, 4, 10, 20, 36, 52)
 NOTE = """{people:,} of Adult's records are the people of the first week. Each week {moved:.0%} of them are
 replaced. The promise is epsilon {epsilon:g} (delta {delta:g} where rho's are added) of a person who is in all
@@ -35,10 +31,8 @@ week; means of {runs} runs{intervals}.
 
 *ten weeks*: epsilon / 10 each, then the last release stands. *pure parts*: epsilon / {weeks} a week.
 *zCDP parts*: rho / {weeks} a week, with Gaussian noise. *same tables*: half of rho chooses and measures
-tables in the first week; each week they are measured anew, and the estimates smoothed over time.
-*changes*: the same, through the square root of the prefix sums, for people of one change at most (who moves
-more often is frozen); *tree*: the same by the binary tree. *on change*: {tests:.0%} of epsilon for tests, the
-rest for the first release and at most {firings} more."""
+tables in the first week; the other half measures them again in each later week, and the estimates are
+smoothed over time."""
 MOVING = {
     False: "Those who come are like those who leave",
     True: f"{DRIFTING:.0%} of those who come are married, half of all at first",
@@ -107,70 +101,30 @@ def parts(loss: PrivacyLoss, last: int) -> Course:
     return course
 
 
-def continual(kind: Kind, changes: int | None) -> Course:
-    """Tables are chosen in the first week, and followed."""
-
-    def course(made: Stream, shown: Sequence[int]) -> Iterator[BayesianNetwork]:
-        table, rho = made.coded, zcdp_rho(EPSILON, DELTA)
-        first = PrivacyLoss.within(epsilon_of_part(FIRST * rho, DELTA), DELTA, Neighbours.REPLACE_ONE)
-        begun = chosen(method(first), of_rows(table, made.weeks[0]))
-        views = begun.views
-        left = (rho - (first.rho or 0)) / len(views.members)
-        sizes = [int(np.prod(shape)) for shape in views.shapes]
-        rows_of = strategy(kind, len(made.weeks), changes)
-        held = ContinualTables.begun(rows_of, [left] * len(sizes), sizes, begun.known)
-        people: CountedPeople | None = None
-        for week, (rows, who) in enumerate(zip(made.weeks, made.people, strict=True), start=1):
-            counted = of_rows(table, rows)
-            if changes is not None:
-                now = counted.codes
-                people = CountedPeople.first(who, now) if people is None else people.after(who, now, changes)
-                counted = replace(counted, codes=people.counted.astype(table.codes.dtype))
-            held = held.after(views.counted(counted))
-            if week in shown:
-                yield views.network(views.fitted(held.estimates(), len(rows)), table)
-
-    return course
-
-
-def on_change(made: Stream, shown: Sequence[int]) -> Iterator[BayesianNetwork]:
-    """The release of the first week stands until the test says that its tables are off."""
-    table, each = made.coded, pure(EPSILON * (1 - TESTS) / (FIRINGS + 1))
-
-    def begun(rows: Week) -> tuple[FixedViews, list[npt.NDArray[np.int64]], BayesianNetwork]:
-        found = chosen(method(each), of_rows(table, rows))
-        views, model = found.views, found.views.fitted(found.known, len(rows))
-        return views, views.expected(model, len(rows)), views.network(model, table)
-
-    views, expected, network = begun(made.weeks[0])
-    watch = _watch(len(views.members), len(made.weeks[0]), EPSILON * TESTS / FIRINGS)
-    left = FIRINGS
-    for week, rows in enumerate(made.weeks, start=1):
-        if week > 1 and left:
-            watch = watch.after(misfit(views.counted(of_rows(table, rows)), expected))
-            if watch.answers[-1]:
-                left -= 1
-                views, expected, network = begun(rows)
-                watch = _watch(len(views.members), len(rows), EPSILON * TESTS / FIRINGS)
+def same_tables(made: Stream, shown: Sequence[int]) -> Iterator[BayesianNetwork]:
+    """Tables are chosen in the first week, and measured again in each later one."""
+    rho = zcdp_rho(EPSILON, DELTA)
+    parts_of_rho = (FIRST * rho, (1 - FIRST) * rho / (len(made.weeks) - 1))
+    first, each = (
+        PrivacyLoss.within(epsilon_of_part(part, DELTA), DELTA, Neighbours.REPLACE_ONE)
+        for part in parts_of_rho
+    )
+    models: list[SynthesizerModel] = []
+    for week, rows in enumerate(made.weeks[: max(shown)], start=1):
+        table = of_rows(made.coded, rows)
+        if not models:
+            models.append(opened(method(first), table))
+        else:
+            models.append(followed(method(each), table, models[0], models[1:]))
         if week in shown:
-            yield network
-
-
-def _watch(tables: int, people: int, epsilon: float) -> Watch:
-    """The test of one stretch, of so many tables."""
-    threshold = round(2 * TOLERANCE * tables * people)
-    sensitivity = misfit_sensitivity(tables)
-    return Watch.begun(ChangeTest(epsilon=epsilon, firings=1, sensitivity=sensitivity, threshold=threshold))
+            yield models[-1].network
 
 
 COURSES: Mapping[str, Course] = {
     "ten weeks": parts(pure(EPSILON / 10), 10),
     "pure parts": parts(pure(EPSILON / WEEKS), WEEKS),
     "zCDP parts": parts(equal_part(PROMISE, WEEKS, gaussian=True), WEEKS),
-    "same tables": continual(Kind.EACH_WEEK, None),
-    "changes": continual(Kind.SQUARE_ROOT, 1),
-    "tree": continual(Kind.TREE, 1),
-    "on change": on_change,
+    "same tables": same_tables,
 }
 
 
@@ -206,8 +160,6 @@ def run(
             weeks=WEEKS,
             runs=runs,
             intervals=" with 95 % intervals" if runs > 2 else "",
-            tests=TESTS,
-            firings=FIRINGS,
         )
     ]
     better = []

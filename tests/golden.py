@@ -20,8 +20,8 @@ from privacy_release.lake.read import manifest_of, releases
 from privacy_release.spec.methods import build_method
 from privacy_release.spec.model import ReleaseSpec, load_spec
 from privacy_release.spending.budget import booking_key
+from privacy_release.spending.schedules import schedule_named
 from privacy_release.spending.secrets import parameters_asked
-from privacy_release.spending.streams import schedule_named
 from privacy_release.work.area import WorkArea
 from privacy_release.work.journal import AreaFiles, Journal
 from tests.made import Made, made_release

@@ -28,8 +28,7 @@ import numpy as np
 import numpy.typing as npt
 
 from privacy_engine.continual.estimates import estimate, likely_drift
-from privacy_engine.continual.tables import Known
-from privacy_engine.continual.views import FixedViews, known_of
+from privacy_engine.continual.views import FixedViews, Known, known_of
 from privacy_engine.dp.mechanisms import split
 from privacy_engine.dp.noise import Change
 from privacy_engine.latent.latent_class import LatentClass, Run

@@ -1,6 +1,6 @@
 """Which tables of a population are followed: chosen by LatentClass once, counted and fitted ever after.
 
-The choice reads the records of the first release, and its noise is paid for then (`chosen`). From then on the
+The choice reads the records of the first release, and its noise is paid for then. From then on the
 tables, the groups of values that their axes count, and the functional dependencies are fixed:
 public, and the same in all releases. Within a group, values keep the shares that they had in the first.
 """
@@ -13,30 +13,39 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from privacy_engine.continual.tables import Known
-from privacy_engine.dp.accounting import Spend
 from privacy_engine.dp.noise import NoiseBudget
 from privacy_engine.latent.dependencies import Dependency
-from privacy_engine.latent.latent_class import LAST_STEPS, LatentClass, Run, as_network, learned_of
+from privacy_engine.latent.latent_class import LAST_STEPS, LatentClass, Run, learned_of
 from privacy_engine.latent.latent_classes import (
     LatentClasses,
     View,
     fit,
-    mean_of,
     random_start,
-    with_single_values,
 )
 from privacy_engine.latent.rare_values import ValueGroups, sums_by_group
 from privacy_engine.progress import tracked
-from privacy_engine.synthesizers.bayesian_network import BayesianNetwork
 from privacy_engine.synthesizers.postprocess import project_to_simplex
 from privacy_engine.synthesizers.synthesizer import Learned
 from privacy_engine.tables.domains import CodedTable
 from privacy_engine.tables.marginals import WeightedRecords, contingency
 
+Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
 SEED = 20261125  # of the starting points: they are the same each time, and hide nothing
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Known:
+    """What is known of a table: noisy counts.
+
+    Attributes:
+        cells: (cells,) float64.
+        variance: of the noise of a cell, > 0.
+    """
+
+    cells: Floats
+    variance: float
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -153,25 +162,8 @@ class FixedViews:
         """(k,) the attributes of each table."""
         return [", ".join(coded.names[self.free[m]] for m in members) for members in self.members]
 
-    def expected(self, model: LatentClasses, rows: int) -> list[Ints]:
-        """(k,) each table as a model foretells it of so many records, in whole numbers."""
-        return [
-            np.rint(rows * model.marginal(members, coarse).ravel()).astype(np.int64)
-            for members, coarse in zip(self.members, self.coarse, strict=True)
-        ]
-
-    def fitted(self, estimates: Sequence[Known], rows: int) -> LatentClasses:
-        """The model of some estimates of the tables: post-processing.
-
-        Args:
-            estimates: (k,) of the tables, as counts.
-            rows: public number of records.
-        """
-        views = self._told(estimates, rows)
-        return with_single_values(mean_of(self._fits(views)), views)
-
     def learned(self, estimates: Sequence[Known], coded: CodedTable, noise: NoiseBudget) -> Learned:
-        """The same as a network with replicates, and what was spent.
+        """The model of some estimates of the tables, as a network with replicates, and what was spent.
 
         Args:
             estimates: (k,) of the tables, as counts.
@@ -212,36 +204,6 @@ class FixedViews:
         classes, fits = (self.method.classes, self.method.fits) if joint else (1, 1)
         starts = [random_start(self.sizes, classes, rng) for _ in range(fits)]
         return [fit(views, start, on_scale=self.on_scale, **LAST_STEPS) for start in tracked(starts)]
-
-    def network(self, model: LatentClasses, coded: CodedTable) -> BayesianNetwork:
-        """The model as a network over values, from which records are drawn."""
-        return as_network(model, self.groups, self.free, self.found, coded)
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Chosen:
-    """What the choice of the tables gave, and cost.
-
-    Attributes:
-        views: the tables.
-        known: (k,) noisy counts of the first release, from the choice.
-        spends: its mechanisms; they add up to no more than the loss of the method.
-    """
-
-    views: FixedViews
-    known: tuple[Known, ...]
-    spends: tuple[Spend, ...]
-
-
-def chosen(method: LatentClass, coded: CodedTable) -> Chosen:
-    """The tables to follow, chosen and measured in the records of the first release.
-
-    Its loss is that of `method`, for the same neighbours: what `LatentClass.learn` reads of the records, and
-    nothing else. It composes with `ContinualTables.rho`, where both are of zCDP by the sum of their rho's.
-    """
-    run = Run(method, coded)
-    run.measure()
-    return Chosen(views=FixedViews.of(run), known=known_of(run), spends=tuple(run.noise.spends))
 
 
 def known_of(run: Run) -> tuple[Known, ...]:

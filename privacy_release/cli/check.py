@@ -354,7 +354,7 @@ def _known_users(spec: "ReleaseSpec", rules: _Rules) -> Any:
 
 def _with_lake(facts: "Facts", spec: "ReleaseSpec", rules: _Rules) -> "Facts":
     """Add what the lake says of a release, if there is one, and the promise of its schedule."""
-    from privacy_release.spending.streams import schedule_named
+    from privacy_release.spending.schedules import schedule_named
     from privacy_release.steps.facts import asks_for_earlier, with_lake
 
     said = None if spec.budget is None else spec.budget.schedule
@@ -387,7 +387,7 @@ def _promise(spec: "ReleaseSpec") -> str | None:
     """What all releases of its schedule lose together, in words; None where each is paid by itself."""
     from privacy_release.reports.text import promise_in_words
     from privacy_release.spec.methods import build_method
-    from privacy_release.spending.streams import schedule_named
+    from privacy_release.spending.schedules import schedule_named
 
     said = None if spec.budget is None else spec.budget.schedule
     if said is None:

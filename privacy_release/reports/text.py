@@ -491,8 +491,6 @@ def promise_in_words(told: Mapping[str, Any]) -> str:
     delta = f" and delta {loss['delta']:g}" if loss["delta"] else ""
     when = "in all" if period == "total" else f"in any {period.removesuffix('d')} days"
     whole = f"Each person's loss is at most epsilon {loss['epsilon']:g}{delta} {when}"
-    if "stream" in told:
-        return f"{whole}, whoever is in every release: {_stream_in_words(told)}"
     if "part" in told:
         return (
             f"{whole}, whoever is in every release: each of {told['releases']} releases spends an equal "
@@ -509,27 +507,6 @@ def _opened(told: Mapping[str, Any]) -> str:
         f" The schedule's first release, whose tables all later ones measure again, spends epsilon "
         f"{told['opening']['epsilon']:.4g} beside it, once."
     )
-
-
-def _stream_in_words(told: Mapping[str, Any]) -> str:
-    """How the releases of a stream keep its promise, and which of them this is."""
-    releases = told["releases"]
-    if "anew" in told:
-        kept = (
-            f"up to {releases} releases are tested, and at most {told['anew'] + 1} of them measured, which "
-            "lose that together"
-        )
-    else:
-        kept = (
-            f"up to {releases} releases measure sums of the same tables, and lose that together; of a person "
-            f"{told['changes']} changes are counted at most, and then what was counted last"
-        )
-    kept += "; the ledger refuses one more."
-    if "number" in told:
-        stands = told["since"] != told["number"]
-        kept += f" This is release {told['number']}"
-        kept += f": by the test, release {told['since']} stands." if stands else "."
-    return kept
 
 
 @dataclass(frozen=True, kw_only=True)

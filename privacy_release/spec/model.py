@@ -80,11 +80,9 @@ __all__ = [
     "AttributeSpec",
     "BudgetSpec",
     "CheckpointSpec",
-    "ContinualSpec",
     "EngineSpec",
     "HistorySpec",
     "MethodSpec",
-    "OnChangeSpec",
     "OutliersSpec",
     "ParticipationSpec",
     "PublishSpec",
@@ -664,63 +662,24 @@ class YearlySpec(_Strict):
     opening: Number | None = Field(default=None, gt=0)
 
 
-class ContinualSpec(_Strict):
-    """Releases that measure sums over time of the same tables, under one promise for all of them.
-
-    The first release chooses the tables; what was measured so far tells the present ones. Only with
-    `latent_class`, of one record a person; `release.epsilon` and `delta` are left out.
-
-    Attributes:
-        regime: `continual`.
-        epsilon, delta: what all releases of the stream lose together.
-        releases: most releases of the stream; one more is refused.
-        changes: most changes of a person after the first release, arriving and leaving included; who changes
-            more often is counted as before. It needs a `person`.
-        kind: which sums: `square_root`, of the factorization of prefix sums, or `tree`, the binary one.
-        stream: names the stream. Another name begins another one, whose promise counts beside the first.
-        key: as of participation.
-    """
-
-    regime: Literal["continual"]
-    epsilon: Number = Field(gt=0)
-    delta: Number = Field(gt=0, lt=1)
-    releases: Whole = Field(ge=1, le=400)
-    changes: Whole = Field(ge=0, le=1000)
-    kind: Literal["square_root", "tree"] = "square_root"
-    stream: Name = "1"
-    key: Connection = "membership_default"
-
-
-class OnChangeSpec(_Strict):
-    """A release stands until a noisy test says that the records moved away from it; then it is made anew.
-
-    Only with `latent_class`, of one record a person; `release.epsilon` is left out.
-
-    Attributes:
-        regime: `on_change`.
-        epsilon: what all releases of the stream, and all tests, lose together.
-        releases: most releases of the stream, those that stand included; one more is refused.
-        anew: most times that it is measured anew; after that the last one stands for good.
-        tolerance: about what share of the records must have moved for that.
-        stream: as of continual.
-    """
-
-    regime: Literal["on_change"]
-    epsilon: Number = Field(gt=0)
-    releases: Whole = Field(ge=1, le=10000)
-    anew: Whole = Field(default=3, ge=1, le=100)
-    tolerance: Number = Field(default=0.12, gt=0, le=1)
-    stream: Name = "1"
+def _still_there(given: Any) -> Any:
+    if isinstance(given, Mapping) and given.get("regime") in ("continual", "on_change"):
+        raise ValueError(
+            f"regime {given['regime']} was removed, because measuring the same tables in every release is "
+            "nearer; take `regime: yearly` with `opening`"
+        )
+    return given
 
 
 OverTimeSpec = Annotated[
-    ParticipationSpec | ArrivalsSpec | YearlySpec | ContinualSpec | OnChangeSpec,
+    ParticipationSpec | ArrivalsSpec | YearlySpec,
     Field(discriminator="regime"),
+    BeforeValidator(_still_there),
 ]
 
 
 # Regimes that must know a person again in a later release.
-_KnowsPeople = ParticipationSpec | ArrivalsSpec | ContinualSpec
+_KnowsPeople = ParticipationSpec | ArrivalsSpec
 
 
 class BudgetSpec(_Strict):
@@ -744,10 +703,10 @@ class BudgetSpec(_Strict):
 
     @property
     def schedule(self) -> dict[str, Any] | None:
-        """What a schedule takes, but for its name, see `privacy_release.spending.streams.schedule_named`."""
+        """What a schedule takes, but for its name, see `spending.schedules.schedule_named`."""
         match self.over_time:
-            case YearlySpec() | ContinualSpec() | OnChangeSpec():
-                return self.over_time.model_dump(exclude={"regime", "key"}, exclude_none=True)
+            case YearlySpec():
+                return self.over_time.model_dump(exclude={"regime"}, exclude_none=True)
             case ParticipationSpec(releases=releases, period=period):
                 return {"releases": releases, "period": period}
             case ArrivalsSpec(seen=seen):
@@ -1217,10 +1176,6 @@ class ReleaseSpec(_Strict):
     def _spends_a_part(self) -> Self:
         """What a release of a promise to a standing population spends, worked out."""
         over_time = None if self.budget is None else self.budget.over_time
-        if isinstance(over_time, ContinualSpec):
-            return self._spends(over_time.regime, {"epsilon": over_time.epsilon, "delta": over_time.delta})
-        if isinstance(over_time, OnChangeSpec):
-            return self._spends(over_time.regime, {"epsilon": over_time.epsilon})
         if not isinstance(over_time, YearlySpec):
             return self
         if self.release.random_answers:
@@ -1248,31 +1203,8 @@ class ReleaseSpec(_Strict):
                 f"release.{', '.join(given)} must be left out beside budget.over_time yearly: each of "
                 f"{over_time.releases} releases spends {part}, an equal part of the promise; remove it"
             )
-        return self._with(part)
-
-    def _spends(self, regime: str, whole: dict[str, float]) -> Self:
-        """Of a stream: each release is a part of one mechanism, which spends the whole."""
-        if not can_be_followed(self.release.method):
-            raise ValueError(
-                f"budget.over_time {regime} must stand beside latent_class, whose tables are followed, got "
-                f"{self.release.method}; take that, or the regime yearly"
-            )
-        given = self.release.parameters
-        if any(given.get(name, whole.get(name, 0)) != whole.get(name, 0) for name in ("epsilon", "delta")):
-            raise ValueError(
-                f"release.epsilon and release.delta must be left out beside budget.over_time {regime}: all "
-                f"releases of the stream spend {whole} together; remove them"
-            )
-        if self.person is not None and self.person.column is not None and given.get("max_rows") != 1:
-            raise ValueError(
-                f"release.max_rows must be 1 beside budget.over_time {regime} and a person: a stream counts "
-                "one record a person; set it, or take the regime yearly"
-            )
-        return self._with(whole)
-
-    def _with(self, spent: dict[str, float]) -> Self:
-        """The specification is frozen for everybody else; from here on it says what is spent."""
-        object.__setattr__(self, "release", self.release.model_copy(update=spent))
+        # Frozen for everybody else; from here on it says what is spent.
+        object.__setattr__(self, "release", self.release.model_copy(update=part))
         return self
 
     @property

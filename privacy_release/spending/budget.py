@@ -15,22 +15,20 @@ The order is what counts: reserve, read, measure, commit, sample.
 
 Where a schedule bounds in how many releases a person takes part, its promise is booked once, and who takes
 part is counted before anything is measured, see `privacy_release.spending.participation`. Where everybody
-may be in all of them, the promise is kept in equal parts, see `privacy_release.spending.yearly`; or the
-releases go on from one another, see `privacy_release.spending.streams`.
+may be in all of them, the promise is kept in equal parts, see `privacy_release.spending.yearly`.
 """
 
 import hashlib
 import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from privacy_engine.errors import InfeasibleError, LedgerError, PrivacyEngineError
 from privacy_release.spending.following import FOLLOWS, Turn, earlier_storages, is_opened, turn_of
 from privacy_release.spending.participation import Schedule
-from privacy_release.spending.streams import STREAM, Stream
 from privacy_release.spending.typed import typed_records
 from privacy_release.spending.yearly import Yearly
 from privacy_release.work.engines import open_engine
@@ -40,13 +38,9 @@ from privacy_release.work.people import Numbering
 from privacy_release.work.references import BookingRef, TableRef
 
 if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
-
     from privacy_engine.dp.ledger import Booking
     from privacy_engine.dp.loss import PrivacyLoss
     from privacy_engine.dp.promises import Promise
-    from privacy_engine.latent.latent_class import LatentClass
     from privacy_engine.synthesizers.model import SynthesizerModel
     from privacy_engine.synthesizers.synthesizer import Synthesizer
     from privacy_engine.tables.domains import CodedTable, Storage
@@ -73,7 +67,7 @@ class Budget:
     run: str
     ledger: "BudgetLedger"
     connection: str = DEFAULT_LEDGER
-    schedule: Schedule | Yearly | Stream | None = None
+    schedule: Schedule | Yearly | None = None
 
     def promise(self, each: "PrivacyLoss") -> "Promise | None":
         """The promise that a release of that loss is booked under; errors as of `Schedule.promise`."""
@@ -169,7 +163,7 @@ def measured_model(
         InfeasibleError: if the table is too small for the method; of a schedule, if a noisy number of records
             is, and then again in every retry.
         VerificationError: if those who took part in a schedule are known by another key.
-        SpecError: if a stream was begun with another promise, method or schema.
+        SpecError: if a schedule was opened with other parameters of the method, or another schema.
         CapacityError: if its engine has too little memory or disk.
         IntegrityError: if the table changed since it was ingested, or the ledger was edited.
     """
@@ -207,21 +201,15 @@ class _Measuring:
 
     def answer(self) -> tuple[str, Mapping[str, str]]:
         """The model as text, and what the ledger tells beside it."""
-        match self.budget.schedule:
-            case Schedule():
-                return self._of_participants()
-            case Stream():
-                return self._of_stream()
+        if isinstance(self.budget.schedule, Schedule):
+            return self._of_participants()
         return self._of_records()
 
     def _earlier(self) -> "Mapping[str, Storage] | None":
         """The types of the release that this one goes on from; None where it goes on from none."""
-        schedule, named = self.budget.schedule, (FOLLOWS, self.turn.detail.get(FOLLOWS, ""))
-        if isinstance(schedule, Stream):
-            named = (STREAM, schedule.named(self.budget.dataset))
-        if not named[1]:
+        if not (named := self.turn.detail.get(FOLLOWS)):
             return None
-        return earlier_storages(self.budget.ledger, self.budget.dataset, self.booking.key, *named)
+        return earlier_storages(self.budget.ledger, self.budget.dataset, self.booking.key, named)
 
     def _of_records(self) -> tuple[str, Mapping[str, str]]:
         """Draw the noise. A method refuses before it does, see `Synthesizer.measure`."""
@@ -255,50 +243,6 @@ class _Measuring:
             return turn.method.measure_participants(rows).to_json(), told
         except InfeasibleError as error:
             return json.dumps({_REFUSED: str(error)}), told
-
-    def _of_stream(self) -> tuple[str, Mapping[str, str]]:
-        """Go on from the last release, draw the noise of this one and store what the next goes on from."""
-        from privacy_engine.latent.latent_class import LatentClass
-        from privacy_engine.synthesizers.synthesizer import LEAST_ROWS
-
-        stream, method = self.budget.schedule, self.turn.method
-        assert isinstance(stream, Stream)
-        assert isinstance(method, LatentClass)
-        asked = {
-            "over_time": stream.question,
-            "parameters": method.measurement_parameters(),
-            "schema": self.schema.to_dict(),
-        }
-        with _given_back(self.budget, self.booking):
-            self.tell("reading")
-            people, known = None, None
-            if stream.how.names_people:
-                coded, people, known = _records_of_people(method, self.table, self.schema, self._earlier())
-            else:
-                coded = _coded(method, self.table, self.schema, self._earlier())
-            if len(coded) < LEAST_ROWS:
-                raise InfeasibleError(f"a table must have at least {LEAST_ROWS} records, got {len(coded)}")
-            self.tell(f"going on with stream {stream.stream}")
-            with stream.held(self.budget.ledger, self.booking, asked, known) as held:
-                state = held.advanced(method, coded, people)
-                told = held.detail(state)
-        self.tell(f"running {method.key}")
-        return state.model(method, coded).to_json(), told
-
-
-def _records_of_people(
-    method: "LatentClass",
-    table: TableRef,
-    schema: "DataSchema",
-    earlier: "Mapping[str, Storage] | None",
-) -> "tuple[CodedTable, npt.NDArray[np.int64], Numbering]":
-    """The records, who they are of, and by what these are numbered: one record a person."""
-    from privacy_engine.tables.domains import CodedTable
-
-    frame = typed_records(table, schema, earlier)
-    people = frame[schema.by].to_numpy(dtype="int64")
-    coded = CodedTable.encode(frame, schema, method.levels)
-    return replace(coded, persons=len(coded)), people, Numbering.of(table["numbered"])
 
 
 @contextmanager
@@ -345,8 +289,6 @@ def _of(booking: "Booking", budget: Budget) -> Measured:
     reference = reference_to(booking, budget.connection)
     if budget.schedule is not None and booking.promise is not None:
         reference["over_time"] = budget.schedule.told(booking.loss)
-        if isinstance(budget.schedule, Stream):
-            reference["over_time"] |= budget.schedule.told_of(budget.ledger, booking)
     return Measured(model=SynthesizerModel.from_json(text), text=text, booking=reference)
 
 

@@ -120,7 +120,7 @@ def _releases(schedule: "Yearly", ledger: "BudgetLedger", dataset: str) -> "list
 
 
 def earlier_storages(
-    ledger: "BudgetLedger", dataset: str, key: str, field: str, name: str
+    ledger: "BudgetLedger", dataset: str, key: str, name: str
 ) -> "Mapping[str, Storage] | None":
     """The types of the columns of the release that another one goes on from; None where it goes on from none.
 
@@ -128,12 +128,11 @@ def earlier_storages(
         ledger: that keeps the models.
         dataset: whose budget pays.
         key: of the booking of the release.
-        field: of the detail of an entry, which names what it belongs to.
-        name: of the schedule or stream.
+        name: of the schedule.
     """
     from privacy_engine.dp.ledger import committed_with
 
-    others = [e.key for e in committed_with(ledger.history(dataset), field, name) if e.key != key]
+    others = [e.key for e in committed_with(ledger.history(dataset), FOLLOWS, name) if e.key != key]
     return _model(ledger, dataset, others[-1]).storages if others else None
 
 

@@ -10,7 +10,7 @@ from privacy_release.spec.rules.facts import UNKNOWN, Facts, History, OverTime
 from privacy_release.spec.rules.judge import refuse
 from privacy_release.spending.budget import Budget, require_left
 from privacy_release.spending.recorded import lacks_entries
-from privacy_release.spending.streams import schedule_named
+from privacy_release.spending.schedules import schedule_named
 from privacy_release.steps.history import (
     Past,
     asks_for_differences,
@@ -19,7 +19,6 @@ from privacy_release.steps.history import (
     silence_about_people,
 )
 from privacy_release.work.engines import LOCAL
-from privacy_release.work.parquet import read_private
 from privacy_release.work.people import WRITTEN
 from privacy_release.work.references import TableRef
 
@@ -80,7 +79,6 @@ def facts_of_table(
         looking=tuple(step["name"] for step in steps if not step["row_by_row"]),
         followed=followed,
         numbered="numbered" in table or "owners" in table.get("persons", {}),
-        repeated=_repeated(table, schema, budget),
     )
 
 
@@ -219,11 +217,3 @@ def _is_silent_about_people(facts: Facts) -> bool:
 
 def _judges_differences(facts: Facts) -> bool:
     return facts.history is not None and asks_for_differences(facts.policy)
-
-
-def _repeated(table: TableRef, schema: "DataSchema", budget: Budget | None) -> Any:
-    """Whether a person has several records, where changes of a person are counted; else nobody asks."""
-    said = OverTime.of(None if budget is None else budget.schedule)
-    if said is None or said.regime != "continual" or "numbered" not in table or "engine" in table:
-        return UNKNOWN
-    return bool(read_private(table["uri"], table["sha256"])[schema.by].duplicated().any())

@@ -5,7 +5,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from privacy_engine.errors import PrivacyEngineError
-from privacy_release.spending.streams import schedule_named
+from privacy_release.spending.schedules import schedule_named
 
 if TYPE_CHECKING:
     from privacy_engine.dp.limits import Limit

@@ -28,7 +28,6 @@ from privacy_release.spec.rules.facts import UNKNOWN, Facts
 from privacy_release.spec.rules.judge import judged, refuse
 from privacy_release.spending.budget import Budget
 from privacy_release.spending.secrets import Memory, default_secret, last_fingerprint
-from privacy_release.spending.streams import Stream
 from privacy_release.steps.approval import ApprovalRef, approval_of
 from privacy_release.steps.attacks.holdout import hold_out
 from privacy_release.steps.attacks.tries import attack_staged
@@ -326,7 +325,6 @@ def _budget(
     refuse(replace(facts, promise=budget.promise))
     promise = budget.promise(facts.loss)
     under = f", under a promise of epsilon {promise.loss.epsilon:g}" if promise is not None else ""
-    under += " for all of its releases together" if isinstance(budget.schedule, Stream) else ""
     watch(Stage.BUDGET, f"epsilon {facts.loss.epsilon:g} of {budget.dataset}{under}")
     return budget
 

@@ -20,7 +20,6 @@ from privacy_release.lake import commits, log, publish, rows
 from privacy_release.ledger import database
 from privacy_release.ledger.book import Book
 from privacy_release.ledger.ledger import BudgetLedger
-from privacy_release.spending import streams
 
 Act = Callable[[], Any]
 Step = Callable[..., Any]
@@ -154,8 +153,6 @@ POINTS: dict[str, tuple[Any, str, Callable[[Step, Act], Step]]] = {
     "after_spend": (BudgetLedger, "commit", after),
     "before_measure": (Synthesizer, "measure_participants", before),
     "after_measure": (Synthesizer, "measure_coded", after),
-    "before_state": (streams._Files, "write", before),
-    "after_state": (streams._Files, "write", after),
 }
 
 

@@ -15,7 +15,7 @@ from privacy_release.lake.store import Lake
 from privacy_release.ledger.ledger import BudgetLedger
 from privacy_release.spec.methods import build_method
 from privacy_release.spec.model import load_spec
-from privacy_release.spending.streams import schedule_named
+from privacy_release.spending.schedules import schedule_named
 from tests.dags.weeks import Week, key_of
 
 SOURCE = {"uri": "deliveries/{release}.parquet"}

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from privacy_engine.randomizers.randomness import Secret
     from privacy_release.sources.pseudonyms import PseudonymKey
     from privacy_release.spending.participation import Schedule
-    from privacy_release.spending.streams import Stream
     from privacy_release.spending.yearly import Yearly
     from privacy_release.work.people import Identification
 
@@ -169,14 +168,14 @@ def _password_of(connection_id: str, what: str) -> bytes:
     return (found.password or "").encode()
 
 
-def schedule_from(over_time: "Mapping[str, Any] | None") -> "Schedule | Yearly | Stream | None":
+def schedule_from(over_time: "Mapping[str, Any] | None") -> "Schedule | Yearly | None":
     """The schedule of an operator's `over_time`.
 
     Raises:
         SpecError: if a field is wrong, or `schedule` is missing.
     """
     from privacy_release.spec.model import schedule_of
-    from privacy_release.spending.streams import schedule_named
+    from privacy_release.spending.schedules import schedule_named
 
     if over_time is None:
         return None

@@ -72,14 +72,9 @@ class OverTime:
         return cls(regime=said.regime, opening=getattr(said, "opening", None) is not None)
 
     @property
-    def stream(self) -> bool:
-        """Whether releases go on from one another."""
-        return self.regime in ("continual", "on_change")
-
-    @property
     def knows_people(self) -> bool:
         """Whether a person must be known again in a later release."""
-        return self.regime in ("participation", "arrivals", "continual")
+        return self.regime in ("participation", "arrivals")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -152,7 +147,6 @@ class Facts:
         looking: steps that looked at more than one record.
         followed: whether the table tells who is in earlier releases.
         numbered: whether a person has the same number in every run.
-        repeated: whether a person has several records; told only where a promise follows people.
         kept_types: Types of the columns of the release table by name; empty if there is no table yet.
         made_types: Types of the columns of the coming release by name, as far as they are known.
         earlier: what verification will say of the earlier releases of the table; None: nothing against it.
@@ -210,7 +204,6 @@ class Facts:
     looking: Sequence[str] = UNKNOWN
     followed: bool = UNKNOWN
     numbered: bool = UNKNOWN
-    repeated: bool = UNKNOWN
     kept_types: Mapping[str, str] = UNKNOWN
     made_types: Mapping[str, str] = UNKNOWN
     earlier: str | None = UNKNOWN
@@ -233,7 +226,7 @@ _OTHER = {
     Group.DEPLOYMENT: ("signed", "users", "classes"),
     Group.CATALOGUE: ("published",),
     Group.METHOD: ("schema", "releaser", "loss"),
-    Group.INGESTED: ("dropped", "guessed", "looking", "followed", "numbered", "repeated", "made_types"),
+    Group.INGESTED: ("dropped", "guessed", "looking", "followed", "numbered", "made_types"),
     Group.LAKE: ("kept_types", "earlier", "unjudged"),
     Group.LEDGER: ("shortage", "restored"),
 }

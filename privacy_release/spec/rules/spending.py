@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from privacy_engine.errors import BudgetExceededError, IntegrityError, SpecError
-from privacy_engine.registry import can_be_followed, is_anonymizer, is_randomizer
+from privacy_engine.registry import is_anonymizer, is_randomizer
 from privacy_release.spec.outliers import REMOVING
 from privacy_release.spec.rules.facts import Facts
 from privacy_release.spec.rules.rule import Rules
@@ -99,22 +99,6 @@ def _promises_are_of_methods_that_hide_who_takes_part(facts: Facts) -> Iterator[
             f"budget.over_time: {facts.method} answers for each row and cannot hide who takes part; take a "
             "synthesizer, or remove over_time"
         )
-    elif facts.over_time.stream and not can_be_followed(facts.method):
-        yield (
-            f"budget.over_time: a stream follows the tables of latent_class, got {facts.method}; take that, "
-            "or the regime yearly"
-        )
-
-
-@RULES.rule("over_time.records", "over_time", "person", "method", "parameters")
-def _streams_count_one_record_a_person(facts: Facts) -> Iterator[str]:
-    if facts.over_time is None or not facts.over_time.stream or not can_be_followed(facts.method):
-        return
-    if facts.person is not None and facts.parameters.get("max_rows") != 1:
-        yield (
-            "budget.over_time: a stream counts one record a person; give release.max_rows: 1, or take the "
-            "regime yearly"
-        )
 
 
 @RULES.rule("over_time.promise", "promise", "loss")
@@ -132,7 +116,7 @@ def _promises_to_persons_know_them(facts: Facts) -> Iterator[str]:
     if facts.over_time is not None and facts.over_time.knows_people and facts.person is None:
         yield (
             "budget.over_time must stand beside a person: it bounds in how many releases a person takes "
-            "part, or how often a person changes; name the identifier of the person of each row as `person`, "
+            "part; name the identifier of the person of each row as `person`, "
             "or remove over_time"
         )
 
@@ -161,15 +145,6 @@ def _persons_have_the_same_numbers_in_every_run(facts: Facts) -> Iterator[str]:
         yield (
             "budget.over_time needs persons to have the same number in every run: ingest the table with "
             "`numbering`, and leave out transforms, after which they have others"
-        )
-
-
-@RULES.rule("over_time.repeated", "over_time", "repeated", "person")
-def _changes_are_of_one_record(facts: Facts) -> Iterator[str]:
-    if facts.over_time is not None and facts.over_time.regime == "continual" and facts.repeated:
-        yield (
-            f"{facts.person} must name each person once beside `changes`, which are of a person's one "
-            "record, and some rows name somebody again; aggregate the source to one row a person"
         )
 
 

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from privacy_engine.release import ReleaseMethod
     from privacy_engine.tables.schema import DataSchema
 
-_FOLLOWING = frozenset({"releases_of_a_person", "opening", "stream"})  # of what a schedule tells
+_FOLLOWING = frozenset({"releases_of_a_person", "opening"})  # of what a schedule tells
 
 
 def shadows_kept(

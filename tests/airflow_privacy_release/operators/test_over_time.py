@@ -121,46 +121,14 @@ def test_who_approves_is_told_the_promise(ledger: BudgetLedger, tmp_path: Path) 
     assert told in body(asked, "visits", "run 1")
 
 
-CONTINUAL = {"regime": "continual", "epsilon": 4.0, "delta": 1e-9, "releases": 2, "changes": 1}
-ON_CHANGE = {"regime": "on_change", "epsilon": 40.0, "releases": 2, "anew": 1, "tolerance": 0.9}
-
-
-@pytest.mark.parametrize(("over_time", "since"), [(CONTINUAL, 2), (ON_CHANGE, 1)])
-def test_releases_of_a_stream_go_on_from_the_last_and_one_more_is_skipped(
-    ledger: BudgetLedger, tmp_path: Path, over_time: dict[str, Any], since: int
-) -> None:
-    epsilon, delta = over_time["epsilon"], over_time.get("delta", 0.0)
-    year = Limit(
-        epsilon=epsilon, delta=delta, neighbours=Neighbours.REPLACE_PERSON, period=Period.parse("365d")
-    )
-    ledger.grant("clinic", year, reason="a test", by="officer")
-    parameters = {"epsilon": epsilon, "delta": delta, "max_rows": 1, "classes": 1, "fits": 1}
-    given = {
-        "method": "latent_class",
-        "parameters": parameters,
-        "over_time": over_time | {"schedule": "visits"},
-    }
-    for run_id in ("run 1", "run 2"):
-        assert guard(run_id, **given)["booked_before"] is False
-        staged = released(tmp_path, run_id, **given)
-    policy = {"max_epsilon": epsilon, "max_delta": delta}
-    verify = VerifyOperator(task_id="verify", table=staged, policy=policy)
-    report = verify.execute(context("verify", "run 2"))
-    asked = question(staged, report, Lake(root=str(tmp_path / "lake")), "visits", "run 2")
-    assert f"Each person's loss is at most epsilon {epsilon:g}" in str(asked["promise"])
-    stands = ": by the test, release 1 stands." if since == 1 else "."
-    assert str(asked["promise"]).endswith(f"This is release 2{stands}")
-    assert float(ledger.standing("clinic")[0].spent) == epsilon
-    with pytest.raises(AirflowSkipException, match="is for 2 releases, and all of them were made"):
-        guard("run 3", **given)
-
-
 @pytest.mark.parametrize(
     ("over_time", "told"),
     [
         ({"regime": "participation", "releases": 1}, "over_time must have `schedule`"),
         (OVER_TIME | {"releases": 0}, "releases"),
         (OVER_TIME | {"regime": "never"}, "over_time"),
+        ({"regime": "continual", "schedule": "visits"}, "was removed.*take `regime: yearly` with `opening`"),
+        ({"regime": "on_change", "schedule": "visits"}, "was removed.*take `regime: yearly` with `opening`"),
     ],
 )
 def test_a_wrong_schedule_fails_for_good(

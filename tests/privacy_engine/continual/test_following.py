@@ -10,7 +10,7 @@ import pytest
 from privacy_engine import DataSchema
 from privacy_engine.continual import following
 from privacy_engine.continual.following import Measured, followed, opened, smoothed
-from privacy_engine.continual.tables import Known
+from privacy_engine.continual.views import Known
 from privacy_engine.dp.accounting import check_bookkeeping
 from privacy_engine.latent.latent_class import LatentClass
 from privacy_engine.synthesizers.model import SynthesizerModel

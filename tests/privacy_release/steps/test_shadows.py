@@ -28,7 +28,7 @@ from privacy_release.lake.read import manifest_of, releases
 from privacy_release.lake.store import Lake, get
 from privacy_release.ledger.ledger import BudgetLedger
 from privacy_release.spec.model import ReleaseSpec, load_spec, schedule_of
-from privacy_release.spending.streams import schedule_named
+from privacy_release.spending.schedules import schedule_named
 from privacy_release.steps.attacks.holdout import hold_out
 from privacy_release.steps.attacks.shadows import shadows_kept
 from privacy_release.steps.attacks.tries import attack_staged
@@ -367,7 +367,6 @@ def test_shadows_of_a_private_release_are_not_booked(
     assert trial.keys() == {"rule", "attack", "bound", "passed", "shadows"}
     told = json.dumps([done.report, done.staged, manifest_of(lake, "people", "r1")])
     assert "shadow-" not in told
-    assert not (curator / "streams").exists()
     (page,) = curator.rglob("*attacks*.html")
     (entry,) = releases(lake, "people")
     report = get(lake, f"{proof_folder('people')}/{entry['report_sha256']}.html").decode()
@@ -406,7 +405,6 @@ PRIVATE = {
 }
 EACH = {**PRIVATE, "release": {**PRIVATE["release"], "epsilon": 0.1}}
 YEARLY = {"regime": "yearly", "epsilon": 1, "delta": 1e-9, "releases": 10}
-STREAM = {"epsilon": 1, "releases": 10}
 
 
 @pytest.mark.parametrize(
@@ -415,11 +413,6 @@ STREAM = {"epsilon": 1, "releases": 10}
         ({**EACH, "over_time": {"regime": "participation", "releases": 2}}, "over_time participation"),
         ({**EACH, "over_time": {"regime": "arrivals"}}, "budget.over_time arrivals goes on from earlier"),
         ({**PRIVATE, "over_time": {**YEARLY, "opening": 0.5}}, "budget.over_time yearly goes on"),
-        (
-            {**PRIVATE, "over_time": {"regime": "continual", "changes": 2, "delta": 1e-9, **STREAM}},
-            "budget.over_time continual",
-        ),
-        ({**PRIVATE, "over_time": {"regime": "on_change", **STREAM}}, "budget.over_time on_change"),
         ({**PRIVATE, "over_time": YEARLY}, None),
         (
             {"policy": {"require": [{"model": "k_anonymity", "k": 5}]}, "history": {"identifier": "name"}},
@@ -437,8 +430,6 @@ STREAM = {"epsilon": 1, "releases": 10}
         "participation",
         "arrivals",
         "opening",
-        "continual",
-        "on change",
         "yearly",
         "history",
         "only judged",
@@ -469,8 +460,6 @@ def test_check_refuses_shadows_of_what_follows_earlier_releases(
     [
         ({"regime": "participation", "releases": 2}, False),
         ({**YEARLY, "opening": 0.5}, False),
-        ({"regime": "continual", "changes": 2, "delta": 1e-9, **STREAM}, False),
-        ({"regime": "on_change", **STREAM}, False),
         (YEARLY, True),
     ],
     ids=lambda value: value["regime"] if isinstance(value, dict) else str(value),

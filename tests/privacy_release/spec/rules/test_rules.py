@@ -94,7 +94,7 @@ SCHEMA = DataSchema.from_dict(
 )
 LOSS = PrivacyLoss(epsilon=1.0, neighbours="replace_one")
 MONDRIAN, LATENT = load_method("mondrian", k=5), load_method("latent_class")
-PEOPLE, YEARLY, STREAM = (OverTime(regime=regime) for regime in ("participation", "yearly", "continual"))
+PEOPLE, YEARLY = (OverTime(regime=regime) for regime in ("participation", "yearly"))
 FLOOR = Floor(
     path=Path("/etc/floor.yaml"),
     sha256="0",
@@ -319,14 +319,9 @@ CASES: Mapping[str, tuple[dict[str, Any], dict[str, Any], str]] = {
         "the step top must make of each record one record",
     ),
     "over_time.method": (
-        {"over_time": STREAM, "method": "privbayes"},
+        {"over_time": YEARLY, "method": "errph"},
         {"method": "latent_class"},
-        "follows the tables of latent_class",
-    ),
-    "over_time.records": (
-        {"over_time": STREAM, "person": "name", "method": "latent_class", "parameters": {"max_rows": 2}},
-        {"parameters": {"max_rows": 1}},
-        "max_rows: 1",
+        "cannot hide who takes part",
     ),
     "over_time.promise": ({"promise": refused, "loss": LOSS}, {"promise": None}, "no part of the promise"),
     "over_time.person": (
@@ -345,11 +340,6 @@ CASES: Mapping[str, tuple[dict[str, Any], dict[str, Any], str]] = {
         "must not stand beside a transform",
     ),
     "over_time.numbered": ({"over_time": PEOPLE, "numbered": False}, {"numbered": True}, "the same number"),
-    "over_time.repeated": (
-        {"over_time": STREAM, "repeated": True, "person": "name"},
-        {"repeated": False},
-        "name must name each person once .* and some rows name somebody again; aggregate",
-    ),
     "answers.schedule": (
         {"method": "trr", "parameters": {}, "schedule": True},
         {"parameters": {"randomness": "memoised"}},
