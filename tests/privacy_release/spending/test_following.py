@@ -94,8 +94,8 @@ def test_the_first_release_is_paid_once_and_the_others_in_parts(
     assert len(releases(lake, "people")) == 4
     one, *others = committed(ledger)
     (name,) = {entry.detail[FOLLOWS] for entry in ledger.history("people") if FOLLOWS in entry.detail}
-    assert earlier_storages(ledger, "people", "of the next one", FOLLOWS, name) == others[-1].storages
-    assert earlier_storages(ledger, "people", "of the next one", FOLLOWS, "another schedule") is None
+    assert earlier_storages(ledger, "people", "of the next one", name) == others[-1].storages
+    assert earlier_storages(ledger, "people", "of the next one", "another schedule") is None
     assert {spend.target for spend in others[-1].spends} <= {spend.target for spend in one.spends}
     assert "noisy_max" not in {spend.mechanism for model in others for spend in model.spends}
 
