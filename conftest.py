@@ -26,6 +26,8 @@ settings.load_profile("steady")
 # Programs that tests start, and kill, in processes of their own: they import each other as scripts do.
 collect_ignore_glob = ["tests/*_child.py"]
 
+if not os.environ.get("PRIVACY_DATA"):  # an empty one names no folder
+    os.environ.pop("PRIVACY_DATA", None)
 ROOT = Path(tempfile.mkdtemp(prefix="privacy-release-tests-"))
 (ROOT / "dags").symlink_to(checkout() / "dags")
 shutil.copytree(checkout() / "include", ROOT / "include")  # releases read what lies beside this folder

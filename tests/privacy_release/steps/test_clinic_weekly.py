@@ -15,15 +15,11 @@ from privacy_release.spec.model import load_spec
 from privacy_release.steps.run import run_release
 from privacy_release.work.area import WorkArea
 
-KEY = "a secret of the tests alone, long enough"
-
 
 @pytest.mark.slow  # twelve releases by whole runs: what adds up over weeks shows only here
 def test_twelve_weeks_keep_the_policy_and_hold_few_persons_back(
-    tmp_path: Path, lake: Lake, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, lake: Lake, curator: Path
 ) -> None:
-    monkeypatch.setenv("PRIVACY_MEMBERSHIP_KEY", KEY)
-    monkeypatch.setenv("PRIVACY_CURATOR", str(tmp_path / "curator"))
     shutil.copytree(checkout() / "include", tmp_path / "include")
     spec = load_spec(tmp_path / "include" / "releases" / "clinic_weekly.yaml")
     for week in range(WEEKS):

@@ -13,27 +13,18 @@ from privacy_release.lake.read import manifest_of, read_release
 from privacy_release.lake.store import Lake
 from privacy_release.spec.model import ReleaseSpec, load_spec
 from privacy_release.steps.retraction import retract_release
-from privacy_release.steps.run import Outcome, run_release
+from privacy_release.steps.run import run_release
 from privacy_release.work.area import WorkArea
 from tests import tables
+from tests.privacy_release.steps.conftest import Run
 
-KEY = "a secret of the tests alone, long enough"
 MODEL = {"model": "republication", "k": 3, "m": 2}
 METHODS = ("bottom_up", "mondrian", "obpa", "ilp_l_diversity")
 Specified = Callable[..., ReleaseSpec]
-Run = Callable[..., Outcome]
-
-
-@pytest.fixture(autouse=True)
-def curator(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The key, and the folder of what is kept about people."""
-    monkeypatch.setenv("PRIVACY_MEMBERSHIP_KEY", KEY)
-    monkeypatch.setenv("PRIVACY_CURATOR", str(tmp_path / "curator"))
-    return tmp_path / "curator"
 
 
 @pytest.fixture
-def specified(home: Path) -> Specified:
+def specified(home: Path, curator: Path) -> Specified:
     """Writes the release of `home` with a policy that names attackers who subtract."""
 
     def write(
@@ -46,18 +37,6 @@ def specified(home: Path) -> Specified:
         return load_spec(tables.write_release(home, rules, **fields))
 
     return write
-
-
-@pytest.fixture
-def run(tmp_path: Path, lake: Lake, home: Path) -> Run:
-    """Releases a table; the outcome."""
-
-    def work(spec: ReleaseSpec, table: pd.DataFrame, name: str) -> Outcome:
-        table.to_parquet(home / "people.parquet")
-        with WorkArea(tmp_path / "work", name) as area:
-            return run_release(spec, lake, name, area)
-
-    return work
 
 
 def people(rows: int, first: int = 0) -> pd.DataFrame:

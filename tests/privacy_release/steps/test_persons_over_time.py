@@ -15,27 +15,18 @@ from privacy_engine.republication import incremental
 from privacy_release.lake.read import manifest_of, read_release, releases
 from privacy_release.lake.store import Lake
 from privacy_release.spec.model import ReleaseSpec, load_spec
-from privacy_release.steps.run import Outcome, run_release
+from privacy_release.steps.run import run_release
 from privacy_release.work.area import WorkArea
 from tests import tables
+from tests.privacy_release.steps.conftest import Run
 
-KEY = "a secret of the tests alone, long enough"
 MODEL = {"model": "republication", "k": 3, "m": 2}
 SCHEMA = {"visit": {"role": "identifier", "kind": "categorical"}, **tables.fields()}
 PLAIN = {"require": [{"model": "k_anonymity", "k": 3}]}
-Run = Callable[..., Outcome]
-
-
-@pytest.fixture(autouse=True)
-def curator(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The key, and the folder of what is kept about people."""
-    monkeypatch.setenv("PRIVACY_MEMBERSHIP_KEY", KEY)
-    monkeypatch.setenv("PRIVACY_CURATOR", str(tmp_path / "curator"))
-    return tmp_path / "curator"
 
 
 @pytest.fixture
-def specified(home: Path) -> Callable[..., ReleaseSpec]:
+def specified(home: Path, curator: Path) -> Callable[..., ReleaseSpec]:
     """Writes a release of visits, each of a patient."""
 
     def write(rules: Any = None, **changes: Any) -> ReleaseSpec:
@@ -52,18 +43,6 @@ def specified(home: Path) -> Callable[..., ReleaseSpec]:
         return load_spec(tables.write_release(home, rules, **(fields | changes)))
 
     return write
-
-
-@pytest.fixture
-def run(tmp_path: Path, lake: Lake, home: Path) -> Run:
-    """Releases a table; the outcome."""
-
-    def work(spec: ReleaseSpec, table: pd.DataFrame, name: str) -> Outcome:
-        table.to_parquet(home / "people.parquet")
-        with WorkArea(tmp_path / "work", name) as area:
-            return run_release(spec, lake, name, area)
-
-    return work
 
 
 def visits(patients: range, number: int = 0) -> pd.DataFrame:
