@@ -1,7 +1,8 @@
 # The image of every Airflow service in docker-compose.yaml. `make image` builds it: it has the wheels that `make wheel`
 # put into dist/, so what runs is what was tested, and no build tool enters the image.
 ARG PYTHON=python:3.11.14-slim-bookworm
-# uv installs on all cores what pip installs on one. Its folder is mounted where it is used, and is not in the image.
+# uv installs on all cores what pip installs on one. Its folder is mounted where it is used, and is not in the image. It
+# trusts the certificates of the system, as pip does: those of a proxy are known there.
 FROM ${PYTHON} AS tools
 RUN --mount=type=bind,source=locks,target=/build \
     python -m venv /opt/tools \
@@ -17,7 +18,7 @@ RUN useradd --uid 50000 --user-group --no-create-home --home-dir /opt/airflow --
 # packages bring, a fifth of all code, are never imported.
 RUN --mount=type=bind,source=locks,target=/build --mount=type=bind,from=tools,source=/opt/tools,target=/opt/tools \
     python -m venv --without-pip /opt/venv \
-    && /opt/tools/bin/uv pip install --no-cache --python /opt/venv/bin/python --no-deps --require-hashes \
+    && UV_SYSTEM_CERTS=1 /opt/tools/bin/uv pip install --no-cache --python /opt/venv/bin/python --no-deps --require-hashes \
         --only-binary :all: -r /build/production.lock \
     && /opt/venv/bin/python -m compileall -q -j 0 -x '/tests/' /opt/venv
 RUN --mount=type=bind,source=dist,target=/build --mount=type=bind,from=tools,source=/opt/tools,target=/opt/tools \
