@@ -67,10 +67,11 @@ with DAG(dag_id="whole_{kind}", params={{"clean": False}}):
     staged = ReleaseOperator(task_id="release", table=found.output, method="mondrian", parameters={{"k": 5}})
     report = VerifyOperator(task_id="verify", table=staged.output, policy=POLICY)
     asked = ApproveReleaseOperator(
-        task_id="approve", table=staged.output, report=report.output, name="whole", required=False
+        task_id="approve", table=staged.output, report=report.output, name="whole_{kind}", required=False
     )
     PublishOperator(
-        task_id="publish", table=staged.output, report=report.output, name="whole", approved=asked.output
+        task_id="publish", table=staged.output, report=report.output, approved=asked.output,
+        name="whole_{kind}",
     )
 
 with DAG(dag_id="fragments_{kind}"):
@@ -80,7 +81,7 @@ with DAG(dag_id="fragments_{kind}"):
     staged = JoinFragmentsOperator(task_id="join", fragments=parts.output)
     report = VerifyOperator(task_id="verify", table=staged.output, policy=POLICY)
     published = PublishOperator(
-        task_id="publish", table=staged.output, report=report.output, name="fragments"
+        task_id="publish", table=staged.output, report=report.output, name="fragments_{kind}"
     )
     published >> CleanupOperator(task_id="cleanup")
 
@@ -91,7 +92,9 @@ with DAG(dag_id="answers_{kind}"):
         budget="people", policy=PRIVATE,
     )
     report = VerifyOperator(task_id="verify", table=staged.output, policy=PRIVATE)
-    published = PublishOperator(task_id="publish", table=staged.output, report=report.output, name="answers")
+    published = PublishOperator(
+        task_id="publish", table=staged.output, report=report.output, name="answers_{kind}"
+    )
     published >> CleanupOperator(task_id="cleanup")
 
 with DAG(dag_id="synthetic_{kind}"):
@@ -102,7 +105,7 @@ with DAG(dag_id="synthetic_{kind}"):
     )
     report = VerifyOperator(task_id="verify", table=staged.output, policy=PRIVATE)
     CuratorReportOperator(task_id="curator", source=raw.output, table=staged.output, name="synthetic")
-    PublishOperator(task_id="publish", table=staged.output, report=report.output, name="synthetic")
+    PublishOperator(task_id="publish", table=staged.output, report=report.output, name="synthetic_{kind}")
 
 with DAG(dag_id="spark_{kind}"):
     raw = IngestParquetOperator(
@@ -110,7 +113,7 @@ with DAG(dag_id="spark_{kind}"):
     )
     staged = ReleaseOperator(task_id="release", table=raw.output, method="mondrian", parameters={{"k": 5}})
     report = VerifyOperator(task_id="verify", table=staged.output, policy=POLICY)
-    PublishOperator(task_id="publish", table=staged.output, report=report.output, name="spark")
+    PublishOperator(task_id="publish", table=staged.output, report=report.output, name="spark_{kind}")
 
 with DAG(dag_id="cluster_{kind}"):
     IngestParquetOperator(
@@ -259,7 +262,7 @@ def test_every_step_finds_its_files_in_the_bucket(name: str, all_left: dict[str,
         left = all_left[kind]
         assert set(left.ended[name]["tasks"].values()) == {"success"}, left.output[-6000:]
         lake = Lake(root=str(left.root / ".lake"))
-        released = read_release(lake, name, left.ended[name]["run_id"]).to_pandas()
+        released = read_release(lake, f"{name}_{kind}", left.ended[name]["run_id"]).to_pandas()
         assert 0.9 * ROWS <= len(released) <= ROWS
         if name in ("whole", "fragments", "spark"):
             assert released.groupby(["age_from", "age_to", "town"], dropna=False).size().min() >= 5
