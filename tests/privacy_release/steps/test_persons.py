@@ -309,7 +309,7 @@ def test_without_a_person_it_stops(repeated: Path, lake: Lake, work: WorkArea) -
         ({"person": "nobody"}, "role identifier"),
         ({"person": "none"}, "needs a reason"),
         ({"person": {"none": "households", "column": "name"}}, "one of both"),
-        ({"person": "name", "history": {"identifier": "name"}}, "beside history.*aggregate the source"),
+        ({"person": "name", "history": {"identifier": "name"}}, "must be another identifier than person"),
         (
             {
                 "person": "name",
