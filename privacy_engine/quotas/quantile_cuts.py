@@ -10,6 +10,7 @@ LeFevre, DeWitt, Ramakrishnan (2006) for the search from the top down; Cao, Karr
 Journal 20 (2011), for taking from each bucket in proportion.
 """
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -48,7 +49,12 @@ class Quotas(NamedTuple):
 
 
 def cut_by_quotas(
-    codes: Codes, geometry: Geometry, k: int, sensitive: Codes, constraints: Constraints
+    codes: Codes,
+    geometry: Geometry,
+    k: int,
+    sensitive: Codes,
+    constraints: Constraints,
+    turns: Sequence[bool] = (True, False),
 ) -> Ints:
     """Partition records into classes of at least k that keep the constraints; each counts as a person.
 
@@ -61,6 +67,7 @@ def cut_by_quotas(
         k: least class size, >= 1.
         sensitive: (s, n) int32 codes of the sensitive attributes.
         constraints: what every class must keep besides k.
+        turns: for each time, whether a cut by quotas is made wherever it loses less.
 
     Returns:
         labels: (n,) int64, 0 .. classes - 1.
@@ -75,7 +82,7 @@ def cut_by_quotas(
     kinds = kinds_of(sensitive, constraints)
     quotas = Quotas(kinds.of, kinds.places, rules_of_kinds(constraints), k)
     found, losses = list[Ints](), list[float]()
-    for eager in tracked((True, False)):
+    for eager in tracked(turns):
         order, opens = np.arange(len(codes)), np.zeros(len(codes), np.int64)
         _cut_all(task, quotas, eager, order, opens)
         labels = np.empty(len(order), np.int64)
