@@ -83,12 +83,24 @@ def test_the_sizes_of_the_classes_are_the_same(
     assert local_spark.class_sizes(files, columns) == local.class_sizes(files, columns)
 
 
+# Each way to count is tried on files, and parts of files are read by one of them.
 @pytest.mark.parametrize(
-    ("columns", "sensitive"),
-    [([], True), (["Age", "age"], True), (["short", "zip.code `x`", "flag", "city"], False)],
+    ("spark", "columns", "sensitive", "wide"),
+    [
+        *(
+            ("files", columns, sensitive, wide)
+            for columns, sensitive in (
+                ([], True),
+                (["Age", "age"], True),
+                (["short", "zip.code `x`", "flag", "city"], False),
+            )
+            for wide in (0, 64)
+        ),
+        ("parts", ["Age", "age"], True, 0),
+    ],
     ids=str,
+    indirect=["spark"],
 )
-@pytest.mark.parametrize("wide", [0, 64], ids=["ordered", "wide"])
 def test_the_sensitive_values_of_the_classes_are_the_same(
     spark: SparkEngine, local: LocalEngine, files: list[str], columns: list[str], sensitive: bool, wide: int
 ) -> None:
@@ -114,8 +126,11 @@ def test_classes_are_counted_whatever_the_types_of_their_columns(
     ) == classes(local.fold_classes(files, Grouping(columns=columns, sensitive=values), shown))
 
 
-@pytest.mark.parametrize("linked", [False, True], ids=["independent", "linked"])
-@pytest.mark.parametrize("columns", [[], ["flag"], ["Age", "age"]], ids=str)
+@pytest.mark.parametrize(
+    ("columns", "linked"),
+    [([], False), (["flag"], True), (["Age", "age"], False), (["Age", "age"], True)],
+    ids=str,
+)
 def test_the_persons_of_the_classes_are_the_same(
     local_spark: SparkEngine, local: LocalEngine, files: list[str], columns: list[str], linked: bool
 ) -> None:
@@ -132,8 +147,11 @@ def test_the_persons_of_the_classes_are_the_same(
     assert sum(found.values()) > (columns != [])
 
 
-@pytest.mark.parametrize("linked", [False, True], ids=["independent", "linked"])
-@pytest.mark.parametrize("columns", [[], ["district"], ["district", "age"]], ids=str)
+@pytest.mark.parametrize(
+    ("columns", "linked"),
+    [([], True), (["district"], False), (["district", "age"], False), (["district", "age"], True)],
+    ids=str,
+)
 def test_who_knows_all_rows_of_a_person_is_left_with_as_many_values(
     local_spark: SparkEngine, local: LocalEngine, tmp_path: Path, columns: list[str], linked: bool
 ) -> None:

@@ -1,6 +1,7 @@
 """A release that Spark makes, by the steps of a run: that of one machine, byte for byte if it is small."""
 
 import json
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from privacy_release.work.area import WorkArea, sha256_file
 from privacy_release.work.engines import read_engine
 from privacy_release.work.file_sets import files_of
 from privacy_release.work.parquet import read_private
+from privacy_release.work.references import StagedRef
 from tests.servers.spark_cluster import CONF, require_spark
 
 pytestmark = pytest.mark.spark
@@ -37,36 +39,42 @@ SCHEMA = DataSchema.from_dict(
 METHOD: dict[str, Any] = {"method": "mondrian", "parameters": {"k": 5, "l": 2}, "seed": 7}
 
 
-@pytest.fixture
-def source(tmp_path: Path) -> str:
-    rng = np.random.default_rng(4)
-    path = tmp_path / "people.parquet"
-    pd.DataFrame(
-        {
-            "name": [f"person {i}" for i in range(ROWS)],
-            "age": rng.integers(18, 90, ROWS),
-            "town": rng.choice(["a", "b", "c"], ROWS),
-            "illness": rng.choice(["cold", "cough", "flu"], ROWS),
-        }
-    ).to_parquet(path, index=False)
-    return str(path)
-
-
-@pytest.fixture
-def spark_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture(scope="module")
+def spark_connection() -> Iterator[None]:
     require_spark()
     told = {"conn_type": "privacy_spark", "extra": {"master": "local[2]", "conf": CONF}}
-    monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", json.dumps(told))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", json.dumps(told))
+        yield
 
 
-@pytest.mark.usefixtures("spark_connection")
-def test_spark_releases_the_bytes_of_the_process_pool(source: str, tmp_path: Path) -> None:
-    staged = {}
-    with WorkArea(tmp_path / "work", "people/run") as work:
+@pytest.fixture(scope="module")
+def staged(
+    spark_connection: None, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[dict[str, StagedRef]]:
+    """The release of a table by a process pool, by Spark, and by Spark in files of few records."""
+    folder = tmp_path_factory.mktemp("release")
+    rng = np.random.default_rng(4)
+    columns = {
+        "name": [f"person {i}" for i in range(ROWS)],
+        "age": rng.integers(18, 90, ROWS),
+        "town": rng.choice(["a", "b", "c"], ROWS),
+        "illness": rng.choice(["cold", "cough", "flu"], ROWS),
+    }
+    pd.DataFrame(columns).to_parquet(folder / "people.parquet", index=False)
+    made = {}
+    with WorkArea(folder / "work", "people/run") as work:
         for kind in ("fragments", "spark"):
             engine = read_engine({"kind": kind, "rows": 1_000, "memory": "1GB", "processes": 1})
-            table = privacy_release.ingest(source, SCHEMA, work, engine=engine)
-            staged[kind] = privacy_release.make_release(table, work, label=kind, **METHOD)
+            table = privacy_release.ingest(str(folder / "people.parquet"), SCHEMA, work, engine=engine)
+            made[kind] = privacy_release.make_release(table, work, label=kind, **METHOD)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(fragment_join, "ROWS_OF_A_FILE", 600)
+            made["files"] = privacy_release.make_release(table, work, label="files", **METHOD)
+        yield made
+
+
+def test_spark_releases_the_bytes_of_the_process_pool(staged: dict[str, StagedRef]) -> None:
     assert staged["spark"]["sha256"] == staged["fragments"]["sha256"]
     assert staged["spark"]["figures"] == staged["fragments"]["figures"]
     told = json.loads(Path(staged["spark"]["manifest"]).read_text())["fragments"]
@@ -99,22 +107,14 @@ def test_executors_copy_the_shares_of_a_source(tmp_path: Path, monkeypatch: pyte
         assert not list(work.folder.glob("ingest.*"))
 
 
-@pytest.mark.usefixtures("spark_connection")
-def test_executors_write_the_files_of_a_set_in_the_order_of_one_file(
-    source: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    found = {}
-    with WorkArea(tmp_path / "work", "people/run") as work:
-        for kind, most in (("fragments", ROWS), ("spark", 600)):
-            monkeypatch.setattr(fragment_join, "ROWS_OF_A_FILE", most)
-            engine = read_engine({"kind": kind, "rows": 1_000, "memory": "1GB", "processes": 1})
-            table = privacy_release.ingest(source, SCHEMA, work, engine=engine)
-            found[kind] = privacy_release.make_release(table, work, label=kind, **METHOD)
-        one, several = (read_private(found[kind]["uri"], found[kind]["sha256"]) for kind in found)
-        files = files_of(found["spark"]["uri"], found["spark"]["sha256"])
-        assert found["spark"]["figures"] == found["fragments"]["figures"]
-        assert several.equals(one)
-        assert len(files) >= 4
-        assert [sha256_file(path) for path in files] == [*files.values()]
-        report = verify_staged(found["spark"], ReleasePolicy(require=(KAnonymity(k=5),)))
-        assert report["passed"]
+def test_executors_write_the_files_of_a_set_in_the_order_of_one_file(staged: dict[str, StagedRef]) -> None:
+    one, several = (
+        read_private(staged[kind]["uri"], staged[kind]["sha256"]) for kind in ("fragments", "files")
+    )
+    files = files_of(staged["files"]["uri"], staged["files"]["sha256"])
+    assert staged["files"]["figures"] == staged["fragments"]["figures"]
+    assert several.equals(one)
+    assert len(files) >= 4
+    assert [sha256_file(path) for path in files] == [*files.values()]
+    report = verify_staged(staged["files"], ReleasePolicy(require=(KAnonymity(k=5),)))
+    assert report["passed"]
