@@ -23,6 +23,7 @@ from privacy_release.lake.read import releases
 from privacy_release.lake.store import Lake
 from tests.servers import postgres
 from tests.servers.airflow_api import ask
+from tests.servers.preloaded import preload
 from tests.waiting import wait_for
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
@@ -78,6 +79,7 @@ class Service:
 @pytest.fixture
 def root(tmp_path: Path, make_home: Any, invented: pd.DataFrame) -> Path:
     write_table(tmp_path / SAMPLES / ADULT, synthetic_adult(100, rng=np.random.default_rng(1)), "generated")
+    preload(tmp_path / ".airflow")
     (tmp_path / "dags").mkdir()
     (tmp_path / "dags" / "releases.py").write_text((checkout() / "dags" / "releases.py").read_text())
     home = make_home(tmp_path)
