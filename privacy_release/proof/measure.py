@@ -53,6 +53,7 @@ def measured_anew(
         year: in which they were published; ages are limited by it.
         engine: counts the classes.
     """
+    from privacy_engine.engines.checking import verify_files
     from privacy_engine.judge.models import rule_of
 
     told = {finding["rule"]: finding for finding in manifest.get("measured", ())}
@@ -63,8 +64,13 @@ def measured_anew(
     why = _unmeasurable(rows, schema, manifest)
     if alone is None or why:
         return Measured(on_trust=dict.fromkeys(told, why or _FOLLOWS), wrong=wrong)
+    files, figures = [str(rows)], manifest.get("figures")
     try:
-        report = _report(rows, schema, alone, manifest, year, engine)
+        measured = verify_files(
+            engine, files, schema, alone, loss=_loss(manifest), figures=figures, year=year
+        )
+        findings = (*measured.findings, *text_findings(files, schema, alone))
+        report: list[dict[str, Any]] = replace(measured, findings=findings).to_dict()["findings"]
     except PrivacyEngineError as error:
         return Measured(wrong=[*wrong, f"it cannot be measured: {error}"])
     for finding in report:
@@ -103,24 +109,6 @@ def _unmeasurable(rows: Path, schema: "DataSchema", manifest: Mapping[str, Any])
     except VerificationError as error:
         return str(error)
     return ""
-
-
-def _report(
-    rows: Path,
-    schema: "DataSchema",
-    policy: "ReleasePolicy",
-    manifest: Mapping[str, Any],
-    year: int,
-    engine: "Engine",
-) -> list[dict[str, Any]]:
-    """The findings on the rows."""
-    from privacy_engine.engines.checking import verify_files
-
-    files, figures = [str(rows)], manifest.get("figures")
-    report = verify_files(engine, files, schema, policy, loss=_loss(manifest), figures=figures, year=year)
-    findings = (*report.findings, *text_findings(files, schema, policy))
-    found: list[dict[str, Any]] = replace(report, findings=findings).to_dict()["findings"]
-    return found
 
 
 def _loss(manifest: Mapping[str, Any]) -> "PrivacyLoss | None":

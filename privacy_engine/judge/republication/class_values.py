@@ -114,8 +114,9 @@ def people_of(groups: Ints, people: Ints | None, size: int = 0) -> Ints:
     """
     if people is None:
         return np.bincount(groups, minlength=size)
-    span = int(people.max(initial=0)) + 1
-    return np.bincount(np.unique(groups * span + people) // span, minlength=size)
+    from privacy_engine.tables.persons import people_of_classes  # it loads pandas
+
+    return people_of_classes(groups, people, size)
 
 
 def _counts(places: Ints, size: int) -> Small:
