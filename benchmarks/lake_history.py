@@ -60,8 +60,7 @@ class LongTable:
     def publish(self, release_id: str, run_key: str | None = None) -> Published:
         """Publish the staged rows as one more release."""
         return publish(
-            self.lake,
-            NAME,
+            self.lake.table(NAME),
             release_id,
             self.staged,
             MANIFEST,
@@ -122,10 +121,10 @@ def measure(count: int) -> dict[str, float]:
         published = iter(range(TURNS + 1))
         calls: Mapping[str, Callable[[], object]] = {
             PUBLISH: lambda: made.publish(f"measured-{next(published)}"),
-            NEWEST: lambda: list(islice(newest_releases(made.lake, NAME), PAGE)),
-            READ: lambda: read_release(made.lake, NAME, "release-last"),
-            PROOF: lambda: manifest_of(made.lake, NAME, "release-last"),
-            LIST: lambda: releases(made.lake, NAME),
+            NEWEST: lambda: list(islice(newest_releases(made.lake.table(NAME)), PAGE)),
+            READ: lambda: read_release(made.lake.table(NAME), "release-last"),
+            PROOF: lambda: manifest_of(made.lake.table(NAME), "release-last"),
+            LIST: lambda: releases(made.lake.table(NAME)),
         }
         return {name: _cpu_seconds(call) for name, call in calls.items()}
 

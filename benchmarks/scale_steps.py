@@ -123,7 +123,7 @@ def measure(table: Table, rows: int, folder: Path) -> list[list[str]]:
                 staged, ReleasePolicy(require=(KAnonymity(k=K), DistinctLDiversity(l=L, attribute=SENSITIVE)))
             )
         with steps("publish"):
-            publish_staged(staged, report, Lake(root=str(folder / "lake")), "released", "steps")
+            publish_staged(staged, report, Lake(root=str(folder / "lake")).table("released"), "steps")
     work.remove()
     return steps.lines
 

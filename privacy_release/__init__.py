@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from privacy_release.lake.read import releases as releases
     from privacy_release.lake.retract import retract as retract
     from privacy_release.lake.store import Lake as Lake
+    from privacy_release.lake.store import ReleaseTable as ReleaseTable
     from privacy_release.ledger.ledger import BudgetLedger as BudgetLedger
     from privacy_release.query.answer import answer as answer
     from privacy_release.reading import dictionary as dictionary
@@ -44,7 +45,7 @@ _HOME = {
     "reading": ("dictionary", "intervals", "read", "replicates"),
     "lake.read": ("manifest_of", "read_release", "read_tables", "releases"),
     "lake.retract": ("retract",),
-    "lake.store": ("Lake",),
+    "lake.store": ("Lake", "ReleaseTable"),
     "ledger.ledger": ("BudgetLedger",),
     "spec.files": ("load_policy", "load_schema"),
     "spec.model": ("ReleaseSpec", "load_spec"),

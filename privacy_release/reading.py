@@ -10,7 +10,7 @@ from privacy_engine.vocabulary import counted
 from privacy_release.lake.log import State
 from privacy_release.lake.read import dictionary_of, newest_releases, proof_of, read_release
 from privacy_release.lake.replicates import REPLICATES
-from privacy_release.lake.store import Lake
+from privacy_release.lake.store import Lake, ReleaseTable
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -43,10 +43,10 @@ def read(
         IntegrityError: if the table does not hold what was published.
     """
     lake = _lake(uri, storage_options)
-    entry = _entry(lake, table, release)
-    rows = read_release(lake, table, entry["release_id"])
+    entry = _entry(lake.table(table), release)
+    rows = read_release(lake.table(table), entry["release_id"])
     if not quiet:
-        told = dictionary_of(lake, table, entry["release_id"])
+        told = dictionary_of(lake.table(table), entry["release_id"])
         sys.stderr.write(
             f"{table}, release {entry['release_id']} of {entry['committed'][:10]}: "
             f"{counted(entry['rows'], 'record')}\n"
@@ -68,8 +68,8 @@ def dictionary(
         PublishError: besides, if the release was published without one.
     """
     lake = _lake(uri, storage_options)
-    entry = _entry(lake, table, release)
-    told = dictionary_of(lake, table, entry["release_id"])
+    entry = _entry(lake.table(table), release)
+    told = dictionary_of(lake.table(table), entry["release_id"])
     if told is None:
         raise PublishError(f"the release in {table} has no data dictionary: it was published without one")
     return told
@@ -114,7 +114,7 @@ def intervals(
 
     lake = _lake(uri, storage_options)
     question = asked(ask, of, by, where)
-    return answer(lake, table, _entry(lake, table, release)["release_id"], question, level=level)
+    return answer(lake.table(table), _entry(lake.table(table), release)["release_id"], question, level=level)
 
 
 def replicates(
@@ -134,7 +134,7 @@ def replicates(
     import pyarrow.parquet as pq
 
     lake = _lake(uri, storage_options)
-    data = proof_of(lake, table, _entry(lake, table, release)["release_id"], REPLICATES)
+    data = proof_of(lake.table(table), _entry(lake.table(table), release)["release_id"], REPLICATES)
     if data is None:
         raise PublishError(f"the release in {table} has no replicates: it was published without any")
     return pq.read_table(io.BytesIO(data))
@@ -145,14 +145,14 @@ def _lake(uri: str | Path, options: Mapping[str, str] | None) -> Lake:
     return Lake(root=root, storage_options=tuple((options or {}).items()))
 
 
-def _entry(lake: Lake, table: str, release: str | None) -> dict[str, Any]:
+def _entry(table: ReleaseTable, release: str | None) -> dict[str, Any]:
     """The newest publication of a release, or the newest one that stands."""
-    for entry in newest_releases(lake, table):
+    for entry in newest_releases(table):
         if entry["release_id"] == release or (release is None and entry["state"] == State.CURRENT.value):
             return entry
     raise PublishError(
-        f"table {table} at {lake.root} must have {'such a release' if release else 'a release'}; check the "
-        "address, the names and the rights, or see `privacy-release inspect`"
+        f"table {table.name} at {table.lake.root} must have {'such a release' if release else 'a release'}; "
+        "check the address, the names and the rights, or see `privacy-release inspect`"
     )
 
 

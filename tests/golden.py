@@ -65,8 +65,8 @@ def names() -> dict[str, Any]:
 
 def fields(made: Made) -> dict[str, list[str]]:
     """The fields of a published release: of its manifest, its note in the commit and the ledger's entries."""
-    manifest = manifest_of(made.lake, made.spec.publish.table, made.release_id)
-    (note,) = releases(made.lake, made.spec.publish.table)
+    manifest = manifest_of(made.lake.table(made.spec.publish.table), made.release_id)
+    (note,) = releases(made.lake.table(made.spec.publish.table))
     found: dict[str, Any] = {"manifest": manifest, "publication": note}
     if made.spec.budget is not None:
         entries = made.ledger.history(made.spec.budget.dataset)

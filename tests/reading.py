@@ -68,7 +68,7 @@ def publish_people(
         policy = load_policy({"require": [{"model": "k_anonymity", "k": 5}]})
         report = privacy_release.verify_staged(staged, policy)
         return privacy_release.publish_staged(
-            staged, report, lake, name, release, rules=rules, signer=signer, run_key=run_key
+            staged, report, lake.table(name), release, rules=rules, signer=signer, run_key=run_key
         )
 
 
@@ -97,7 +97,7 @@ def publish_synthetic(
             table, work, method="latent_class", parameters=given, policy=SPENDING, budget=budget
         )
         report = privacy_release.verify_staged(staged, ReleasePolicy(max_epsilon=1.0), ledger)
-        return privacy_release.publish_staged(staged, report, lake, name, release)
+        return privacy_release.publish_staged(staged, report, lake.table(name), release)
 
 
 def snippets() -> list[str]:

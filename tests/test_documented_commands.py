@@ -48,9 +48,9 @@ import json, os, sys
 import pyarrow.parquet as pq
 from privacy_release.lake.read import manifest_of, read_release
 from privacy_release.lake.store import Lake
-lake, name = Lake(root=os.path.abspath(".lake")), sys.argv[1]
-pq.write_table(read_release(lake, name, "RELEASE"), "EXPORT.parquet")
-open("MANIFEST.json", "w").write(json.dumps(manifest_of(lake, name, "RELEASE")))
+table = Lake(root=os.path.abspath(".lake")).table(sys.argv[1])
+pq.write_table(read_release(table, "RELEASE"), "EXPORT.parquet")
+open("MANIFEST.json", "w").write(json.dumps(manifest_of(table, "RELEASE")))
 """
 
 

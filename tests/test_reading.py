@@ -97,7 +97,7 @@ def test_the_newest_release_that_stands_is_read(tmp_path: Path) -> None:
     publish_people(tmp_path, lake, "1", k=5, rules=by_partition)
     publish_people(tmp_path, lake, "2", k=20, rules=by_partition)
     assert privacy_release.dictionary(lake.root, "people")["release"] == "2"
-    retract(lake, "people", "2", "wrong source")
+    retract(lake.table("people"), "2", "wrong source")
     assert privacy_release.dictionary(lake.root, "people")["release"] == "1"
     assert len(privacy_release.read(lake.root, "people", quiet=True)) == 200
     with pytest.raises(PublishError, match="retracted"):
@@ -118,7 +118,7 @@ def test_a_release_without_a_dictionary_is_read_and_says_what_its_commit_does(
     told = {"measured": [{"rule": "k_anonymity(k=2)", "measured": 3.0, "passed": True}], "loss": None}
     lake = Lake(root=str(tmp_path / "lake"))
     digest = sha256_file(tmp_path / "t.parquet")
-    publish(lake, "old", "1", tmp_path / "t.parquet", told, tmp_path / "r.html", expected_sha256=digest)
+    publish(lake.table("old"), "1", tmp_path / "t.parquet", told, tmp_path / "r.html", expected_sha256=digest)
     assert len(privacy_release.read(lake.root, "old")) == 200
     assert "guarantee: k_anonymity(k=2)" in capsys.readouterr().err
     with pytest.raises(PublishError, match="no data dictionary"):
@@ -128,7 +128,7 @@ def test_a_release_without_a_dictionary_is_read_and_says_what_its_commit_does(
 def test_a_table_that_another_tool_changed_is_refused(tmp_path: Path) -> None:
     lake = Lake(root=str(tmp_path / "lake"))
     publish_people(tmp_path, lake)
-    DeltaTable(lake.table("people")).delete("illness = 'flu'")
+    DeltaTable(lake.table("people").address).delete("illness = 'flu'")
     with pytest.raises(IntegrityError, match="must hold 200 rows"):
         privacy_release.read(lake.root, "people")
 
@@ -141,8 +141,8 @@ def test_only_time_stamps_without_a_zone_need_a_new_reader(
     frame.to_parquet(tmp_path / "t.parquet", index=False)
     (tmp_path / "r.html").write_text("<p>")
     lake, digest = Lake(root=str(tmp_path / "lake")), sha256_file(tmp_path / "t.parquet")
-    publish(lake, "times", "1", tmp_path / "t.parquet", {}, tmp_path / "r.html", expected_sha256=digest)
-    needed = DeltaTable(lake.table("times")).protocol()
+    publish(lake.table("times"), "1", tmp_path / "t.parquet", {}, tmp_path / "r.html", expected_sha256=digest)
+    needed = DeltaTable(lake.table("times").address).protocol()
     assert needed.min_reader_version == reader
     assert set(needed.reader_features or ()) <= {"timestampNtz"}
 

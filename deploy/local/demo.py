@@ -119,7 +119,7 @@ def measured(published: "Published") -> dict[str, float]:
     from privacy_release.lake.read import manifest_of, read_release
     from privacy_release.lake.store import Lake
 
-    place = Lake(root=published["lake"]), published["table"], published["release"]
+    place = Lake(root=published["lake"]).table(published["table"]), published["release"]
     columns = manifest_of(*place)["columns"]
     roles = {
         role: [name for name, c in columns.items() if c["role"] == role]

@@ -20,7 +20,7 @@ from privacy_release.spec.model import AlertSpec, AlertsSpec, read_alerts
 from privacy_release.work.references import AlertRef, ReportRef, StagedRef, measured_symbols, symbols_of
 
 if TYPE_CHECKING:
-    from privacy_release.lake.store import Lake
+    from privacy_release.lake.store import Lake, ReleaseTable
     from privacy_release.ledger.ledger import BudgetLedger
 
 Tell = Callable[[str], None]
@@ -62,7 +62,7 @@ def find_alerts(
             tell("the name of the release table is missing, so there are no earlier releases; give it")
         else:
             with _telling(tell):
-                before = _earlier(lake(), name, run, limits, tell)
+                before = _earlier(lake().table(name), run, limits, tell)
         for figure, limit in limits.figures.items():
             if figure in now:
                 had = [figures[figure] for figures in before if figure in figures]
@@ -94,24 +94,27 @@ def _figures_of(staged: StagedRef, report: ReportRef) -> dict[str, float]:
 
 
 def _earlier(
-    lake: "Lake", name: str, run: tuple[str, str], limits: AlertsSpec, tell: Tell
+    table: "ReleaseTable", run: tuple[str, str], limits: AlertsSpec, tell: Tell
 ) -> list[dict[str, float]]:
     """The figures of the last releases that were not retracted, as far as they can be read."""
     found: list[dict[str, float]] = []
     with_manifest = bool(limits.figures.keys() - COUNTED.keys())
-    for entry in islice(_standing(lake, name, run, tell), limits.last):
+    for entry in islice(_standing(table, run, tell), limits.last):
         with _telling(lambda problem: tell(f"an earlier release is left out: {problem}")):
-            found.append(_published_figures(lake, name, entry, with_manifest=with_manifest))
+            found.append(_published_figures(table, entry, with_manifest=with_manifest))
     return found
 
 
-def _standing(lake: "Lake", name: str, run: tuple[str, str], tell: Tell) -> Iterator[Publication]:
+def _standing(table: "ReleaseTable", run: tuple[str, str], tell: Tell) -> Iterator[Publication]:
     """Each earlier release that was not retracted, as it was published last; the newest first."""
     seen = set[str]()
-    version = current_version(lake, name)
-    for entry in () if version is None else newest(lake, name, version):
+    version = current_version(table)
+    for entry in () if version is None else newest(table, version):
         if entry.state is State.DAMAGED:
-            tell(f"an earlier release is left out: its note in version {entry.version} of {name} is damaged")
+            tell(
+                f"an earlier release is left out: its note in version {entry.version} of {table.name} "
+                "is damaged"
+            )
         if entry.state not in _STANDING or (entry.release_id, entry.run_key) == run:
             continue
         if entry.release_id not in seen:
@@ -119,16 +122,14 @@ def _standing(lake: "Lake", name: str, run: tuple[str, str], tell: Tell) -> Iter
             yield entry
 
 
-def _published_figures(
-    lake: "Lake", name: str, entry: Publication, *, with_manifest: bool
-) -> dict[str, float]:
+def _published_figures(table: "ReleaseTable", entry: Publication, *, with_manifest: bool) -> dict[str, float]:
     """What commit and manifest of a release say, by name."""
     loss = entry.figures.get("loss")
     figures = {"rows": float(entry.rows), **symbols_of(entry.figures.get("measured") or [])}
     if loss:
         return figures | {"epsilon": float(loss["epsilon"])}
     if with_manifest:
-        told = manifest_of(lake, name, entry.release_id, entry.version).get("figures") or {}
+        told = manifest_of(table, entry.release_id, entry.version).get("figures") or {}
         figures |= {figure: float(value) for figure, value in told.items()}
     return figures
 

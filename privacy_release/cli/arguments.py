@@ -12,7 +12,7 @@ from privacy_release.work.settings import PROJECT_FILE, airflow_home, setting, w
 
 if TYPE_CHECKING:
     from privacy_engine.tables.schema import DataSchema
-    from privacy_release.lake.store import Lake
+    from privacy_release.lake.store import Lake, ReleaseTable
 
 
 class WrongArgumentError(PrivacyEngineError):
@@ -53,14 +53,12 @@ def released_schema(path: Path) -> "DataSchema":
     return replace(schema, attributes=tuple(attributes))
 
 
-def table_of(target: str) -> tuple["Lake", str]:
-    """Lake and table name of LAKE/TABLE."""
-    from privacy_release.lake.log import check_name
-
+def table_of(target: str) -> "ReleaseTable":
+    """The release table that LAKE/TABLE names."""
     root, _, name = target.rstrip("/").rpartition("/")
+    lake = lake_at(root or ("/" if target.startswith("/") else "."), "LAKE/TABLE")
     with usage("LAKE/TABLE"):
-        check_name(name)
-    return lake_at(root or ("/" if target.startswith("/") else "."), "LAKE/TABLE"), name
+        return lake.table(name)
 
 
 def lake_at(root: str, argument: str = "--lake") -> "Lake":

@@ -188,7 +188,7 @@ def _recorded_in(root: str) -> dict[str, set[str]]:
 
     lake, found = lake_at(root), dict[str, set[str]]()
     for table in table_names(lake):
-        for name, entries in recorded_entries(lake, table).items():
+        for name, entries in recorded_entries(lake.table(table)).items():
             found[name] = found.get(name, set()) | entries
     return found
 

@@ -376,11 +376,11 @@ def _with_ledger(facts: "Facts", spec: "ReleaseSpec", rules: _Rules) -> "Facts":
     ledger = ledger_at(default_place())
     if ledger.is_file and not Path(ledger.place).exists():  # reading it would make it
         return facts
-    lake = None
+    table = None
     with suppress(WrongArgumentError):
-        lake = lake_at(default_lake())
+        table = lake_at(default_lake()).table(spec.publish.table)
     budget = budget_of(spec, f"{spec.name}/{rules.release_id}", ledger)
-    return with_ledger(facts, budget, lake, spec.publish.table)
+    return with_ledger(facts, budget, table)
 
 
 def _promise(spec: "ReleaseSpec") -> str | None:
@@ -574,11 +574,10 @@ def _check_table(arguments: argparse.Namespace) -> int:
 
     if len(arguments.targets) != 1:
         raise WrongArgumentError(f"--key is about one LAKE/TABLE, got {len(arguments.targets)} of them")
-    lake, name = table_of(arguments.targets[0])
+    table = table_of(arguments.targets[0])
     policy = arguments.policy
     verdict = check_table(
-        lake,
-        name,
+        table,
         public_keys_in(arguments.key),
         release_id=arguments.release,
         demanded=None if policy is None else read_floor(policy.absolute(), "correct it"),

@@ -31,19 +31,21 @@ def _reconstruct(arguments: argparse.Namespace) -> int:
     from privacy_engine.learning.reconstruction import reconstructed_distributions, reconstructed_moments
     from privacy_release.lake.read import manifest_of, read_release
 
-    lake, name = table_of(arguments.target)
-    manifest = manifest_of(lake, name, arguments.release)
+    release_table = table_of(arguments.target)
+    manifest = manifest_of(release_table, arguments.release)
     if "randomization" not in manifest:
         raise WrongArgumentError(
-            f"the release of table {name} must be a randomized one, its method is {manifest.get('method')}; "
-            "read its records as they are"
+            f"the release of table {release_table.name} must be a randomized one, its method is "
+            f"{manifest.get('method')}; read its records as they are"
         )
-    released = read_release(lake, name, arguments.release).to_pandas()
+    released = read_release(release_table, arguments.release).to_pandas()
     reconstructed = reconstructed_moments if arguments.numbers else reconstructed_distributions
     table = reconstructed(released, manifest)
     if table.empty:
         kind = "number" if arguments.numbers else "listed attribute"
-        raise WrongArgumentError(f"the release of table {name} randomized no {kind}; ask for the other table")
+        raise WrongArgumentError(
+            f"the release of table {release_table.name} randomized no {kind}; ask for the other table"
+        )
     sys.stdout.write(table.to_csv(index=False) if arguments.csv else _text(table))
     return 0
 

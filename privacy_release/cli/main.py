@@ -296,7 +296,7 @@ def _run(arguments: argparse.Namespace) -> int:
         )
     print("\n".join(outcome_lines(outcome)))
     if spec.publish.evidence:
-        print(evidence_line(lake, spec.publish.table, release_id, signer))
+        print(evidence_line(lake.table(spec.publish.table), release_id, signer))
     return DONE
 
 
@@ -347,16 +347,16 @@ def _inspect(arguments: argparse.Namespace) -> int:
     if Path(arguments.target).is_file():
         print("\n".join(manifest_lines(read_mapping(Path(arguments.target), LARGEST_MANIFEST))))
         return DONE
-    lake, name = table_of(arguments.target)
+    table = table_of(arguments.target)
     if arguments.release is not None:
-        pages = pages_of(lake, name, arguments.release)
+        pages = pages_of(table, arguments.release)
         lines = [f"{kind:<10}  {uri}" for kind, uri in pages.items()]
-        print("\n".join([*lines, *manifest_lines(manifest_of(lake, name, arguments.release))]))
+        print("\n".join([*lines, *manifest_lines(manifest_of(table, arguments.release))]))
         return DONE
-    found = releases(lake, name)
+    found = releases(table)
     if not found:
         raise WrongArgumentError(
-            f"{lake.root} must have a table {name} with releases, found none; correct LAKE/TABLE"
+            f"{table.lake.root} must have a table {table.name} with releases, found none; correct LAKE/TABLE"
         )
     print("\n".join(map(release_line, found)))
     return DONE
@@ -366,15 +366,19 @@ def _retract(arguments: argparse.Namespace) -> int:
     from privacy_release.proof.statement import signer_of_settings
     from privacy_release.steps.retraction import retract_release
 
-    lake, name = table_of(arguments.target)
+    table = table_of(arguments.target)
     history = lake_at(arguments.history_lake, "--history-lake") if arguments.history_lake else None
     with usage("RELEASE or --reason"):
         done = retract_release(
-            lake, name, arguments.release, arguments.reason, history=history, signer=signer_of_settings()
+            table,
+            arguments.release,
+            arguments.reason,
+            history=history,
+            signer=signer_of_settings(),
         )
     print(
-        f"{arguments.release} {'was' if done.already else 'is'} retracted from {lake.root}/{name}; "
-        f"{counted(done.files_removed, 'file')} erased"
+        f"{arguments.release} {'was' if done.already else 'is'} retracted from "
+        f"{table.lake.root}/{table.name}; {counted(done.files_removed, 'file')} erased"
     )
     return DONE
 

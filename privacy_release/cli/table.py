@@ -35,24 +35,25 @@ def table(arguments: argparse.Namespace) -> int:
     from privacy_release.lake.log import existing_table
     from privacy_release.lake.superseded import settle
 
-    lake, name = table_of(arguments.target)
+    release_table = table_of(arguments.target)
     with usage("--grace"):
         grace = None if arguments.grace is None else parse_duration(arguments.grace)
     if arguments.mode is not None:
-        before = set_mode(lake, name, PublishMode(arguments.mode))
+        before = set_mode(release_table, PublishMode(arguments.mode))
         told = before.value if before else "that of an earlier version"
         print(f"its mode was {told}")
-    rules = recorded(existing_table(lake, name))
-    kept = f", in {rules.history}/{name}_history" if rules.history else ""
+    rules = recorded(existing_table(release_table))
+    kept = f", in {rules.history}/{release_table.name}_history" if rules.history else ""
     print(
-        f"{lake.root}/{name} has the mode {rules.mode.value if rules.mode else 'none: partitions'}; "
+        f"{release_table.lake.root}/{release_table.name} has the mode "
+        f"{rules.mode.value if rules.mode else 'none: partitions'}; "
         f"superseded releases: {rules.superseded.value}{kept}"
     )
     if arguments.clear:
         history = None
         if arguments.history_lake is not None:
             history = lake_at(arguments.history_lake, "--history-lake")
-        done = settle(lake, name, history=history, grace=grace)
+        done = settle(release_table, history=history, grace=grace)
         print(
             f"{counted(done.moved, 'release')} moved, {counted(done.erased, 'file')} erased, "
             f"{done.waiting} left for later"

@@ -16,7 +16,7 @@ from privacy_release.cli.arguments import WrongArgumentError, table_of, usage, w
 from privacy_release.reports.registry import CURATORS, SCHEMA_VERSION, SECTORS, Deployment
 
 if TYPE_CHECKING:
-    from privacy_release.lake.store import Lake
+    from privacy_release.lake.store import ReleaseTable
     from privacy_release.proof.keys import SigningKey
     from privacy_release.proof.statement import StatementSigner
 
@@ -80,20 +80,20 @@ def add_evidence_commands(commands: Any) -> None:
 def _make_evidence(arguments: argparse.Namespace) -> int:
     from privacy_release.evidence.archive import pack
 
-    lake, name = table_of(arguments.target)
+    table = table_of(arguments.target)
     opinion = None if arguments.opinion is None else _bytes(arguments.opinion).decode(errors="replace")
     keys = _signing_keys(arguments.sign)
-    data = pack(lake, name, arguments.release, keys, opinion=opinion, pdf=not arguments.no_pdf)
+    data = pack(table, arguments.release, keys, opinion=opinion, pdf=not arguments.no_pdf)
     release = "".join(c if c.isalnum() or c in "-_." else "_" for c in arguments.release)
-    output: Path = arguments.output or Path(f"{name}-{release}-evidence.zip")
+    output: Path = arguments.output or Path(f"{table.name}-{release}-evidence.zip")
     write_whole(output, data)
     said = "the expert's opinion" if opinion is not None else "a form for the expert's opinion"
     signed = keys[0].public.id[:16]
-    print(f"{output}: evidence of release {arguments.release} of {name}, with {said}, signed {signed}")
+    print(f"{output}: evidence of release {arguments.release} of {table.name}, with {said}, signed {signed}")
     return 0
 
 
-def evidence_line(lake: "Lake", name: str, release_id: str, signer: "StatementSigner | None") -> str:
+def evidence_line(table: "ReleaseTable", release_id: str, signer: "StatementSigner | None") -> str:
     """Make the evidence of a release that was published just now; where it is, for people.
 
     Raises:
@@ -101,7 +101,7 @@ def evidence_line(lake: "Lake", name: str, release_id: str, signer: "StatementSi
     """
     from privacy_release.evidence.kept import keep_evidence
 
-    made = keep_evidence(lake, name, release_id, None if signer is None else signer.key)
+    made = keep_evidence(table, release_id, None if signer is None else signer.key)
     return f"evidence  {made['evidence']}"
 
 
@@ -122,7 +122,7 @@ def _check_evidence(arguments: argparse.Namespace) -> int:
 
     found = check(_bytes(arguments.archive), public_keys_in(arguments.key))
     if arguments.table is not None:
-        require_of_release(found, *table_of(arguments.table))
+        require_of_release(found, table_of(arguments.table))
     signed = ", ".join(sorted(key[:16] for key in found.keys))
     opinion = "with an expert's opinion" if found.opinion else "without an expert's opinion"
     print(
@@ -156,7 +156,7 @@ def add_register_command(parser: argparse.ArgumentParser) -> None:
 def _register(arguments: argparse.Namespace) -> int:
     from privacy_release.lake.catalog import UnityCatalog, register
 
-    lake, name = table_of(arguments.target)
+    table = table_of(arguments.target)
     with usage("--unity"):
         unity = UnityCatalog(
             url=arguments.unity,
@@ -164,8 +164,8 @@ def _register(arguments: argparse.Namespace) -> int:
             catalog=arguments.catalog,
             schema=arguments.schema,
         )
-    new = register(lake, name, unity, table=arguments.name)
-    print(f"{name} {'is' if new else 'was'} registered in {unity.catalog}.{unity.schema}")
+    new = register(table, unity, table=arguments.name)
+    print(f"{table.name} {'is' if new else 'was'} registered in {unity.catalog}.{unity.schema}")
     return 0
 
 
@@ -192,9 +192,9 @@ def _registry(arguments: argparse.Namespace) -> int:
     from privacy_release.lake.read import manifest_of
     from privacy_release.reports.registry import deployment_record
 
-    lake, name = table_of(arguments.target)
-    manifest = manifest_of(lake, name, arguments.release)
-    known = publications(lake, name)
+    table = table_of(arguments.target)
+    manifest = manifest_of(table, arguments.release)
+    known = publications(table)
     with usage("registry"):
         said = Deployment(
             curator=arguments.curator,
@@ -208,7 +208,7 @@ def _registry(arguments: argparse.Namespace) -> int:
     record = deployment_record(
         manifest,
         said,
-        table=name,
+        table=table.name,
         published=known[0].committed[:10],
         releases=len({entry.release_id for entry in known}),
     )

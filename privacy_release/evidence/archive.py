@@ -18,8 +18,8 @@ from typing import Any
 from privacy_engine.errors import IntegrityError, SpecError
 from privacy_release.evidence.facts import facts_of, publication_of
 from privacy_release.evidence.pages import html_of, pdf_of
-from privacy_release.lake.log import Publication, proof_folder, statement_files
-from privacy_release.lake.store import Lake, read_all
+from privacy_release.lake.log import Publication, statement_files
+from privacy_release.lake.store import ReleaseTable, read_all
 from privacy_release.proof.envelope import opened, sealed
 from privacy_release.proof.faults import FaultError
 from privacy_release.proof.keys import PublicKey, SigningKey, by_id
@@ -81,8 +81,7 @@ class Pack:
 
 
 def pack(
-    lake: Lake,
-    name: str,
+    table: ReleaseTable,
     release_id: str,
     keys: Sequence[SigningKey],
     *,
@@ -92,8 +91,7 @@ def pack(
     """The archive of a release.
 
     Args:
-        lake: where.
-        name: the release table.
+        table: the release table.
         release_id: of the release.
         keys: that sign.
         opinion: what the expert says, plain text; None: the form for it.
@@ -110,15 +108,15 @@ def pack(
         )
     if opinion is not None and not 0 < len(opinion.strip()) <= _LONGEST:
         raise SpecError(f"the opinion must have 1 to {_LONGEST:,} characters, got {len(opinion.strip()):,}")
-    entry = publication_of(lake, name, release_id)
-    facts = facts_of(lake, name, entry) | {"opinion": opinion is not None}
-    text = opinion or TEMPLATE.format(table=name, release=release_id)
+    entry = publication_of(table, release_id)
+    facts = facts_of(table, entry) | {"opinion": opinion is not None}
+    text = opinion or TEMPLATE.format(table=table.name, release=release_id)
     files = {
-        "README.txt": README.format(table=name, release=release_id, index=INDEX).encode(),
+        "README.txt": README.format(table=table.name, release=release_id, index=INDEX).encode(),
         "evidence.json": _json(facts),
         "evidence.html": html_of(facts, text),
         "opinion.txt": text.encode(),
-        **_published(lake, name, entry),
+        **_published(table, entry),
     }
     if pdf:
         files["evidence.pdf"] = pdf_of(facts, text)
@@ -130,7 +128,7 @@ def pack(
         ],
         "predicateType": EVIDENCE,
         "predicate": {
-            "table": name,
+            "table": table.name,
             "release": release_id,
             "manifest_sha256": entry.manifest_sha256,
             "opinion": opinion is not None,
@@ -182,22 +180,22 @@ def check(data: bytes, keys: Iterable[PublicKey]) -> Pack:
     )
 
 
-def require_of_release(found: Pack, lake: Lake, name: str) -> None:
+def require_of_release(found: Pack, table: ReleaseTable) -> None:
     """Refuse an archive that is not of what the lake has under its release's id.
 
     Raises:
         IntegrityError: if it is of another table, or the release was published anew since.
         PublishError: if there is no such release, or it was retracted.
     """
-    if found.table != name:
-        raise IntegrityError(f"the archive is of table {found.table}, not of {name}")
-    if publication_of(lake, name, found.release).manifest_sha256 != found.manifest_sha256:
+    if found.table != table.name:
+        raise IntegrityError(f"the archive is of table {found.table}, not of {table.name}")
+    if publication_of(table, found.release).manifest_sha256 != found.manifest_sha256:
         raise IntegrityError(
-            f"release {found.release} of table {name} was published anew since; make its evidence again"
+            f"release {found.release} of table {table.name} was published anew since; make its evidence again"
         )
 
 
-def _published(lake: Lake, name: str, entry: Publication) -> dict[str, bytes]:
+def _published(table: ReleaseTable, entry: Publication) -> dict[str, bytes]:
     """The proofs of a release as they lie beside its table, by the names that they get."""
     wanted = {
         f"release/{path}": f"{digest}.{path.rpartition('.')[2]}" for path, digest in entry.further.items()
@@ -208,7 +206,7 @@ def _published(lake: Lake, name: str, entry: Publication) -> dict[str, bytes]:
     if entry.statement is not None:
         statement, of_files = statement_files(entry.statement)
         wanted |= {"release/statement.dsse.json": statement, "release/files.dsse.json": of_files}
-    contents = read_all(lake, [f"{proof_folder(name)}/{file}" for file in wanted.values()])
+    contents = read_all(table.lake, [table.proof(file) for file in wanted.values()])
     found = dict(zip(wanted, contents, strict=True))
     if found.get("release/files.dsse.json", b"") is None:
         del found["release/files.dsse.json"]  # it is made after the commit, whose process died
@@ -219,8 +217,8 @@ def _published(lake: Lake, name: str, entry: Publication) -> dict[str, bytes]:
     ]
     if wrong:
         raise IntegrityError(
-            f"beside table {name} must lie {', '.join(sorted(wrong))} of this release as the log names it; "
-            "restore it from a backup"
+            f"beside table {table.name} must lie {', '.join(sorted(wrong))} of this release as the log names "
+            "it; restore it from a backup"
         )
     return {path: content for path, content in found.items() if content is not None}
 

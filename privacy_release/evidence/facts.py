@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from privacy_release.evidence.criteria import answers, hides_counts
 from privacy_release.lake.log import publications
 from privacy_release.lake.read import dictionary_of, manifest_of, read_release
-from privacy_release.lake.store import Lake
+from privacy_release.lake.store import ReleaseTable
 from privacy_release.reports.dictionary import guarantee_in_short, guarantee_sentences
 from privacy_release.reports.text import RISKS, shown
 
@@ -29,18 +29,18 @@ _WHERE_TOLD = (
 )
 
 
-def publication_of(lake: Lake, name: str, release_id: str) -> "Publication":
+def publication_of(table: ReleaseTable, release_id: str) -> "Publication":
     """The publication of a release that stands.
 
     Raises:
         PublishError: if there is no such release, or it was retracted.
         IntegrityError: if its note is damaged.
     """
-    dictionary_of(lake, name, release_id)  # refuses with the reason
-    return [entry for entry in publications(lake, name) if entry.release_id == release_id][-1]
+    dictionary_of(table, release_id)  # refuses with the reason
+    return [entry for entry in publications(table) if entry.release_id == release_id][-1]
 
 
-def facts_of(lake: Lake, name: str, entry: "Publication") -> dict[str, Any]:
+def facts_of(table: ReleaseTable, entry: "Publication") -> dict[str, Any]:
     """What is told of a publication of `publication_of`, as JSON.
 
     Raises:
@@ -49,10 +49,10 @@ def facts_of(lake: Lake, name: str, entry: "Publication") -> dict[str, Any]:
     from privacy_engine.registry import DETECTORS, METHODS
 
     release_id = entry.release_id
-    manifest = manifest_of(lake, name, release_id)
+    manifest = manifest_of(table, release_id)
     home = {**METHODS, **DETECTORS}.get(manifest["method"])
     told: dict[str, Any] = {
-        "table": name,
+        "table": table.name,
         "release": release_id,
         "version": entry.version,
         "published": entry.committed,
@@ -73,14 +73,14 @@ def facts_of(lake: Lake, name: str, entry: "Publication") -> dict[str, Any]:
         "answers": [asdict(answer) for answer in answers(manifest)],
     }
     if not hides_counts(manifest) and "tables" not in manifest:
-        told["classes"] = class_sizes(lake, name, release_id, manifest)
+        told["classes"] = class_sizes(table, release_id, manifest)
     return told
 
 
-def class_sizes(lake: Lake, name: str, release_id: str, manifest: Mapping[str, Any]) -> list[dict[str, Any]]:
+def class_sizes(table: ReleaseTable, release_id: str, manifest: Mapping[str, Any]) -> list[dict[str, Any]]:
     """How many records are in classes of which size, by bands; of the released rows, which are public."""
     known = [n for n, column in manifest["columns"].items() if column["role"] == "quasi_identifier"]
-    rows = read_release(lake, name, release_id)
+    rows = read_release(table, release_id)
     if not known or not rows.num_rows:
         return []
     sizes = rows.group_by(known).aggregate([([], "count_all")])["count_all"].to_numpy()

@@ -14,7 +14,7 @@ from privacy_engine.errors import IntegrityError, SecretError
 from privacy_release.evidence.archive import check, pack
 from privacy_release.evidence.facts import publication_of
 from privacy_release.lake.log import Publication
-from privacy_release.lake.store import Lake
+from privacy_release.lake.store import ReleaseTable
 from privacy_release.proof.chain import read_statement
 from privacy_release.proof.faults import FaultError
 from privacy_release.proof.keys import PublicKey, SigningKey
@@ -34,14 +34,13 @@ class EvidenceRef(TypedDict):
     manifest_sha256: str
 
 
-def keep_evidence(lake: Lake, name: str, release_id: str, key: SigningKey | None) -> EvidenceRef:
+def keep_evidence(table: ReleaseTable, release_id: str, key: SigningKey | None) -> EvidenceRef:
     """Make the evidence of a published release, over an earlier one; with a PDF where the extra is installed.
 
     Nothing of the release is changed: where this fails, the release stands, and it can be done again.
 
     Args:
-        lake: where.
-        name: the release table.
+        table: the release table.
         release_id: of the release.
         key: that signed the release; None: nobody signs.
 
@@ -50,19 +49,19 @@ def keep_evidence(lake: Lake, name: str, release_id: str, key: SigningKey | None
         PublishError, IntegrityError: as `archive.pack`.
         OSError: if the file cannot be written.
     """
-    entry = publication_of(lake, name, release_id)
-    if key is None or key.public.id not in {signer.id for signer in signers_of(lake, name, entry)}:
+    entry = publication_of(table, release_id)
+    if key is None or key.public.id not in {signer.id for signer in signers_of(table, entry)}:
         raise SecretError(
-            f"release {release_id} of table {name} stands, and its evidence must be signed by the key that "
-            "signed it, or by its successor; name that key (the option `signing_key`, or the connection of "
-            "the task), and try again"
+            f"release {release_id} of table {table.name} stands, and its evidence must be signed by the key "
+            "that signed it, or by its successor; name that key (the option `signing_key`, or the connection "
+            "of the task), and try again"
         )
-    data = pack(lake, name, release_id, [key], pdf=find_spec("fpdf") is not None)
-    path = write_for_curator(data, _folder(name), _file(entry), ending=_ENDING)
+    data = pack(table, release_id, [key], pdf=find_spec("fpdf") is not None)
+    path = write_for_curator(data, _folder(table.name), _file(entry), ending=_ENDING)
     return EvidenceRef(evidence=str(path), manifest_sha256=entry.manifest_sha256)
 
 
-def kept_evidence(lake: Lake, name: str, entry: Publication) -> bytes | None:
+def kept_evidence(table: ReleaseTable, entry: Publication) -> bytes | None:
     """The evidence of a publication, if it is what was signed; None where there is none on this machine.
 
     Raises:
@@ -70,19 +69,23 @@ def kept_evidence(lake: Lake, name: str, entry: Publication) -> bytes | None:
         PublishError: if the lake cannot be reached.
     """
     try:
-        data = read_for_curator(_place(name), _file(entry), _ENDING, LARGEST)
+        data = read_for_curator(_place(table.name), _file(entry), _ENDING, LARGEST)
     except OSError as error:
         raise IntegrityError(
-            f"the evidence of release {entry.release_id} of table {name} must be a file that this server can "
-            f"read, got {type(error).__name__}; make it again with `privacy-release evidence make`"
+            f"the evidence of release {entry.release_id} of table {table.name} must be a file that this "
+            f"server can read, got {type(error).__name__}; make it again with `privacy-release evidence make`"
         ) from None
     if data is None:
         return None
-    found = check(data, signers_of(lake, name, entry))
-    if (found.table, found.release, found.manifest_sha256) != (name, entry.release_id, entry.manifest_sha256):
+    found = check(data, signers_of(table, entry))
+    if (found.table, found.release, found.manifest_sha256) != (
+        table.name,
+        entry.release_id,
+        entry.manifest_sha256,
+    ):
         raise IntegrityError(
-            f"the evidence of release {entry.release_id} of table {name} must be about this very release, "
-            "and is about another; make it again with `privacy-release evidence make`"
+            f"the evidence of release {entry.release_id} of table {table.name} must be about this very "
+            "release, and is about another; make it again with `privacy-release evidence make`"
         )
     return data
 
@@ -92,7 +95,7 @@ def has_evidence(name: str, entry: Publication) -> bool:
     return (_place(name) / curator_file(_file(entry), _ENDING)).is_file()
 
 
-def signers_of(lake: Lake, name: str, entry: Publication) -> list[PublicKey]:
+def signers_of(table: ReleaseTable, entry: Publication) -> list[PublicKey]:
     """The keys by which evidence of a publication may be signed; none of one that nobody signed.
 
     Raises:
@@ -102,12 +105,12 @@ def signers_of(lake: Lake, name: str, entry: Publication) -> list[PublicKey]:
     if entry.statement is None:
         return []
     try:
-        shown = shown_keys(lake)
-        signer = read_statement(lake, name, entry.statement, shown).key_id
-        return [found.key for found in trusted_keys(lake, [shown[signer].key]).values()]
+        shown = shown_keys(table.lake)
+        signer = read_statement(table, entry.statement, shown).key_id
+        return [found.key for found in trusted_keys(table.lake, [shown[signer].key]).values()]
     except FaultError as fault:
         raise IntegrityError(
-            f"the statement about release {entry.release_id} of table {name} must be as it was signed: "
+            f"the statement about release {entry.release_id} of table {table.name} must be as it was signed: "
             f"{fault}; restore it from a backup"
         ) from None
 

@@ -16,7 +16,7 @@ from urllib.request import Request, urlopen
 
 from privacy_engine.errors import PublishError
 from privacy_release.lake.log import existing_table
-from privacy_release.lake.store import Lake, reaching
+from privacy_release.lake.store import ReleaseTable, reaching
 
 _API = "/api/2.1/unity-catalog"
 _SECONDS = 30.0
@@ -62,12 +62,11 @@ class UnityCatalog:
             raise ValueError("a token must not travel in the clear: give the catalog's https:// address")
 
 
-def register(lake: Lake, name: str, unity: UnityCatalog, *, table: str | None = None) -> bool:
+def register(release_table: ReleaseTable, unity: UnityCatalog, *, table: str | None = None) -> bool:
     """Register a release table; False if the catalog has it already, at the same address.
 
     Args:
-        lake: where the table is.
-        name: of the release table.
+        release_table: the release table.
         unity: the catalog.
         table: its name there; None: the same, with `_` for `-`.
 
@@ -75,7 +74,7 @@ def register(lake: Lake, name: str, unity: UnityCatalog, *, table: str | None = 
         PublishError: if there is no such table, the catalog cannot be reached or refuses, or it has a table
             of that name at another address.
     """
-    wanted = create_table(lake, name, unity, table=table)
+    wanted = create_table(release_table, unity, table=table)
     full = ".".join(str(wanted[part]) for part in ("catalog_name", "schema_name", "name"))
     known = _ask(unity, "GET", f"/tables/{quote(full, safe='')}")
     if known is None:
@@ -89,17 +88,19 @@ def register(lake: Lake, name: str, unity: UnityCatalog, *, table: str | None = 
     return False
 
 
-def create_table(lake: Lake, name: str, unity: UnityCatalog, *, table: str | None = None) -> dict[str, Any]:
+def create_table(
+    release_table: ReleaseTable, unity: UnityCatalog, *, table: str | None = None
+) -> dict[str, Any]:
     """What the catalog is sent.
 
     Raises:
         PublishError: if there is no such table, or the lake cannot be reached.
     """
-    held = existing_table(lake, name)
-    with reaching(lake, "read the table's schema"):
+    held = existing_table(release_table)
+    with reaching(release_table.lake, "read the table's schema"):
         fields, about = held.schema().fields, held.metadata()
     return {
-        "name": table or name.replace("-", "_"),
+        "name": table or release_table.name.replace("-", "_"),
         "catalog_name": unity.catalog,
         "schema_name": unity.schema,
         "table_type": "EXTERNAL",
@@ -107,7 +108,9 @@ def create_table(lake: Lake, name: str, unity: UnityCatalog, *, table: str | Non
         "columns": [
             _column(position, column, about.partition_columns) for position, column in enumerate(fields)
         ],
-        "storage_location": lake.table(name) if lake.folder is None else (lake.folder / name).as_uri(),
+        "storage_location": release_table.address
+        if release_table.lake.folder is None
+        else (release_table.lake.folder / release_table.name).as_uri(),
         "comment": about.description or "",
     }
 

@@ -23,7 +23,7 @@ from typing import Any
 
 from privacy_engine.errors import PublishError
 from privacy_release.lake.log_faults import log_entry, refuse_damaged_log
-from privacy_release.lake.store import Lake, modified, put, read_all
+from privacy_release.lake.store import ReleaseTable, modified, put, read_all
 
 LOG_KEY = "privacy_release"
 BLOCK = 100  # commits; the newest ones, fewer than two blocks of them, are read from the log
@@ -78,16 +78,16 @@ def index_folder(name: str) -> str:
     return f"{name}/_releases"
 
 
-def read_commit(lake: Lake, name: str, version: int) -> Commit | None:
+def read_commit(table: ReleaseTable, version: int) -> Commit | None:
     """A commit as the log has it now; None where the log has it no more.
 
     Raises:
         PublishError: if the lake cannot be reached.
     """
-    return next(iter(_from_log(lake, name, version, version + 1)), None)
+    return next(iter(_from_log(table, version, version + 1)), None)
 
 
-def newest_version(lake: Lake, name: str) -> int | None:
+def newest_version(table: ReleaseTable) -> int | None:
     """The newest version of a table, without opening it; None if its log does not begin as this looks for it.
 
     Versions follow each other without a gap, so that a few looks find the last one after a checkpoint.
@@ -96,26 +96,26 @@ def newest_version(lake: Lake, name: str) -> int | None:
         PublishError: if the lake cannot be reached.
         IntegrityError: if there is a gap where it ends.
     """
-    (hint,) = read_all(lake, [f"{name}/_delta_log/_last_checkpoint"])
+    (hint,) = read_all(table.lake, [f"{table.name}/_delta_log/_last_checkpoint"])
     known = int(json.loads(hint)["version"]) if hint else 0
-    if not _is_there(lake, name, known):
+    if not _is_there(table, known):
         return None
     step = 1
-    while _is_there(lake, name, known + step):
+    while _is_there(table, known + step):
         known, step = known + step, step * 2
     while step > 1:
         step //= 2
-        known += step if _is_there(lake, name, known + step) else 0
-    if _is_there(lake, name, known + 2):  # the one between is missing
-        refuse_damaged_log(lake, name)
+        known += step if _is_there(table, known + step) else 0
+    if _is_there(table, known + 2):  # the one between is missing
+        refuse_damaged_log(table)
     return known
 
 
-def _is_there(lake: Lake, name: str, version: int) -> bool:
-    return modified(lake, log_entry(name, version)) is not None
+def _is_there(table: ReleaseTable, version: int) -> bool:
+    return modified(table.lake, log_entry(table.name, version)) is not None
 
 
-def newest_first(lake: Lake, name: str, version: int) -> Iterator[Commit]:
+def newest_first(table: ReleaseTable, version: int) -> Iterator[Commit]:
     """The commits of a table down from a version. Only as much is read as is asked for.
 
     Raises:
@@ -124,34 +124,34 @@ def newest_first(lake: Lake, name: str, version: int) -> Iterator[Commit]:
     below, mark = version + 1, None
     while below > (covered := mark.blocks * BLOCK if mark else 0):
         first = max(below - _AT_ONCE if below <= version else version, covered)
-        for commit in reversed(_from_log(lake, name, first, below)):
+        for commit in reversed(_from_log(table, first, below)):
             mark = mark or _mark(commit)
             yield commit
         below = first
     if mark:
-        yield from (commit for commit in _indexed(lake, name, mark) if commit.version < below)
+        yield from (commit for commit in _indexed(table, mark) if commit.version < below)
 
 
-def whole_log(lake: Lake, name: str, version: int) -> Iterator[Commit]:
+def whole_log(table: ReleaseTable, version: int) -> Iterator[Commit]:
     """As `newest_first`, but all of it from the log.
 
     Raises:
         PublishError: if the lake cannot be reached.
     """
-    yield from reversed(_from_log(lake, name, 0, version + 1))
+    yield from reversed(_from_log(table, 0, version + 1))
 
 
-def check_tail(lake: Lake, name: str, version: int) -> None:
+def check_tail(table: ReleaseTable, version: int) -> None:
     """Refuse a table of whose newest commits one is missing or cannot be read.
 
     Raises:
         PublishError: if the lake cannot be reached.
         IntegrityError: see above.
     """
-    deque(islice(newest_first(lake, name, version), 1 + _AT_ONCE), 0)
+    deque(islice(newest_first(table, version), 1 + _AT_ONCE), 0)
 
 
-def next_mark(lake: Lake, name: str, version: int) -> Mark | None:
+def next_mark(table: ReleaseTable, version: int) -> Mark | None:
     """What the commit after a version notes of the index, whose blocks are all there then; None without any.
 
     Raises:
@@ -160,9 +160,9 @@ def next_mark(lake: Lake, name: str, version: int) -> Mark | None:
     blocks = (version + 1) // BLOCK
     if not blocks:
         return None
-    known = (_mark(commit) for commit in newest_first(lake, name, version))
+    known = (_mark(commit) for commit in newest_first(table, version))
     mark = next((mark for mark in known if mark), None)
-    return mark if mark and mark.blocks == blocks else _extend(lake, name, mark, blocks)
+    return mark if mark and mark.blocks == blocks else _extend(table, mark, blocks)
 
 
 def _mark(commit: Commit) -> Mark | None:
@@ -174,65 +174,65 @@ def _mark(commit: Commit) -> Mark | None:
     return mark if mark and mark.blocks * BLOCK <= commit.version else None
 
 
-def _indexed(lake: Lake, name: str, mark: Mark) -> Iterator[Commit]:
+def _indexed(table: ReleaseTable, mark: Mark) -> Iterator[Commit]:
     """The commits that the blocks up to a mark tell of, newest first."""
     sha256 = mark.sha256
     for number in reversed(range(mark.blocks)):
-        block = _read(lake, name, number, sha256) or _renewed(lake, name, number, sha256)
+        block = _read(table, number, sha256) or _renewed(table, number, sha256)
         if block is None:
-            yield from reversed(_from_log(lake, name, 0, (number + 1) * BLOCK))
+            yield from reversed(_from_log(table, 0, (number + 1) * BLOCK))
             return
         yield from reversed(block.commits)
         sha256 = block.before
 
 
-def _read(lake: Lake, name: str, number: int, sha256: str) -> _Block | None:
+def _read(table: ReleaseTable, number: int, sha256: str) -> _Block | None:
     """A block as it is stored, if it is the one with this hash."""
-    data = _stored(lake, name, number)
+    data = _stored(table, number)
     if _sha256(data) != sha256:
         return None
     head, *lines = map(json.loads, data.splitlines())
     return _Block(commits=tuple(Commit(**line) for line in lines), before=head["before"])
 
 
-def _renewed(lake: Lake, name: str, number: int, sha256: str) -> _Block | None:
+def _renewed(table: ReleaseTable, number: int, sha256: str) -> _Block | None:
     """A block made anew from the log, and stored where this process may; None if the log tells otherwise."""
     for first in (number, 0):  # the blocks before it are mostly whole
-        before = _sha256(_stored(lake, name, first - 1)) if first else ""
+        before = _sha256(_stored(table, first - 1)) if first else ""
         blocks: dict[int, _Block] = {}
         for each in range(first, number + 1):
-            blocks[each] = _made(lake, name, each, before)
+            blocks[each] = _made(table, each, before)
             before = blocks[each].sha256
         if before == sha256:
             with suppress(PublishError):  # a reader without the right to write goes without
-                _store(lake, name, blocks)
+                _store(table, blocks)
             return blocks[number]
     return None
 
 
-def _extend(lake: Lake, name: str, mark: Mark | None, blocks: int) -> Mark:
+def _extend(table: ReleaseTable, mark: Mark | None, blocks: int) -> Mark:
     """Store the blocks that are due after a mark; the mark of the last one."""
     mark = mark if mark and mark.blocks < blocks else Mark(blocks=0, sha256="")
     for number in range(mark.blocks, blocks):
-        block = _made(lake, name, number, mark.sha256)
-        _store(lake, name, {number: block})
+        block = _made(table, number, mark.sha256)
+        _store(table, {number: block})
         mark = Mark(blocks=number + 1, sha256=block.sha256)
     return mark
 
 
-def _made(lake: Lake, name: str, number: int, before: str) -> _Block:
-    commits = _from_log(lake, name, number * BLOCK, (number + 1) * BLOCK)
+def _made(table: ReleaseTable, number: int, before: str) -> _Block:
+    commits = _from_log(table, number * BLOCK, (number + 1) * BLOCK)
     return _Block(commits=tuple(commits), before=before)
 
 
-def _store(lake: Lake, name: str, blocks: Mapping[int, _Block]) -> None:
+def _store(table: ReleaseTable, blocks: Mapping[int, _Block]) -> None:
     for number, block in blocks.items():
-        put(lake, _path(name, number), gzip.compress(block.to_bytes(), mtime=0))
+        put(table.lake, _path(table.name, number), gzip.compress(block.to_bytes(), mtime=0))
 
 
-def _stored(lake: Lake, name: str, number: int) -> bytes:
+def _stored(table: ReleaseTable, number: int) -> bytes:
     """What is stored as a block; nothing if there is none, or it cannot be unpacked."""
-    (packed,) = read_all(lake, [_path(name, number)])
+    (packed,) = read_all(table.lake, [_path(table.name, number)])
     try:
         return gzip.decompress(packed or b"")
     except (OSError, EOFError, zlib.error):
@@ -243,16 +243,16 @@ def _path(name: str, number: int) -> str:
     return f"{index_folder(name)}/{number:020d}.jsonl.gz"
 
 
-def _from_log(lake: Lake, name: str, first: int, below: int) -> list[Commit]:
+def _from_log(table: ReleaseTable, first: int, below: int) -> list[Commit]:
     """The commits of these versions, oldest first, without those that the log has no more at its beginning.
 
     Raises:
         IntegrityError: if one is missing between others, or cannot be read.
     """
-    files = read_all(lake, [log_entry(name, version) for version in range(first, below)])
+    files = read_all(table.lake, [log_entry(table.name, version) for version in range(first, below)])
     found = [None if data is None else _commit(version, data) for version, data in enumerate(files, first)]
     if None in found:  # also where old commits were cleared away behind a checkpoint, which is no damage
-        refuse_damaged_log(lake, name)
+        refuse_damaged_log(table)
     return [commit for commit in found if commit is not None]
 
 

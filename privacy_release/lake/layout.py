@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from privacy_engine.errors import PublishError
 from privacy_engine.vocabulary import PublishMode, Superseded
 from privacy_release.lake.log import existing_table
-from privacy_release.lake.store import Lake, reaching
+from privacy_release.lake.store import Lake, ReleaseTable, reaching
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -95,6 +95,11 @@ class Recorded:
                 "that lake, for two histories would not know of each other"
             )
         return given or Lake(root=self.history, storage_options=lake.storage_options)
+
+    def history_table(self, table: ReleaseTable, given: Lake | None) -> ReleaseTable | None:
+        """The table of the superseded releases of a table; arguments and errors as of `history_lake`."""
+        lake = self.history_lake(table.lake, given)
+        return None if lake is None else lake.table(history_name(table.name))
 
 
 def recorded(table: "DeltaTable") -> Recorded:
@@ -183,7 +188,7 @@ def write_rules(lake: Lake, table: "DeltaTable", properties: Mapping[str, str]) 
         table.update_incremental()
 
 
-def set_mode(lake: Lake, name: str, mode: PublishMode) -> PublishMode | None:
+def set_mode(table: ReleaseTable, mode: PublishMode) -> PublishMode | None:
     """Let a table be kept in another mode from its next release on; the mode it had.
 
     Nothing is removed now: the next snapshot replaces what the table holds by then, and what an append or a
@@ -194,12 +199,12 @@ def set_mode(lake: Lake, name: str, mode: PublishMode) -> PublishMode | None:
     """
     from deltalake.exceptions import CommitFailedError
 
-    table = existing_table(lake, name)
-    before = recorded(table).mode
+    delta = existing_table(table)
+    before = recorded(delta).mode
     try:
-        write_rules(lake, table, {_MODE: mode.value})
+        write_rules(table.lake, delta, {_MODE: mode.value})
     except CommitFailedError:
-        raise PublishError(f"table {name} changed meanwhile; nothing was set, try again") from None
+        raise PublishError(f"table {table.name} changed meanwhile; nothing was set, try again") from None
     return before
 
 

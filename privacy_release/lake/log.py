@@ -1,6 +1,5 @@
 """What the commit log of a release table says: which releases were published, replaced and retracted."""
 
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -14,7 +13,7 @@ from privacy_engine.vocabulary import PARTITION
 from privacy_release.lake.commits import Commit, newest_first, newest_version, read_commit, whole_log
 from privacy_release.lake.log_faults import log_entry, refuse_damaged_log, refuse_lost_log, touched
 from privacy_release.lake.notes import Mode, PublishNote, RetractNote, read_note
-from privacy_release.lake.store import Lake, reaching
+from privacy_release.lake.store import ReleaseTable, reaching
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -113,18 +112,17 @@ class Publication:
             )
 
 
-def publications(lake: Lake, name: str) -> list[Publication]:
+def publications(table: ReleaseTable) -> list[Publication]:
     """Every publication in a table, oldest first; none without such a table.
 
     Raises:
-        ValueError: if the name is no table name.
         PublishError: if the lake cannot be reached.
     """
-    version = current_version(lake, name)
-    return [] if version is None else list(newest(lake, name, version))[::-1]
+    version = current_version(table)
+    return [] if version is None else list(newest(table, version))[::-1]
 
 
-def newest(lake: Lake, name: str, version: int) -> Iterator[Publication]:
+def newest(table: ReleaseTable, version: int) -> Iterator[Publication]:
     """The publications up to a version of a table, newest first.
 
     Only as much of the history is read as is asked for.
@@ -132,52 +130,50 @@ def newest(lake: Lake, name: str, version: int) -> Iterator[Publication]:
     Raises:
         PublishError: if the lake cannot be reached.
     """
-    return _publications(lake, name, newest_first(lake, name, version))
+    return _publications(table, newest_first(table, version))
 
 
 def newest_such(
-    lake: Lake, name: str, version: int, wanted: Callable[[Publication], bool]
+    table: ReleaseTable, version: int, wanted: Callable[[Publication], bool]
 ) -> Publication | None:
     """The newest publication that is wanted, as its own commit in the log tells it; None if there is none.
 
     Raises:
         PublishError: if the lake cannot be reached.
     """
-    found = next(filter(wanted, newest(lake, name, version)), None)
+    found = next(filter(wanted, newest(table, version)), None)
     if found is None:
         return None
-    commit = read_commit(lake, name, found.version)
+    commit = read_commit(table, found.version)
     if commit is None or commit.sha256 == found.commit_sha256:
         return found
     # The log was changed after it was indexed: what it says now counts.
-    return next(filter(wanted, _publications(lake, name, whole_log(lake, name, version))), None)
+    return next(filter(wanted, _publications(table, whole_log(table, version))), None)
 
 
-def current_version(lake: Lake, name: str) -> int | None:
+def current_version(table: ReleaseTable) -> int | None:
     """The newest version of a release table, or None if there is none.
 
     Raises:
-        ValueError: if the name is no table name.
         PublishError: if the lake cannot be reached.
     """
-    check_name(name)
     with suppress(PublishError):  # where there is a fault, opening the table tells more of it
-        found = newest_version(lake, name)
+        found = newest_version(table)
         if found is not None:
             return found
-    table = open_table(lake, name)
-    return None if table is None else int(table.version())
+    delta = open_table(table)
+    return None if delta is None else int(delta.version())
 
 
-def existing_version(lake: Lake, name: str) -> int:
+def existing_version(table: ReleaseTable) -> int:
     """As `current_version`, but a missing table is a PublishError."""
-    version = current_version(lake, name)
+    version = current_version(table)
     if version is None:
-        raise _missing(lake, name)
+        raise _missing(table)
     return version
 
 
-def _publications(lake: Lake, name: str, commits: Iterable[Commit]) -> Iterator[Publication]:
+def _publications(table: ReleaseTable, commits: Iterable[Commit]) -> Iterator[Publication]:
     """The publications among commits, newest first: what became of one, later commits have told before it."""
     # By release id, and by partition: that is all that is known of a publication whose note is damaged.
     stones: dict[tuple[str, str], Tombstone] = {}
@@ -201,7 +197,7 @@ def _publications(lake: Lake, name: str, commits: Iterable[Commit]) -> Iterator[
         if isinstance(note, PublishNote):
             made, mode = _publication(commit, note), note.mode
         else:
-            made, mode = _damaged(commit, note, *touched(lake, name, commit.version))
+            made, mode = _damaged(commit, note, *touched(table, commit.version))
         names = [("release", made.release_id), ("partition", made.partition)]
         by = min((v for v in (snapshot, *map(replaced.get, names)) if v is not None), default=None)
         if by is not None:
@@ -262,55 +258,53 @@ def _moment(commit: Commit) -> str:
     return datetime.fromtimestamp(commit.timestamp / 1000, UTC).isoformat(timespec="milliseconds")
 
 
-def open_table(lake: Lake, name: str, version: int | None = None) -> "DeltaTable | None":
+def open_table(table: ReleaseTable, version: int | None = None) -> "DeltaTable | None":
     """The release table as of a version (default: the newest), or None if there is none.
 
     Raises:
-        ValueError: if the name is no table name.
         PublishError: if the lake cannot be reached or has no such version.
         IntegrityError: if its log is damaged, or lost while its data are there.
     """
     from deltalake import DeltaTable
     from deltalake.exceptions import DeltaError, TableNotFoundError
 
-    check_name(name)
-    with reaching(lake, f"open table {name}"):
+    with reaching(table.lake, f"open table {table.name}"):
         try:
-            return DeltaTable(lake.table(name), version=version, storage_options=lake.options)
+            return DeltaTable(
+                table.lake.table(table.name), version=version, storage_options=table.lake.options
+            )
         except TableNotFoundError:
-            refuse_lost_log(lake, name)
+            refuse_lost_log(table)
             return None
         except DeltaError:
-            refuse_damaged_log(lake, name)
+            refuse_damaged_log(table)
             raise
 
 
-def existing_table(lake: Lake, name: str, version: int | None = None) -> "DeltaTable":
+def existing_table(table: ReleaseTable, version: int | None = None) -> "DeltaTable":
     """As `open_table`, but a missing table is a PublishError."""
-    table = open_table(lake, name, version)
-    if table is None:
-        raise _missing(lake, name)
-    return table
+    delta = open_table(table, version)
+    if delta is None:
+        raise _missing(table)
+    return delta
 
 
-def _missing(lake: Lake, name: str) -> PublishError:
+def _missing(table: ReleaseTable) -> PublishError:
     return PublishError(
-        f"table {name} must exist in the lake at {lake.root}; publish a first release, "
+        f"table {table.name} must exist in the lake at {table.lake.root}; publish a first release, "
         "or check name and address"
     )
 
 
-def data_files(
-    lake: Lake, name: str, partitions: Iterable[str] | None, version: int | None = None
-) -> set[str]:
+def data_files(table: ReleaseTable, partitions: Iterable[str] | None, version: int | None = None) -> set[str]:
     """Paths (below the lake's root) of the data files of some partitions, or of all, as of a version."""
-    table = existing_table(lake, name, version)
-    with reaching(lake, "list the files of a release"):
+    delta = existing_table(table, version)
+    with reaching(table.lake, "list the files of a release"):
         wanted = None if partitions is None else [(PARTITION, "in", list(partitions))]
-        uris = table.file_uris(file_pruning_predicate=wanted)
+        uris = delta.file_uris(file_pruning_predicate=wanted)
     # The library spells the table's address in its own way (az:// for abfss://), so only the tail is taken;
     # '/' and '=' inside a partition value are percent-encoded there.
-    return {f"{name}/{PARTITION}={uri.rsplit(f'/{PARTITION}=', 1)[1]}" for uri in uris}
+    return {f"{table.name}/{PARTITION}={uri.rsplit(f'/{PARTITION}=', 1)[1]}" for uri in uris}
 
 
 def predicate(partitions: Iterable[str]) -> str:
@@ -319,27 +313,9 @@ def predicate(partitions: Iterable[str]) -> str:
     return " OR ".join(f"{PARTITION} = {value}" for value in quoted)
 
 
-def proof_folder(name: str) -> str:
-    """Where manifests, reports and tombstones of a table are stored, below the lake's root."""
-    return f"_proof/{name}"
-
-
 def statement_files(sha256: str) -> tuple[str, str]:
     """File names, in the proof folder, of a signed statement and of the one about its data files."""
     return f"{sha256}.dsse.json", f"{sha256}.files.dsse.json"
-
-
-def check_name(name: str) -> None:
-    """Refuse a table name that could leave the lake's root or hide in it.
-
-    Raises:
-        ValueError: see above.
-    """
-    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}", name):
-        raise ValueError(
-            "a table name must be 1 to 100 letters, digits, '_' or '-' and begin with a letter or digit; "
-            "rename the table"
-        )
 
 
 def check_text(what: str, text: str, longest: int = _LONGEST_ID) -> None:

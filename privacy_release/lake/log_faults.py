@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from privacy_engine.errors import IntegrityError
 from privacy_engine.vocabulary import PARTITION
-from privacy_release.lake.store import Lake, get, listing
+from privacy_release.lake.store import ReleaseTable, get, listing
 
 _COMMIT = re.compile(r"(\d{20})\.json")
 _CHECKPOINT = re.compile(r"(\d{20})\.checkpoint\.(?:(\d{10})\.(\d{10})\.)?parquet")
@@ -19,35 +19,35 @@ def log_entry(name: str, version: int) -> str:
     return f"{name}/_delta_log/{version:020d}.json"
 
 
-def refuse_lost_log(lake: Lake, name: str) -> None:
+def refuse_lost_log(table: ReleaseTable) -> None:
     """Refuse a folder with data of a table whose log has no commit.
 
     Raises:
         IntegrityError: if there is such data; a new table would bury it, and forget what was retracted.
     """
-    data = sum(f"/{PARTITION}=" in file.path for file in listing(lake, name))
+    data = sum(f"/{PARTITION}=" in file.path for file in listing(table.lake, table.name))
     # The first publication may have come between two looks; its log is there before its data are.
-    if data and not _versions(_log_files(lake, name)):
-        raise _damaged(lake, name, f"has no commit, but the table has {data} data files")
+    if data and not _versions(_log_files(table)):
+        raise _damaged(table, f"has no commit, but the table has {data} data files")
 
 
-def refuse_damaged_log(lake: Lake, name: str) -> None:
+def refuse_damaged_log(table: ReleaseTable) -> None:
     """Refuse a log that misses or cannot read a part of itself.
 
     Raises:
         IntegrityError: naming what is wrong, where it is found.
     """
-    if problem := _problem(lake, name):
-        raise _damaged(lake, name, problem)
+    if problem := _problem(table):
+        raise _damaged(table, problem)
 
 
-def touched(lake: Lake, name: str, version: int) -> tuple[str | None, bool]:
+def touched(table: ReleaseTable, version: int) -> tuple[str | None, bool]:
     """The partition whose data a commit added, else removed, and whether it took out others besides.
 
     The partition is None unless it is exactly one.
     """
     try:
-        actions = [json.loads(line) for line in get(lake, log_entry(name, version)).splitlines()]
+        actions = [json.loads(line) for line in get(table.lake, log_entry(table.name, version)).splitlines()]
         added, removed = (
             {action[kind]["partitionValues"][PARTITION] for action in actions if kind in action}
             for kind in ("add", "remove")
@@ -58,8 +58,8 @@ def touched(lake: Lake, name: str, version: int) -> tuple[str | None, bool]:
     return (str(next(iter(found))) if len(found) == 1 else None), bool(added and removed - added)
 
 
-def _problem(lake: Lake, name: str) -> str | None:
-    files = _log_files(lake, name)
+def _problem(table: ReleaseTable) -> str | None:
+    files = _log_files(table)
     versions, checkpoints = _versions(files), _whole_checkpoints(files)
     if not versions:
         return "has no commit" if files else None
@@ -73,16 +73,16 @@ def _problem(lake: Lake, name: str) -> str | None:
             f"version 0 on are all there, removing {_HINT} is enough)"
         )
     for version in versions:
-        if not _is_commit(get(lake, log_entry(name, version))):
+        if not _is_commit(get(table.lake, log_entry(table.name, version))):
             return f"has a commit that cannot be read, version {version}"
     for version, path in checkpoints.items():
-        if not _is_parquet(get(lake, f"{name}/_delta_log/{path}")):
+        if not _is_parquet(get(table.lake, f"{table.name}/_delta_log/{path}")):
             return f"has a checkpoint that cannot be read, of version {version}"
     return None
 
 
-def _log_files(lake: Lake, name: str) -> set[str]:
-    return {file.path.rpartition("/")[2] for file in listing(lake, f"{name}/_delta_log")}
+def _log_files(table: ReleaseTable) -> set[str]:
+    return {file.path.rpartition("/")[2] for file in listing(table.lake, f"{table.name}/_delta_log")}
 
 
 def _versions(files: Iterable[str]) -> list[int]:
@@ -117,9 +117,9 @@ def _is_parquet(data: bytes) -> bool:
     return True
 
 
-def _damaged(lake: Lake, name: str, problem: str) -> IntegrityError:
+def _damaged(table: ReleaseTable, problem: str) -> IntegrityError:
     return IntegrityError(
-        f"the log of table {name} in the lake at {lake.root} must be whole, and {problem}: restore "
-        f"{name}/_delta_log from a backup, or move the whole table away and publish under a new name; "
-        "nothing was changed"
+        f"the log of table {table.name} in the lake at {table.lake.root} must be whole, and {problem}: "
+        f"restore {table.name}/_delta_log from a backup, or move the whole table away and publish under a "
+        "new name; nothing was changed"
     )

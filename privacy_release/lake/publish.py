@@ -46,14 +46,12 @@ from privacy_release.lake.log import (
     ATTEMPTS,
     Publication,
     State,
-    check_name,
     check_text,
     existing_table,
     newest,
     newest_such,
     open_table,
     predicate,
-    proof_folder,
 )
 from privacy_release.lake.rows import (
     DataFile,
@@ -63,7 +61,7 @@ from privacy_release.lake.rows import (
     verified_rows,
 )
 from privacy_release.lake.signing import Signer, chained, linked
-from privacy_release.lake.store import Lake, put, reaching
+from privacy_release.lake.store import Lake, ReleaseTable, put, reaching, takes_table
 from privacy_release.work.file_sets import files_of
 from privacy_release.work.parquet import ROWS
 
@@ -113,9 +111,9 @@ class Published:
     proofs: Mapping[str, str] = field(default_factory=dict)
 
 
+@takes_table
 def publish(
-    lake: Lake,
-    name: str,
+    table: ReleaseTable,
     release_id: str,
     staged: Path,
     manifest: Mapping[str, Any],
@@ -136,8 +134,7 @@ def publish(
     was replaced.
 
     Args:
-        lake: where.
-        name: the release table; it is created by its first release.
+        table: the release table.
         release_id: the run's partition key, else its run id.
         staged: Parquet file, or the list of a set of them, read batch by batch; each is hashed before and
             after, and never changed.
@@ -165,22 +162,21 @@ def publish(
     from deltalake.exceptions import CommitFailedError
 
     run_key = release_id if run_key is None else run_key
-    if rules is not None and rules.history is not None and rules.history.root == lake.root:
+    if rules is not None and rules.history is not None and rules.history.root == table.lake.root:
         raise ValueError(
             "the history lake must have an address of its own, for everybody who reads the lake would see it"
         )
-    check_name(name)
     check_text("release id", release_id)
     check_text("run key", run_key, _LONGEST_KEY)
     manifest_bytes = json.dumps(manifest, sort_keys=True, indent=2, allow_nan=False).encode()
     staged_bytes = _StagedBytes(expected_sha256, signer)
-    table = open_table(lake, name)
-    if table is not None:
-        check_tail(lake, name, table.version())  # nothing is added to a damaged log
-    done = None if table is None else _committed(lake, name, table, release_id, run_key, staged_bytes)
+    delta = open_table(table)
+    if delta is not None:
+        check_tail(table, delta.version())  # nothing is added to a damaged log
+    done = None if delta is None else _committed(table, delta, release_id, run_key, staged_bytes)
     if done is not None:
-        return _again(lake, name, done, staged_bytes)
-    rules, words = rules or own_rules(lake, table), words or Words()
+        return _again(table, done, staged_bytes)
+    rules, words = rules or own_rules(table.lake, delta), words or Words()
     rows = verified_rows(staged, expected_sha256)
     note: dict[str, Any] = {
         "action": "publish",
@@ -189,48 +185,50 @@ def publish(
         "rows": rows.num_rows,
         "columns": rows.column_names,
         "sha256": expected_sha256,
-        "manifest": _store_proof(lake, name, manifest_bytes, "json"),
-        "report": _store_proof(lake, name, _report_bytes(report_html), "html"),
+        "manifest": _store_proof(table, manifest_bytes, "json"),
+        "report": _store_proof(table, _report_bytes(report_html), "html"),
         "figures": _figures(manifest),
         "partition": folder_name(release_id),
         "mode": rules.mode.value,
     }
     if proofs:
         note["proofs"] = {
-            told: _store_proof(lake, name, data, told.rpartition(".")[2]) for told, data in proofs.items()
+            told: _store_proof(table, data, told.rpartition(".")[2]) for told, data in proofs.items()
         }
     if signer is not None:
         note["rows_digest"] = signer.rows_digest([*files_of(staged, expected_sha256)], rows.column_names)
     for _ in range(ATTEMPTS):
-        table = _up_to_date(lake, name, table) or _create(lake, name, words.of(rows.schema), rules, words)
+        delta = _up_to_date(table, delta) or _create(table, words.of(rows.schema), rules, words)
         try:
-            describe(lake, table, words)  # first: it may take up commits that got ahead, of this run, too
+            describe(
+                table.lake, delta, words
+            )  # first: it may take up commits that got ahead, of this run, too
         except CommitFailedError:
-            table = None
+            delta = None
             continue
-        done = _committed(lake, name, table, release_id, run_key, staged_bytes)
+        done = _committed(table, delta, release_id, run_key, staged_bytes)
         if done is not None:  # the same run, twice at once: the other one won
-            return _again(lake, name, done, staged_bytes)
+            return _again(table, done, staged_bytes)
         try:
-            if not require_mode(name, table, rules):
-                write_rules(lake, table, rules.properties())
+            if not require_mode(table.name, delta, rules):
+                write_rules(table.lake, delta, rules.properties())
             added: list[DataFile] = []
-            if rows.fit(_held(lake, table), whole=rules.mode is PublishMode.SNAPSHOT):
+            if rows.fit(_held(table.lake, delta), whole=rules.mode is PublishMode.SNAPSHOT):
                 # Anew in each attempt: a retraction that got ahead erases what is older than itself.
-                added = rows.copied(lake, name, str(note["partition"]))
-            mark = next_mark(lake, name, table.version())
+                added = rows.copied(table, str(note["partition"]))
+            mark = next_mark(table, delta.version())
             told = note | ({"files": [file.told for file in added]} if added else {})
-            told |= linked(signer, lake, name, table.version(), told)
+            told |= linked(signer, table, delta.version(), told)
             told |= {"index": asdict(mark)} if mark else {}
-            version = _commit(lake, name, table, (rows, added), words, told)
+            version = _commit(table, delta, (rows, added), words, told)
         except CommitFailedError:
-            table = None  # another commit got ahead: look at the table again
+            delta = None  # another commit got ahead: look at the table again
             continue
         if signer is not None:
-            signer.files(lake, name, str(note["partition"]), version, told["statement"]["sha256"])
-        return _published(lake, name, version, told, already=False)
+            signer.files(table, str(note["partition"]), version, told["statement"]["sha256"])
+        return _published(table, version, told, already=False)
     raise PublishError(
-        f"table {name} changed under each of {ATTEMPTS} attempts; nothing was published, "
+        f"table {table.name} changed under each of {ATTEMPTS} attempts; nothing was published, "
         "retry when fewer runs publish"
     )
 
@@ -242,7 +240,7 @@ class _StagedBytes:
     sha256: str
     signer: Signer | None
 
-    def completes(self, lake: Lake, name: str, done: Publication) -> bool:
+    def completes(self, table: ReleaseTable, done: Publication) -> bool:
         """Whether the attempt that committed a release ended before it signed the release's files.
 
         Random choices without a seed differ in each attempt, so a retry has other bytes. It signs the
@@ -251,39 +249,38 @@ class _StagedBytes:
         signer, statement = self.signer, done.statement
         if signer is None or statement is None or done.state is not State.CURRENT:
             return False
-        return signer.lacks_files(lake, name, statement)
+        return signer.lacks_files(table, statement)
 
 
-def _again(lake: Lake, name: str, done: Publication, staged: _StagedBytes) -> Published:
+def _again(table: ReleaseTable, done: Publication, staged: _StagedBytes) -> Published:
     """What an earlier attempt published; its files are signed now if that attempt did not sign them."""
     if staged.signer is not None and done.statement is not None and done.state is State.CURRENT:
-        staged.signer.files(lake, name, done.partition, done.version, done.statement)
-    found = _published(lake, name, done.version, _proof(done), already=True)
+        staged.signer.files(table, done.partition, done.version, done.statement)
+    found = _published(table, done.version, _proof(done), already=True)
     return replace(found, completed=done.sha256 != staged.sha256)
 
 
-def committed(lake: Lake, name: str, release_id: str, run_key: str) -> Published | None:
+def committed(table: ReleaseTable, release_id: str, run_key: str) -> Published | None:
     """What a run published as a release, which its commit says; None if it did not.
 
     Raises:
         PublishError: if the lake cannot be reached, or what the run published was retracted.
     """
-    table = open_table(lake, name)
-    done = None if table is None else _committed(lake, name, table, release_id, run_key, None)
-    return None if done is None else _published(lake, name, done.version, _proof(done), already=True)
+    delta = open_table(table)
+    done = None if delta is None else _committed(table, delta, release_id, run_key, None)
+    return None if done is None else _published(table, done.version, _proof(done), already=True)
 
 
 def _committed(
-    lake: Lake, name: str, table: "DeltaTable", release_id: str, run_key: str, staged: _StagedBytes | None
+    table: ReleaseTable, delta: "DeltaTable", release_id: str, run_key: str, staged: _StagedBytes | None
 ) -> Publication | None:
     """The commit by which this run published this release, if there is one in the table's snapshot."""
-    with reaching(lake, "read the table"):
-        if table.transaction_version(_app_id(release_id, run_key)) is None:
+    with reaching(table.lake, "read the table"):
+        if delta.transaction_version(_app_id(release_id, run_key)) is None:
             return None
     mine = newest_such(
-        lake,
-        name,
-        table.version(),
+        table,
+        delta.version(),
         lambda entry: (entry.release_id, entry.run_key) == (release_id, run_key),
     )
     if mine is None:
@@ -294,7 +291,7 @@ def _committed(
         raise PublishError(
             "what this run published was retracted, and a retry must not bring it back; start a new run"
         )
-    if staged is not None and mine.sha256 != staged.sha256 and not staged.completes(lake, name, mine):
+    if staged is not None and mine.sha256 != staged.sha256 and not staged.completes(table, mine):
         raise PublishError(
             "this run has published other bytes already, and a retry must not replace them; "
             "start a new run to publish these, or retract the release"
@@ -302,13 +299,13 @@ def _committed(
     return mine
 
 
-def _up_to_date(lake: Lake, name: str, table: "DeltaTable | None") -> "DeltaTable | None":
+def _up_to_date(table: ReleaseTable, delta: "DeltaTable | None") -> "DeltaTable | None":
     """A table that was opened before, at its newest version; None if there is none."""
-    if table is None:
-        return open_table(lake, name)
-    with reaching(lake, f"open table {name}"):
-        table.update_incremental()
-    return table
+    if delta is None:
+        return open_table(table)
+    with reaching(table.lake, f"open table {table.name}"):
+        delta.update_incremental()
+    return delta
 
 
 def _app_id(release_id: str, run_key: str) -> str:
@@ -316,34 +313,33 @@ def _app_id(release_id: str, run_key: str) -> str:
     return json.dumps([release_id, run_key])
 
 
-def _create(lake: Lake, name: str, schema: "pa.Schema", rules: TableRules, words: Words) -> "DeltaTable":
+def _create(table: ReleaseTable, schema: "pa.Schema", rules: TableRules, words: Words) -> "DeltaTable":
     """Create the table without rows, or open the one that another writer created meanwhile."""
     import pyarrow as pa
     from deltalake import DeltaTable
 
-    with reaching(lake, f"create table {name}"):
+    with reaching(table.lake, f"create table {table.name}"):
         try:
             return DeltaTable.create(
-                lake.table(name),
+                table.address,
                 schema.append(pa.field(PARTITION, pa.string())),
                 mode="error",
                 partition_by=[PARTITION],
                 description=words.description or None,
                 configuration=TABLE_OPTIONS | rules.properties(),
                 raise_if_key_not_exists=False,  # the rules are ours, not Delta's
-                storage_options=lake.options,
+                storage_options=table.lake.options,
             )
         except Exception:
-            table = open_table(lake, name)
-            if table is None:
+            delta = open_table(table)
+            if delta is None:
                 raise
-            return table
+            return delta
 
 
 def _commit(
-    lake: Lake,
-    name: str,
-    table: "DeltaTable",
+    table: ReleaseTable,
+    delta: "DeltaTable",
     data: tuple[VerifiedRows, Sequence[DataFile]],
     words: Words,
     note: Mapping[str, Any],
@@ -360,7 +356,7 @@ def _commit(
     from deltalake import CommitProperties, Transaction, write_deltalake
 
     rows, added = data
-    held = _held(lake, table)
+    held = _held(table.lake, delta)
     refuse_other_types(rows.schema, held)
     release_id, partition = str(note["release"]), str(note["partition"])
     everything = note["mode"] == PublishMode.SNAPSHOT
@@ -371,7 +367,7 @@ def _commit(
         words = Words(comments=new)
     # Two snapshots must not both find the table empty, nor a publication miss the retraction of its release.
     locks = [release_lock(release_id), *([_SNAPSHOT] if everything else [])]
-    partitions = None if everything else sorted(_partitions(lake, name, table, note))
+    partitions = None if everything else sorted(_partitions(table, delta, note))
     commit = CommitProperties(
         custom_metadata={LOG_KEY: dict(note)},
         app_transactions=[
@@ -383,12 +379,12 @@ def _commit(
         ],
     )
     try:
-        with reaching(lake, "commit the release"):
+        with reaching(table.lake, "commit the release"):
             if added:
-                _add(table, added, partition, partitions, commit)
+                _add(delta, added, partition, partitions, commit)
             else:
                 write_deltalake(
-                    table,
+                    delta,
                     rows.stream(partition, words.of(rows.schema)),
                     mode="overwrite",
                     predicate=None if partitions is None else predicate(partitions),
@@ -396,13 +392,13 @@ def _commit(
                     writer_properties=writer_properties(),
                     commit_properties=commit,
                 )
-                return table.version()
+                return delta.version()
     except PublishError:
         if rows.problems:
             raise rows.problems[0] from None
         raise
     mine = _StagedBytes(rows.sha256, None)
-    found = _committed(lake, name, existing_table(lake, name), release_id, str(note["run_key"]), mine)
+    found = _committed(table, existing_table(table), release_id, str(note["run_key"]), mine)
     assert found is not None  # this very commit
     return found.version
 
@@ -446,12 +442,12 @@ def _held(lake: Lake, table: "DeltaTable") -> "pa.Schema":
         return pa.schema(table.schema())
 
 
-def _partitions(lake: Lake, name: str, table: "DeltaTable", note: Mapping[str, Any]) -> set[str]:
+def _partitions(table: ReleaseTable, delta: "DeltaTable", note: Mapping[str, Any]) -> set[str]:
     """The partitions that a release has, or is given: an earlier version named them as the release."""
     release_id, partition = note["release"], note["partition"]
     if release_id == partition:
         return {partition}
-    mine = (e for e in newest(lake, name, table.version()) if e.release_id == release_id)
+    mine = (e for e in newest(table, delta.version()) if e.release_id == release_id)
     return {partition, *(entry.partition for entry in mine)}
 
 
@@ -486,11 +482,11 @@ def _proof(entry: Publication) -> dict[str, Any]:
     }
 
 
-def _published(lake: Lake, name: str, version: int, note: Mapping[str, Any], *, already: bool) -> Published:
-    folder = f"{lake.root}/{proof_folder(name)}"
+def _published(table: ReleaseTable, version: int, note: Mapping[str, Any], *, already: bool) -> Published:
+    folder = f"{table.lake.root}/{table.proofs}"
     return Published(
-        uri=f"{lake.root}/{name}",
-        name=name,
+        uri=f"{table.lake.root}/{table.name}",
+        name=table.name,
         release_id=note["release"],
         version=version,
         rows=note["rows"],
@@ -508,10 +504,10 @@ def _published(lake: Lake, name: str, version: int, note: Mapping[str, Any], *, 
     )
 
 
-def _store_proof(lake: Lake, name: str, data: bytes, kind: str) -> str:
+def _store_proof(table: ReleaseTable, data: bytes, kind: str) -> str:
     """Store a proof under the hash of its bytes, so that it never changes; its sha256."""
     digest = hashlib.sha256(data).hexdigest()
-    put(lake, f"{proof_folder(name)}/{digest}.{kind}", data)
+    put(table.lake, table.proof(f"{digest}.{kind}"), data)
     return digest
 
 

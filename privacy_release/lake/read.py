@@ -16,33 +16,33 @@ from privacy_release.lake.log import (
     existing_version,
     newest,
     newest_such,
-    proof_folder,
 )
-from privacy_release.lake.store import Lake, dataset_of, get, reaching
+from privacy_release.lake.store import ReleaseTable, dataset_of, get, reaching, takes_table
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 
-def releases(lake: Lake, name: str) -> list[dict[str, Any]]:
+@takes_table
+def releases(table: ReleaseTable) -> list[dict[str, Any]]:
     """Every publication in a table, oldest first: `Publication` as dictionaries; empty without a table."""
-    return list(newest_releases(lake, name))[::-1]
+    return list(newest_releases(table))[::-1]
 
 
-def newest_releases(lake: Lake, name: str) -> Iterator[dict[str, Any]]:
+def newest_releases(table: ReleaseTable) -> Iterator[dict[str, Any]]:
     """As `releases`, newest first; only as much of the history is read as is asked for."""
-    version = current_version(lake, name)
-    for entry in () if version is None else newest(lake, name, version):
+    version = current_version(table)
+    for entry in () if version is None else newest(table, version):
         stone = entry.tombstone and asdict(entry.tombstone)
         yield vars(entry) | {"state": entry.state.value, "tombstone": stone}
 
 
-def read_release(lake: Lake, name: str, release_id: str, version: int | None = None) -> "pa.Table":
+@takes_table
+def read_release(table: ReleaseTable, release_id: str, version: int | None = None) -> "pa.Table":
     """Rows of a release, in published order (a stream has none), with its own columns.
 
     Args:
-        lake: where.
-        name: the release table.
+        table: the release table.
         release_id: partition key or run id.
         version: read it as of an older table version, e.g. what a later run replaced.
 
@@ -53,28 +53,29 @@ def read_release(lake: Lake, name: str, release_id: str, version: int | None = N
     import pyarrow.dataset as ds
 
     check_text("release id", release_id)
-    table = existing_table(lake, name)
-    entry = _entry(lake, name, table.version(), release_id, version)
-    _require_standing(entry, name)
+    delta = existing_table(table)
+    entry = _entry(table, delta.version(), release_id, version)
+    _require_standing(entry, table.name)
     if version is not None:
-        table = existing_table(lake, name, version)
-    if entry.superseded_by is not None and entry.superseded_by <= table.version():
+        delta = existing_table(table, version)
+    if entry.superseded_by is not None and entry.superseded_by <= delta.version():
         raise PublishError(
-            f"the release was superseded in version {entry.superseded_by} of table {name}, whose newer "
-            f"release stands for it; its rows are in {name}_history where the table keeps one"
+            f"the release was superseded in version {entry.superseded_by} of table {table.name}, whose newer "
+            f"release stands for it; its rows are in {table.name}_history where the table keeps one"
         )
-    with reaching(lake, f"read table {name}"):
-        files = dataset_of(lake, name, table, (PARTITION, "=", entry.partition))
+    with reaching(table.lake, f"read table {table.name}"):
+        files = dataset_of(table, delta, (PARTITION, "=", entry.partition))
         rows = files.to_table(columns=list(entry.columns), filter=ds.field(PARTITION) == entry.partition)
     if rows.num_rows != entry.rows:
         raise IntegrityError(
-            f"table {name} must hold {entry.rows} rows of this release, got {rows.num_rows}: "
+            f"table {table.name} must hold {entry.rows} rows of this release, got {rows.num_rows}: "
             "another tool changed it; publish the release again"
         )
     return rows
 
 
-def read_tables(lake: Lake, name: str, release_id: str, version: int | None = None) -> "dict[str, pa.Table]":
+@takes_table
+def read_tables(table: ReleaseTable, release_id: str, version: int | None = None) -> "dict[str, pa.Table]":
     """Each of the tables of a release of several, with its own columns, all as of one version of the table.
 
     Arguments and errors as of `read_release`.
@@ -86,60 +87,59 @@ def read_tables(lake: Lake, name: str, release_id: str, version: int | None = No
 
     from privacy_engine.tables.persons import TABLE
 
-    version = existing_version(lake, name) if version is None else version
-    rows = read_release(lake, name, release_id, version)
-    person = manifest_of(lake, name, release_id, version).get("person", {})
+    version = existing_version(table) if version is None else version
+    rows = read_release(table, release_id, version)
+    person = manifest_of(table, release_id, version).get("person", {})
     if "tables" not in person:
-        raise PublishError(f"the release in {name} is of one table; read it as a release")
+        raise PublishError(f"the release in {table.name} is of one table; read it as a release")
     return {
         table: rows.filter(pc.equal(rows[TABLE], table)).select([person["column"], *own["columns"]])
         for table, own in person["tables"].items()
     }
 
 
-def manifest_of(lake: Lake, name: str, release_id: str, version: int | None = None) -> dict[str, Any]:
+@takes_table
+def manifest_of(table: ReleaseTable, release_id: str, version: int | None = None) -> dict[str, Any]:
     """The manifest of a release; of a retracted one the tombstone manifest, which has `"retracted": true`.
 
     Raises:
         PublishError: if there is no such release, or the lake cannot be reached.
         IntegrityError: if the stored manifest is not the one that the commit names, or its note is damaged.
     """
-    entry = _entry(lake, name, existing_version(lake, name), release_id, version)
+    entry = _entry(table, existing_version(table), release_id, version)
     if entry.tombstone is None:
-        entry.require_readable(name)
+        entry.require_readable(table.name)
     digest = entry.manifest_sha256 if entry.tombstone is None else entry.tombstone.sha256
-    return _stored_json(lake, name, digest, "manifest")
+    return _stored_json(table, digest, "manifest")
 
 
-def dictionary_of(
-    lake: Lake, name: str, release_id: str, version: int | None = None
-) -> dict[str, Any] | None:
+def dictionary_of(table: ReleaseTable, release_id: str, version: int | None = None) -> dict[str, Any] | None:
     """The data dictionary of a release; None of one that was published without.
 
     Raises:
         PublishError: if there is no such release, it was retracted, or the lake cannot be reached.
         IntegrityError: if the stored dictionary is not the one that the commit names, or its note is damaged.
     """
-    entry = _entry(lake, name, existing_version(lake, name), release_id, version)
-    _require_standing(entry, name)
+    entry = _entry(table, existing_version(table), release_id, version)
+    _require_standing(entry, table.name)
     digest = entry.further.get("dictionary.json")
-    return None if digest is None else _stored_json(lake, name, digest, "dictionary")
+    return None if digest is None else _stored_json(table, digest, "dictionary")
 
 
-def proof_of(lake: Lake, name: str, release_id: str, what: str) -> bytes | None:
+def proof_of(table: ReleaseTable, release_id: str, what: str) -> bytes | None:
     """A further proof of a release by its name, such as `replicates.parquet`; None of one without.
 
     Raises:
         PublishError: if there is no such release, it was retracted, or the lake cannot be reached.
         IntegrityError: if the stored file is not the one that the commit names, or its note is damaged.
     """
-    entry = _entry(lake, name, existing_version(lake, name), release_id, None)
-    _require_standing(entry, name)
+    entry = _entry(table, existing_version(table), release_id, None)
+    _require_standing(entry, table.name)
     digest = entry.further.get(what)
-    return None if digest is None else _stored(lake, name, f"{digest}.{what.rpartition('.')[2]}", what)
+    return None if digest is None else _stored(table, f"{digest}.{what.rpartition('.')[2]}", what)
 
 
-def pages_of(lake: Lake, name: str, release_id: str, version: int | None = None) -> dict[str, str]:
+def pages_of(table: ReleaseTable, release_id: str, version: int | None = None) -> dict[str, str]:
     """Addresses of the pages beside a release, by name: `report`, and `dictionary` where there is one.
 
     Of a retracted release there are none.
@@ -147,25 +147,25 @@ def pages_of(lake: Lake, name: str, release_id: str, version: int | None = None)
     Raises:
         PublishError: if there is no such release, or the lake cannot be reached.
     """
-    entry = _entry(lake, name, existing_version(lake, name), release_id, version)
+    entry = _entry(table, existing_version(table), release_id, version)
     if entry.tombstone is not None or entry.problem is not None:
         return {}
     pages = {"report": entry.report_sha256, "dictionary": entry.further.get("dictionary.html")}
-    folder = f"{lake.root}/{proof_folder(name)}"
+    folder = f"{table.lake.root}/{table.proofs}"
     return {page: f"{folder}/{digest}.html" for page, digest in pages.items() if digest is not None}
 
 
-def _stored_json(lake: Lake, name: str, digest: str, what: str) -> dict[str, Any]:
+def _stored_json(table: ReleaseTable, digest: str, what: str) -> dict[str, Any]:
     """A proof that is stored under the hash of its bytes."""
-    stored: dict[str, Any] = json.loads(_stored(lake, name, f"{digest}.json", what))
+    stored: dict[str, Any] = json.loads(_stored(table, f"{digest}.json", what))
     return stored
 
 
-def _stored(lake: Lake, name: str, file: str, what: str) -> bytes:
-    data, digest = get(lake, f"{proof_folder(name)}/{file}"), file.partition(".")[0]
+def _stored(table: ReleaseTable, file: str, what: str) -> bytes:
+    data, digest = get(table.lake, table.proof(file)), file.partition(".")[0]
     if hashlib.sha256(data).hexdigest() != digest:
         raise IntegrityError(
-            f"the stored {what} of table {name} must have the sha256 {digest}; it was changed"
+            f"the stored {what} of table {table.name} must have the sha256 {digest}; it was changed"
         )
     return data
 
@@ -179,16 +179,15 @@ def _require_standing(entry: Publication, name: str) -> None:
     entry.require_readable(name)
 
 
-def _entry(lake: Lake, name: str, now: int, release_id: str, version: int | None) -> Publication:
+def _entry(table: ReleaseTable, now: int, release_id: str, version: int | None) -> Publication:
     """The publication of a release that a version shows; if it is retracted is told as of version `now`."""
     found = newest_such(
-        lake,
-        name,
+        table,
         now,
         lambda entry: entry.release_id == release_id and (version is None or entry.version <= version),
     )
     if found is None:
         raise PublishError(
-            f"table {name} must have this release in this version; see the list of its releases"
+            f"table {table.name} must have this release in this version; see the list of its releases"
         )
     return found

@@ -13,7 +13,7 @@ from typing import Any
 from privacy_engine.errors import PublishError
 from privacy_engine.vocabulary import PARTITION
 from privacy_release.lake.commits import LOG_KEY, index_folder, newest_first, next_mark
-from privacy_release.lake.layout import history_name, recorded, release_lock
+from privacy_release.lake.layout import recorded, release_lock
 from privacy_release.lake.log import (
     ATTEMPTS,
     Publication,
@@ -23,12 +23,20 @@ from privacy_release.lake.log import (
     existing_table,
     newest,
     predicate,
-    proof_folder,
     publications,
 )
 from privacy_release.lake.log_faults import log_entry
 from privacy_release.lake.signing import Signer, chained, linked
-from privacy_release.lake.store import Lake, listing, modified, put, reaching, remove
+from privacy_release.lake.store import (
+    Lake,
+    ReleaseTable,
+    listing,
+    modified,
+    put,
+    reaching,
+    remove,
+    takes_table,
+)
 
 _LONGEST_REASON = 1500
 
@@ -52,9 +60,9 @@ class Retraction:
     already: bool
 
 
+@takes_table
 def retract(
-    lake: Lake,
-    name: str,
+    table: ReleaseTable,
     release_id: str,
     reason: str,
     *,
@@ -70,8 +78,7 @@ def retract(
     calling it again.
 
     Args:
-        lake: where.
-        name: the release table.
+        table: the release table.
         release_id: partition key or run id of the release.
         reason: why; it is stored in the log for good, so it must not speak of a person.
         history: the lake of the superseded releases, where the rights to the table's own do not reach it.
@@ -81,16 +88,16 @@ def retract(
         ValueError: if name, release id or reason is not well-formed.
         PublishError: if there is no such release, or a lake cannot be reached.
     """
-    done = _retract(lake, name, release_id, reason, signer)
-    kept = recorded(existing_table(lake, name)).history_lake(lake, history)
+    done = _retract(table, release_id, reason, signer)
+    kept = recorded(existing_table(table)).history_table(table, history)
     # Whoever moves releases there looks afterwards if one was retracted meanwhile.
-    if kept is not None and any(e.release_id == release_id for e in publications(kept, history_name(name))):
-        also = _retract(kept, history_name(name), release_id, reason)
+    if kept is not None and any(entry.release_id == release_id for entry in publications(kept)):
+        also = _retract(kept, release_id, reason)
         done = replace(done, files_removed=done.files_removed + also.files_removed)
     return done
 
 
-def _retract(lake: Lake, name: str, release_id: str, reason: str, signer: Signer | None = None) -> Retraction:
+def _retract(table: ReleaseTable, release_id: str, reason: str, signer: Signer | None = None) -> Retraction:
     """Take a release out of one table."""
     from deltalake import CommitProperties, Transaction
     from deltalake.exceptions import CommitFailedError
@@ -98,55 +105,54 @@ def _retract(lake: Lake, name: str, release_id: str, reason: str, signer: Signer
     check_text("release id", release_id)
     check_text("reason", reason, _LONGEST_REASON)
     for _ in range(ATTEMPTS):
-        table = existing_table(lake, name)
-        entries = reversed(list(newest(lake, name, table.version())))
+        delta = existing_table(table)
+        entries = reversed(list(newest(table, delta.version())))
         mine = [entry for entry in entries if entry.release_id == release_id]
         if not mine:
             raise PublishError(
-                f"table {name} never had this release; nothing was retracted, check the release id"
+                f"table {table.name} never had this release; nothing was retracted, check the release id"
             )
         if mine[-1].state is State.RETRACTED:
-            return _erase(lake, name, release_id, already=True)
-        mark = next_mark(lake, name, table.version())
+            return _erase(table, release_id, already=True)
+        mark = next_mark(table, delta.version())
         note: dict[str, Any] = {
             "action": "retract",
             "release": release_id,
             "reason": reason,
-            "tombstone": _store_tombstone(lake, name, release_id, reason, mine),
+            "tombstone": _store_tombstone(table, release_id, reason, mine),
             "partitions": sorted({entry.partition for entry in mine}),
         }
-        note |= linked(signer, lake, name, table.version(), note)
+        note |= linked(signer, table, delta.version(), note)
         note |= {"index": asdict(mark)} if mark else {}
         commit = CommitProperties(
             custom_metadata={LOG_KEY: note},
             app_transactions=[Transaction(app_id=release_lock(release_id), version=1), *chained(note)],
         )
         try:
-            with reaching(lake, "retract a release"):
+            with reaching(table.lake, "retract a release"):
                 if mine[-1].state is State.SUPERSEDED:  # the table holds it no more: the log alone tells
-                    table.create_write_transaction(
-                        [], "append", table.schema(), PARTITION, commit_properties=commit
+                    delta.create_write_transaction(
+                        [], "append", delta.schema(), PARTITION, commit_properties=commit
                     )
                     done = True
                 else:
-                    removed = table.delete(predicate(note["partitions"]), commit_properties=commit)
+                    removed = delta.delete(predicate(note["partitions"]), commit_properties=commit)
                     done = bool(removed["num_removed_files"])
         except CommitFailedError:
             continue  # another commit got ahead: look at the table again
         if done:
-            return _erase(lake, name, release_id, already=False)
+            return _erase(table, release_id, already=False)
     raise PublishError(
-        f"the release could not be retracted from table {name} in {ATTEMPTS} attempts: it changes "
+        f"the release could not be retracted from table {table.name} in {ATTEMPTS} attempts: it changes "
         "under each of them, or another tool removed its rows; stop other writers and retry"
     )
 
 
-def clean_orphans(lake: Lake, name: str, *, older_than: timedelta = timedelta(days=1)) -> int:
+def clean_orphans(table: ReleaseTable, *, older_than: timedelta = timedelta(days=1)) -> int:
     """Remove files of a table that no commit refers to: what crashed or outrun publications left behind.
 
     Args:
-        lake: where.
-        name: the release table.
+        table: the release table.
         older_than: younger files are left alone; it must exceed the longest publication, whose files are not
             yet referred to either.
 
@@ -156,49 +162,51 @@ def clean_orphans(lake: Lake, name: str, *, older_than: timedelta = timedelta(da
     Raises:
         PublishError: if there is no such table, or the lake cannot be reached.
     """
-    table = existing_table(lake, name)
-    entries = publications(lake, name)
-    versions = [commit.version for commit in newest_first(lake, name, table.version())]
-    kept = {f"{proof_folder(name)}/{proof}" for proof in _kept_proofs(entries)}
+    delta = existing_table(table)
+    entries = publications(table)
+    versions = [commit.version for commit in newest_first(table, delta.version())]
+    kept = {table.proof(proof) for proof in _kept_proofs(entries)}
     # Which proofs a damaged note named is not known, so all are left alone.
-    folders = [name] if any(entry.problem for entry in entries) else [proof_folder(name), name]
+    folders = [table.name] if any(entry.problem for entry in entries) else [table.proofs, table.name]
     for version in versions:
-        kept |= data_files(lake, name, None, version)
+        kept |= data_files(table, None, version)
     limit = datetime.now(UTC) - older_than
-    candidates = [file for folder in folders for file in listing(lake, folder)]
+    candidates = [file for folder in folders for file in listing(table.lake, folder)]
     return sum(
-        remove(lake, file.path)
+        remove(table.lake, file.path)
         for file in candidates
         if file.modified <= limit
         and file.path not in kept
-        and not file.path.startswith((f"{name}/_delta_log/", f"{index_folder(name)}/"))
+        and not file.path.startswith((f"{table.name}/_delta_log/", f"{index_folder(table.name)}/"))
     )
 
 
-def _erase(lake: Lake, name: str, release_id: str, *, already: bool) -> Retraction:
+def _erase(table: ReleaseTable, release_id: str, *, already: bool) -> Retraction:
     """Remove what a retracted release left: data of all versions, crash leftovers, manifests, reports."""
-    entries = publications(lake, name)
+    entries = publications(table)
     gone = [entry for entry in entries if entry.release_id == release_id and entry.tombstone is not None]
     stone = gone[-1].tombstone
     assert stone is not None
     files: set[str] = set()
     for entry in gone:
-        files |= data_files(lake, name, [entry.partition], entry.version)
+        files |= data_files(table, [entry.partition], entry.version)
     # Files that a crashed publication left in the release's folder are in no version. What began before the
     # retraction cannot commit any more (conflict); younger files may belong to a run that publishes the
     # release anew. Only the store's own clock tells them apart, and on S3 it counts whole seconds.
-    retracted = modified(lake, log_entry(name, stone.version))
+    retracted = modified(table.lake, log_entry(table.name, stone.version))
     for folder in {path.rsplit("/", 1)[0] for path in files}:
-        files |= {file.path for file in listing(lake, folder) if retracted and file.modified < retracted}
-    files -= data_files(lake, name, {entry.partition for entry in gone})
+        files |= {
+            file.path for file in listing(table.lake, folder) if retracted and file.modified < retracted
+        }
+    files -= data_files(table, {entry.partition for entry in gone})
     kept = _kept_proofs(entries)
-    files |= {f"{proof_folder(name)}/{proof}" for entry in gone for proof in entry.proofs - kept}
+    files |= {table.proof(proof) for entry in gone for proof in entry.proofs - kept}
     return Retraction(
-        name=name,
+        name=table.name,
         release_id=release_id,
         version=stone.version,
         tombstone_sha256=stone.sha256,
-        files_removed=sum(remove(lake, path) for path in sorted(files)),
+        files_removed=sum(remove(table.lake, path) for path in sorted(files)),
         already=already,
     )
 
@@ -212,7 +220,7 @@ def _kept_proofs(entries: Iterable[Publication]) -> set[str]:
     return kept
 
 
-def _store_tombstone(lake: Lake, name: str, release_id: str, reason: str, mine: Iterable[Publication]) -> str:
+def _store_tombstone(table: ReleaseTable, release_id: str, reason: str, mine: Iterable[Publication]) -> str:
     """Store the manifest that stays in place of the retracted ones; its sha256."""
     publications_gone = [
         {
@@ -229,12 +237,12 @@ def _store_tombstone(lake: Lake, name: str, release_id: str, reason: str, mine: 
     ]
     stone = {
         "retracted": True,
-        "table": name,
+        "table": table.name,
         "release": release_id,
         "reason": reason,
         "publications": publications_gone,
     }
     data = json.dumps(stone, sort_keys=True, indent=2).encode()
     digest = hashlib.sha256(data).hexdigest()
-    put(lake, f"{proof_folder(name)}/{digest}.json", data)
+    put(table.lake, table.proof(f"{digest}.json"), data)
     return digest

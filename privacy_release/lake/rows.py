@@ -18,7 +18,7 @@ from privacy_engine.foreign import translated
 from privacy_engine.pipeline import each_ahead
 from privacy_engine.progress import advance
 from privacy_engine.vocabulary import PARTITION, other_types, released_as, unfit_names
-from privacy_release.lake.store import Lake, put_new, remove
+from privacy_release.lake.store import ReleaseTable, put_new, remove
 from privacy_release.work.file_sets import Part, files_of, folder_of_list, is_list, listed
 from privacy_release.work.parquet import opened_parquet, require_unchanged, unchanged_batches
 
@@ -68,7 +68,7 @@ class VerifiedRows:
         own = {field.name: field.type for field in self.schema}
         return own == columns if whole else own.items() <= columns.items()
 
-    def copied(self, lake: Lake, name: str, partition: str) -> "list[DataFile]":
+    def copied(self, table: ReleaseTable, partition: str) -> "list[DataFile]":
         """Copies of the files in the folder of a partition, under new names, which no commit tells of yet.
 
         Each file is hashed as it is copied, so that what lies in the lake are the verified bytes.
@@ -79,7 +79,7 @@ class VerifiedRows:
         """
         parts, attempt = listed(self.staged, self.sha256), uuid4()
         files = [DataFile.of(part, f"{PARTITION}={partition}", attempt) for part in parts]
-        work = partial(_copy, lake, name, folder_of_list(self.staged))
+        work = partial(_copy, table, folder_of_list(self.staged))
         done: list[DataFile] = []
         try:
             with each_ahead(work, files, _COPIES) as copies:
@@ -89,7 +89,7 @@ class VerifiedRows:
         except BaseException:
             with suppress(PublishError):  # what stays is a file that no commit names, as after a crash
                 for file in files:
-                    remove(lake, f"{name}/{file.path}")
+                    remove(table.lake, f"{table.name}/{file.path}")
             raise
         return done
 
@@ -156,7 +156,7 @@ class DataFile:
         return {"name": self.name, "path": self.path, "rows": self.rows, "sha256": self.sha256}
 
 
-def _copy(lake: Lake, name: str, folder: Path, file: DataFile) -> DataFile:
+def _copy(table: ReleaseTable, folder: Path, file: DataFile) -> DataFile:
     """Put a file into the lake, hashed on its way.
 
     Raises:
@@ -178,7 +178,7 @@ def _copy(lake: Lake, name: str, folder: Path, file: DataFile) -> DataFile:
                 size += len(piece)
                 yield piece
 
-    put_new(lake, f"{name}/{file.path}", pieces())
+    put_new(table.lake, f"{table.name}/{file.path}", pieces())
     if digest.hexdigest() != file.sha256:
         raise IntegrityError(
             f"{file.name} must have the verified sha256 {file.sha256}, got {digest.hexdigest()}: it changed "

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
-from privacy_release.lake.store import Lake
+from privacy_release.lake.store import ReleaseTable
 
 if TYPE_CHECKING:
     from deltalake import Transaction
@@ -28,23 +28,23 @@ class Signer(Protocol):
     def rows_digest(self, files: Sequence[Path], columns: list[str]) -> str:
         """The hash of the rows of staged files, whatever their order."""
 
-    def statement(self, lake: Lake, name: str, version: int, note: Mapping[str, Any]) -> tuple[str, int]:
+    def statement(self, table: ReleaseTable, version: int, note: Mapping[str, Any]) -> tuple[str, int]:
         """Store the statement about the commit that follows a version; its sha256 and place in the chain."""
 
-    def lacks_files(self, lake: Lake, name: str, statement: str) -> bool:
+    def lacks_files(self, table: ReleaseTable, statement: str) -> bool:
         """Whether there is no statement yet about the data files of the commit that this one is about."""
 
-    def files(self, lake: Lake, name: str, partition: str, version: int, statement: str) -> None:
+    def files(self, table: ReleaseTable, partition: str, version: int, statement: str) -> None:
         """Store the statement about the data files of a commit, unless it is there."""
 
 
 def linked(
-    signer: Signer | None, lake: Lake, name: str, version: int, note: Mapping[str, Any]
+    signer: Signer | None, table: ReleaseTable, version: int, note: Mapping[str, Any]
 ) -> dict[str, Any]:
     """What a note says of its statement; nothing where nobody signs."""
     if signer is None:
         return {}
-    sha256, sequence = signer.statement(lake, name, version, note)
+    sha256, sequence = signer.statement(table, version, note)
     return {"statement": {"sha256": sha256, "sequence": sequence}}
 
 

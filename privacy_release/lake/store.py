@@ -6,13 +6,16 @@ Files are reached with the Delta writer's own storage options, so a lake is conf
 import os
 import re
 import secrets
-from collections.abc import Iterable, Iterator, Sequence
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import wraps
+from inspect import signature
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 from urllib.parse import unquote, urlsplit
 
 from privacy_engine.errors import PrivacyEngineError, PublishError
@@ -25,6 +28,7 @@ if TYPE_CHECKING:
 
     PartitionFilter = tuple[str, str, str | list[str]]
 
+F = TypeVar("F", bound=Callable[..., Any])
 _AT_ONCE = 8  # files that are read from an object store at a time
 _CHUNK = 1 << 22  # bytes of a file that are held where it is streamed
 
@@ -68,9 +72,85 @@ class Lake:
             return Path(unquote(address.path))
         return None if address.scheme else Path(self.root)
 
-    def table(self, name: str) -> str:
-        """Address of a release table as the Delta library wants it."""
-        return f"{self.root}/{name}" if self.folder is None else str(self.folder / name)
+    def table(self, name: str) -> "ReleaseTable":
+        """A release table of the lake, whether or not it exists.
+
+        Raises:
+            ValueError: if the name could leave the lake's root or hide in it.
+        """
+        return ReleaseTable(self, name)
+
+
+@dataclass(frozen=True)
+class ReleaseTable:
+    """A release table: the lake that holds it, and its name there.
+
+    Args:
+        lake: The lake.
+        name: Name of the table: 1 to 100 letters, digits, `_` or `-`, first a letter or a digit.
+
+    Raises:
+        ValueError: if the name could leave the lake's root or hide in it.
+
+    >>> str(ReleaseTable(Lake(root="s3://releases/open"), "people"))
+    's3://releases/open/people'
+    """
+
+    lake: Lake
+    name: str
+
+    def __post_init__(self) -> None:
+        if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}", self.name):
+            raise ValueError(
+                "a table name must be 1 to 100 letters, digits, '_' or '-' and begin with a letter or digit; "
+                "rename the table"
+            )
+
+    def __str__(self) -> str:
+        return self.address
+
+    def __fspath__(self) -> str:
+        return self.address
+
+    @property
+    def address(self) -> str:
+        """The table's address as the Delta library takes it: a path in a local lake, else a URL."""
+        folder = self.lake.folder
+        return f"{self.lake.root}/{self.name}" if folder is None else str(folder / self.name)
+
+    @property
+    def proofs(self) -> str:
+        """Folder of its manifests, reports, statements and tombstones, below the lake's root."""
+        return f"_proof/{self.name}"
+
+    def proof(self, file: str) -> str:
+        """Path of one of these files, below the lake's root."""
+        return f"{self.proofs}/{file}"
+
+
+def takes_table(function: F) -> F:
+    """Let a function of a `ReleaseTable` be called with a lake and a name, as in 0.1, with a warning."""
+    parameters = signature(function).parameters
+    own = "release_table" if "release_table" in parameters else "table"
+
+    @wraps(function)
+    def taking(*args: Any, **kwargs: Any) -> Any:
+        place = next((at for at, value in enumerate(args) if isinstance(value, Lake)), None)
+        if place is None and "lake" not in kwargs:
+            return function(*args, **kwargs)
+        warnings.warn(
+            f"{function.__name__} takes {own}=lake.table(name) instead of lake and name, which end in 0.3",
+            DeprecationWarning,
+            stacklevel=2,
+        )
+        if place is None:
+            lake, name = kwargs.pop("lake"), kwargs.pop("name", None)
+            given = None if lake is None or name is None else lake.table(name)
+            return function(*args, **{own: given}, **kwargs)
+        name = args[place + 1] if len(args) > place + 1 else kwargs.pop("name")
+        return function(*args[:place], args[place].table(name), *args[place + 2 :], **kwargs)
+
+    return cast(F, taking)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -242,20 +322,19 @@ def listing(lake: Lake, folder: str) -> list[StoredFile]:
         ]
 
 
-def dataset_of(lake: Lake, name: str, table: "DeltaTable", wanted: "PartitionFilter") -> "Dataset":
+def dataset_of(table: ReleaseTable, delta: "DeltaTable", wanted: "PartitionFilter") -> "Dataset":
     """The rows in some partitions of a table.
 
     A local table is read without Delta's file system, which is written in Python: a thread of Arrow that
     still calls it while the interpreter ends aborts the process.
 
     Args:
-        lake: where the table is.
-        name: of the table.
-        table: the opened table.
+        table: the release table.
+        delta: the same, opened.
         wanted: column, comparison and value of the partitions to read.
     """
-    local = None if lake.folder is None else _below(lake.folder / name)
-    return table.to_pyarrow_dataset(file_pruning_predicate=[wanted], filesystem=local)
+    local = None if table.lake.folder is None else _below(table.lake.folder / table.name)
+    return delta.to_pyarrow_dataset(file_pruning_predicate=[wanted], filesystem=local)
 
 
 def _filesystem(lake: Lake) -> "FileSystem":
@@ -332,14 +411,14 @@ def table_names(lake: "Lake") -> list[str]:
         return sorted(info.base_name for info in found if info.type == FileType.Directory)
 
 
-def data_listing(lake: Lake, name: str) -> list[StoredFile]:
+def data_listing(table: ReleaseTable) -> list[StoredFile]:
     """The data files of a table, whoever left them there; not its log, which grows with every commit."""
     from pyarrow.fs import FileSelector, FileType
 
-    with reaching(lake, "list files"):
-        found = _filesystem(lake).get_file_info(FileSelector(name, allow_not_found=True))
+    with reaching(table.lake, "list files"):
+        found = _filesystem(table.lake).get_file_info(FileSelector(table.name, allow_not_found=True))
         folders = [info.path for info in found if info.type == FileType.Directory]
-    return [file for folder in folders if not _inner(folder) for file in listing(lake, folder)]
+    return [file for folder in folders if not _inner(folder) for file in listing(table.lake, folder)]
 
 
 def _inner(folder: str) -> bool:

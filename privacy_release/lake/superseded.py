@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from privacy_engine.errors import IntegrityError, PublishError
 from privacy_engine.vocabulary import PARTITION, Superseded
 from privacy_release.lake.commits import LOG_KEY, next_mark, read_commit
-from privacy_release.lake.layout import HISTORY_OF, history_name, recorded, require_history
+from privacy_release.lake.layout import HISTORY_OF, recorded, require_history
 from privacy_release.lake.log import (
     ATTEMPTS,
     Publication,
@@ -24,7 +24,6 @@ from privacy_release.lake.log import (
     existing_table,
     newest,
     open_table,
-    proof_folder,
     publications,
 )
 from privacy_release.lake.log_faults import log_entry
@@ -33,6 +32,7 @@ from privacy_release.lake.retract import retract
 from privacy_release.lake.rows import refuse_other_types
 from privacy_release.lake.store import (
     Lake,
+    ReleaseTable,
     StoredFile,
     data_listing,
     dataset_of,
@@ -75,8 +75,7 @@ class Settled:
 
 
 def settle(
-    lake: Lake,
-    name: str,
+    table: ReleaseTable,
     *,
     history: Lake | None = None,
     grace: timedelta | None = None,
@@ -87,8 +86,7 @@ def settle(
     A table of an earlier version, which has no rules, is left alone.
 
     Args:
-        lake: where.
-        name: the release table.
+        table: the release table.
         history: the lake of its history, where the rights to the table's own do not reach it.
         grace: default: that of the table.
         now: default: the time.
@@ -97,26 +95,26 @@ def settle(
         PublishError: if there is no such table, or a lake cannot be reached.
         IntegrityError: if a release to be moved has not the rows that were published.
     """
-    table = existing_table(lake, name)
-    rules = recorded(table)
-    kept = rules.history_lake(lake, history)
+    delta = existing_table(table)
+    rules = recorded(delta)
+    kept = rules.history_table(table, history)
     if rules.mode is None:
         return Settled()
     moved = 0
-    files = _replaced_files(lake, name)
+    files = _replaced_files(table)
     held_back: set[str] = set()  # folders
     if kept is not None:
-        _retract_moved(lake, name, kept)
+        _retract_moved(table, kept)
     if kept is not None and rules.superseded is Superseded.HISTORY:
-        for entry in _to_move(lake, name, kept, table, {file.path for file in files}):
+        for entry in _to_move(table, kept, delta, {file.path for file in files}):
             if entry.problem is None:
-                moved += _move(lake, name, entry, kept)
+                moved += _move(table, entry, kept)
             else:  # nothing is proven of its rows: they wait until its note is restored, or it is retracted
-                held_back.add(_folder(f"{name}/{PARTITION}={entry.partition}/"))
+                held_back.add(_folder(f"{table.name}/{PARTITION}={entry.partition}/"))
     if kept is not None:
-        _retract_moved(lake, name, kept)
+        _retract_moved(table, kept)
     limit = (now or datetime.now(UTC)) - (rules.grace if grace is None else grace)
-    removed = _removed(lake, name, table.version(), files)
+    removed = _removed(table, delta.version(), files)
     due = [
         file
         for file in files
@@ -124,25 +122,25 @@ def settle(
         and removed[_name(file.path)] <= limit
         and _folder(file.path) not in held_back
     ]
-    erased = sum(remove(lake, file.path) for file in due)
+    erased = sum(remove(table.lake, file.path) for file in due)
     return Settled(moved=moved, erased=erased, waiting=len(files) - len(due))
 
 
-def _replaced_files(lake: Lake, name: str) -> list[StoredFile]:
+def _replaced_files(table: ReleaseTable) -> list[StoredFile]:
     """The data files that are there and that the newest version of the table does not hold."""
-    there = data_listing(lake, name)  # before the version: what is committed meanwhile is not among them
-    held = {_name(path) for path in data_files(lake, name, None)}
+    there = data_listing(table)  # before the version: what is committed meanwhile is not among them
+    held = {_name(path) for path in data_files(table, None)}
     return [file for file in there if _name(file.path) not in held]
 
 
-def _removed(lake: Lake, name: str, version: int, files: list[StoredFile]) -> dict[str, datetime]:
+def _removed(table: ReleaseTable, version: int, files: list[StoredFile]) -> dict[str, datetime]:
     """When each file was taken out of the table, by its name; those that crashed writers left are missing."""
     looked = {_name(file.path): file.modified for file in files}
     found: dict[str, datetime] = {}
     below = version + 1
     while below > 0 and looked:
         first = max(0, below - _AT_ONCE)
-        commits = read_all(lake, [log_entry(name, at) for at in range(first, below)])
+        commits = read_all(table.lake, [log_entry(table.name, at) for at in range(first, below)])
         for data in reversed(commits):
             if data is None:
                 return found  # an older log is behind a checkpoint
@@ -173,25 +171,25 @@ def _folder(path: str) -> str:
 
 
 def _to_move(
-    lake: Lake, name: str, history: Lake, table: "DeltaTable", there: set[str]
+    table: ReleaseTable, history: ReleaseTable, delta: "DeltaTable", there: set[str]
 ) -> Iterator[Publication]:
     """The superseded publications that the history has not and whose files are there, oldest first."""
-    apart = open_table(history, history_name(name))
+    apart = open_table(history)
     found: list[Publication] = []
-    for entry in newest(lake, name, table.version()) if there else ():
+    for entry in newest(table, delta.version()) if there else ():
         if entry.state is not State.SUPERSEDED:
             continue
         # They are moved oldest first, so all before one that was moved were, too.
-        if apart is not None and apart.transaction_version(_app_id(name, entry)) is not None:
+        if apart is not None and apart.transaction_version(_app_id(table.name, entry)) is not None:
             break
-        if entry.problem is not None or _files(lake, name, entry) & there:
+        if entry.problem is not None or _files(table, entry) & there:
             found.append(entry)
     yield from reversed(found)
 
 
-def _files(lake: Lake, name: str, entry: Publication) -> set[str]:
+def _files(table: ReleaseTable, entry: Publication) -> set[str]:
     """Its files just before it was superseded: another tool may have rewritten them until then."""
-    return data_files(lake, name, [entry.partition], _last(entry))
+    return data_files(table, [entry.partition], _last(entry))
 
 
 def _last(entry: Publication) -> int:
@@ -203,34 +201,33 @@ def _app_id(name: str, entry: Publication) -> str:
     return json.dumps([name, entry.release_id, entry.version])
 
 
-def _move(lake: Lake, name: str, entry: Publication, history: Lake) -> bool:
+def _move(table: ReleaseTable, entry: Publication, history: ReleaseTable) -> bool:
     """Write a superseded release into the history with all that was proven of it; False if it is there."""
     from deltalake import CommitProperties, Transaction, write_deltalake
     from deltalake.exceptions import CommitFailedError
 
-    target = history_name(name)
     for proof in sorted(entry.proofs):
-        put(history, f"{proof_folder(target)}/{proof}", get(lake, f"{proof_folder(name)}/{proof}"))
-    told = read_commit(lake, name, entry.version)
+        put(history.lake, history.proof(proof), get(table.lake, table.proof(proof)))
+    told = read_commit(table, entry.version)
     if told is None:
-        raise PublishError(f"version {entry.version} of table {name} must be in its log; restore it")
+        raise PublishError(f"version {entry.version} of table {table.name} must be in its log; restore it")
     partition = f"{entry.partition}-v{entry.version}"
     # its rows stand in other files there
     note = {key: value for key, value in told.note.items() if key not in ("index", "files")} | {
         "partition": partition,
         "mode": "history",
-        "moved": {"table": name, "version": entry.version, "committed": entry.committed},
+        "moved": {"table": table.name, "version": entry.version, "committed": entry.committed},
     }
     for _ in range(ATTEMPTS):
-        rows = _rows(lake, name, entry, partition)
-        apart = open_table(history, target) or _create(history, target, rows.schema, name)
-        require_history(apart, target, name)
-        if apart.transaction_version(_app_id(name, entry)) is not None:
+        rows = _rows(table, entry, partition)
+        apart = open_table(history) or _create(history, rows.schema, table.name)
+        require_history(apart, history.name, table.name)
+        if apart.transaction_version(_app_id(table.name, entry)) is not None:
             return False
         refuse_other_types(rows.schema, _schema(apart))
-        mark = next_mark(history, target, apart.version())
+        mark = next_mark(history, apart.version())
         try:
-            with reaching(history, "keep a superseded release"):
+            with reaching(history.lake, "keep a superseded release"):
                 write_deltalake(
                     apart,
                     rows,
@@ -239,16 +236,16 @@ def _move(lake: Lake, name: str, entry: Publication, history: Lake) -> bool:
                     writer_properties=writer_properties(),
                     commit_properties=CommitProperties(
                         custom_metadata={LOG_KEY: note | ({"index": asdict(mark)} if mark else {})},
-                        app_transactions=[Transaction(app_id=_app_id(name, entry), version=1)],
+                        app_transactions=[Transaction(app_id=_app_id(table.name, entry), version=1)],
                     ),
                 )
             return True
         except CommitFailedError:
             continue
-    raise PublishError(f"table {target} changed under each of {ATTEMPTS} attempts; try again later")
+    raise PublishError(f"table {history.name} changed under each of {ATTEMPTS} attempts; try again later")
 
 
-def _rows(lake: Lake, name: str, entry: Publication, partition: str) -> "pa.RecordBatchReader":
+def _rows(table: ReleaseTable, entry: Publication, partition: str) -> "pa.RecordBatchReader":
     """The rows of a superseded release as the history keeps them.
 
     Raises:
@@ -257,16 +254,16 @@ def _rows(lake: Lake, name: str, entry: Publication, partition: str) -> "pa.Reco
     import pyarrow as pa
     import pyarrow.dataset as ds
 
-    table = existing_table(lake, name, _last(entry))
-    with reaching(lake, "read a superseded release"):
-        files = dataset_of(lake, name, table, (PARTITION, "=", entry.partition))
+    delta = existing_table(table, _last(entry))
+    with reaching(table.lake, "read a superseded release"):
+        files = dataset_of(table, delta, (PARTITION, "=", entry.partition))
         mine = ds.field(PARTITION) == entry.partition
         count = files.count_rows(filter=mine)
         if count != entry.rows:
             raise IntegrityError(
-                f"version {_last(entry)} of table {name} must hold {entry.rows} rows of the release that "
-                f"version {entry.superseded_by} replaced, got {count}: another tool changed it; restore its "
-                "files, or retract that release"
+                f"version {_last(entry)} of table {table.name} must hold {entry.rows} rows of the release "
+                f"that version {entry.superseded_by} replaced, got {count}: another tool changed it; restore "
+                "its files, or retract that release"
             )
         scanned = files.scanner(columns=list(entry.columns), filter=mine).to_reader()
     schema = scanned.schema.append(pa.field(PARTITION, pa.string()))
@@ -281,31 +278,31 @@ def _schema(table: "DeltaTable") -> "pa.Schema":
     return pa.schema(table.schema())
 
 
-def _create(history: Lake, name: str, schema: "pa.Schema", of: str) -> "DeltaTable":
+def _create(history: ReleaseTable, schema: "pa.Schema", of: str) -> "DeltaTable":
     """Create the history without rows, or open the one that another writer created meanwhile."""
     from deltalake import DeltaTable
 
-    with reaching(history, f"create table {name}"):
+    with reaching(history.lake, f"create table {history.name}"):
         try:
             return DeltaTable.create(
-                history.table(name),
+                history.address,
                 schema,
                 partition_by=[PARTITION],
                 configuration=TABLE_OPTIONS | {HISTORY_OF: of},
                 raise_if_key_not_exists=False,
-                storage_options=history.options,
+                storage_options=history.lake.options,
             )
         except Exception:
-            table = open_table(history, name)
+            table = open_table(history)
             if table is None:
                 raise
             return table
 
 
-def _retract_moved(lake: Lake, name: str, history: Lake) -> None:
+def _retract_moved(table: ReleaseTable, history: ReleaseTable) -> None:
     """Take back what was moved while somebody retracted it."""
-    moved = publications(history, history_name(name))
+    moved = publications(history)
     held = {(entry.release_id, entry.run_key) for entry in moved if entry.tombstone is None}
-    for entry in publications(lake, name) if held else ():
+    for entry in publications(table) if held else ():
         if (entry.release_id, entry.run_key) in held and entry.tombstone is not None:
-            retract(history, history_name(name), entry.release_id, entry.tombstone.reason)
+            retract(history, entry.release_id, entry.tombstone.reason)

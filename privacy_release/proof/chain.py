@@ -8,8 +8,8 @@ from datetime import datetime
 from typing import Any
 
 from privacy_release.lake.commits import Commit
-from privacy_release.lake.log import proof_folder, statement_files
-from privacy_release.lake.store import Lake, read_all
+from privacy_release.lake.log import statement_files
+from privacy_release.lake.store import ReleaseTable, read_all
 from privacy_release.proof.envelope import opened
 from privacy_release.proof.faults import Fault, FaultError
 from privacy_release.proof.published_keys import Validity, replaced_by
@@ -47,13 +47,12 @@ class Statement:
 
 
 def chain_of(
-    lake: Lake, name: str, commits: Iterable[Commit], keys: Mapping[str, Validity], say: Say
+    table: ReleaseTable, commits: Iterable[Commit], keys: Mapping[str, Validity], say: Say
 ) -> dict[int, Statement]:
     """The statements of a table by the versions that they are about, each proven, or said what is wrong.
 
     Args:
-        lake: where.
-        name: of the table.
+        table: the release table.
         commits: all of the table's, oldest first.
         keys: that are trusted, by id.
         say: is told what is wrong.
@@ -84,8 +83,8 @@ def chain_of(
             continue
         seen[sha256] = commit.version
         try:
-            statement = read_statement(lake, name, sha256, keys)
-            _require_about(statement, name, note)
+            statement = read_statement(table, sha256, keys)
+            _require_about(statement, table.name, note)
         except FaultError as fault:
             say(fault.fault, f"the statement of version {commit.version}: {fault}", release)
             last, expected = sha256, expected + 1
@@ -101,15 +100,15 @@ def chain_of(
     return found
 
 
-def read_statement(lake: Lake, name: str, sha256: str, keys: Mapping[str, Validity]) -> Statement:
+def read_statement(table: ReleaseTable, sha256: str, keys: Mapping[str, Validity]) -> Statement:
     """A statement of a table, if it is signed by a trusted key that held then.
 
     Raises:
         FaultError: saying what is wrong.
         PublishError: if the lake cannot be reached.
     """
-    path = f"{proof_folder(name)}/{statement_files(sha256)[0]}"
-    (data,) = read_all(lake, [path])
+    path = table.proof(statement_files(sha256)[0])
+    (data,) = read_all(table.lake, [path])
     if data is None:
         raise FaultError(Fault.STATEMENT_MISSING, f"{path} is not there")
     predicate, key_id, moment, _ = _signed(data, keys, COMMIT)
@@ -120,12 +119,11 @@ def read_statement(lake: Lake, name: str, sha256: str, keys: Mapping[str, Validi
     return Statement(sha256=sha256, key_id=key_id, time=moment, predicate=predicate)
 
 
-def read_files(lake: Lake, name: str, statement: str, keys: Mapping[str, Validity]) -> dict[str, str]:
+def read_files(table: ReleaseTable, statement: str, keys: Mapping[str, Validity]) -> dict[str, str]:
     """Path -> sha256 of the data files that a commit made, as they were signed after it.
 
     Args:
-        lake: where.
-        name: of the table.
+        table: the release table.
         statement: sha256 of the statement about the commit.
         keys: that are trusted, by id.
 
@@ -133,8 +131,8 @@ def read_files(lake: Lake, name: str, statement: str, keys: Mapping[str, Validit
         FaultError: saying what is wrong.
         PublishError: if the lake cannot be reached.
     """
-    path = f"{proof_folder(name)}/{statement_files(statement)[1]}"
-    (data,) = read_all(lake, [path])
+    path = table.proof(statement_files(statement)[1])
+    (data,) = read_all(table.lake, [path])
     if data is None:
         raise FaultError(
             Fault.STATEMENT_MISSING,

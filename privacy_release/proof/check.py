@@ -23,10 +23,9 @@ from privacy_release.lake.log import (
     data_files,
     existing_table,
     newest,
-    proof_folder,
 )
 from privacy_release.lake.log_faults import log_entry
-from privacy_release.lake.store import Lake, chunks, listing, read_all
+from privacy_release.lake.store import ReleaseTable, chunks, listing, read_all
 from privacy_release.proof.chain import Statement, chain_of, read_files
 from privacy_release.proof.faults import Fault, FaultError, Reason
 from privacy_release.proof.keys import PublicKey
@@ -114,8 +113,7 @@ class Verdict:
 
 
 def check_table(
-    lake: Lake,
-    name: str,
+    table: ReleaseTable,
     keys: Sequence[PublicKey],
     *,
     release_id: str | None = None,
@@ -125,8 +123,7 @@ def check_table(
     """Check the current releases of a table, or one of them, and the chain of all.
 
     Args:
-        lake: where.
-        name: of the release table.
+        table: the release table.
         keys: that are trusted.
         release_id: check the rows of this one alone; None: of all, and that there are no others.
         demanded: what the releases must keep besides their own policies.
@@ -144,7 +141,7 @@ def check_table(
         tempfile.TemporaryDirectory(prefix="privacy-release-check-") as spill,
         LocalEngine(memory=memory, spill=Path(spill)) as engine,
     ):
-        return _Check(lake, name, keys, demanded, memory, engine).run(release_id, since)
+        return _Check(table, keys, demanded, memory, engine).run(release_id, since)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -162,14 +159,13 @@ class _Check:
 
     def __init__(
         self,
-        lake: Lake,
-        name: str,
+        table: ReleaseTable,
         keys: Sequence[PublicKey],
         demanded: Floor | None,
         memory: int,
         engine: "Engine",
     ) -> None:
-        self.lake, self.name, self.given, self.demanded = lake, name, keys, demanded
+        self.table, self.given, self.demanded = table, keys, demanded
         self.memory, self.engine = memory, engine  # the latter counts the classes of all releases
         self.reasons: list[Reason] = []
         self.shown: set[str] = set()  # columns of the table, as its log tells them
@@ -181,25 +177,25 @@ class _Check:
 
     def run(self, release_id: str | None, since: int) -> Verdict:
         try:
-            table = existing_table(self.lake, self.name)
-            version: int = table.version()
-            self.shown = self.require_plain(table)
-            commits = list(newest_first(self.lake, self.name, version))[::-1]
-            entries = list(newest(self.lake, self.name, version))[::-1]
+            delta = existing_table(self.table)
+            version: int = delta.version()
+            self.shown = self.require_plain(delta)
+            commits = list(newest_first(self.table, version))[::-1]
+            entries = list(newest(self.table, version))[::-1]
         except IntegrityError as error:
             self.say(Fault.LOG, str(error))
             return self.verdict(None, {}, [])
         try:
-            keys = trusted_keys(self.lake, self.given)
+            keys = trusted_keys(self.table.lake, self.given)
         except FaultError as fault:
             self.say(fault.fault, f"what the lake shows of a trusted key: {fault}")
             keys = {key.id: Validity(key=key) for key in self.given}
         self.stored = {
             file.path.rpartition("/")[2].partition(".")[0]: file.path
-            for file in listing(self.lake, proof_folder(self.name))
+            for file in listing(self.table.lake, self.table.proofs)
             if not file.path.endswith(".dsse.json")
         }
-        statements = chain_of(self.lake, self.name, commits, keys, self.say)
+        statements = chain_of(self.table, commits, keys, self.say)
         last = max((statement.sequence for statement in statements.values()), default=0)
         if last < since:
             told = f"the last statement is {last}, and {since} was seen before: the table was put back"
@@ -219,8 +215,8 @@ class _Check:
     ) -> Verdict:
         last = max(statements.values(), key=lambda s: s.sequence, default=None)
         return Verdict(
-            lake=self.lake.root,
-            table=self.name,
+            lake=self.table.lake.root,
+            table=self.table.name,
             version=version,
             sequence=last.sequence if last else 0,
             statement=last.sha256 if last else None,
@@ -241,8 +237,8 @@ class _Check:
         """Refuse rows of no current release."""
         known: set[str] = set()
         for entry in current:
-            known |= data_files(self.lake, self.name, [entry.partition], version)
-        if others := len(data_files(self.lake, self.name, None, version) - known):
+            known |= data_files(self.table, [entry.partition], version)
+        if others := len(data_files(self.table, None, version) - known):
             self.say(Fault.FILES, f"the table has {others} data files of no current release")
 
     def release(
@@ -291,7 +287,7 @@ class _Check:
         """Hold every proof of a release against its signed hash; its manifest, if it is the signed one."""
         manifest = None
         for what, sha256 in proofs_of(statement.note):
-            (data,) = read_all(self.lake, [self.stored[sha256]]) if sha256 in self.stored else [None]
+            (data,) = read_all(self.table.lake, [self.stored[sha256]]) if sha256 in self.stored else [None]
             if data is None:
                 self.say(Fault.PROOF, f"the {what} {sha256} is not there", release)
             elif hashlib.sha256(data).hexdigest() != sha256:
@@ -318,18 +314,18 @@ class _Check:
         columns = [str(name) for name in statement.note["columns"]]
         if hidden := set(columns) - self.shown:
             raise FaultError(Fault.LOG, f"the log does not show {counted(len(hidden), 'column')} of it")
-        if _has_statistics(self.lake, self.name, entry.version):
+        if _has_statistics(self.table, entry.version):
             raise FaultError(Fault.LOG, "the log has statistics of cells, which hide rows from readers")
-        signed = read_files(self.lake, self.name, statement.sha256, keys)
-        staged = _staged_files(self.name, statement.note)
+        signed = read_files(self.table, statement.sha256, keys)
+        staged = _staged_files(self.table.name, statement.note)
         if staged and staged != signed:
             raise FaultError(Fault.FILES, "the data files of its commit are not the files that were verified")
-        paths = sorted(data_files(self.lake, self.name, [entry.partition], version))
+        paths = sorted(data_files(self.table, [entry.partition], version))
         copies = []
         for number, path in enumerate(paths):
             copy, digest = folder / f"{number}.parquet", hashlib.sha256()
             with copy.open("xb") as target:
-                for chunk in chunks(self.lake, path):
+                for chunk in chunks(self.table.lake, path):
                     digest.update(chunk)
                     target.write(chunk)
             copies.append(copy)
@@ -402,9 +398,9 @@ def _staged_files(name: str, note: Mapping[str, Any]) -> dict[str, str]:
     return {f"{name}/{file['path']}": file["sha256"] for file in files}
 
 
-def _has_statistics(lake: Lake, name: str, version: int) -> bool:
+def _has_statistics(table: ReleaseTable, version: int) -> bool:
     """Whether a commit tells its readers minima, maxima or counts of nulls of the files that it adds."""
-    (data,) = read_all(lake, [log_entry(name, version)])
+    (data,) = read_all(table.lake, [log_entry(table.name, version)])
     try:
         added = [json.loads(line).get("add") or {} for line in (data or b"").splitlines()]
         told = [json.loads(file.get("stats") or "{}") for file in added]

@@ -15,8 +15,8 @@ from typing import Any, Self, TypeGuard
 
 from privacy_engine.errors import IntegrityError
 from privacy_release.lake.commits import newest_first
-from privacy_release.lake.log import data_files, proof_folder, statement_files
-from privacy_release.lake.store import Lake, chunks, put, read_all
+from privacy_release.lake.log import data_files, statement_files
+from privacy_release.lake.store import Lake, ReleaseTable, chunks, put, read_all
 from privacy_release.proof.envelope import opened_unproven, sealed
 from privacy_release.proof.faults import FaultError
 from privacy_release.proof.keys import SigningKey, signing_key_in
@@ -81,7 +81,7 @@ class StatementSigner:
         """The hash of the rows of staged files, see `privacy_release.proof.rows`."""
         return rows_digest(files, columns, files[0].parent, self.memory)[0]
 
-    def statement(self, lake: Lake, name: str, version: int, note: Mapping[str, Any]) -> tuple[str, int]:
+    def statement(self, table: ReleaseTable, version: int, note: Mapping[str, Any]) -> tuple[str, int]:
         """Store the statement about the commit that follows a version; its sha256 and place in the chain.
 
         Raises:
@@ -89,14 +89,14 @@ class StatementSigner:
             SecretError: if the lake shows that the key does not hold today.
             PublishError: if the lake cannot be reached.
         """
-        show_key(lake, self.key)
-        previous, sequence = _last(lake, name, version)
+        show_key(table.lake, self.key)
+        previous, sequence = _last(table, version)
         payload = {
             "_type": STATEMENT,
             "subject": list(_subjects(note)),
             "predicateType": COMMIT,
             "predicate": {
-                "table": name,
+                "table": table.name,
                 "sequence": sequence + 1,
                 "previous": previous,
                 "time": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -107,42 +107,42 @@ class StatementSigner:
         }
         data = sealed(payload, [self.key])
         sha256 = hashlib.sha256(data).hexdigest()
-        put(lake, f"{proof_folder(name)}/{statement_files(sha256)[0]}", data)
+        put(table.lake, table.proof(statement_files(sha256)[0]), data)
         return sha256, sequence + 1
 
-    def lacks_files(self, lake: Lake, name: str, statement: str) -> bool:
+    def lacks_files(self, table: ReleaseTable, statement: str) -> bool:
         """Whether there is no statement yet about the data files of the commit that this one is about.
 
         Raises:
             PublishError: if the lake cannot be reached.
         """
-        return read_all(lake, [f"{proof_folder(name)}/{statement_files(statement)[1]}"]) == [None]
+        return read_all(table.lake, [table.proof(statement_files(statement)[1])]) == [None]
 
-    def files(self, lake: Lake, name: str, partition: str, version: int, statement: str) -> None:
+    def files(self, table: ReleaseTable, partition: str, version: int, statement: str) -> None:
         """Store the statement about the data files of a commit, unless it is there.
 
         Raises:
             PublishError: if the lake cannot be reached.
         """
-        if not self.lacks_files(lake, name, statement):
+        if not self.lacks_files(table, statement):
             return
-        path = f"{proof_folder(name)}/{statement_files(statement)[1]}"
+        path = table.proof(statement_files(statement)[1])
         payload = {
             "_type": STATEMENT,
             "subject": [
-                {"name": file, "digest": {"sha256": stored_sha256(lake, file)}}
-                for file in sorted(data_files(lake, name, [partition], version))
+                {"name": file, "digest": {"sha256": stored_sha256(table.lake, file)}}
+                for file in sorted(data_files(table, [partition], version))
             ],
             "predicateType": FILES,
             "predicate": {
-                "table": name,
+                "table": table.name,
                 "partition": partition,
                 "version": version,
                 "statement": statement,
                 "time": datetime.now(UTC).isoformat(timespec="seconds"),
             },
         }
-        put(lake, path, sealed(payload, [self.key]))
+        put(table.lake, path, sealed(payload, [self.key]))
 
 
 def signer_of_settings() -> StatementSigner | None:
@@ -181,21 +181,21 @@ def stored_sha256(lake: Lake, path: str) -> str:
     return digest.hexdigest()
 
 
-def _last(lake: Lake, name: str, version: int) -> tuple[str | None, int]:
+def _last(table: ReleaseTable, version: int) -> tuple[str | None, int]:
     """Hash and place of the last statement of a table up to a version; None and 0 where there is none."""
-    for commit in newest_first(lake, name, version):
+    for commit in newest_first(table, version):
         sha256 = statement_of(commit.note)
         if sha256 is None:
             continue
-        (data,) = read_all(lake, [f"{proof_folder(name)}/{statement_files(sha256)[0]}"])
+        (data,) = read_all(table.lake, [table.proof(statement_files(sha256)[0])])
         try:
             if data is not None and hashlib.sha256(data).hexdigest() == sha256:
                 return sha256, int(opened_unproven(data)["predicate"]["sequence"])
         except (FaultError, KeyError, TypeError, ValueError):
             pass
         raise IntegrityError(
-            f"the signed statement {sha256} of table {name}, version {commit.version}, must be as it was "
-            "stored, or no other can follow it: restore it from a backup, or publish under a new name"
+            f"the signed statement {sha256} of table {table.name}, version {commit.version}, must be as it "
+            "was stored, or no other can follow it: restore it from a backup, or publish under a new name"
         )
     return None, 0
 

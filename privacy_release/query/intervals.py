@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from privacy_engine.errors import IntegrityError
 from privacy_release.lake.read import dictionary_of, manifest_of, proof_of, read_release
 from privacy_release.lake.replicates import REPLICATES, TOLD
-from privacy_release.lake.store import Lake
+from privacy_release.lake.store import Lake, ReleaseTable
 from privacy_release.query.answer import Answer, allowed
 from privacy_release.query.columns import (
     Meant,
@@ -51,9 +51,7 @@ _MEANING = {
 }
 
 
-def intervals(
-    lake: Lake, name: str, release_id: str, question: Question, *, level: float = 0.95
-) -> "pa.Table":
+def intervals(table: ReleaseTable, release_id: str, question: Question, *, level: float = 0.95) -> "pa.Table":
     """The groups of a question, with value, low and high of each measure.
 
     Of a k-anonymous release the value is an estimate: that where all values which a cell leaves open are
@@ -61,8 +59,7 @@ def intervals(
     mean.
 
     Args:
-        lake: where.
-        name: the release table.
+        table: the release table.
         release_id: of the release.
         question: what is asked.
         level: chance of an interval to cover, in (0, 1); bounds are certain.
@@ -74,13 +71,13 @@ def intervals(
     """
     if not 0 < level < 1:
         raise QueryError(f"level must be in (0, 1), got {level}")
-    data = proof_of(lake, name, release_id, REPLICATES)
+    data = proof_of(table, release_id, REPLICATES)
     if data is not None:
         published = PublishedModel.read(data)
         if not published.tells_number and any(measure.kind == "count" for measure in question.measures):
-            _require_public_number(lake, name, release_id)
+            _require_public_number(table, release_id)
         return _table(published.answer(question, level), question, "interval", level)
-    told = dictionary_of(lake, name, release_id)
+    told = dictionary_of(table, release_id)
     if told is None:
         raise QueryError("the release has no data dictionary, so it is not known what its cells stand for")
     forms = {column["form"] for column in told["columns"]}
@@ -91,7 +88,7 @@ def intervals(
         )
     if reason := _NO_BOUNDS.keys() & forms:
         raise QueryError(f"the release gives no intervals: {_NO_BOUNDS[min(reason)]}")
-    rows = read_release(lake, name, release_id)
+    rows = read_release(table, release_id)
     return _table(bounded(rows, told, question), question, "bounds", 1.0)
 
 
@@ -102,9 +99,9 @@ _NO_BOUNDS: Mapping[str, str] = {
 }
 
 
-def _require_public_number(lake: Lake, name: str, release_id: str) -> None:
+def _require_public_number(table: ReleaseTable, release_id: str) -> None:
     """Refuse counts of an earlier release by persons, whose file does not say how noisy their number is."""
-    loss = manifest_of(lake, name, release_id).get("loss") or {}
+    loss = manifest_of(table, release_id).get("loss") or {}
     if loss.get("neighbours") == "replace_person":
         raise QueryError(
             "a count needs the noise in the number of records, which the replicates of this release, of an "
@@ -432,7 +429,7 @@ def answer_with_intervals(
         allowed(tables_of(parser, sql), tables)
         name, question = question_of(parser, sql)
     (source,) = take_snapshot(lake, name, release, every_release=False).sources
-    found = intervals(lake, name, source.release, question, level=level)
+    found = intervals(lake.table(name), source.release, question, level=level)
     if found.num_rows > limits.rows:
         raise QueryError(
             f"an answer must have at most {limits.rows:,} rows, got {found.num_rows:,}; ask by fewer columns"

@@ -306,7 +306,7 @@ class Files:
             stored = snapshot.files.filesystem
             infos = [] if self.sizes is None else stored.get_file_info(list(found))
         if self.sizes is None:
-            names = [str(Path(self._lake.table(snapshot.name)) / path) for path in found]
+            names = [str(Path(self._lake.table(snapshot.name).address) / path) for path in found]
         else:
             names = [f"release://{len(self._found) + number}" for number in range(len(found))]
             self._found += [(stored, path) for path in found]

@@ -1,14 +1,13 @@
 """The releases that a query reads: which of a table's, as of one version of it, and what they guarantee."""
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from privacy_engine.errors import IntegrityError
 from privacy_engine.vocabulary import PARTITION, counted
 from privacy_release.lake.log import Publication, State, newest, open_table, publications
-from privacy_release.lake.store import Lake, dataset_of, reaching, table_names
+from privacy_release.lake.store import Lake, ReleaseTable, dataset_of, reaching, table_names
 from privacy_release.query.rules import QueryError
 
 if TYPE_CHECKING:
@@ -94,8 +93,8 @@ def take_snapshot(
     """The releases of a table that a query sees now.
 
     Args:
-        lake: where.
-        name: of the table, as the query spells it.
+        lake: where the table is.
+        name: of the table, as who asks wrote it.
         release: only this one; None takes the one that was published last. A release that was published
             again, such as an old partition with late data, keeps its place.
         every_release: all of them, with the column `release`.
@@ -105,7 +104,11 @@ def take_snapshot(
         QueryError: if there is no such table, or no such release in it that is not retracted.
         PublishError: if the lake cannot be reached.
     """
-    table, version, entries = _consistent(lake, name, sees)
+    try:
+        table = lake.table(name)
+    except ValueError:  # no name that a table could have
+        raise _missing(lake, name, sees) from None
+    delta, version, entries = _consistent(table, sees)
     entries = [entry for entry in entries if sees(name, entry)]
     if not entries:
         raise _missing(lake, name, sees)
@@ -113,7 +116,7 @@ def take_snapshot(
     chosen = _chosen(name, entries, live, release, every_release=every_release)
     releases = {entry.partition: entry.release_id for entry in chosen}
     with reaching(lake, f"read table {name}"):
-        files = dataset_of(lake, name, table, (PARTITION, "in", list(releases)))
+        files = dataset_of(table, delta, (PARTITION, "in", list(releases)))
     columns = list(dict.fromkeys(column for entry in chosen for column in entry.columns))
     return Snapshot(
         name=name,
@@ -144,7 +147,7 @@ def check_rows(lake: Lake, seen: Snapshot) -> None:
 
 def has_moved(lake: Lake, seen: Snapshot) -> bool:
     """Whether the table has another version by now, so that its files may be gone."""
-    table = open_table(lake, seen.name)
+    table = open_table(lake.table(seen.name))
     return table is None or table.version() != seen.version
 
 
@@ -152,35 +155,28 @@ def is_retracted(lake: Lake, seen: Snapshot) -> bool:
     """Whether a release of a snapshot was taken back since."""
     if not has_moved(lake, seen):
         return False
-    entries = _consistent(lake, seen.name, everything)[2]
+    entries = _consistent(lake.table(seen.name), everything)[2]
     gone = {(entry.release_id, entry.version) for entry in entries if entry.tombstone is not None}
     return any((source.release, source.version) in gone for source in seen.sources)
 
 
-def _consistent(lake: Lake, name: str, sees: Sees) -> tuple[Any, int, list[Publication]]:
-    """A table, its version, and its publications up to that very version."""
-    table = _existing(lake, name, sees)
-    return table, int(table.version()), list(newest(lake, name, table.version()))[::-1]
-
-
-def _existing(lake: Lake, name: str, sees: Sees) -> Any:
-    table = None
-    with suppress(ValueError):  # no name that a table could have
-        table = open_table(lake, name)
-    if table is None:
-        raise _missing(lake, name, sees)
-    return table
+def _consistent(table: ReleaseTable, sees: Sees) -> tuple[Any, int, list[Publication]]:
+    """A table as it is opened, its version, and its publications up to that very version."""
+    delta = open_table(table)
+    if delta is None:
+        raise _missing(table.lake, table.name, sees)
+    return delta, int(delta.version()), list(newest(table, delta.version()))[::-1]
 
 
 def _missing(lake: Lake, name: str, sees: Sees) -> QueryError:
     """That there is no such table, and which there are for who asks."""
-    known = [table for table in table_names(lake) if _shows(lake, table, sees)]
+    known = [other for other in table_names(lake) if _shows(lake.table(other), sees)]
     return QueryError(f"the lake has no table {name!r}; its tables are: {', '.join(known) or 'none yet'}")
 
 
-def _shows(lake: Lake, name: str, sees: Sees) -> bool:
+def _shows(table: ReleaseTable, sees: Sees) -> bool:
     """Whether a table has a publication that may be seen."""
-    return sees is everything or any(sees(name, entry) for entry in publications(lake, name))
+    return sees is everything or any(sees(table.name, entry) for entry in publications(table))
 
 
 def _chosen(

@@ -11,34 +11,32 @@ from typing import TYPE_CHECKING
 from privacy_release.spending.budget import Budget
 
 if TYPE_CHECKING:
-    from privacy_release.lake.store import Lake
+    from privacy_release.lake.store import ReleaseTable
 
 NEWEST = 5  # releases of a table whose entries are looked for: an old copy lacks the newest ones first
 
 
-def lacks_entries(budget: Budget, lake: "Lake", name: str) -> bool:
+def lacks_entries(budget: Budget, table: "ReleaseTable") -> bool:
     """Whether a ledger lacks an entry that paid for one of the newest current releases of a table.
 
     Args:
         budget: whose data set; releases that others paid for are left out.
-        lake: of the release table.
-        name: of the release table.
+        table: the release table.
 
     Raises:
         LedgerError: if the ledger cannot be reached.
         PublishError: if the lake cannot be reached.
         IntegrityError: if a manifest is not the one that its commit names.
     """
-    recorded = recorded_entries(lake, name, NEWEST).get(budget.dataset, set())
+    recorded = recorded_entries(table, NEWEST).get(budget.dataset, set())
     return bool(budget.ledger.lacking(budget.dataset, recorded))
 
 
-def recorded_entries(lake: "Lake", name: str, most: int | None = None) -> dict[str, set[str]]:
+def recorded_entries(table: "ReleaseTable", most: int | None = None) -> dict[str, set[str]]:
     """The hashes of the ledger entries that paid for the current releases of a table, by data set.
 
     Args:
-        lake: Lake of the release table.
-        name: Name of the release table.
+        table: the release table.
         most: Number of the newest releases that are looked at; None: all.
 
     Raises:
@@ -49,12 +47,12 @@ def recorded_entries(lake: "Lake", name: str, most: int | None = None) -> dict[s
     from privacy_release.lake.read import manifest_of
 
     found: dict[str, set[str]] = defaultdict(set)
-    version = current_version(lake, name)
+    version = current_version(table)
     if version is None:
         return found
-    current = (entry for entry in newest(lake, name, version) if entry.state is State.CURRENT)
+    current = (entry for entry in newest(table, version) if entry.state is State.CURRENT)
     for entry in islice(current, most):
-        booking = manifest_of(lake, name, entry.release_id, entry.version).get("booking")
+        booking = manifest_of(table, entry.release_id, entry.version).get("booking")
         if booking:
             found[booking["dataset"]].add(str(booking["entry_hash"]))
     return found

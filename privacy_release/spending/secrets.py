@@ -15,7 +15,7 @@ from privacy_release.work.settings import secret
 if TYPE_CHECKING:
     from privacy_engine.randomizers.randomizer import Memoised, Randomizer
     from privacy_engine.randomizers.randomness import Secret
-    from privacy_release.lake.store import Lake
+    from privacy_release.lake.store import ReleaseTable
 
 PLACE = "PRIVACY_SECRET"
 NEW_SECRET = "python -c 'import secrets; print(secrets.token_hex(32))'"
@@ -95,12 +95,11 @@ def parameters_asked(method: "Randomizer | Memoised") -> dict[str, Any]:
     return parameters_of(method)
 
 
-def require_same_secret(lake: "Lake", name: str, manifest: Mapping[str, Any]) -> None:
+def require_same_secret(table: "ReleaseTable", manifest: Mapping[str, Any]) -> None:
     """Refuse a randomized release whose answers do not repeat those of the series it goes to.
 
     Args:
-        lake: where it is going to be published.
-        name: of the release table, which holds the series.
+        table: the release table.
         manifest: of the release. Its `replaces` names the one fingerprint whose secret is given up on
             purpose: that works once, because the next release follows the new secret.
 
@@ -110,7 +109,7 @@ def require_same_secret(lake: "Lake", name: str, manifest: Mapping[str, Any]) ->
     """
     if "randomization" not in manifest:
         return
-    last = last_fingerprint(lake, name)
+    last = last_fingerprint(table)
     _require(manifest["randomization"]["secret"], last, manifest.get("replaces"))
 
 
@@ -126,9 +125,9 @@ def _require(given: str | None, last: str | None, replaces: str | None) -> None:
     )
 
 
-def last_fingerprint(lake: "Lake", name: str) -> str | None:
+def last_fingerprint(table: "ReleaseTable") -> str | None:
     """That of the secret of the last memoised publication of a table; None where there is none."""
     from privacy_release.lake.read import newest_releases
 
-    kept = (entry["figures"].get("secret") for entry in newest_releases(lake, name))
+    kept = (entry["figures"].get("secret") for entry in newest_releases(table))
     return next((found for found in kept if found), None)

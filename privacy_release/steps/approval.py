@@ -32,7 +32,7 @@ from privacy_release.work.journal import sha256_of
 from privacy_release.work.references import ReportRef, StagedRef, symbols_of
 
 if TYPE_CHECKING:
-    from privacy_release.lake.store import Lake
+    from privacy_release.lake.store import ReleaseTable
 
 APPROVE, REJECT, SEND_BACK = "Approve", "Reject", "Send back"
 COMMENT = "comment"
@@ -238,8 +238,7 @@ def page_address(dag_id: str, run_id: str, task_id: str, map_index: int = -1) ->
 def question(
     staged: StagedRef,
     report: ReportRef,
-    lake: "Lake",
-    name: str,
+    table: "ReleaseTable",
     release_id: str,
     *,
     approvers: int = 1,
@@ -258,7 +257,7 @@ def question(
     booking = staged.get("booking")
     figures = staged["figures"] if staged["loss"] is None else {}  # else they would be figures of the source
     return Question(
-        table=name,
+        table=table.name,
         release=release_id,
         method=staged["method"],
         sha256=report["sha256"],
@@ -279,8 +278,8 @@ def question(
         limits=_limits(staged),
         alerts=[alert["text"] for alert in report.get("alerts", ())],
         attacks=_attacks(report),
-        excess=_courses(report, lake, name, release_id),
-        difference=_difference(staged, report, lake, name, release_id),
+        excess=_courses(report, table, release_id),
+        difference=_difference(staged, report, table, release_id),
         expectations=staged["source"].get("expectations") if staged["loss"] is None else None,
         assigned=list(assigned),
         approvers=approvers,
@@ -401,18 +400,18 @@ def _limits(staged: StagedRef) -> list[list[str]]:
 
 
 def _difference(
-    staged: StagedRef, report: ReportRef, lake: "Lake", name: str, release_id: str
+    staged: StagedRef, report: ReportRef, table: "ReleaseTable", release_id: str
 ) -> Difference | None:
     """Against the last release of the table that is not retracted; None where there is none."""
     from privacy_release.lake.log import State
     from privacy_release.lake.read import manifest_of, releases
     from privacy_release.work.staged import read_schema
 
-    standing = [e for e in releases(lake, name) if e["state"] in (State.CURRENT, State.SUPERSEDED)]
+    standing = [e for e in releases(table) if e["state"] in (State.CURRENT, State.SUPERSEDED)]
     if not standing:
         return None
     last = standing[-1]
-    before = manifest_of(lake, name, last["release_id"]).get("figures") or {}
+    before = manifest_of(table, last["release_id"]).get("figures") or {}
     findings = last["figures"].get("measured") or []
     was = _numbers(findings, last["figures"].get("loss"), before) | {"rows": last["rows"]}
     now = _numbers(report["findings"], staged["loss"], staged["figures"]) | {"rows": staged["rows"]}
@@ -457,12 +456,12 @@ def _attacks(report: ReportRef) -> list[list[str]]:
     return lines
 
 
-def _courses(report: ReportRef, lake: "Lake", name: str, release_id: str) -> list[Course]:
+def _courses(report: ReportRef, table: "ReleaseTable", release_id: str) -> list[Course]:
     """What each attack gained on the earlier releases, as far as it is known, and on this one."""
     from privacy_release.steps.attacks.earlier import figures_of_earlier
 
     trials = [t for t in report["attacks"]["trials"] if t.get("outcomes")] if "attacks" in report else []
-    earlier = figures_of_earlier(lake, name, report["attacks"]["curator"]) if trials else []
+    earlier = figures_of_earlier(table, report["attacks"]["curator"]) if trials else []
     return [
         Course(
             attack=trial["attack"],

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from privacy_engine.judge.policy import ReleasePolicy
     from privacy_engine.release import ReleaseMethod
     from privacy_engine.tables.schema import DataSchema
-    from privacy_release.lake.store import Lake
+    from privacy_release.lake.store import Lake, ReleaseTable
     from privacy_release.ledger.ledger import BudgetLedger
     from privacy_release.spec.model import ReleaseSpec
 
@@ -154,15 +154,16 @@ def budget_of(spec: "ReleaseSpec", run: str, ledger: "BudgetLedger") -> Budget:
 
 
 def with_ledger(
-    facts: Facts, budget: Budget | None, lake: "Lake | None" = None, name: str | None = None
+    facts: Facts,
+    budget: Budget | None,
+    table: "ReleaseTable | None" = None,
 ) -> Facts:
     """The same with what the ledger says; nothing is booked, and another run may book first.
 
     Args:
         facts: what is known before.
         budget: that is to pay; None: none does.
-        lake: of the release table; None: whether its releases are in the ledger stays unknown.
-        name: of the release table.
+        table: the release table.
 
     Raises:
         LedgerError: if it cannot be reached.
@@ -171,8 +172,8 @@ def with_ledger(
     if budget is None or (loss := facts.loss) is None:
         return replace(facts, promise=None, shortage=None, restored=False)
     facts = replace(facts, promise=budget.promise)
-    if lake is not None and name is not None:
-        facts = replace(facts, restored=lacks_entries(budget, lake, name))
+    if table is not None:
+        facts = replace(facts, restored=lacks_entries(budget, table))
     try:
         budget.promise(loss)
     except SpecError:  # of which a rule tells
@@ -193,7 +194,7 @@ def with_lake(facts: Facts, spec: "ReleaseSpec", lake: "Lake", release_id: str) 
     if not asks_for_earlier(facts):
         return replace(facts, earlier=None, unjudged=0)
     name = spec.publish.table
-    published = published_releases(lake, name, (release_id, release_id))
+    published = published_releases(lake.table(name), (release_id, release_id))
     unjudged = 0
     if spec.history is not None and asks_for_differences(facts.policy):
         named = spec.attributes.get(spec.history.identifier)

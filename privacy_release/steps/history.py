@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from privacy_engine.judge.verification import Finding
     from privacy_engine.republication.incremental import LastRelease
     from privacy_engine.tables.schema import DataSchema
-    from privacy_release.lake.store import Lake
+    from privacy_release.lake.store import ReleaseTable
 
 _LEAST = 2  # persons who cannot be told apart, where sensitive values alone are to be kept
 _RESERVE = 1.0
@@ -224,39 +224,43 @@ def owners_of(staged: StagedRef) -> "npt.NDArray[np.int64] | None":
     return found
 
 
-def published_releases(
-    lake: "Lake | None", name: str | None, but: tuple[str, str] | None = None
-) -> list[dict[str, Any]]:
+def known(table: "ReleaseTable | None") -> "ReleaseTable":
+    """The release table of a policy that is about its earlier releases.
+
+    Raises:
+        SpecError: if the table is not known.
+    """
+    if table is None:
+        raise SpecError(
+            "the policy is about the earlier releases of the table, too; verify needs the name of the "
+            "table and its lake"
+        )
+    return table
+
+
+def published_releases(table: "ReleaseTable", but: tuple[str, str] | None = None) -> list[dict[str, Any]]:
     """Every publication in a table that was not retracted, oldest first.
 
     Args:
-        lake: of the release table.
-        name: of the release table.
+        table: the release table.
         but: release id and run key of a run whose own publication is left out: a retry of it publishes the
             same bytes or nothing.
 
     Raises:
-        SpecError: if lake or name are not known.
         PublishError: if the lake cannot be reached.
     """
     from privacy_release.lake.log import State
     from privacy_release.lake.read import releases
 
-    if lake is None or name is None:
-        raise SpecError(
-            "the policy is about the earlier releases of the table, too; verify needs the name of the "
-            "table and its lake"
-        )
     return [
         entry
-        for entry in releases(lake, name)
+        for entry in releases(table)
         if entry["state"] != State.RETRACTED and (entry["release_id"], entry["run_key"]) != but
     ]
 
 
 def earlier_releases(
-    lake: "Lake | None",
-    name: str | None,
+    table: "ReleaseTable",
     persons: PersonsRef,
     but: tuple[str, str] | None = None,
     *,
@@ -268,8 +272,7 @@ def earlier_releases(
     What a later run replaced counts, too: whoever read it may have kept it.
 
     Args:
-        lake: of the release table.
-        name: of the release table.
+        table: the release table.
         persons: of the new release, by whose hashes the earlier ones are known, too.
         but: as of `published_releases`.
         marked: Number of the newest releases of which the values of persons are read, too, for those who are
@@ -277,20 +280,19 @@ def earlier_releases(
         registers: Whether the register of each release is read, too, where one was kept.
 
     Raises:
-        SpecError: if lake or name are not known.
         VerificationError: if it is not on record for one of them, or was recorded with another key or form.
         PublishError: if the lake cannot be reached.
     """
-    found, entries = {}, published_releases(lake, name, but)
+    found, entries = {}, published_releases(table, but)
     for place, entry in enumerate(entries):
-        path = _path(str(name), entry["release_id"], entry["sha256"])
+        path = _path(table.name, entry["release_id"], entry["sha256"])
         if not path.is_file():
             raise VerificationError(
-                f"version {entry['version']} of table {name} was published without recording who is in it, "
-                "so it cannot be held against this release; retract it, or publish under a new table name"
+                f"version {entry['version']} of table {table.name} was published without recording who is in "
+                "it, so it cannot be held against this release; retract it, or publish under a new table name"
             )
         values, version = place >= len(entries) - marked, int(entry["version"])
-        found[version] = _read(path, str(name), persons, entry, marked=values, register=registers)
+        found[version] = _read(path, table.name, persons, entry, marked=values, register=registers)
     return found
 
 
@@ -395,14 +397,13 @@ class Past:
     What is not said is taken from the policy, which judges the release in any case.
 
     Attributes:
-        lake, name: of the release table.
+        table: the release table.
         policy: what must hold, that of the release and the floor policy together.
         run: release id and run key of who asks: a retry does not stand in its own way.
         k, m, departures, reserve, counterfeits, hold_back: as of `privacy_release.spec.model.HistorySpec`.
     """
 
-    lake: "Lake"
-    name: str
+    table: "ReleaseTable"
     policy: "ReleasePolicy"
     run: tuple[str, str]
     k: int | None = None
@@ -415,7 +416,7 @@ class Past:
     def memberships(self, persons: PersonsRef) -> "dict[int, Membership]":
         """Who is in which class of each earlier release, by version; errors as of `earlier_releases`."""
         marked = 1 if self.subtracted else 0
-        return earlier_releases(self.lake, self.name, persons, self.run, marked=marked)
+        return earlier_releases(self.table, persons, self.run, marked=marked)
 
     @property
     def asked(self) -> "tuple[CrossReleaseModel, ...]":
@@ -452,8 +453,8 @@ class Past:
         if not memberships:
             return None
         version = max(memberships)
-        (entry,) = (e for e in published_releases(self.lake, self.name, self.run) if e["version"] == version)
-        path = _path(self.name, entry["release_id"], entry["sha256"])
+        (entry,) = (e for e in published_releases(self.table, self.run) if e["version"] == version)
+        path = _path(self.table.name, entry["release_id"], entry["sha256"])
         return read_last(path, memberships[version], entry)
 
     def kept(self, schema: "DataSchema") -> dict[str, Any]:
@@ -513,7 +514,7 @@ def one_at_a_time(name: str) -> Iterator[None]:
         os.close(handle)
 
 
-def refuse_unseen(lake: "Lake", name: str, run: tuple[str, str], report: ReportRef) -> None:
+def refuse_unseen(table: "ReleaseTable", run: tuple[str, str], report: ReportRef) -> None:
     """Refuse a release that was verified before another one of its table was published.
 
     Raises:
@@ -524,13 +525,13 @@ def refuse_unseen(lake: "Lake", name: str, run: tuple[str, str], report: ReportR
     mine = (run[0], report["sha256"])  # the same bytes, by whatever run
     unseen = [
         entry
-        for entry in published_releases(lake, name, run)
+        for entry in published_releases(table, run)
         if entry["version"] not in report["compared"] and (entry["release_id"], entry["sha256"]) != mine
     ]
     if unseen:
         raise VerificationError(
-            f"{len(unseen)} releases of table {name} were published after this one was verified together "
-            "with the earlier ones; start a new run"
+            f"{len(unseen)} releases of table {table.name} were published after this one was verified "
+            "together with the earlier ones; start a new run"
         )
 
 
@@ -601,15 +602,15 @@ def forget_unpublished(staged: StagedRef, name: str, release_id: str) -> None:
     _remove(_path(name, release_id, staged["sha256"]))
 
 
-def forget(lake: "Lake", name: str, release_id: str) -> int:
+def forget(table: "ReleaseTable", release_id: str) -> int:
     """Remove what is kept about the people of a retracted release; how many files that were."""
     from privacy_release.lake.read import releases
 
-    kept = {entry["sha256"] for entry in published_releases(lake, name) if entry["release_id"] == release_id}
+    kept = {entry["sha256"] for entry in published_releases(table) if entry["release_id"] == release_id}
     removed = 0
-    for entry in releases(lake, name):
+    for entry in releases(table):
         if entry["release_id"] == release_id and entry["sha256"] not in kept:
-            path = _path(name, release_id, entry["sha256"])
+            path = _path(table.name, release_id, entry["sha256"])
             removed += path.is_file()
             _remove(path)
     return removed

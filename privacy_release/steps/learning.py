@@ -20,10 +20,10 @@ from privacy_release.work.references import TableRef
 if TYPE_CHECKING:
     import pandas as pd
 
-    from privacy_release.lake.store import Lake
+    from privacy_release.lake.store import Lake, ReleaseTable
 
 
-def newest_release(lake: "Lake", table: str) -> str:
+def newest_release(table: "ReleaseTable") -> str:
     """The release that was published last and still stands.
 
     Raises:
@@ -32,16 +32,17 @@ def newest_release(lake: "Lake", table: str) -> str:
     from privacy_release.lake.log import State
     from privacy_release.lake.read import newest_releases
 
-    current = (e for e in newest_releases(lake, table) if e["state"] == State.CURRENT.value)
+    current = (e for e in newest_releases(table) if e["state"] == State.CURRENT.value)
     found = next(current, None)
     if found is None:
-        raise PublishError(f"table {table} must have a release in the lake at {lake.root}; publish one first")
+        raise PublishError(
+            f"table {table.name} must have a release in the lake at {table.lake.root}; publish one first"
+        )
     return str(found["release_id"])
 
 
 def train(
-    lake: "Lake",
-    table: str,
+    table: "ReleaseTable",
     releases: Sequence[str],
     *,
     target: str,
@@ -52,7 +53,6 @@ def train(
     """Train naive Bayes on releases, one after the other.
 
     Args:
-        lake: where they are.
         table: the release table.
         releases: ids; of different people, for answers about the same ones say nothing new.
         target: the class, a listed attribute.
@@ -75,16 +75,16 @@ def train(
         raise SpecError("learning: there must be a release to learn from, none was named; name one")
     if not (alpha >= 0 and var_smoothing >= 0):
         raise SpecError(f"learning: alpha and var_smoothing must be >= 0, got {alpha} and {var_smoothing}")
-    manifests = [manifest_of(lake, table, release) for release in releases]
+    manifests = [manifest_of(table, release) for release in releases]
     told = [manifest.get("randomization", {}).get("attributes") for manifest in manifests]
     if not told[0] or any(other != told[0] for other in told):
         raise SpecError(
-            f"learning: the releases of table {table} must all be randomized, and by the same probabilities; "
-            "learn from others, or from one at a time"
+            f"learning: the releases of table {table.name} must all be randomized, and by the same "
+            "probabilities; learn from others, or from one at a time"
         )
     if told[0].get(target, {}).get("mechanism", "channel") != "channel":
         raise SpecError(f"learning: the target must be a listed attribute, {target} was released as a number")
-    frames = [read_release(lake, table, release).to_pandas() for release in releases]
+    frames = [read_release(table, release).to_pandas() for release in releases]
     names = [name for name in frames[0] if name != target] if features is None else list(features)
     for frame in frames:
         _require_columns(frame, target, names)
@@ -95,7 +95,7 @@ def train(
         model.partial_fit(frame[names], frame[target], classes)
     return Trained(
         model=model,
-        table=table,
+        table=table.name,
         releases=tuple(releases),
         released=pd.concat(frames, ignore_index=True),
         manifest=manifests[-1],

@@ -15,6 +15,7 @@ from privacy_engine.errors import IntegrityError, PublishError, SpecError, Verif
 from privacy_engine.judge.republication.notes import notes_over_time
 from privacy_engine.vocabulary import PublishMode, Superseded
 from privacy_release.lake.replicates import REPLICATES, replicates_file
+from privacy_release.lake.store import takes_table
 from privacy_release.reports.attacks import with_attacks
 from privacy_release.reports.attempts import Attempts
 from privacy_release.reports.dictionary import (
@@ -48,14 +49,14 @@ if TYPE_CHECKING:
     from privacy_release.lake.layout import TableRules
     from privacy_release.lake.publish import Published as Done
     from privacy_release.lake.signing import Signer
-    from privacy_release.lake.store import Lake
+    from privacy_release.lake.store import Lake, ReleaseTable
 
 
+@takes_table
 def publish_staged(
     staged: StagedRef,
     report: ReportRef,
-    lake: "Lake",
-    name: str,
+    table: "ReleaseTable",
     release_id: str,
     *,
     run_key: str | None = None,
@@ -68,8 +69,7 @@ def publish_staged(
     Args:
         staged: what `make_release` gave.
         report: what `verify_staged` found on it.
-        lake: where.
-        name: of the release table.
+        table: the release table.
         release_id: partition key of the run, else its run id.
         run_key: names the run across its retries, e.g. DAG id and run id.
         approved: who approved these bytes and when, where somebody was to be asked.
@@ -115,10 +115,10 @@ def publish_staged(
     followed = "compared" in report or "persons" in staged
     if rules.mode is PublishMode.APPEND and not followed:
         raise VerificationError(
-            f"a release must not be appended to table {name} unless who is in its earlier releases is known: "
-            "declare `history` in the specification, or publish in the mode snapshot"
+            f"a release must not be appended to table {table.name} unless who is in its earlier releases is "
+            "known: declare `history` in the specification, or publish in the mode snapshot"
         )
-    require_same_secret(lake, name, manifest)
+    require_same_secret(table, manifest)
     manifest |= {
         "policy": report["policy"],
         "measured": report["findings"],
@@ -132,16 +132,15 @@ def publish_staged(
         manifest["approval"] = approval
     if signer is not None:  # whoever checks the release measures it again, and needs the schema for that
         manifest["schema"] = read_schema(staged["schema"]).to_dict()
-    described = _described(staged, report, manifest, name, release_id)
+    described = _described(staged, report, manifest, table.name, release_id)
     manifest |= {"left_out": described.left_out} if described.left_out else {}
-    with one_at_a_time(name) if followed else nullcontext():
-        refuse_unseen(lake, name, (release_id, run_key or release_id), report)
+    with one_at_a_time(table.name) if followed else nullcontext():
+        refuse_unseen(table, (release_id, run_key or release_id), report)
         if "persons" in staged:  # before the commit: a retry may have staged other bytes
-            record(staged, name, release_id, report.get("register"))
-        with as_readable_as_the_lake(lake):
+            record(staged, table.name, release_id, report.get("register"))
+        with as_readable_as_the_lake(table.lake):
             done = store.publish(
-                lake,
-                name,
+                table,
                 release_id,
                 Path(staged["uri"]),
                 manifest,
@@ -154,18 +153,18 @@ def publish_staged(
                 rules=rules,
             )
         if "persons" in staged and done.completed:
-            forget_unpublished(staged, name, release_id)
-        published = _told(lake, done)
+            forget_unpublished(staged, table.name, release_id)
+        published = _told(table.lake, done)
         if described.left_out and not done.completed:
             published["left_out"] = described.left_out
         if "alerts" in report and not done.completed:
             published["alerts"] = report["alerts"]
-    with as_readable_as_the_lake(lake):
-        _settle(lake, name, published, rules)
+    with as_readable_as_the_lake(table.lake):
+        _settle(table, published, rules)
     return published
 
 
-def published_by(lake: "Lake", name: str, release_id: str, run_key: str) -> Published | None:
+def published_by(table: "ReleaseTable", release_id: str, run_key: str) -> Published | None:
     """What a run published, as the commit in the lake says; None if it published nothing.
 
     Raises:
@@ -173,21 +172,21 @@ def published_by(lake: "Lake", name: str, release_id: str, run_key: str) -> Publ
     """
     from privacy_release.lake.publish import committed
 
-    done = committed(lake, name, release_id, run_key)
-    return None if done is None else _told(lake, done)
+    done = committed(table, release_id, run_key)
+    return None if done is None else _told(table.lake, done)
 
 
-def require_published_by(lake: "Lake", name: str, release_id: str, run_key: str) -> None:
+def require_published_by(table: "ReleaseTable", release_id: str, run_key: str) -> None:
     """Refuse a release of another run.
 
     Raises:
         IntegrityError: if this run has not published it.
         PublishError: as `published_by`.
     """
-    if published_by(lake, name, release_id, run_key) is None:
+    if published_by(table, release_id, run_key) is None:
         raise IntegrityError(
-            f"release {release_id} of table {name} must be published by this run, and is not: the value of "
-            "the task that publishes was changed outside of the run; clear that task"
+            f"release {release_id} of table {table.name} must be published by this run, and is not: the "
+            "value of the task that publishes was changed outside of the run; clear that task"
         )
 
 
@@ -306,16 +305,16 @@ def table_rules(
         raise SpecError(f"publish: {error}; correct it") from None
 
 
-def _settle(lake: "Lake", name: str, published: Published, rules: "TableRules") -> None:
+def _settle(table: "ReleaseTable", published: Published, rules: "TableRules") -> None:
     """Clear away what was superseded; a retry of the run does it again."""
     from privacy_release.lake.superseded import settle
 
     try:
-        settle(lake, name, history=rules.history)
+        settle(table, history=rules.history)
     except PublishError as error:
         raise PublishError(
-            f"the release is published, as version {published['version']} of table {name}, but what later "
-            f"releases replaced could not be cleared away: {error}; retry the run, or clear it with "
+            f"the release is published, as version {published['version']} of table {table.name}, but what "
+            f"later releases replaced could not be cleared away: {error}; retry the run, or clear it with "
             "`privacy-release table LAKE/TABLE --clear`"
         ) from None
 

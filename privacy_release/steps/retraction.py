@@ -7,13 +7,12 @@ from privacy_engine.errors import PrivacyEngineError
 if TYPE_CHECKING:
     from privacy_release.lake.retract import Retraction
     from privacy_release.lake.signing import Signer
-    from privacy_release.lake.store import Lake
+    from privacy_release.lake.store import Lake, ReleaseTable
     from privacy_release.lake.superseded import Settled
 
 
 def retract_release(
-    lake: "Lake",
-    name: str,
+    table: "ReleaseTable",
     release_id: str,
     reason: str,
     *,
@@ -29,10 +28,10 @@ def retract_release(
     from privacy_release.lake.superseded import settle
     from privacy_release.steps.history import forget
 
-    with as_readable_as_the_lake(lake):
-        done = retract(lake, name, release_id, reason, history=history, signer=signer)
-        forget(lake, name, release_id)
-        settle(lake, name, history=history)
+    with as_readable_as_the_lake(table.lake):
+        done = retract(table, release_id, reason, history=history, signer=signer)
+        forget(table, release_id)
+        settle(table, history=history)
     return done
 
 
@@ -54,8 +53,10 @@ def settle_tables(lake: "Lake", history: "Lake | None" = None) -> "tuple[Settled
     done, problems = Settled(), []
     for name in table_names(lake):
         try:
-            if open_table(lake, name) is not None:  # a first publication may have stored its proof alone
-                done += settle(lake, name, history=history)
+            if (
+                open_table(lake.table(name)) is not None
+            ):  # a first publication may have stored its proof alone
+                done += settle(lake.table(name), history=history)
         except PrivacyEngineError as error:
             problems.append(f"{name}: {error}")
     return done, problems

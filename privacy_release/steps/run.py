@@ -161,7 +161,7 @@ def _run(
     refuse(with_lake(facts, spec, lake, release_id))
     memory = _memory(spec, lake) if spec.release.memoised else None
     budget = _budget(spec, release_id, ledger, watch, facts)
-    refuse(with_ledger(facts, budget, lake, spec.publish.table))
+    refuse(with_ledger(facts, budget, lake.table(spec.publish.table)))
     register = _register(spec, release_id, work)
     with portion(0.2):
         table = source_table(spec, release_id, schema, work, watch)
@@ -190,8 +190,7 @@ def _run(
             staged,
             policy,
             budget.ledger if budget else None,
-            lake=lake,
-            name=spec.publish.table,
+            table=lake.table(spec.publish.table),
             run=(release_id, release_id),  # as `publish` names it
             register=register,
             accept_unjudged=spec.history.accept_unjudged if spec.history is not None else None,
@@ -210,8 +209,7 @@ def _run(
                 report,
                 title=spec.name,
                 release_id=release_id,
-                lake=lake,
-                name=spec.publish.table,
+                release_table=lake.table(spec.publish.table),
                 run=(release_id, release_id),
                 tell=lambda text: watch(Stage.ATTACK, text),
                 register=register,
@@ -225,8 +223,7 @@ def _run(
         published = publish_staged(
             staged,
             report,
-            lake,
-            spec.publish.table,
+            lake.table(spec.publish.table),
             release_id,
             approved=approved,
             signer=signer,
@@ -297,7 +294,7 @@ def _past(spec: "ReleaseSpec", policy: "ReleasePolicy", lake: "Lake", release_id
     if spec.history is None or not spec.history.keep:
         return None
     run = (release_id, release_id)
-    return Past(lake=lake, name=spec.publish.table, policy=policy, run=run, **spec.history.kept)
+    return Past(table=lake.table(spec.publish.table), policy=policy, run=run, **spec.history.kept)
 
 
 def _approval(spec: "ReleaseSpec", report: ReportRef, approved_by: str | None) -> ApprovalRef | None:
@@ -309,7 +306,7 @@ def _approval(spec: "ReleaseSpec", report: ReportRef, approved_by: str | None) -
 
 def _memory(spec: "ReleaseSpec", lake: "Lake") -> Memory:
     """What memoised answers go by: the secret of the environment, and that of the last release."""
-    last = last_fingerprint(lake, spec.publish.table)
+    last = last_fingerprint(lake.table(spec.publish.table))
     return Memory(secret=default_secret(), last=last, replaces=spec.release.replaces)
 
 

@@ -17,22 +17,23 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from privacy_engine.tables.schema import Attribute, DataSchema
-    from privacy_release.lake.store import Lake
+    from privacy_release.lake.store import Lake, ReleaseTable
     from privacy_release.spec.model import ReleaseSpec
 
 
 def check_types_of(spec: "ReleaseSpec", table: TableRef, lake: "Lake") -> None:
     """Do as `check_kept_types` for a specification."""
     release, scheduled = spec.release, spec.budget is not None and spec.budget.schedule is not None
-    check_kept_types(table, release.method, release.parameters, lake, spec.publish.table, scheduled=scheduled)
+    check_kept_types(
+        table, release.method, release.parameters, lake.table(spec.publish.table), scheduled=scheduled
+    )
 
 
 def check_kept_types(
     table: TableRef,
     method: str,
     parameters: Mapping[str, Any],
-    lake: "Lake",
-    name: str,
+    release_table: "ReleaseTable",
     *,
     scheduled: bool = False,
 ) -> None:
@@ -44,8 +45,7 @@ def check_kept_types(
         table: Reference to the ingested table.
         method: Registry key of the method.
         parameters: Parameters of the method.
-        lake: Lake of the release table.
-        name: Name of the release table.
+        release_table: the release table.
         scheduled: Whether a schedule pays, whose first release decides the types of all; then nothing is
             compared here.
 
@@ -56,10 +56,10 @@ def check_kept_types(
     if scheduled:
         return
     if made := made_types(table, method, parameters):
-        refuse(Facts(kept_types=kept_types(lake, name), made_types=made))
+        refuse(Facts(kept_types=kept_types(release_table), made_types=made))
 
 
-def kept_types(lake: "Lake", name: str) -> dict[str, str]:
+def kept_types(table: "ReleaseTable") -> dict[str, str]:
     """The type of each column of a release table by name; empty if there is no table yet.
 
     Raises:
@@ -67,8 +67,8 @@ def kept_types(lake: "Lake", name: str) -> dict[str, str]:
     """
     import pyarrow as pa
 
-    table = open_table(lake, name)
-    return {} if table is None else {field.name: str(field.type) for field in pa.schema(table.schema())}
+    delta = open_table(table)
+    return {} if delta is None else {field.name: str(field.type) for field in pa.schema(delta.schema())}
 
 
 def made_types(table: TableRef, method: str, parameters: Mapping[str, Any]) -> dict[str, str]:

@@ -10,10 +10,12 @@ from privacy_engine.errors import IntegrityError, VerificationError
 from privacy_engine.judge.republication.model import Attacker, window_of
 from privacy_engine.progress import portion
 from privacy_engine.vocabulary import COUNTERFEITS, counted
+from privacy_release.lake.store import takes_table
 from privacy_release.spec.floor import floor_policy, under_floor
 from privacy_release.steps.history import (
     asks_for_differences,
     earlier_releases,
+    known,
     owners_of,
     population,
     published_releases,
@@ -36,17 +38,17 @@ if TYPE_CHECKING:
     from privacy_engine.judge.policy import ReleasePolicy
     from privacy_engine.judge.verification import Finding
     from privacy_engine.tables.schema import DataSchema
-    from privacy_release.lake.store import Lake
+    from privacy_release.lake.store import ReleaseTable
     from privacy_release.ledger.ledger import BudgetLedger
 
 
+@takes_table
 def verify_staged(
     staged: StagedRef,
     policy: "ReleasePolicy",
     ledger: "BudgetLedger | None" = None,
     *,
-    lake: "Lake | None" = None,
-    name: str | None = None,
+    table: "ReleaseTable | None" = None,
     run: tuple[str, str] | None = None,
     register: TableRef | None = None,
     accept_unjudged: str | None = None,
@@ -61,8 +63,7 @@ def verify_staged(
         staged: what `make_release` gave.
         policy: what must hold.
         ledger: that booked the loss of a differentially private release; without one it is refused.
-        lake: of the release table, whose earlier releases are looked at where the policy demands that.
-        name: of the release table.
+        table: the release table.
         run: release id and run key of who asks: what this run has published itself is no earlier release.
         register: Register of the population, ingested with the identifier of its persons, for the attacker
             `population`; None: the population is all persons of all releases.
@@ -73,7 +74,7 @@ def verify_staged(
         IntegrityError: if the staged file is not the one that the method made, or the ledger was edited.
         VerificationError: if its columns are not those of the released schema.
         SpecError: if the release is differentially private and there is no ledger, or the policy is about
-            earlier releases and neither lake nor name tell where they are, or the floor policy cannot be
+            earlier releases and the release table is not known, or the floor policy cannot be
             read.
         CapacityError: if the engine has too little memory or disk.
         LedgerError: if the ledger cannot be reached.
@@ -87,10 +88,10 @@ def verify_staged(
     floor = floor_policy()
     policy = under_floor(policy, floor)
     loss = PrivacyLoss(**staged["loss"]) if staged["loss"] else None
-    together = _held_together(staged, manifest, schema, policy, loss, (lake, name, run), register)
+    together = _held_together(staged, manifest, schema, policy, loss, (table, run), register)
     policy = together.policy
     measured = replace(policy, attacks=())  # they are tried after this, see `privacy_release.steps.attacks`
-    before = _unjudged(staged, policy, (lake, name, run), accept_unjudged)
+    before = _unjudged(staged, policy, (table, run), accept_unjudged)
     require_unchanged(staged["uri"], staged["sha256"])
     files = paths_of(staged["uri"], staged["sha256"])
     with (
@@ -229,11 +230,11 @@ def _held_together(
     schema: "DataSchema",
     policy: "ReleasePolicy",
     loss: "PrivacyLoss | None",
-    table: "tuple[Lake | None, str | None, tuple[str, str] | None]",
+    earlier_of: "tuple[ReleaseTable | None, tuple[str, str] | None]",
     register: TableRef | None,
 ) -> _Together:
-    """What the policy asks of people who are in several releases of the table: lake, name, and its run."""
-    lake, name, run = table
+    """What the policy asks of people who are in several releases of the table; of the run itself, none."""
+    table, run = earlier_of
     losses_add_up = loss is not None or "randomization" in manifest
     if "persons" in staged:
         policy = replace(policy, across=policy.across_people)
@@ -242,8 +243,7 @@ def _held_together(
         earlier: dict[int, Membership] = {}
         if policy.across:
             earlier = earlier_releases(
-                lake,
-                name,
+                known(table),
                 staged["persons"],
                 run,
                 marked=window_of(policy.across, Attacker.CORRECTION),
@@ -261,8 +261,9 @@ def _held_together(
     identifiers = staged["source"]["identifiers"]
     if policy.repeated_people != "history" or losses_add_up or not identifiers:
         return _Together(policy=policy, across=across)
-    published = published_releases(lake, name, run)
-    silence = silence_about_people(str(name), identifiers, published, staged["sha256"])
+    table = known(table)
+    published = published_releases(table, run)
+    silence = silence_about_people(table.name, identifiers, published, staged["sha256"])
     compared = [int(entry["version"]) for entry in published]
     return _Together(policy=policy, across=across, silence=(silence,), compared=compared)
 
@@ -270,16 +271,15 @@ def _held_together(
 def _unjudged(
     staged: StagedRef,
     policy: "ReleasePolicy",
-    table: "tuple[Lake | None, str | None, tuple[str, str] | None]",
+    earlier_of: "tuple[ReleaseTable | None, tuple[str, str] | None]",
     accepted: str | None,
 ) -> "tuple[Finding, ...]":
     """What is found of releases that were made before differences could be judged."""
-    lake, name, run = table
+    table, run = earlier_of
     if "persons" not in staged or not asks_for_differences(policy):
         return ()
-    found = unjudged_finding(
-        str(name), published_releases(lake, name, run), staged["persons"]["form"], accepted
-    )
+    table = known(table)
+    found = unjudged_finding(table.name, published_releases(table, run), staged["persons"]["form"], accepted)
     return () if found is None else (found,)
 
 

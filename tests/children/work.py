@@ -67,7 +67,7 @@ def release_people(
             )
             report = privacy_release.verify_staged(staged, ReleasePolicy(max_epsilon=1.0), ledger)
             published = privacy_release.publish_staged(
-                staged, report, lake, "people", f"week {week}", run_key=run
+                staged, report, lake.table("people"), f"week {week}", run_key=run
             )
         done.append(
             {

@@ -17,7 +17,7 @@ import pandas as pd
 from deploy.local.embedded import checkout
 from privacy_engine.dp.limits import Limit
 from privacy_release.lake.read import read_release
-from privacy_release.lake.store import Lake
+from privacy_release.lake.store import Lake, ReleaseTable
 from privacy_release.ledger.ledger import BudgetLedger
 from tests.canaries import holds
 
@@ -45,9 +45,9 @@ class Left:
     def output(self) -> str:
         return self.files["output.txt"].decode()
 
-    def release(self, name: str) -> tuple[Lake, str, str]:
-        """Where what a run published is."""
-        return self.lake, name, self.ended[name]["run_id"]
+    def release(self, name: str) -> tuple[ReleaseTable, str]:
+        """The table and the id of what a run published."""
+        return self.lake.table(name), self.ended[name]["run_id"]
 
     def rows(self, name: str) -> pd.DataFrame:
         """What a green run published."""

@@ -58,7 +58,7 @@ def test_a_release_that_loses_records_and_detail_warns_and_is_published(
     home.write(invented.head(60), alerts=ASKED)
     second = alerting()
     assert [str(done.state) for done in (first, second)] == ["success", "success"]
-    assert [entry.rows for entry in publications(airflow_lake, "people")] == [120, 60]
+    assert [entry.rows for entry in publications(airflow_lake.table("people"))] == [120, 60]
     told = returned(second, "verify")["alerts"]
     assert [alert["figure"] for alert in told] == ["rows", "gcp_lca"]
     assert (told[0]["value"], told[0]["limit"], told[0]["median"], told[0]["releases"]) == (60, 96, 120, 1)
@@ -96,7 +96,7 @@ def test_alerts_that_cannot_be_made_stop_nothing_and_are_logged(
 ) -> None:
     home.write(invented, alerts={"prosecutor_max": {"rises_by": 0.1}, "l": {"below": 2}})
     first = alerting()
-    (entry,) = publications(airflow_lake, "people")
+    (entry,) = publications(airflow_lake.table("people"))
     for file in Path(airflow_lake.root).rglob(f"{entry.manifest_sha256}.json"):
         file.write_text("{}")
     second = alerting()

@@ -40,7 +40,7 @@ def test_an_approved_release_is_published_with_who_when_and_why(
     done = run("people")
     assert done.state == "success", done.tasks
     assert officers.statuses == [("visitor", 403), ("stranger", 403), ("officer", 200)]
-    told = manifest_of(airflow_lake, "people", done.run_id)["approval"]
+    told = manifest_of(airflow_lake.table("people"), done.run_id)["approval"]
     assert told["by"] == {"id": "officer", "name": "officer"}
     assert (told["comment"], told["automatic"]) == ("looks fine", False)
     assert told["at"].startswith("20")
@@ -113,7 +113,7 @@ def test_a_run_signs_what_a_person_approved_and_its_key_is_in_nothing_that_it_le
     (booked,) = re.findall("booked    for the data set people, ledger entry ([0-9a-f]{64})", told)
     assert booked in {entry.hash for entry in ledger.check("people")}
 
-    older, newer = (entry["version"] for entry in releases(airflow_lake, "people"))
+    older, newer = (entry["version"] for entry in releases(airflow_lake.table("people")))
     for number, (tamper, words) in enumerate(
         (
             (partial(remove_the_approval_everywhere, version=newer), "signature: "),
@@ -133,7 +133,7 @@ def test_a_run_signs_what_a_person_approved_and_its_key_is_in_nothing_that_it_le
     database = [file for file in seen if file.name.startswith("airflow.db")]
     for place, words in ((database, runs[1].run_id), (database, "rendered_task_instance_fields")):
         assert files_with(place, words.encode())  # the search saw what it should
-    statement = releases(airflow_lake, "people")[1]["statement"]
+    statement = releases(airflow_lake.table("people"))[1]["statement"]
     assert files_with([tmp_path / "output.txt"], statement.encode())  # what the log of `publish` tells
 
 
@@ -143,10 +143,10 @@ def test_the_form_is_about_the_staged_bytes_and_may_be_sent_without_a_comment(
     home.write(approval={})
     done = run("people")
     (question,) = officers.seen
-    assert releases(airflow_lake, "people")[0]["sha256"] in question["body"]
+    assert releases(airflow_lake.table("people"))[0]["sha256"] in question["body"]
     assert question["defaults"] is None
     assert question["params"]["comment"]["schema"]["type"] == ["null", "string"]
-    assert manifest_of(airflow_lake, "people", done.run_id)["approval"]["comment"] == ""
+    assert manifest_of(airflow_lake.table("people"), done.run_id)["approval"]["comment"] == ""
 
 
 def test_nothing_is_published_while_the_run_waits(
@@ -154,10 +154,10 @@ def test_nothing_is_published_while_the_run_waits(
 ) -> None:
     home.write(approval={})
     published: list[int] = []
-    officers.before = lambda: published.append(len(releases(airflow_lake, "people")))
+    officers.before = lambda: published.append(len(releases(airflow_lake.table("people"))))
     run("people")
     assert published == [0]
-    assert len(releases(airflow_lake, "people")) == 1
+    assert len(releases(airflow_lake.table("people"))) == 1
 
 
 def test_a_rejected_release_is_not_published_and_nothing_stays(
@@ -170,7 +170,7 @@ def test_a_rejected_release_is_not_published_and_nothing_stays(
     assert done.tasks["approve"] == "failed"
     assert done.tasks["publish"] == "upstream_failed"
     assert done.tasks["cleanup"] == "success"
-    assert releases(airflow_lake, "people") == []
+    assert releases(airflow_lake.table("people")) == []
     assert work_is_gone(work_root)
 
 
@@ -183,7 +183,7 @@ def test_a_release_that_is_sent_back_ends_without_a_failure_and_nothing_stays(
     assert done.state == "success"
     assert done.tasks["approve"] == "skipped"
     assert done.tasks["publish"] == "skipped"
-    assert releases(airflow_lake, "people") == []
+    assert releases(airflow_lake.table("people")) == []
     assert work_is_gone(work_root)
 
 
@@ -200,7 +200,7 @@ def test_a_second_person_is_asked_and_the_first_is_not_taken_twice(
     done = run("people")
     assert done.state == "success", done.tasks
     assert [user for user, _ in officers.statuses] == ["officer", "officer", "stranger"]
-    told = manifest_of(airflow_lake, "people", done.run_id)["approval"]
+    told = manifest_of(airflow_lake.table("people"), done.run_id)["approval"]
     assert (told["first"]["by"]["id"], told["by"]["id"]) == ("officer", "stranger")
 
 
@@ -234,7 +234,7 @@ def test_no_answer_in_time_counts_as_rejected(
     assert done.state == "failed"
     assert done.tasks["approve"] == "failed"
     assert done.tasks["publish"] == "upstream_failed"
-    assert releases(airflow_lake, "people") == []
+    assert releases(airflow_lake.table("people")) == []
     assert work_is_gone(work_root)
 
 
@@ -244,11 +244,11 @@ def test_a_run_may_ask_for_an_approval_that_is_not_required(
     home.write(approval={"required": False})
     quiet = run("people")
     assert officers.seen == []
-    assert manifest_of(airflow_lake, "people", quiet.run_id)["approval"]["automatic"]
+    assert manifest_of(airflow_lake.table("people"), quiet.run_id)["approval"]["automatic"]
     asked = load("people").dags["people"].test(run_conf={"approval": True})
     assert str(asked.state) == "success"
     assert len(officers.seen) == 1
-    assert not manifest_of(airflow_lake, "people", asked.run_id)["approval"]["automatic"]
+    assert not manifest_of(airflow_lake.table("people"), asked.run_id)["approval"]["automatic"]
 
 
 def test_a_run_cannot_switch_off_an_approval_that_is_required(

@@ -61,7 +61,7 @@ def test_a_release_is_attacked_before_it_is_approved(
     told = [done.returned(task) for task in ("hold_out", "verify", "attack", "publish")]
     assert "canary" not in json.dumps(told)
     assert done.returned("publish")["rows"] == 900
-    manifest = manifest_of(airflow_lake, "people", done.run_id)
+    manifest = manifest_of(airflow_lake.table("people"), done.run_id)
     assert sum(f["rule"].startswith("attack_risk") for f in manifest["measured"]) == 1
     assert len(officers.seen) == 1
     assert "Attacks on this release" in officers.seen[0]["body"]
@@ -78,7 +78,7 @@ def test_a_release_that_leaks_is_never_asked_about(
     assert done.tasks["verify"] == "success"
     assert done.tasks["attack"] == "failed"
     assert not officers.seen
-    assert not releases(airflow_lake, "people")
+    assert not releases(airflow_lake.table("people"))
     assert not list(work_root.iterdir())
 
 

@@ -137,7 +137,7 @@ def test_a_run_that_publishes_and_one_that_fails_leave_no_planted_value(
     green, failed = run("people"), run("strict")
     assert (green.state, failed.tasks["verify"]) == ("success", "failed")
     (tmp_path / "output.txt").write_text("".join(capfd.readouterr()))
-    published = read_release(airflow_lake, "people", green.run_id).to_pandas()
+    published = read_release(airflow_lake.table("people"), green.run_id).to_pandas()
     assert published["remark"].str.startswith(f"{MARK}-insensitive").all()
     sources = set(home.folder.rglob("*.parquet"))
     released = set(airflow_lake.folder.rglob("*.parquet"))

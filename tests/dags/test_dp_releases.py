@@ -82,7 +82,7 @@ def test_weeks_are_published_until_the_budget_is_gone_and_the_next_is_green_and_
     assert stopped.state == "success"
     assert {task for task, state in stopped.tasks.items() if state == "skipped"} == SKIPPED
     assert stopped.tasks["cleanup"] == "success"
-    published = {entry["release_id"] for entry in releases(airflow_lake, "people")}
+    published = {entry["release_id"] for entry in releases(airflow_lake.table("people"))}
     assert published == {key_of(0), key_of(1)}
     assert events(ledger) == ["grant", "reserve", "commit", "reserve", "commit"]
     assert not list(work_root.iterdir())
@@ -94,15 +94,15 @@ def test_a_cleared_week_publishes_identical_bytes_and_spends_nothing(
     deliveries: Path, ledger: BudgetLedger, run_week: Callable[..., Week], airflow_lake: Lake
 ) -> None:
     run_week(0)
-    (before,) = releases(airflow_lake, "people")
-    rows = read_release(airflow_lake, "people", key_of(0))
+    (before,) = releases(airflow_lake.table("people"))
+    rows = read_release(airflow_lake.table("people"), key_of(0))
     run_week(1)  # the budget is gone now
     again = run_week(0)
     assert (again.state, set(again.tasks.values())) == ("success", {"success"}), again.tasks
     assert events(ledger) == ["grant", "reserve", "commit", "reserve", "commit"]
-    (after,) = (e for e in releases(airflow_lake, "people") if e["release_id"] == key_of(0))
+    (after,) = (e for e in releases(airflow_lake.table("people")) if e["release_id"] == key_of(0))
     assert after == before
-    assert read_release(airflow_lake, "people", key_of(0)).equals(rows)
+    assert read_release(airflow_lake.table("people"), key_of(0)).equals(rows)
 
 
 @pytest.mark.slow  # several weeks under Airflow; `steps` and `operators` book without it
@@ -113,7 +113,7 @@ def test_a_skipped_week_is_published_after_more_was_granted(
         run_week(week)
     grant(ledger, "people", 1.2)
     assert set(run_week(2).tasks.values()) == {"success"}
-    assert len(releases(airflow_lake, "people")) == 3
+    assert len(releases(airflow_lake.table("people"))) == 3
 
 
 @pytest.mark.slow  # several weeks under Airflow; `steps` and `operators` book without it
@@ -125,7 +125,7 @@ def test_an_unchanged_delivery_is_published_again_for_nothing(
     for week in range(2):
         run_week(week)
     assert events(ledger) == ["grant", "reserve", "commit"]
-    assert len({entry["sha256"] for entry in releases(airflow_lake, "people")}) == 1
+    assert len({entry["sha256"] for entry in releases(airflow_lake.table("people"))}) == 1
 
 
 @pytest.mark.slow  # several weeks under Airflow; `steps` and `operators` book without it
@@ -144,7 +144,7 @@ def test_a_short_budget_fails_the_run_where_that_was_asked_for(
     assert failed.tasks["budget"] == "failed"
     assert failed.tasks["ingest"] == "upstream_failed"
     assert failed.tasks["cleanup"] == "success"
-    assert releases(airflow_lake, "people") == []
+    assert releases(airflow_lake.table("people")) == []
     assert not work_root.exists() or not list(work_root.iterdir())
 
 
@@ -156,7 +156,7 @@ def test_an_epsilon_chosen_for_one_run_is_what_the_guard_asks_for_and_the_policy
         run_week(0, epsilon=0.6)
     assert run_week(0, epsilon=0.5).state == "success"
     assert run_week(1, epsilon=0.2).state == "success"
-    assert manifest_of(airflow_lake, "people", key_of(1))["loss"]["epsilon"] == 0.2
+    assert manifest_of(airflow_lake.table("people"), key_of(1))["loss"]["epsilon"] == 0.2
     assert run_week(2, epsilon=0.5).tasks["budget"] == "skipped"
     more = PRIVATE | {"release": {"method": "privbayes", "epsilon": 0.05}, "policy": {"max_epsilon": 0.04}}
     home.write(budget={"dataset": "people", "when_short": "skip"}, **more)
@@ -216,6 +216,6 @@ def test_the_shipped_weekly_release_spends_per_partition_and_stops_cleanly(
     for other in range(51):  # the second week was the first of 52 parts
         ledger.reserve(dataset, f"{other:064x}", part, promise=promise)
     assert run_week(2, name).tasks["publish"] == "skipped"
-    weeks = releases(airflow_lake, spec.publish.table)
+    weeks = releases(airflow_lake.table(spec.publish.table))
     assert {entry["rows"] for entry in weeks} == {3_000}
     assert len({entry["sha256"] for entry in weeks}) == 2

@@ -25,7 +25,7 @@ def curator(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def evidence_of(lake: Lake) -> bytes | None:
-    return kept_evidence(lake, "people", publications(lake, "people")[-1])
+    return kept_evidence(lake.table("people"), publications(lake.table("people"))[-1])
 
 
 def test_a_run_makes_the_evidence_of_its_release(
@@ -55,7 +55,7 @@ def test_a_run_that_dies_between_publication_and_evidence_leaves_a_release_whose
         "cleanup": "success",
     }
     assert not list(work_root.iterdir())
-    assert read_release(airflow_lake, "people", done.run_id).num_rows > 0
+    assert read_release(airflow_lake.table("people"), done.run_id).num_rows > 0
     folder.unlink()
     assert evidence_of(airflow_lake) is None
     again = EvidenceOperator(task_id="again", table=done.returned("publish"))

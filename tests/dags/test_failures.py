@@ -23,7 +23,7 @@ def published(home: Any, airflow_lake: Lake, tmp_path: Path) -> str:
         table = ingest(spec.source.uri, spec.data_schema(), work)
         staged = make_release(table, work, method="mondrian", parameters={"k": 5, "l": 2}, seed=1)
         report = verify_staged(staged, spec.release_policy())
-        return publish_staged(staged, report, airflow_lake, "people", "before")["release"]
+        return publish_staged(staged, report, airflow_lake.table("people"), "before")["release"]
 
 
 def assert_failed_at(step: str, done: Any, published: str, lake: Lake, work_root: Path) -> None:
@@ -31,8 +31,8 @@ def assert_failed_at(step: str, done: Any, published: str, lake: Lake, work_root
     assert done.tasks[step] == "failed"
     assert done.tasks["publish"] in ("failed", "upstream_failed")
     assert done.tasks["cleanup"] == "success"
-    assert [entry["release_id"] for entry in releases(lake, "people")] == [published]
-    assert read_release(lake, "people", published).num_rows == 120
+    assert [entry["release_id"] for entry in releases(lake.table("people"))] == [published]
+    assert read_release(lake.table("people"), published).num_rows == 120
     assert not list(work_root.iterdir())
 
 

@@ -69,7 +69,7 @@ def test_releases_are_made_with_the_earlier_ones_where_history_is_declared(
     first, second = (cells for _, cells in people_of_releases)
     assert len(first) == len(second) == 160
     assert min(Counter((first[person], second[person]) for person in first).values()) >= 10
-    assert manifest_of(airflow_lake, "people", done.run_id)["history"] == {
+    assert manifest_of(airflow_lake.table("people"), done.run_id)["history"] == {
         "releases": 1,
         "k": 10,
         "m": {"disease": 2},
@@ -101,7 +101,9 @@ def test_a_second_release_that_singles_people_out_together_with_the_first_is_not
     third = run("people")
     assert (third.state, third.tasks["verify"]) == ("failed", "failed")
     assert third.tasks["publish"] == "upstream_failed"
-    assert [r["release_id"] for r in releases(airflow_lake, "people")] == [first.run_id, again.run_id]
-    assert len(DeltaTable(airflow_lake.table("people")).to_pandas()) == 160  # of two runs, nobody twice
+    assert [r["release_id"] for r in releases(airflow_lake.table("people"))] == [first.run_id, again.run_id]
+    assert (
+        len(DeltaTable(airflow_lake.table("people").address).to_pandas()) == 160
+    )  # of two runs, nobody twice
     assert len(list(private.rglob("*.parquet"))) == 2
     assert not list(work_root.iterdir())

@@ -67,7 +67,7 @@ def deliveries(home: Any, invented: pd.DataFrame, monkeypatch: pytest.MonkeyPatc
 
 
 def rows(lake: Lake, week: int, table: str = "people") -> pd.DataFrame:
-    return read_release(lake, table, key_of(week)).to_pandas()
+    return read_release(lake.table(table), key_of(week)).to_pandas()
 
 
 def spent(ledger: BudgetLedger, dataset: str = "people") -> float:
@@ -96,7 +96,7 @@ def test_weeks_repeat_the_answers_of_unchanged_values_so_that_nothing_is_average
     assert 0 < changed(first, others[0]) <= 10  # only who changed may be answered otherwise
     for other in others[1:]:
         pd.testing.assert_frame_equal(others[0], other)
-    told = [manifest_of(airflow_lake, "people", key_of(week)) for week in range(WEEKS)]
+    told = [manifest_of(airflow_lake.table("people"), key_of(week)) for week in range(WEEKS)]
     assert len({t["randomization"]["secret"] for t in told}) == 1
     assert not list(work_root.iterdir())
 
@@ -143,7 +143,7 @@ def test_a_week_without_its_secret_fails_closed(
     assert failed.state == "failed"
     assert failed.tasks["release"] == "failed"
     assert failed.tasks["cleanup"] == "success"
-    assert releases(airflow_lake, "people") == []
+    assert releases(airflow_lake.table("people")) == []
     assert spent(ledger) == 0
     assert not list(work_root.iterdir())
 
@@ -158,15 +158,15 @@ def test_a_week_with_another_secret_is_refused_unless_it_is_asked_for(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     run_week(0)
-    old = manifest_of(airflow_lake, "people", key_of(0))["randomization"]["secret"]
+    old = manifest_of(airflow_lake.table("people"), key_of(0))["randomization"]["secret"]
     set_secret(monkeypatch)
     before = spent(ledger)
     assert run_week(1).tasks["release"] == "failed"
     assert spent(ledger) == before
-    assert [entry["release_id"] for entry in releases(airflow_lake, "people")] == [key_of(0)]
+    assert [entry["release_id"] for entry in releases(airflow_lake.table("people"))] == [key_of(0)]
     home.write(**{**RANDOMIZED, "release": {**RANDOMIZED["release"], "replaces": old}})
     assert run_week(2).state == "success"
-    assert manifest_of(airflow_lake, "people", key_of(2))["replaces"] == old
+    assert manifest_of(airflow_lake.table("people"), key_of(2))["replaces"] == old
 
 
 def test_a_run_by_hand_cannot_choose_answers_that_do_not_repeat(

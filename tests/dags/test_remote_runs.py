@@ -39,7 +39,7 @@ def test_a_release_runs_without_a_common_folder(
 ) -> None:
     done: Run = run("people")
     assert done.state == "success"
-    assert read_release(airflow_lake, "people", done.run_id).num_rows == 120
+    assert read_release(airflow_lake.table("people"), done.run_id).num_rows == 120
     assert done.returned("release")["uri"].startswith(f"{store.root}/people_")
     assert_nothing_is_left(store, tmp_path)
 
@@ -51,7 +51,7 @@ def test_a_step_of_ones_own_reads_and_stages_in_its_tasks_own_folder(
     done: Run = run("people")
     assert done.state == "success", done.tasks
     assert done.returned("transform")["uri"].startswith(f"{store.root}/people_")
-    assert read_release(airflow_lake, "people", done.run_id).num_rows == 120
+    assert read_release(airflow_lake.table("people"), done.run_id).num_rows == 120
     assert_nothing_is_left(store, tmp_path)
 
 

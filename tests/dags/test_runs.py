@@ -71,7 +71,7 @@ def test_the_dag_of_a_release_runs_green(
     assert len(officers.seen) == bool(spec.approval and spec.approval.required)
     assert set(done.tasks.values()) == {"success"}
     published = done.returned("publish")
-    rows = read_release(airflow_lake, spec.publish.table, partition or done.run_id)
+    rows = read_release(airflow_lake.table(spec.publish.table), partition or done.run_id)
     assert rows.num_rows == published["rows"] == done.returned("verify")["rows"]
     assert not list(work_root.iterdir())
 
@@ -86,9 +86,9 @@ def test_the_tables_of_a_clinic_are_validated_side_by_side_and_appear_at_once(
     done = run("clinic_tables")
     assert done.state == "success", done.tasks
     assert set(done.tasks.values()) == {"success"}
-    (published,) = releases(airflow_lake, "clinic_tables")
+    (published,) = releases(airflow_lake.table("clinic_tables"))
     assert published["release_id"] == done.run_id
-    tables = read_tables(airflow_lake, "clinic_tables", done.run_id)
+    tables = read_tables(airflow_lake.table("clinic_tables"), done.run_id)
     persons = {name: set(own["PATIENT"].to_pylist()) for name, own in tables.items()}
     assert persons["visits"] <= persons["patients"]
     assert "GENDER" in tables["visits"].column_names
@@ -104,9 +104,9 @@ def test_the_hand_composed_dag_publishes_one_of_three(
 ) -> None:
     done = run("compose_by_hand")
     assert done.state == "success", done.tasks
-    (published,) = releases(airflow_lake, "adult_salary")
+    (published,) = releases(airflow_lake.table("adult_salary"))
     assert published["release_id"] == done.run_id
-    assert read_release(airflow_lake, "adult_salary", done.run_id).num_rows == published["rows"]
+    assert read_release(airflow_lake.table("adult_salary"), done.run_id).num_rows == published["rows"]
     assert not list(work_root.iterdir())
 
 
@@ -180,8 +180,8 @@ def test_outliers_are_set_aside_before_the_others_are_anonymized_and_told_by_cou
     assert told["set_aside"] == told["outliers"] == 50
     assert told["records"] - told["set_aside"] == told["released"]
     table = "adult_without_outliers"
-    assert read_release(airflow_lake, table, done.run_id).num_rows == told["released"]
-    (found,) = manifest_of(airflow_lake, table, done.run_id)["outliers"]
+    assert read_release(airflow_lake.table(table), done.run_id).num_rows == told["released"]
+    (found,) = manifest_of(airflow_lake.table(table), done.run_id)["outliers"]
     assert (found["method"], found["flagged"], "scores" in found) == ("okplof", 50, False)
     assert not list(work_root.iterdir())
 
@@ -191,9 +191,9 @@ def test_own_steps_in_sql_and_python_stand_in_the_manifest(
 ) -> None:
     done = run("own_steps")
     assert done.state == "success", done.tasks
-    steps = manifest_of(airflow_lake, "adult_decades", done.run_id)["source"]["transforms"]
+    steps = manifest_of(airflow_lake.table("adult_decades"), done.run_id)["source"]["transforms"]
     assert [step["name"] for step in steps] == ["sql", "without_pensioners"]
-    rows = read_release(airflow_lake, "adult_decades", done.run_id).num_rows
+    rows = read_release(airflow_lake.table("adult_decades"), done.run_id).num_rows
     assert steps[0]["before"] > steps[0]["rows"] == steps[1]["before"] > steps[1]["rows"] == rows
     assert not list(work_root.iterdir())
 

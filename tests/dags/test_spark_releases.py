@@ -13,7 +13,7 @@ import pytest
 
 from privacy_engine import DataSchema, DistinctLDiversity, KAnonymity, ReleasePolicy, verify
 from privacy_release.lake.read import manifest_of, read_release
-from privacy_release.lake.store import Lake
+from privacy_release.lake.store import Lake, ReleaseTable
 from tests.canaries import MARK
 from tests.dags.scanner import new_root, started
 from tests.servers.spark_cluster import CONF, end_of, require_spark, standalone_cluster
@@ -43,8 +43,8 @@ class Left:
     killed: int
 
     @property
-    def release(self) -> tuple[Lake, str, str]:
-        return Lake(root=str(self.root / ".lake")), NAME, self.ended["run_id"]
+    def release(self) -> tuple[ReleaseTable, str]:
+        return Lake(root=str(self.root / ".lake")).table(NAME), self.ended["run_id"]
 
 
 @pytest.fixture(scope="module")

@@ -114,7 +114,7 @@ def test_the_area_of_a_run_that_waits_for_approval_is_never_swept(
     officers.before = sweep_meanwhile
     assert run(DAG).state == "success"
     assert found == [expected]
-    assert len(releases(airflow_lake, DAG)) == 1
+    assert len(releases(airflow_lake.table(DAG))) == 1
     assert list(work_root.iterdir()) == []
 
 

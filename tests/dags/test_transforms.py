@@ -20,9 +20,9 @@ def test_a_step_of_a_specification_is_a_task_between_gate_and_release(
     assert "transform" in tasks["release"].upstream_task_ids
     done = run("people")
     assert done.state == "success", done.tasks
-    released = read_release(airflow_lake, "people", done.run_id)
+    released = read_release(airflow_lake.table("people"), done.run_id)
     assert released.num_rows == (invented["age"] >= 30).sum()
-    (told,) = manifest_of(airflow_lake, "people", done.run_id)["source"]["transforms"]
+    (told,) = manifest_of(airflow_lake.table("people"), done.run_id)["source"]["transforms"]
     assert (told["before"], told["rows"]) == (len(invented), released.num_rows)
 
 

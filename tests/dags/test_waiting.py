@@ -147,5 +147,5 @@ def test_a_late_day_is_awaited_by_the_triggerer_and_a_missing_one_is_left_out(
     assert service.ended(asked) == "success"
     assert service.task(late, "publish") == "success"
     lake = Lake(root=str(root / ".lake"))
-    assert len(releases(lake, "awaited")) == len(releases(lake, "asked")) == 1
-    assert len(releases(lake, "skipped")) == 1
+    assert len(releases(lake.table("awaited"))) == len(releases(lake.table("asked"))) == 1
+    assert len(releases(lake.table("skipped"))) == 1

@@ -76,8 +76,7 @@ def send(
     signer: StatementSigner | None = None,
 ) -> Published:
     return publish(
-        lake,
-        NAME,
+        lake.table(NAME),
         release_id,
         staged.file,
         staged.manifest,
@@ -96,7 +95,7 @@ def send_snapshot(lake: Lake, history: Lake, staged: Staged, key: SigningKey) ->
     )
     signer = StatementSigner(key=key)
     done = send(lake, staged, "run", f"edition-{staged.edition}", rules, signer)
-    settle(lake, NAME, history=history)
+    settle(lake.table(NAME), history=history)
     return done
 
 
@@ -107,7 +106,7 @@ def seen(lake: Lake, version: int | None = None) -> int | None:
         AssertionError: if it is not the whole of one release.
     """
     try:
-        table = deltalake.DeltaTable(lake.table(NAME), version=version, storage_options=lake.options)
+        table = deltalake.DeltaTable(lake.table(NAME).address, version=version, storage_options=lake.options)
     except deltalake.exceptions.TableNotFoundError:
         return None
     rows = table.to_pyarrow_table()

@@ -31,7 +31,7 @@ Forward = Callable[[], Answer]
 
 
 def states(bucket: Bucket) -> list[str]:
-    return [str(entry["state"]) for entry in releases(bucket.lake(), NAME)]
+    return [str(entry["state"]) for entry in releases(bucket.lake().table(NAME))]
 
 
 def test_at_every_write_of_a_publication_a_reader_sees_the_old_release_or_the_new_one(
@@ -97,7 +97,7 @@ def test_a_killed_publisher_leaves_a_whole_release_and_a_retry_publishes_once(
 
     done = send(lake, new, "run 2")
     assert (done.already, done.version) == (committed, 2)
-    assert read_release(lake, NAME, RELEASE).equals(new.rows())
+    assert read_release(lake.table(NAME), RELEASE).equals(new.rows())
     assert states(bucket) == ["superseded", "current"]
 
 
@@ -130,7 +130,7 @@ def test_killed_before_any_write_of_a_signed_snapshot_a_retry_moves_the_old_one_
         with publishing(way.lake(f"{kill_before}/lake"), new, "run", history=aside, key=key) as process:
             victim.set_result(process)
             done = process.ended()
-        before = check_table(lake, NAME, [key.public])
+        before = check_table(lake.table(NAME), [key.public])
         if not before.right:
             assert seen(lake) == 2
             assert [reason.fault for reason in before.reasons] == [Fault.STATEMENT_MISSING]
@@ -140,13 +140,13 @@ def test_killed_before_any_write_of_a_signed_snapshot_a_retry_moves_the_old_one_
 
         send_snapshot(lake, apart, new, key)
         assert seen(lake) == 2
-        assert [entry["state"] for entry in releases(lake, NAME)] == ["superseded", "current"]
-        assert read_release(apart, HISTORY, "edition-1").equals(old.rows())
-        assert [entry["state"] for entry in releases(apart, HISTORY)] == ["current"]
-        clean_orphans(lake, NAME, older_than=timedelta(0))
-        clean_orphans(apart, HISTORY, older_than=timedelta(0))
-        assert [len(data_listing(lake, NAME)), len(data_listing(apart, HISTORY))] == [1, 1]
-        after = check_table(lake, NAME, [key.public])
+        assert [entry["state"] for entry in releases(lake.table(NAME))] == ["superseded", "current"]
+        assert read_release(apart.table(HISTORY), "edition-1").equals(old.rows())
+        assert [entry["state"] for entry in releases(apart.table(HISTORY))] == ["current"]
+        clean_orphans(lake.table(NAME), older_than=timedelta(0))
+        clean_orphans(apart.table(HISTORY), older_than=timedelta(0))
+        assert [len(data_listing(lake.table(NAME))), len(data_listing(apart.table(HISTORY)))] == [1, 1]
+        after = check_table(lake.table(NAME), [key.public])
         assert (after.right, after.sequence) == (True, 2), after.reasons
     assert unproven == 1
     assert len(writes) == kill_before - 1

@@ -48,10 +48,10 @@ def test_every_use_of_the_lake_fails_with_a_clear_error_that_carries_no_secret(
     lake: Lake = broken.lake(options={"max_retries": "0"})
     for act in (
         lambda: send(lake, staged, "run 1"),
-        lambda: releases(lake, NAME),
-        lambda: read_release(lake, NAME, RELEASE),
-        lambda: manifest_of(lake, NAME, RELEASE),
-        lambda: retract(lake, NAME, RELEASE, "reason"),
+        lambda: releases(lake.table(NAME)),
+        lambda: read_release(lake.table(NAME), RELEASE),
+        lambda: manifest_of(lake.table(NAME), RELEASE),
+        lambda: retract(lake.table(NAME), RELEASE, "reason"),
         lambda: table_names(lake),
     ):
         with pytest.raises(PublishError, match=FAULTS[fault]) as caught:

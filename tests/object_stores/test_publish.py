@@ -43,9 +43,9 @@ def test_a_release_is_read_as_it_was_staged_and_its_proofs_stand_beside_it(
 ) -> None:
     lake, staged = bucket.lake(), edition(1)
     done = send(lake, staged, "run 1")
-    assert read_release(lake, NAME, RELEASE).equals(staged.rows())
+    assert read_release(lake.table(NAME), RELEASE).equals(staged.rows())
     assert seen(lake) == 1
-    assert manifest_of(lake, NAME, RELEASE) == staged.manifest
+    assert manifest_of(lake.table(NAME), RELEASE) == staged.manifest
     objects = bucket.objects()
     assert set(objects) == {
         f"lake/_proof/{NAME}/{done.manifest_sha256}.json",
@@ -66,15 +66,15 @@ def test_a_signed_release_is_checked_by_what_stands_in_the_store(
     lake, key = bucket.lake(), SigningKey.new()
     signed_tables.Publisher(lake, tmp_path, key, files=files).publish(signed_tables.people(3), "w1")
     name = signed_tables.NAME
-    assert read_release(lake, name, "w1").num_rows == 12
-    assert check_table(lake, name, [key.public]).right
-    paths = data_files(lake, name, ["w1"])
+    assert read_release(lake.table(name), "w1").num_rows == 12
+    assert check_table(lake.table(name), [key.public]).right
+    paths = data_files(lake.table(name), ["w1"])
     assert len(paths) == files
     path = min(paths)
     changed = bytearray(get(lake, path))
     changed[len(changed) // 2] ^= 1
     put(lake, path, bytes(changed))
-    assert [reason.fault for reason in check_table(lake, name, [key.public]).reasons] == [Fault.FILES]
+    assert [reason.fault for reason in check_table(lake.table(name), [key.public]).reasons] == [Fault.FILES]
 
 
 def test_a_changed_release_is_a_new_version_and_the_old_one_stays_readable(
@@ -85,8 +85,8 @@ def test_a_changed_release_is_a_new_version_and_the_old_one_stays_readable(
     second = send(lake, new, "run 2")
     assert second.version == first.version + 1
     assert seen(lake) == 2
-    assert read_release(lake, NAME, RELEASE, version=first.version).equals(old.rows())
-    assert [entry["state"] for entry in releases(lake, NAME)] == ["superseded", "current"]
+    assert read_release(lake.table(NAME), RELEASE, version=first.version).equals(old.rows())
+    assert [entry["state"] for entry in releases(lake.table(NAME))] == ["superseded", "current"]
 
 
 def test_a_stream_replaces_a_release_and_one_of_other_bytes_leaves_it(
@@ -99,7 +99,7 @@ def test_a_stream_replaces_a_release_and_one_of_other_bytes_leaves_it(
     with pytest.raises(IntegrityError):
         send(lake, replace(bad, sha256=new.sha256), "run 3")
     assert seen(lake) == 2
-    assert [entry["state"] for entry in releases(lake, NAME)] == ["superseded", "current"]
+    assert [entry["state"] for entry in releases(lake.table(NAME))] == ["superseded", "current"]
 
 
 def test_publishing_the_same_run_again_changes_no_object(bucket: Bucket, edition: Edition) -> None:
@@ -119,16 +119,16 @@ def test_a_retracted_release_leaves_its_tombstone_and_the_other_releases(
     before = bucket.objects()
     gone = send(lake, edition(2), "run 2")
     send(lake, edition(3), "run 3")
-    done = retract(lake, NAME, RELEASE, "wrong source")
+    done = retract(lake.table(NAME), RELEASE, "wrong source")
     assert done.files_removed == 6  # data, manifest and report of both publications
     assert seen(lake) == 1
     assert data(bucket) == {key for key in before if key.endswith(".parquet")}
     stone = f"lake/_proof/{NAME}/{done.tombstone_sha256}.json"
     assert proofs(bucket) == {stone, *(key for key in before if key.startswith("lake/_proof/"))}
-    assert manifest_of(lake, NAME, RELEASE)["reason"] == "wrong source"
+    assert manifest_of(lake.table(NAME), RELEASE)["reason"] == "wrong source"
     with pytest.raises(FileNotFoundError):
         seen(lake, gone.version)
-    assert retract(lake, NAME, RELEASE, "again").files_removed == 0
+    assert retract(lake.table(NAME), RELEASE, "again").files_removed == 0
 
 
 def test_a_snapshot_replaces_the_last_one_which_moves_to_a_history_and_can_be_retracted_there(
@@ -141,16 +141,16 @@ def test_a_snapshot_replaces_the_last_one_which_moves_to_a_history_and_can_be_re
     )
     for one in staged:
         send(lake, one, "run", f"scheduled__2026-11-0{one.edition}T00:00:00+00:00", rules)
-        settle(lake, NAME)
+        settle(lake.table(NAME))
     assert seen(lake) == 3
     assert {key.split("/")[2] for key in data(bucket) if key.startswith(f"lake/{NAME}/")} == {
         "release=2026-11-03T000000Z"
     }
     history, first = f"{NAME}_history", "scheduled__2026-11-01T00:00:00+00:00"
-    assert read_release(apart, history, first).equals(staged[0].rows())
-    assert len(releases(apart, history)) == 2
-    retract(lake, NAME, first, "wrong source")
-    assert [entry["state"] for entry in releases(apart, history)] == ["retracted", "current"]
+    assert read_release(apart.table(history), first).equals(staged[0].rows())
+    assert len(releases(apart.table(history))) == 2
+    retract(lake.table(NAME), first, "wrong source")
+    assert [entry["state"] for entry in releases(apart.table(history))] == ["retracted", "current"]
     assert len([key for key in data(bucket) if key.startswith(f"apart/{history}/")]) == 1
 
 
@@ -160,9 +160,9 @@ def test_any_release_id_is_found_again_in_the_keys_of_objects(bucket: Bucket, ed
     for number, release_id in enumerate(ids):
         send(lake, edition(number), "run", release_id)
     for number, release_id in enumerate(ids):
-        assert read_release(lake, NAME, release_id).num_rows == 100 + number, quote(release_id)
+        assert read_release(lake.table(NAME), release_id).num_rows == 100 + number, quote(release_id)
     for release_id in ids:
-        assert retract(lake, NAME, release_id, "test").files_removed == 3
+        assert retract(lake.table(NAME), release_id, "test").files_removed == 3
     assert data(bucket) == set()
 
 
@@ -179,8 +179,8 @@ def test_what_no_commit_refers_to_is_cleaned_and_nothing_else(bucket: Bucket, ed
     (file,) = data(bucket)
     bucket.put(f"{file.rpartition('/')[0]}/part-crashed.parquet", b"PAR1")
     bucket.put(f"lake/_proof/{NAME}/crashed.html", b"<p>")
-    assert clean_orphans(lake, NAME) == 0  # their publication may still run
-    assert clean_orphans(lake, NAME, older_than=timedelta(0)) == 2
+    assert clean_orphans(lake.table(NAME)) == 0  # their publication may still run
+    assert clean_orphans(lake.table(NAME), older_than=timedelta(0)) == 2
     assert bucket.objects() == before
 
 

@@ -27,7 +27,7 @@ def test_releases_of_a_store_are_answered_as_those_of_a_folder(bucket: Bucket, e
         {"release": "w/1", "n": 101, "e": 1},
         {"release": "w=2", "n": 102, "e": 2},
     ]
-    retract(lake, NAME, "w=2", "wrong source")
+    retract(lake.table(NAME), "w=2", "wrong source")
     assert answer(lake, f"SELECT DISTINCT edition FROM {NAME}").rows.to_pylist() == [{"edition": 1}]
 
 

@@ -124,8 +124,8 @@ def _write_home(root: Path, kind: str, bucket: Bucket) -> dict[str, dict[str, An
 def test_a_run_reads_from_the_store_and_publishes_to_it(left: Left) -> None:
     assert left.ended["people"]["state"] == "success", left.ended["people"]
     lake, run_id = left.bucket.lake(), left.ended["people"]["run_id"]
-    assert read_release(lake, "people", run_id).num_rows == 60
-    assert manifest_of(lake, "people", run_id)["method"] == "mondrian"
+    assert read_release(lake.table("people"), run_id).num_rows == 60
+    assert manifest_of(lake.table("people"), run_id)["method"] == "mondrian"
 
 
 def test_a_run_without_rights_fails_at_the_step_that_needs_them(left: Left) -> None:

@@ -262,7 +262,7 @@ def test_every_step_finds_its_files_in_the_bucket(name: str, all_left: dict[str,
         left = all_left[kind]
         assert set(left.ended[name]["tasks"].values()) == {"success"}, left.output[-6000:]
         lake = Lake(root=str(left.root / ".lake"))
-        released = read_release(lake, f"{name}_{kind}", left.ended[name]["run_id"]).to_pandas()
+        released = read_release(lake.table(f"{name}_{kind}"), left.ended[name]["run_id"]).to_pandas()
         assert 0.9 * ROWS <= len(released) <= ROWS
         if name in ("whole", "fragments", "spark"):
             assert released.groupby(["age_from", "age_to", "town"], dropna=False).size().min() >= 5

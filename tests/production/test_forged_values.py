@@ -184,7 +184,7 @@ class Run:
         return "".join(file.read_text() for file in files)
 
     def published(self) -> bool:
-        return bool(releases(Lake(root=str(self.server.root / ".lake")), self.dag))
+        return bool(releases(Lake(root=str(self.server.root / ".lake")).table(self.dag)))
 
 
 @pytest.fixture(scope="module")
@@ -277,7 +277,7 @@ def test_an_honest_run_is_published_and_clearing_its_last_task_says_already(runs
         run.answer("mallory")
     run.answer("ann")
     assert run.wait("publish", *ENDED) == "success"
-    manifest = manifest_of(Lake(root=str(run.server.root / ".lake")), "honest", run.id)
+    manifest = manifest_of(Lake(root=str(run.server.root / ".lake")).table("honest"), run.id)
     assert manifest["approval"]["by"]["id"] == "ann"
     assert manifest["approval"]["report_sha256"] == manifest["verification"]["report_sha256"]
     run.wait("cleanup", "success")

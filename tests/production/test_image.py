@@ -139,8 +139,8 @@ def test_the_image_makes_releases_as_its_own_user_on_a_read_only_root_and_compil
     told = image.run("python", "-c", COUNTED, *command, volumes=volumes, environment=PLACES)
     assert "compiled 0" in told, told
     lake = Lake(root=str(tmp_path / "lake"))
-    assert [release["release_id"] for release in releases(lake, "greedy_hamdist")] == ["r1"]
-    assert manifest_of(lake, "greedy_hamdist", "r1")["parameters"]["k"] == 10
+    assert [release["release_id"] for release in releases(lake.table("greedy_hamdist"))] == ["r1"]
+    assert manifest_of(lake.table("greedy_hamdist"), "r1")["parameters"]["k"] == 10
     assert {path.stat().st_uid for path in (tmp_path / "lake").rglob("*")} == {USER}
     assert list((tmp_path / "work").glob("*/*")) == []
 

@@ -211,7 +211,7 @@ def test_a_release_waits_for_its_officer_and_for_nobody_else(elsewhere: Elsewher
         return waits and has_left_its_worker(elsewhere.root / "scheduler.log", "approve", run_id)
 
     wait_for(asked, "the question for approval", every=0.5)
-    assert releases(elsewhere.lake, "visits") == []
+    assert releases(elsewhere.lake.table("visits")) == []
     place = f"/dags/visits/dagRuns/{quote(run_id, safe='')}/taskInstances/approve/-1/hitlDetails"
     body = {"chosen_options": ["Approve"], "params_input": {"comment": "looks fine"}}
     for user in ("viewer", "stranger"):
@@ -219,10 +219,10 @@ def test_a_release_waits_for_its_officer_and_for_nobody_else(elsewhere: Elsewher
             elsewhere.api("PATCH", place, user, body)
     elsewhere.api("PATCH", place, "officer", body)
     assert elsewhere.ended("visits", run_id) == "success"
-    approval = manifest_of(elsewhere.lake, "visits", run_id)["approval"]
+    approval = manifest_of(elsewhere.lake.table("visits"), run_id)["approval"]
     assert approval["by"] == {"id": "officer", "name": "officer"}
     assert (approval["comment"], approval["automatic"]) == ("looks fine", False)
-    assert [release["rows"] for release in releases(elsewhere.lake, "visits")] == [600]
+    assert [release["rows"] for release in releases(elsewhere.lake.table("visits"))] == [600]
     assert not list((elsewhere.root / ".airflow" / "work_area").iterdir())
 
 
@@ -232,7 +232,7 @@ def test_a_private_release_is_booked_once(elsewhere: Elsewhere) -> None:
     elsewhere.command(*budget, "grant", "visits", "--epsilon", "0.5", "--reason", "a test")
     run_id = elsewhere.start("visits_private")
     assert elsewhere.ended("visits_private", run_id) == "success", elsewhere.tasks("visits_private", run_id)
-    assert manifest_of(elsewhere.lake, "visits_private", run_id)["loss"]["epsilon"] == 0.5
+    assert manifest_of(elsewhere.lake.table("visits_private"), run_id)["loss"]["epsilon"] == 0.5
     elsewhere.command(*budget, "check")
     assert "0.5" in elsewhere.command(*budget, "show")
 

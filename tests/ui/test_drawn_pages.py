@@ -134,7 +134,7 @@ def test_what_is_clicked_is_shown_and_used_and_can_be_released(
     assert spec.read_text().strip() == whole.strip()
     assert main(["check", str(spec)]) == DONE
     assert main(["run", str(spec), "--release-id", "one"]) == DONE
-    manifest = manifest_of(Lake(root=str(tmp_path / "lake")), "people", "one")
+    manifest = manifest_of(Lake(root=str(tmp_path / "lake")).table("people"), "one")
     assert (manifest["method"], manifest["parameters"]["k"]) == ("bottom_up", 10)
 
 

@@ -123,8 +123,7 @@ class ApproveReleaseOperator(HITLOperator):
         asked = question(
             self.table,
             self.report,
-            lake_of(self.lake),
-            self.name,
+            lake_of(self.lake).table(self.name),
             release_id(context),
             approvers=self._people(),
             assigned=users,

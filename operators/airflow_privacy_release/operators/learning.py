@@ -85,10 +85,11 @@ class TrainNaiveBayesOperator(BaseOperator):
 
         lake, run, dag = lake_of(self.lake), release_id(context), context["ti"].dag_id
         public = read_field("learning: public_test", self.public_test, bool)
-        chosen = self.releases or [triggering_release(context, self.name) or newest_release(lake, self.name)]
+        chosen = self.releases or [
+            triggering_release(context, self.name) or newest_release(lake.table(self.name))
+        ]
         trained = train(
-            lake,
-            self.name,
+            lake.table(self.name),
             list(chosen),
             target=self.target,
             features=self.features,

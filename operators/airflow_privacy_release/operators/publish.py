@@ -122,8 +122,7 @@ class PublishOperator(BaseOperator):
         published = publish_staged(
             self.table,
             self.report,
-            lake_of(self.lake),
-            self.name,
+            lake_of(self.lake).table(self.name),
             release_id(context),
             run_key=run_key(context),
             approved=self.approved or None,
@@ -154,7 +153,7 @@ class PublishOperator(BaseOperator):
         """What this run published, where its work area is gone; None if it published nothing."""
         from privacy_release.steps.publish import published_by
 
-        return published_by(lake_of(self.lake), self.name, release_id(context), run_key(context))
+        return published_by(lake_of(self.lake).table(self.name), release_id(context), run_key(context))
 
     def get_openlineage_facets_on_complete(self, task_instance: Any) -> Any:
         """What OpenLineage is told, where its provider is installed and calls this; None of a failed task."""
@@ -164,7 +163,7 @@ class PublishOperator(BaseOperator):
         done = self._published
         if done is None:
             return None
-        told = dictionary_of(lake_of(self.lake), done["table"], done["release"], done["version"])
+        told = dictionary_of(lake_of(self.lake).table(done["table"]), done["release"], done["version"])
         return lineage_of(self.table, done, self.report, told, self.owner)
 
 
@@ -225,10 +224,9 @@ class EvidenceOperator(BaseOperator):
 
         signer, lake = signer_of(self.signing), lake_of(self.lake)
         if "dag" in context:  # the value of another task, which users of Airflow may have changed
-            require_published_by(lake, self.table["table"], self.table["release"], run_key(context))
+            require_published_by(lake.table(self.table["table"]), self.table["release"], run_key(context))
         made = keep_evidence(
-            lake,
-            self.table["table"],
+            lake.table(self.table["table"]),
             self.table["release"],
             None if signer is None else signer.key,
         )
@@ -277,8 +275,7 @@ class RetractOperator(BaseOperator):
 
         history = None if self.history_lake is None else lake_of(self.history_lake)
         done = retract_release(
-            lake_of(self.lake),
-            self.name,
+            lake_of(self.lake).table(self.name),
             self.release,
             self.reason,
             history=history,

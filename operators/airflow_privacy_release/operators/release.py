@@ -205,9 +205,9 @@ def stage_release(
         if series is not None:
             lake = lake_of(operator.lake)
             scheduled = paid is not None and paid.schedule is not None
-            check_kept_types(table, method, checked, lake, series, scheduled=scheduled)
+            check_kept_types(table, method, checked, lake.table(series), scheduled=scheduled)
             if paid is not None:
-                refuse(Facts(restored=lacks_entries(paid, lake, series)))
+                refuse(Facts(restored=lacks_entries(paid, lake.table(series))))
         staged = make_release(
             table,
             work,
@@ -408,7 +408,7 @@ def memory_of(operator: Any) -> Memory | None:
         return None
     return Memory(
         secret=secret_of(connection),
-        last=last_fingerprint(lake_of(operator.lake), series) if series is not None else None,
+        last=last_fingerprint(lake_of(operator.lake).table(series)) if series is not None else None,
         replaces=read_text(operator.replaces, str | None),
     )
 
@@ -433,4 +433,4 @@ def past_of(operator: Any, context: "Context") -> "Past | None":
         )
     policy = under_floor(load_policy(said.pop("policy")), floor_policy())
     run = (release_id(context), run_key(context))
-    return Past(lake=lake_of(operator.lake), name=series, policy=policy, run=run, **kept_of(said))
+    return Past(table=lake_of(operator.lake).table(series), policy=policy, run=run, **kept_of(said))

@@ -87,15 +87,14 @@ class VerifyOperator(BaseOperator):
         booking = self.table.get("booking")
         ledger = ledger_of(booking["ledger"]) if booking else None
         policy = load_policy(self.policy)
-        asked = under_floor(policy, floor_policy()).about_earlier and self.name is not None
-        lake = lake_of(self.lake) if asked else None
+        asked = under_floor(policy, floor_policy()).about_earlier
+        table = lake_of(self.lake).table(self.name) if asked and self.name is not None else None
         run = (release_id(context), run_key(context))
         report = verify_staged(
             self.table,
             policy,
             ledger,
-            lake=lake,
-            name=self.name,
+            table=table,
             run=run,
             register=self.register,
             accept_unjudged=self.accept_unjudged,
@@ -231,7 +230,9 @@ class AttackOperator(BaseOperator):
         """Attack; the report with what became of each rule."""
         from privacy_release.steps.attacks.tries import attack_staged
 
-        followed = "persons" in self.table and self.name is not None
+        table = None
+        if "persons" in self.table and self.name is not None:
+            table = lake_of(self.lake).table(self.name)
         with run_work_area(context) as work:
             report = attack_staged(
                 self.source,
@@ -239,8 +240,7 @@ class AttackOperator(BaseOperator):
                 self.report,
                 title=self.title,
                 release_id=release_id(context),
-                lake=lake_of(self.lake) if followed else None,
-                name=self.name,
+                release_table=table,
                 run=(release_id(context), run_key(context)),
                 tell=lambda text: self.log.info("attacking", attack=text),
                 register=self.register,

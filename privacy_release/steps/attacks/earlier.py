@@ -16,7 +16,7 @@ from privacy_release.work.references import TrialRef
 from privacy_release.work.settings import curator_folder
 
 if TYPE_CHECKING:
-    from privacy_release.lake.store import Lake
+    from privacy_release.lake.store import ReleaseTable
 
 MOST = 12  # releases that are looked at
 _LARGEST = 1 << 20  # bytes of a file of figures
@@ -50,12 +50,11 @@ def keep_figures(trials: Sequence[TrialRef], sha256: str, *, title: str, release
     write_for_curator(json.dumps(told), title, _named(release_id), ending=".json")
 
 
-def figures_of_earlier(lake: "Lake", name: str, curator: str) -> list[Earlier]:
+def figures_of_earlier(table: "ReleaseTable", curator: str) -> list[Earlier]:
     """What attacks gained on the last releases of a table that are not retracted, oldest first.
 
     Args:
-        lake: where.
-        name: the release table.
+        table: the release table.
         curator: path of the report on the attacks on the release to decide on; the others lie beside it.
 
     Raises:
@@ -65,10 +64,10 @@ def figures_of_earlier(lake: "Lake", name: str, curator: str) -> list[Earlier]:
     from privacy_release.lake.log import State
     from privacy_release.lake.read import manifest_of, releases
 
-    standing = [e for e in releases(lake, name) if e["state"] in (State.CURRENT, State.SUPERSEDED)]
+    standing = [e for e in releases(table) if e["state"] in (State.CURRENT, State.SUPERSEDED)]
     found = []
     for entry in standing[-MOST:]:
-        manifest = manifest_of(lake, name, entry["release_id"])
+        manifest = manifest_of(table, entry["release_id"])
         kept = (
             [] if manifest.get("loss") is not None else _kept(curator, entry["release_id"], entry["sha256"])
         )

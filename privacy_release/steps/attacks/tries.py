@@ -20,7 +20,7 @@ from privacy_release.reports.attacks import attack_page, figures_of, published_f
 from privacy_release.reports.curator import write_for_curator
 from privacy_release.steps.attacks.earlier import keep_figures
 from privacy_release.steps.attacks.shadows import shadows_kept
-from privacy_release.steps.history import earlier_releases, staged_membership
+from privacy_release.steps.history import earlier_releases, known, staged_membership
 from privacy_release.work.area import WorkArea
 from privacy_release.work.parquet import read_private
 from privacy_release.work.references import AttackRef, ReportRef, StagedRef, TableRef, TrialRef
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from privacy_engine.judge.cross_release import Membership
     from privacy_engine.judge.models import PrivacyModel
     from privacy_engine.judge.policy import ReleasePolicy
-    from privacy_release.lake.store import Lake
+    from privacy_release.lake.store import ReleaseTable
 
 
 def attack_staged(
@@ -42,8 +42,7 @@ def attack_staged(
     *,
     title: str,
     release_id: str,
-    lake: "Lake | None" = None,
-    name: str | None = None,
+    release_table: "ReleaseTable | None" = None,
     run: tuple[str, str] | None = None,
     tell: Callable[[str], None] = lambda _: None,
     register: TableRef | None = None,
@@ -57,8 +56,7 @@ def attack_staged(
         report: of its verification, which names the policy.
         title: of the release, for the curator's report.
         release_id: of this one.
-        lake: of the release table, whose earlier releases `intersection` and `difference` look at.
-        name: of the release table.
+        release_table: the release table.
         run: release id and run key of who asks.
         tell: told each attack as it begins.
         register: public records of the population, ingested, by which `linkage` tries to name people, too.
@@ -88,7 +86,7 @@ def attack_staged(
     # The same bytes are attacked in the same way: a retry is no second chance.
     rng = np.random.default_rng(int(staged["sha256"][:16], 16))
     followed = any(rule.attack in OVER_TIME for rule in rules)
-    memberships = _memberships(staged, lake, name, run) if followed else ()
+    memberships = _memberships(staged, release_table, run) if followed else ()
     evidence = _evidence(table, staged, memberships, register)
     case = case_of(replace(evidence, rules=_made_by(staged, policy)), rng)
     on_shadows = 0.5 if any(rule.shadows for rule in rules) else 0.0
@@ -196,12 +194,12 @@ def _made_by(staged: StagedRef, policy: "ReleasePolicy") -> "tuple[PrivacyModel,
 
 
 def _memberships(
-    staged: StagedRef, lake: "Lake | None", name: str | None, run: tuple[str, str] | None
+    staged: StagedRef, table: "ReleaseTable | None", run: tuple[str, str] | None
 ) -> "tuple[Membership, ...]":
     """Who is in which class of this release and the earlier ones; empty where nothing follows people."""
     if "persons" not in staged:
         return ()
-    earlier = earlier_releases(lake, name, staged["persons"], run)
+    earlier = earlier_releases(known(table), staged["persons"], run)
     return (staged_membership(staged), *earlier.values())
 
 

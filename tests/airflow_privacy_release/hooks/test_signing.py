@@ -55,5 +55,5 @@ def test_a_retraction_is_signed_by_the_connection(
     by.publish(people(3), "w2")
     connect(monkeypatch, "signing_default", ONE.pem().decode())
     RetractOperator(task_id="retract", name=NAME, release="w1", reason="asked to").execute({})
-    verdict = check_table(airflow_lake, NAME, [ONE.public])
+    verdict = check_table(airflow_lake.table(NAME), [ONE.public])
     assert (verdict.right, verdict.sequence) == (True, 3)

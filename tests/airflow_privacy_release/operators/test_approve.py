@@ -89,7 +89,7 @@ def answer(option: str = "Approve", comment: str | None = None, **more: Any) -> 
 def asked(made: tuple[Any, Any], **more: Any) -> str:
     """The question as the task keeps it while it waits."""
     lake = Lake(root=str(Path(made[0]["uri"]).parent / "lake"))
-    return json.dumps(question(made[0], made[1], lake, "people", "run 1", **more))
+    return json.dumps(question(made[0], made[1], lake.table("people"), "run 1", **more))
 
 
 def approved(made: tuple[Any, Any], comment: str | None = None) -> Any:
@@ -106,7 +106,7 @@ def publish(made: tuple[Any, Any], approval: Any) -> Any:
 
 
 def shown(made: tuple[Any, Any], lake: Lake, name: str = "people", release: str = "run 1") -> str:
-    return body(question(made[0], made[1], lake, name, release), "the dag", "run 1")
+    return body(question(made[0], made[1], lake.table(name), release), "the dag", "run 1")
 
 
 def test_the_form_asks_for_what_was_verified_and_waits_for_two_days(
@@ -147,7 +147,8 @@ def test_whoever_decides_sees_how_many_records_are_alone(
     staged = {**made[0], "loss": loss} if private else made[0]
     labels = {label for label, _, _ in ALONE.values()}
     figures = {
-        label: value for label, value, _ in question(staged, made[1], airflow_lake, "people", "r")["figures"]
+        label: value
+        for label, value, _ in question(staged, made[1], airflow_lake.table("people"), "r")["figures"]
     }
     assert {label: figures[label] for label in labels} == {
         label: shown_as(made[1]["unique_records"][name], unit) for name, (label, unit, _) in ALONE.items()
@@ -159,7 +160,7 @@ def test_whoever_decides_sees_how_many_records_are_alone(
 
 def test_an_approval_says_who_when_and_why_and_stands_in_the_manifest(made: Any, airflow_lake: Lake) -> None:
     publish(made, approved(made, "  checked\nwith care "))
-    told = manifest_of(airflow_lake, "people", "run 1")["approval"]
+    told = manifest_of(airflow_lake.table("people"), "run 1")["approval"]
     assert told == {
         "by": {"id": "7", "name": "Olga Officer"},
         "at": "2026-11-20T12:30:00+00:00",
@@ -168,7 +169,7 @@ def test_an_approval_says_who_when_and_why_and_stands_in_the_manifest(made: Any,
         "report_sha256": sha256_of(made[1]),
         "question_sha256": sha256_of(json.loads(asked(made))),
     }
-    assert releases(airflow_lake, "people")[0]["figures"]["approval"] == told
+    assert releases(airflow_lake.table("people"))[0]["figures"]["approval"] == told
 
 
 @pytest.mark.parametrize(
@@ -230,7 +231,7 @@ def test_two_different_people_approve_the_same_bytes(
     assert json.loads(again["question"]) | {"first": None} == json.loads(two["question"])
     approval = operator(made, approvers=2).execute_complete(context(), by("b"), **again)
     publish(made, approval)
-    told = manifest_of(airflow_lake, "people", "run 1")["approval"]
+    told = manifest_of(airflow_lake.table("people"), "run 1")["approval"]
     assert (told["first"]["by"]["id"], told["by"]["id"]) == ("a", "b")
 
 
@@ -265,7 +266,7 @@ def test_a_run_that_needs_no_approval_goes_on_and_says_so(
     approval = operator(made, required=required).execute(context())
     assert (approval["by"], approval["automatic"]) == (None, True)
     publish(made, approval)
-    assert manifest_of(airflow_lake, "people", "run 1")["approval"]["automatic"]
+    assert manifest_of(airflow_lake.table("people"), "run 1")["approval"]["automatic"]
 
 
 @pytest.mark.parametrize("required", ["maybe", "None", 1], ids=str)
@@ -305,8 +306,8 @@ def test_an_approval_of_other_bytes_publishes_nothing(made: Any, airflow_lake: L
         publish(other, approved(made))
     approval: Any = {"by": "officer"}
     with pytest.raises(IntegrityError, match="verified bytes"):
-        publish_staged(*made, airflow_lake, "people", "run 1", approved=approval)
-    assert releases(airflow_lake, "people") == []
+        publish_staged(*made, airflow_lake.table("people"), "run 1", approved=approval)
+    assert releases(airflow_lake.table("people")) == []
 
 
 def test_an_answer_is_to_what_was_shown_whatever_was_staged_since(made: Any, work: WorkArea) -> None:
@@ -320,7 +321,7 @@ def test_an_approval_of_another_report_publishes_nothing(made: Any, airflow_lake
     again = report | {"findings": [finding | {"threshold": 2} for finding in report["findings"]]}
     with pytest.raises(AirflowFailException, match=r"approved must be the report.*ask for approval again"):
         publish((staged, again), approved(made))
-    assert releases(airflow_lake, "people") == []
+    assert releases(airflow_lake.table("people")) == []
 
 
 def test_the_question_and_not_the_dag_of_that_day_says_who_is_the_second_of_two(
@@ -340,7 +341,7 @@ def test_an_approval_task_that_was_marked_as_successful_publishes_nothing(
 ) -> None:
     with pytest.raises(AirflowFailException, match="no approval was given"):
         publish(made, None)
-    assert releases(airflow_lake, "people") == []
+    assert releases(airflow_lake.table("people")) == []
 
 
 def test_the_form_shows_every_rule_with_limit_and_measure_and_the_report(made: Any, lake: Lake) -> None:
@@ -359,9 +360,9 @@ def test_the_form_compares_with_the_last_release_that_is_not_retracted(
 ) -> None:
     from privacy_release.lake.retract import retract
 
-    publish_staged(*staged_in(work, k=20, label="first"), lake, "people", "first")
-    publish_staged(*staged_in(work, k=40, label="second"), lake, "people", "second")
-    retract(lake, "people", "second", "a mistake")
+    publish_staged(*staged_in(work, k=20, label="first"), lake.table("people"), "first")
+    publish_staged(*staged_in(work, k=40, label="second"), lake.table("people"), "second")
+    retract(lake.table("people"), "second", "a mistake")
     text = shown(made, lake)
     assert "The last one is **first**" in text
     was, now = (r["findings"][0]["measured"] for r in (staged_in(work, k=20, label="first")[1], made[1]))
@@ -373,7 +374,7 @@ def test_the_form_compares_with_the_last_release_that_is_not_retracted(
 
 
 def test_markdown_and_html_in_a_name_are_shown_as_text(made: Any, lake: Lake, work: WorkArea) -> None:
-    publish_staged(*staged_in(work, k=20, label="first"), lake, "people", "first")
+    publish_staged(*staged_in(work, k=20, label="first"), lake.table("people"), "first")
     renamed = "<img src=x onerror=alert(1)> | **bold** [x](http://x.test) www.x.test"
     text = shown(made, lake, release=renamed)
     assert renamed not in text
@@ -422,7 +423,7 @@ def test_a_run_without_airflow_needs_a_name_where_approval_is_required(
         run_release(spec, lake, "r1", work)
     assert [path.name for path in work.folder.iterdir()] == [".lock"]
     run_release(spec, lake, "r1", work, approved_by="Olga Officer")
-    told = manifest_of(lake, "people", "r1")["approval"]
+    told = manifest_of(lake.table("people"), "r1")["approval"]
     assert (told["by"], told["automatic"]) == ("Olga Officer", False)
 
 
@@ -430,4 +431,4 @@ def test_a_run_without_airflow_says_that_nobody_was_asked_where_that_is_allowed(
     home: Path, lake: Lake, work: WorkArea
 ) -> None:
     run_release(spec_with_approval(home, required=False), lake, "r1", work)
-    assert manifest_of(lake, "people", "r1")["approval"]["automatic"]
+    assert manifest_of(lake.table("people"), "r1")["approval"]["automatic"]

@@ -193,7 +193,7 @@ def test_a_private_release_is_verified_on_its_ledger_and_published(
     operator = PublishOperator(task_id="publish", table=staged, report=report, name="people")
     operator.execute(context("publish"))
     assert (
-        manifest_of(airflow_lake, "people", "run 1")["booking"]["entry_hash"]
+        manifest_of(airflow_lake.table("people"), "run 1")["booking"]["entry_hash"]
         == staged["booking"]["entry_hash"]
     )
     assert json.dumps(staged)

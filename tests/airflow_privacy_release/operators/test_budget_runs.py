@@ -123,7 +123,7 @@ def test_a_private_release_keeps_nulls_as_one_more_value_and_every_record(
         table[column] = table[column].mask(table.index % 4 == 0)
     table.to_parquet(path.parents[1] / "people.parquet", index=False)
     assert main(["run", str(path), "--release-id", "week 1"]) == DONE
-    assert manifest_of(lake, "people", "week 1")["rows"] == len(table)
+    assert manifest_of(lake.table("people"), "week 1")["rows"] == len(table)
     domains = load_spec(path).data_schema()
     assert all(domains[name].nullable for name in ("age", "zip", "illness", "visits"))
     assert not domains["name"].nullable
@@ -134,8 +134,8 @@ def test_a_run_books_verifies_publishes_and_tells_the_curator_alone(
 ) -> None:
     assert main(["run", str(write()), "--release-id", "week 1"]) == DONE
     assert events(ledger) == ["grant", "reserve", "commit"]
-    assert read_release(lake, "people", "week 1").num_rows == 200
-    manifest = manifest_of(lake, "people", "week 1")
+    assert read_release(lake.table("people"), "week 1").num_rows == 200
+    manifest = manifest_of(lake.table("people"), "week 1")
     assert manifest["booking"]["entry_hash"] in {entry.hash for entry in ledger.history("people")}
     assert all(finding["passed"] for finding in manifest["measured"])
     (report,) = (tmp_path / "curator").rglob("*.html")
@@ -150,7 +150,7 @@ def test_a_run_again_on_the_same_records_costs_nothing(
     for week in ("week 1", "week 2", "week 3"):
         assert main(["run", path, "--release-id", week]) == DONE
     assert events(ledger) == ["grant", "reserve", "commit"]
-    assert len({entry["sha256"] for entry in releases(lake, "people")}) == 1
+    assert len({entry["sha256"] for entry in releases(lake.table("people"))}) == 1
 
 
 def test_a_run_beyond_the_budget_is_refused_before_its_records_are_read(
@@ -161,7 +161,7 @@ def test_a_run_beyond_the_budget_is_refused_before_its_records_are_read(
     (home / "people.parquet").unlink()
     assert main(["run", path]) == REFUSED
     assert "data set people cannot pay epsilon 1.5" in capsys.readouterr().err
-    assert releases(lake, "people") == []
+    assert releases(lake.table("people")) == []
     assert events(ledger) == ["grant"]
 
 
@@ -192,7 +192,7 @@ def test_a_release_in_the_address_of_its_source_stands_for_its_id(
     path = str(write(source=source))
     for release in ("w/1", "w_2"):  # a slash in an id must not lead to another folder
         assert main(["run", path, "--release-id", release]) == DONE
-    assert {entry["rows"] for entry in releases(lake, "people")} == {100, 150}
+    assert {entry["rows"] for entry in releases(lake.table("people"))} == {100, 150}
     assert events(ledger) == ["grant", *["reserve", "commit"] * 2]
 
 
@@ -202,4 +202,4 @@ def test_validation_may_gate_a_private_release_on_its_records(
     people.head(8).to_parquet(home / "people.parquet")  # the suite asks for ten
     assert main(["run", str(write())]) != DONE
     assert events(ledger) == ["grant"]
-    assert releases(lake, "people") == []
+    assert releases(lake.table("people")) == []

@@ -93,8 +93,8 @@ def test_mapped_tasks_publish_what_was_verified(source: Path, airflow_lake: Lake
     published = PublishOperator(task_id="publish", table=staged, report=report, name="people").execute(
         context("publish")
     )
-    assert published["rows"] == read_release(airflow_lake, "people", "run 1").num_rows == ROWS
-    assert manifest_of(airflow_lake, "people", "run 1")["fragments"]["count"] == len(refs)
+    assert published["rows"] == read_release(airflow_lake.table("people"), "run 1").num_rows == ROWS
+    assert manifest_of(airflow_lake.table("people"), "run 1")["fragments"]["count"] == len(refs)
 
 
 def test_what_travels_is_plain_and_small(source: Path, work_root: Path) -> None:

@@ -124,8 +124,8 @@ def test_a_release_of_a_query_is_published_from_the_command_line(
     assert "query of hospital has no row" in capsys.readouterr().err
     assert main([*run, "undated"]) == 2
     assert "needs a release with a date" in capsys.readouterr().err
-    assert read_release(lake, "people", "2026-11-02").num_rows == 200
-    manifest = json.dumps(manifest_of(lake, "people", "2026-11-02"))
+    assert read_release(lake.table("people"), "2026-11-02").num_rows == 200
+    manifest = json.dumps(manifest_of(lake.table("people"), "2026-11-02"))
     assert '"query"' in manifest
     for secret in ("SELECT", "hospital", str(make_url(database).password)):
         assert secret not in manifest

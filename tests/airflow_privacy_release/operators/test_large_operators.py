@@ -94,7 +94,7 @@ def test_a_large_table_goes_from_ingest_to_publish(source: Path, lake: Lake, wor
     )
     assert staged["engine"] == table["engine"]
     assert (done["rows"], report["passed"]) == (3_000, True)
-    published = read_release(lake, "people", "run 1").to_pandas()
+    published = read_release(lake.table("people"), "run 1").to_pandas()
     assert published.groupby(["age_from", "age_to", "town"]).size().min() >= 5
     assert CANARY not in published.to_csv()
 
@@ -156,4 +156,4 @@ def test_a_table_that_changed_between_two_steps_is_refused(source: Path, lake: L
         run(ValidateOperator(task_id="validate", table=table, suite=SUITE))
     with pytest.raises(AirflowFailException, match="changed between two steps"):
         run(ReleaseOperator(task_id="release", table=table, method="mondrian", parameters={"k": 5}, seed=1))
-    assert not releases(lake, "people")
+    assert not releases(lake.table("people"))

@@ -59,7 +59,7 @@ def release(airflow_lake: Lake, airflow_home: Path, work_root: Path, tmp_path: P
         import hashlib
 
         sha256 = hashlib.sha256(staged.read_bytes()).hexdigest()
-        publish(airflow_lake, "customers", name, staged, manifest, report, expected_sha256=sha256)
+        publish(airflow_lake.table("customers"), name, staged, manifest, report, expected_sha256=sha256)
         return name
 
     return published
@@ -89,8 +89,8 @@ def test_the_stored_model_is_what_the_release_and_its_manifest_alone_give(
 ) -> None:
     name = release(schema=schema)
     told = train()
-    table = read_release(airflow_lake, "customers", name).to_pandas()
-    ours = PrivateNaiveBayes(manifest_of(airflow_lake, "customers", name), label=CLASS)
+    table = read_release(airflow_lake.table("customers"), name).to_pandas()
+    ours = PrivateNaiveBayes(manifest_of(airflow_lake.table("customers"), name), label=CLASS)
     ours.fit(table[["deposit", "income-level"]], table[CLASS])
     asked = customers(99, 500)[["deposit", "income-level"]]
     assert np.array_equal(stored(told).predict_proba(asked), ours.predict_proba(asked))
@@ -147,7 +147,7 @@ def test_the_newest_release_that_stands_is_taken_and_the_triggering_one_before_i
     for number, name in enumerate(("a", "b", "c")):
         release(name, number)
     assert train()["releases"] == ["c"]
-    retract(airflow_lake, "customers", "c", "a test")
+    retract(airflow_lake.table("customers"), "c", "a test")
     assert train(context("run 2"))["releases"] == ["b"]
     events = [
         SimpleNamespace(timestamp=number, extra={"table": table, "release": name})
@@ -189,7 +189,7 @@ def test_a_release_that_was_not_randomized_is_refused(
     staged.write_bytes(parquet_bytes(customers(1, 50)))
     report.write_text("<html>")
     sha256 = hashlib.sha256(staged.read_bytes()).hexdigest()
-    publish(airflow_lake, "customers", "plain", staged, {"method": "m"}, report, expected_sha256=sha256)
+    publish(airflow_lake.table("customers"), "plain", staged, {"method": "m"}, report, expected_sha256=sha256)
     with pytest.raises(AirflowFailException, match="must all be randomized"):
         train()
 

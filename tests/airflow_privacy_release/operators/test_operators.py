@@ -192,7 +192,7 @@ def test_a_run_publishes_what_was_verified(source: Path, lake: Lake, work_root: 
         task_id="publish", table=result, report=report, name="people", outlets=[asset]
     ).execute(run)
 
-    rows = read_release(lake, "people", "2026-11-01").to_pandas()
+    rows = read_release(lake.table("people"), "2026-11-01").to_pandas()
     assert len(rows) == published["rows"] == 120
     assert list(rows.columns) == ["age_from", "age_to", "town", "disease"]
     event = run["outlet_events"][asset].extra
@@ -216,7 +216,7 @@ def test_a_retry_publishes_nothing_twice(source: Path, lake: Lake, work_root: Pa
     assert not first["already"]
     assert second["already"]
     assert first["version"] == second["version"]
-    assert len(releases(lake, "people")) == 1
+    assert len(releases(lake.table("people"))) == 1
 
 
 def test_mapped_tasks_do_not_overwrite_each_other(source: Path, work_root: Path) -> None:
@@ -348,7 +348,7 @@ def test_staged_bytes_that_changed_are_refused(source: Path, lake: Lake, work_ro
         verified(table)
     with pytest.raises(AirflowFailException, match="sha256"):
         publish(table, report)
-    assert releases(lake, "people") == []
+    assert releases(lake.table("people")) == []
 
 
 def test_a_report_that_did_not_pass_publishes_nothing(source: Path, lake: Lake, work_root: Path) -> None:
@@ -356,7 +356,7 @@ def test_a_report_that_did_not_pass_publishes_nothing(source: Path, lake: Lake, 
     report = verified(table) | {"passed": False}
     with pytest.raises(AirflowFailException, match="does not pass"):
         publish(table, report)
-    assert releases(lake, "people") == []
+    assert releases(lake.table("people")) == []
 
 
 def test_a_lake_out_of_reach_is_tried_again(
@@ -405,8 +405,8 @@ def test_a_retracted_release_is_gone_and_the_others_stay(source: Path, lake: Lak
         context()
     )
     assert not done["already"]
-    assert manifest_of(lake, "people", "a")["retracted"]
-    assert read_release(lake, "people", "b").num_rows == 120
+    assert manifest_of(lake.table("people"), "a")["retracted"]
+    assert read_release(lake.table("people"), "b").num_rows == 120
 
 
 def test_without_partitions_the_table_is_the_newest_release_and_the_others_are_cleared_away(
@@ -416,7 +416,7 @@ def test_without_partitions_the_table_is_the_newest_release_and_the_others_are_c
     report = verified(table)
     for number in (1, 2):
         publish(table, report, run_id=f"manual__2026-11-0{number}T00:00:00+00:00")
-    assert len(DeltaTable(lake.table("people")).to_pandas()) == 120
+    assert len(DeltaTable(lake.table("people").address).to_pandas()) == 120
     with pytest.raises(PublishError, match="kept in the mode snapshot"):
         publish(table, report, partition_key="2026-11-03")
     clear = ClearSupersededOperator(task_id="clear").execute(context("clear"))

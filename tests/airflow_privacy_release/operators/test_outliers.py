@@ -292,7 +292,7 @@ def test_a_release_without_airflow_sets_outliers_aside(
     outcome = run_release(spec, lake, "one", work, lambda stage, text: seen.append(f"{stage}: {text}"))
     assert outcome.published["rows"] == 198
     assert "outliers: 2 outliers, 2 taken out" in seen
-    assert manifest_of(lake, "people", "one")["outliers"][0]["removed"] == 2
+    assert manifest_of(lake.table("people"), "one")["outliers"][0]["removed"] == 2
 
 
 def test_the_specification_leaves_parameters_to_the_detector(written: Callable[..., Path]) -> None:

@@ -115,7 +115,7 @@ def test_who_approves_is_told_the_promise(ledger: BudgetLedger, tmp_path: Path) 
     staged = released(tmp_path, "run 1")
     verify = VerifyOperator(task_id="verify", table=staged, policy={"max_epsilon": 0.5})
     report = verify.execute(context("verify", "run 1"))
-    asked = question(staged, report, Lake(root=str(tmp_path / "lake")), "visits", "run 1")
+    asked = question(staged, report, Lake(root=str(tmp_path / "lake")).table("visits"), "run 1")
     told = "Each person's loss is at most epsilon 1 in any 365 days, however many releases"
     assert told in str(asked["promise"])
     assert told in body(asked, "visits", "run 1")

@@ -189,11 +189,11 @@ def test_a_claim_is_booked_verified_and_published(
     staged = randomized(ingest(), operator)
     assert staged["loss"]["epsilon"] == spent(ledger) == pytest.approx(6.0)
     published(staged)
-    told = manifest_of(airflow_lake, "people", "run 1")
+    told = manifest_of(airflow_lake.table("people"), "run 1")
     assert told["randomization"]["randomness"] == "memoised"
     assert told["booking"]["entry_hash"] in {entry.hash for entry in ledger.check("people")}
     assert all(finding["passed"] for finding in told["measured"])
-    assert len(read_release(airflow_lake, "people", "run 1")) == 400
+    assert len(read_release(airflow_lake.table("people"), "run 1")) == 400
 
 
 def test_no_identifier_and_no_secret_is_in_anything_that_is_staged_or_booked(
@@ -259,18 +259,18 @@ def test_a_changed_secret_is_refused_at_the_table_of_the_earlier_releases(
     ingest: Any, secret: str, ledger: BudgetLedger, airflow_lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     published(randomized(ingest()))
-    old = last_fingerprint(airflow_lake, "people")
+    old = last_fingerprint(airflow_lake.table("people"))
     set_secret(monkeypatch)
     with pytest.raises(AirflowFailException, match=f"on purpose with replaces: {old}"):
         published(randomized(ingest(), run_id="run 2"), "run 2")
-    assert last_fingerprint(airflow_lake, "people") == old
+    assert last_fingerprint(airflow_lake.table("people")) == old
 
 
 def test_a_changed_secret_is_refused_before_anything_is_booked_where_the_table_is_known(
     ingest: Any, secret: str, ledger: BudgetLedger, airflow_lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     published(randomized(ingest(), series="people"))
-    old = last_fingerprint(airflow_lake, "people")
+    old = last_fingerprint(airflow_lake.table("people"))
     set_secret(monkeypatch)
     with pytest.raises(AirflowFailException, match=f"on purpose with replaces: {old}"):
         randomized(ingest(), run_id="run 2", series="people")
@@ -283,11 +283,11 @@ def test_a_secret_is_given_up_on_purpose_once_by_naming_its_fingerprint(
     ingest: Any, secret: str, ledger: BudgetLedger, airflow_lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     published(randomized(ingest()))
-    old = last_fingerprint(airflow_lake, "people")
+    old = last_fingerprint(airflow_lake.table("people"))
     set_secret(monkeypatch)
     published(randomized(ingest(), run_id="run 2", replaces=old), "run 2")
-    assert manifest_of(airflow_lake, "people", "run 2")["replaces"] == old
-    assert last_fingerprint(airflow_lake, "people") not in (None, old)
+    assert manifest_of(airflow_lake.table("people"), "run 2")["replaces"] == old
+    assert last_fingerprint(airflow_lake.table("people")) not in (None, old)
     set_secret(monkeypatch)  # the same words permit no further change
     with pytest.raises(AirflowFailException, match="must repeat those of the earlier releases"):
         published(randomized(ingest(), run_id="run 3", replaces=old), "run 3")
@@ -449,7 +449,7 @@ def test_transformed_numbers_have_no_epsilon_and_a_breach_coefficient_of_their_l
     with pytest.raises(AirflowFailException, match=r"max_breach measured 0\.4"):
         verified(staged, {"max_breach": 0.3})
     published(staged, policy=BREACH)
-    assert manifest_of(airflow_lake, "people", "run 1")["loss"] is None
+    assert manifest_of(airflow_lake.table("people"), "run 1")["loss"] is None
 
 
 def edited(staged: Any, **changes: Any) -> Any:

@@ -126,7 +126,7 @@ def test_a_ledger_that_lacks_what_the_release_table_names_books_nothing(
     manifest = {"method": "privbayes", "booking": {"dataset": "people", "entry_hash": "0" * 64}}
     sha256 = sha256_file(tmp_path / "staged.parquet")
     publish(
-        *(airflow_lake, "people", "w1", tmp_path / "staged.parquet", manifest, b"<p></p>"),
+        *(airflow_lake.table("people"), "w1", tmp_path / "staged.parquet", manifest, b"<p></p>"),
         expected_sha256=sha256,
     )
     given = {"table": table, "budget": "people", "policy": POLICY, "epsilon": 0.5, "series": "people"}

@@ -117,8 +117,7 @@ def publish_people(airflow_lake: Lake, tmp_path: Path) -> Callable[..., int]:
             ],
         }
         return publish(
-            airflow_lake,
-            table,
+            airflow_lake.table(table),
             release_id,
             staged,
             told | dict(manifest or {}),

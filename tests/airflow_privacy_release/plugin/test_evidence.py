@@ -31,7 +31,7 @@ def kept(airflow_lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     signer = StatementSigner(key=KEY)
     made = publish_people(tmp_path / "source", airflow_lake, run_key=f"{OWN_DAG}/run", signer=signer)
     assert made["version"] == ONE["version"]
-    return Path(keep_evidence(airflow_lake, "people", "1", KEY)["evidence"])
+    return Path(keep_evidence(airflow_lake.table("people"), "1", KEY)["evidence"])
 
 
 def test_whoever_decides_on_releases_is_offered_the_evidence_and_gets_what_was_signed(
@@ -69,7 +69,7 @@ def test_a_changed_pack_is_refused_and_a_missing_or_retracted_one_is_not_offered
     assert "/evidence?" not in officer.get("/release", ONE).text
     assert officer.get("/evidence", ONE).status_code == 404
     kept.write_bytes(whole)
-    retract(airflow_lake, "people", "1", "a test")
+    retract(airflow_lake.table("people"), "1", "a test")
     assert officer.get("/evidence", ONE).status_code == 404
     assert "/evidence?" not in officer.get("/release", ONE).text
 

@@ -45,7 +45,7 @@ def some(publish_people: Callable[..., int], airflow_lake: Lake) -> None:
         "d", table="noisy", rows=10, manifest={"method": "privbayes", "loss": loss, "measured": []}
     )
     publish_people("c", k=7, rows=40)
-    retract(airflow_lake, "people", "c", "the source was wrong")
+    retract(airflow_lake.table("people"), "c", "the source was wrong")
 
 
 def test_the_list_tells_what_was_measured_spent_and_approved(
@@ -272,7 +272,7 @@ def test_of_a_retracted_release_what_stays_in_the_log_is_compared(
     officer: Visit, publish_people: Callable[..., int], airflow_lake: Lake
 ) -> None:
     versions = publish_people("old", k=5), publish_people("new", k=10)
-    retract(airflow_lake, "people", "old", "the source was wrong")
+    retract(airflow_lake.table("people"), "old", "the source was wrong")
     picks = [("pick", json.dumps(["lake_default", "people", version])) for version in versions]
     text = Page(officer.get("/compare", picks).text).text
     assert "Status (differs) retracted published" in text

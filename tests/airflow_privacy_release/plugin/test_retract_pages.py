@@ -26,7 +26,7 @@ def form(visit: Visit, version: int, **other: Any) -> dict[str, Any]:
 
 
 def states(lake: Lake) -> list[str]:
-    return [entry["state"] for entry in releases(lake, "people")]
+    return [entry["state"] for entry in releases(lake.table("people"))]
 
 
 @pytest.fixture
@@ -42,7 +42,7 @@ def test_who_may_edit_the_dag_retracts_its_release_for_good(
     assert answer.status_code == 303
     assert answer.headers["location"] == f"/privacy/release?lake=lake_default&table=people&version={version}"
     assert states(airflow_lake) == ["retracted"]
-    assert releases(airflow_lake, "people")[0]["tombstone"]["reason"] == "the source was wrong"
+    assert releases(airflow_lake.table("people"))[0]["tombstone"]["reason"] == "the source was wrong"
     assert steward.get("/retract", one(version)).status_code == 409
     assert airflow_lake.folder is not None
     assert not list(airflow_lake.folder.rglob("*.parquet"))

@@ -272,7 +272,7 @@ def test_a_retracted_release_says_so_and_shows_no_report(
 ) -> None:
     runs.add("success")
     publish_people()
-    retract(airflow_lake, "people", "2026-11-16", "the source was wrong")
+    retract(airflow_lake.table("people"), "2026-11-16", "the source was wrong")
     assert frames(visitor, QUERY) == []
     assert "Retracted: the source was wrong" in visitor.get("/report", QUERY).text
 

@@ -78,7 +78,7 @@ def facets(tmp_path: Path, airflow_lake: Lake, work_root: Path) -> dict[str, Any
     done = PublishOperator(task_id="publish", table=table, report=report, name="people").execute(
         context("publish")
     )
-    told = dictionary_of(airflow_lake, done["table"], done["release"])
+    told = dictionary_of(airflow_lake.table(done["table"]), done["release"])
     assert told is not None
     return standard_facets(told, report["findings"], table["source"], {"": FILE}, "team:data")
 

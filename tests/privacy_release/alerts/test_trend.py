@@ -45,8 +45,7 @@ def published(lake: Lake, tmp_path: Path) -> Publish:
         told = {"method": "mondrian", "parameters": {}, "guarantees": [], "loss": loss, "rows": rows}
         measured = [{"rule": "k_anonymity(k=5)", "threshold": 5.0, "measured": 10.0, "passed": True}]
         publish(
-            lake,
-            "people",
+            lake.table("people"),
             release_id,
             staged,
             told | {"figures": figures, "columns": {}, "measured": measured},
@@ -116,10 +115,10 @@ def test_retracted_releases_do_not_count_and_superseded_ones_do(
 ) -> None:
     published("r1", rows=400)
     published("r2", rows=10)
-    retract(lake, "people", "r2", "a test")
+    retract(lake.table("people"), "r2", "a test")
     published("r3", rows=300)
     published("r3", rows=200, run="again")  # it replaces the one before
-    assert {str(entry.state) for entry in publications(lake, "people")} == {
+    assert {str(entry.state) for entry in publications(lake.table("people"))} == {
         "current",
         "superseded",
         "retracted",
@@ -141,7 +140,7 @@ def test_an_earlier_manifest_that_cannot_be_read_is_left_out_and_told(
     published("r1", gcp_lca=0.1)
     published("r2", gcp_lca=0.2)
     published("r3", gcp_lca="no number")
-    changed, gone = (entry.manifest_sha256 for entry in publications(lake, "people")[1::-1])
+    changed, gone = (entry.manifest_sha256 for entry in publications(lake.table("people"))[1::-1])
     (changed_file,) = Path(lake.root).rglob(f"{changed}.json")
     changed_file.write_text('{"figures": {"gcp_lca": 0.0001}}')
     (told,) = alerts({"gcp_lca": {"rises_by": 0.5}}, gcp_lca=0.16)
@@ -159,7 +158,7 @@ def test_records_are_compared_without_reading_a_manifest(
     lake: Lake, alerts: Alerts, published: Publish, problems: list[str]
 ) -> None:
     published("r1", rows=200)
-    for file in Path(lake.root).rglob(f"{publications(lake, 'people')[0].manifest_sha256}.json"):
+    for file in Path(lake.root).rglob(f"{publications(lake.table('people'))[0].manifest_sha256}.json"):
         file.unlink()
     assert [a["figure"] for a in alerts({"rows": {"falls_by": 0.1}})] == ["rows"]
     assert problems == []

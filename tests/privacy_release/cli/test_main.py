@@ -70,7 +70,7 @@ def left_behind(tmp_path: Path) -> list[Path]:
 
 
 def released_file(lake: Lake, folder: Path) -> Path:
-    pq.write_table(privacy_release.read_release(lake, "people", "r1"), folder / "released.parquet")
+    pq.write_table(privacy_release.read_release(lake.table("people"), "r1"), folder / "released.parquet")
     return folder / "released.parquet"
 
 
@@ -79,7 +79,7 @@ def test_run_publishes_and_says_where_and_what(
 ) -> None:
     assert main(["run", spec, "--release-id", "r1"]) == DONE
     out, err = capsys.readouterr()
-    assert privacy_release.read_release(lake, "people", "r1").num_rows == 200
+    assert privacy_release.read_release(lake.table("people"), "r1").num_rows == 200
     assert "rows      200" in out
     assert "passed    k_anonymity(k=5): measured 5" in out
     assert all(stage in err for stage in ("ingest", "validate", "release", "verify", "publish"))
@@ -153,7 +153,7 @@ def test_run_shows_a_bar_with_percent_in_a_terminal(
     told = [int(found) for found in re.findall(r"(\d+) %", b"".join(shown).decode(errors="replace"))]
     assert told == sorted(told)
     assert told[-1] == 100
-    assert privacy_release.read_release(lake, "people", "r1").num_rows == 200
+    assert privacy_release.read_release(lake.table("people"), "r1").num_rows == 200
 
 
 def test_run_prints_no_value_of_a_person(
@@ -179,7 +179,7 @@ def test_run_prints_alerts_and_publishes_all_the_same(
     assert warned[2].startswith("warning   alerts are incomplete: t of this release are not known")
     assert "Records released" not in first
     assert first.count("warning   ") == 2
-    assert privacy_release.read_release(lake, "people", "r2").num_rows == 150
+    assert privacy_release.read_release(lake.table("people"), "r2").num_rows == 150
     assert not [value for value in {*people["name"], *people["illness"]} if value in second]
 
 
@@ -188,14 +188,14 @@ def test_run_takes_another_lake_and_keeps_the_work_area_where_asked(
 ) -> None:
     other = tmp_path / "other"
     assert main(["run", spec, "--lake", str(other), "--release-id", "r1", "--keep-work"]) == DONE
-    assert privacy_release.read_release(Lake(root=str(other)), "people", "r1").num_rows == 200
+    assert privacy_release.read_release(Lake(root=str(other)).table("people"), "r1").num_rows == 200
     assert [path.name for path in left_behind(tmp_path) if path.name == "staged.parquet"]
     assert "holds raw records, remove it" in capsys.readouterr().err
 
 
 def test_run_without_release_id_is_named_by_the_time(spec: str, lake: Lake) -> None:
     assert main(["run", spec]) == DONE
-    (entry,) = privacy_release.releases(lake, "people")
+    (entry,) = privacy_release.releases(lake.table("people"))
     assert entry["release_id"].startswith("cli__2")
 
 
@@ -221,15 +221,15 @@ def test_policy_stricter_than_the_method_is_refused_and_leaves_nothing(
     capsys.readouterr()
     assert main(["run", spec, "--release-id", "r2"]) == code
     assert words in capsys.readouterr().err.splitlines()[-1]
-    assert [entry["release_id"] for entry in privacy_release.releases(lake, "people")] == ["r1"]
-    assert privacy_release.read_release(lake, "people", "r1").num_rows == 200
+    assert [entry["release_id"] for entry in privacy_release.releases(lake.table("people"))] == ["r1"]
+    assert privacy_release.read_release(lake.table("people"), "r1").num_rows == 200
     assert left_behind(tmp_path) == []
 
 
 def test_guarantee_that_cannot_be_met_is_refused(spec: str, tmp_path: Path, lake: Lake) -> None:
     edit(spec, release={"method": "mondrian", "k": 500})
     assert main(["run", spec]) == REFUSED
-    assert privacy_release.releases(lake, "people") == []
+    assert privacy_release.releases(lake.table("people")) == []
     assert left_behind(tmp_path) == []
 
 
@@ -299,7 +299,7 @@ def test_bad_input_is_one_clear_line_and_leaves_nothing(
     last = capsys.readouterr().err.splitlines()[-1]
     assert last.startswith("privacy-release: ")
     assert message in last
-    assert privacy_release.releases(lake, "people") == []
+    assert privacy_release.releases(lake.table("people")) == []
     assert left_behind(tmp_path) == []
 
 
@@ -378,7 +378,7 @@ def test_run_that_is_told_to_stop_removes_its_work_area(
     assert main(["run", spec]) == 128 + heard
     assert "interrupted" in capsys.readouterr().err
     assert signal.getsignal(heard) is before
-    assert privacy_release.releases(lake, "people") == []
+    assert privacy_release.releases(lake.table("people")) == []
     assert left_behind(tmp_path) == []
 
 
@@ -485,7 +485,7 @@ def test_verify_needs_the_manifest_for_limits_that_no_table_shows(
 ) -> None:
     main(["run", spec, "--release-id", "r1"])
     manifest = tmp_path / "manifest.json"
-    manifest.write_text(json.dumps(privacy_release.manifest_of(lake, "people", "r1")))
+    manifest.write_text(json.dumps(privacy_release.manifest_of(lake.table("people"), "r1")))
     policy = str(home / "policies" / "people.yaml")
     arguments = ["verify", str(released_file(lake, tmp_path)), "--policy", policy, "--schema", spec]
     assert main(arguments) == REFUSED
@@ -541,7 +541,7 @@ def test_inspect_lists_releases_and_shows_one(
     assert all("mondrian" in line for line in lines)
     assert "superseded" in lines[0]
     assert "current" in lines[1]
-    assert len(DeltaTable(lake.table("people")).to_pandas()) == 200  # nobody twice
+    assert len(DeltaTable(lake.table("people").address).to_pandas()) == 200  # nobody twice
     assert main(["inspect", f"{lake.root}/people", "r2"]) == DONE
     shown = capsys.readouterr().out
     assert "passed    k_anonymity(k=5)" in shown
@@ -550,7 +550,7 @@ def test_inspect_lists_releases_and_shows_one(
     assert [kind for kind, _ in pages] == ["report", "dictionary"]
     assert all("<!DOCTYPE html>" in Path(address).read_text() for _, address in pages)
     assert "data dictionary</title>" in Path(pages[1][1]).read_text()
-    retract(lake, "people", "r2", "a test")
+    retract(lake.table("people"), "r2", "a test")
     assert main(["inspect", f"{lake.root}/people", "r2"]) == DONE
     assert "_proof" not in capsys.readouterr().out
 
@@ -559,7 +559,9 @@ def test_inspect_shows_a_manifest_file(
     spec: str, lake: Lake, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     main(["run", spec, "--release-id", "r1"])
-    (tmp_path / "manifest.json").write_text(json.dumps(privacy_release.manifest_of(lake, "people", "r1")))
+    (tmp_path / "manifest.json").write_text(
+        json.dumps(privacy_release.manifest_of(lake.table("people"), "r1"))
+    )
     capsys.readouterr()
     assert main(["inspect", str(tmp_path / "manifest.json")]) == DONE
     assert "gcp" in capsys.readouterr().out
@@ -584,8 +586,8 @@ def test_superseded_releases_move_to_a_history_and_are_retracted_there(
     assert "history lake" in capsys.readouterr().err
     for release_id in ("r1", "r2"):
         assert main([*run, release_id, "--history-lake", apart.root]) == DONE
-    assert len(DeltaTable(lake.table("people")).to_pandas()) == 200
-    assert privacy_release.read_release(apart, "people_history", "r1").num_rows == 200
+    assert len(DeltaTable(lake.table("people").address).to_pandas()) == 200
+    assert privacy_release.read_release(apart.table("people_history"), "r1").num_rows == 200
     capsys.readouterr()
     assert main(["table", f"{lake.root}/people", "--clear"]) == DONE
     told = capsys.readouterr().out
@@ -593,8 +595,8 @@ def test_superseded_releases_move_to_a_history_and_are_retracted_there(
     assert "0 releases moved, 0 files erased, 1 left for later" in told
     assert main(["retract", f"{lake.root}/people", "r1", "--reason", "wrong source"]) == DONE
     with pytest.raises(PublishError, match="retracted"):
-        privacy_release.read_release(apart, "people_history", "r1")
-    assert len(DeltaTable(lake.table("people")).to_pandas()) == 200
+        privacy_release.read_release(apart.table("people_history"), "r1")
+    assert len(DeltaTable(lake.table("people").address).to_pandas()) == 200
 
 
 def test_another_mode_is_refused_until_the_table_is_told_so(
@@ -606,7 +608,7 @@ def test_another_mode_is_refused_until_the_table_is_told_so(
     assert "--mode partitions" in capsys.readouterr().err
     assert main(["table", f"{lake.root}/people", "--mode", "partitions"]) == DONE
     assert main(["run", spec, "--release-id", "r2"]) == DONE
-    assert len(DeltaTable(lake.table("people")).to_pandas()) == 400
+    assert len(DeltaTable(lake.table("people").address).to_pandas()) == 400
     edit(spec, publish={"table": "people", "mode": "append"})
     capsys.readouterr()
     for command in (["check", spec], ["run", spec, "--release-id", "r3"]):
@@ -619,8 +621,11 @@ def test_retract_takes_a_release_back_once(spec: str, lake: Lake, capsys: pytest
         main(["run", spec, "--release-id", release_id])
     arguments = ["retract", f"{lake.root}/people", "r1", "--reason", "wrong source"]
     assert [main(arguments), main(arguments)] == [DONE, DONE]
-    assert [entry["state"] for entry in privacy_release.releases(lake, "people")] == ["retracted", "current"]
-    assert privacy_release.read_release(lake, "people", "r2").num_rows == 200
+    assert [entry["state"] for entry in privacy_release.releases(lake.table("people"))] == [
+        "retracted",
+        "current",
+    ]
+    assert privacy_release.read_release(lake.table("people"), "r2").num_rows == 200
     capsys.readouterr()
     assert main(["retract", f"{lake.root}/people", "r9", "--reason", "wrong"]) == WRONG
     assert main(["retract", f"{lake.root}/people", "r2", "--reason", ""]) == WRONG

@@ -154,8 +154,8 @@ def test_a_table_of_the_same_name_elsewhere_is_not_taken_for_ours(
     publish_people(tmp_path, lake)
     catalog.tables["main.open.people"] = {"storage_location": "s3://elsewhere/people"}
     with pytest.raises(PublishError, match="at another address"):
-        register(lake, "people", unity(catalog))
-    assert register(lake, "people", unity(catalog), table="ours")
+        register(lake.table("people"), unity(catalog))
+    assert register(lake.table("people"), unity(catalog), table="ours")
 
 
 @pytest.mark.parametrize(
@@ -170,7 +170,7 @@ def test_what_the_catalog_refuses_is_told_without_its_words_and_without_the_toke
 ) -> None:
     publish_people(tmp_path, lake)
     with pytest.raises(PublishError, match=told) as caught:
-        register(lake, "people", unity(catalog, **given))
+        register(lake.table("people"), unity(catalog, **given))
     assert not [word for word in (TOKEN, "wrong", "secret", "who are you") if word in str(caught.value)]
     assert catalog.tables == {}
 
@@ -179,12 +179,12 @@ def test_a_catalog_that_is_not_there_is_an_error(tmp_path: Path, lake: Lake, cat
     publish_people(tmp_path, lake)
     nobody = unity(catalog, url="http://127.0.0.1:9")
     with pytest.raises(PublishError, match="gave no answer"):
-        register(lake, "people", nobody)
+        register(lake.table("people"), nobody)
 
 
 def test_a_table_that_is_not_there_is_not_registered(lake: Lake, catalog: Catalog) -> None:
     with pytest.raises(PublishError, match="must exist"):
-        register(lake, "people", unity(catalog))
+        register(lake.table("people"), unity(catalog))
     assert catalog.asked == []
 
 
@@ -222,8 +222,8 @@ def test_every_type_that_a_lake_keeps_has_its_name_in_the_catalog(
     pq.write_table(table, tmp_path / "t.parquet")
     (tmp_path / "r.html").write_text("<p>")
     digest = sha256_file(tmp_path / "t.parquet")
-    publish(lake, "types", "1", tmp_path / "t.parquet", {}, tmp_path / "r.html", expected_sha256=digest)
-    told = create_table(lake, "types", unity(catalog))
+    publish(lake.table("types"), "1", tmp_path / "t.parquet", {}, tmp_path / "r.html", expected_sha256=digest)
+    told = create_table(lake.table("types"), unity(catalog))
     Draft202012Validator(CREATE).validate(told)
     found = {column["name"]: column for column in told["columns"]}
     assert {name: found[name.lower()]["type_name"] for name in kinds} == {name: name for name in kinds}

@@ -12,7 +12,7 @@ from privacy_engine.errors import IntegrityError, PublishError, SpecError
 from privacy_release.cli.main import DONE, REFUSED, WRONG, main
 from privacy_release.evidence.archive import INDEX, check, pack, require_of_release
 from privacy_release.evidence.pages import pdf_of
-from privacy_release.lake.log import proof_folder, publications
+from privacy_release.lake.log import publications
 from privacy_release.lake.retract import retract
 from privacy_release.lake.store import Lake
 from privacy_release.proof.envelope import sealed
@@ -37,7 +37,7 @@ def key(tmp_path_factory: pytest.TempPathFactory) -> SigningKey:
 
 @pytest.fixture(scope="module")
 def made(shared: Lake, key: SigningKey) -> bytes:
-    return pack(shared, "people", "1", [key])
+    return pack(shared.table("people"), "1", [key])
 
 
 def files_of(data: bytes) -> dict[str, bytes]:
@@ -54,19 +54,19 @@ def zipped(files: dict[str, bytes]) -> bytes:
 
 
 def test_equal_releases_are_equal_bytes(shared: Lake, key: SigningKey, made: bytes) -> None:
-    assert pack(shared, "people", "1", [key]) == made
+    assert pack(shared.table("people"), "1", [key]) == made
 
 
 def test_an_archive_tells_its_release_and_holds_what_is_published(
     shared: Lake, key: SigningKey, made: bytes
 ) -> None:
     found = check(made, [key.public])
-    require_of_release(found, shared, "people")
+    require_of_release(found, shared.table("people"))
     assert (found.table, found.release, found.opinion) == ("people", "1", False)
     files = files_of(made)
     assert set(found.files) == files.keys() - {INDEX}
-    (entry,) = publications(shared, "people")
-    folder = Path(shared.root) / proof_folder("people")
+    (entry,) = publications(shared.table("people"))
+    folder = Path(shared.root) / shared.table("people").proofs
     assert files["release/manifest.json"] == (folder / f"{entry.manifest_sha256}.json").read_bytes()
     assert files["evidence.pdf"].startswith(b"%PDF")
     told = json.loads(files["evidence.json"])
@@ -87,7 +87,7 @@ def test_no_heading_of_the_pdf_stands_alone_at_the_foot_of_a_page(made: bytes) -
 
 
 def test_of_a_private_release_no_class_is_told(shared: Lake, key: SigningKey) -> None:
-    told = json.loads(files_of(pack(shared, "private", "1", [key], pdf=False))["evidence.json"])
+    told = json.loads(files_of(pack(shared.table("private"), "1", [key], pdf=False))["evidence.json"])
     assert "classes" not in told
     assert told["risks"] == []
     assert told["loss"]["epsilon"] == 1
@@ -134,41 +134,41 @@ def test_an_archive_of_another_table_or_of_an_older_publication_is_refused(
 ) -> None:
     found = check(made, [key.public])
     with pytest.raises(IntegrityError, match="of table people, not of private"):
-        require_of_release(found, shared, "private")
+        require_of_release(found, shared.table("private"))
     lake = Lake(root=str(tmp_path / "lake"))
     publish_people(tmp_path / "people", lake, k=7)
     with pytest.raises(IntegrityError, match="published anew"):
-        require_of_release(found, lake, "people")
-    retract(lake, "people", "1", "a test")
+        require_of_release(found, lake.table("people"))
+    retract(lake.table("people"), "1", "a test")
     with pytest.raises(PublishError, match="retracted"):
-        require_of_release(found, lake, "people")
+        require_of_release(found, lake.table("people"))
     with pytest.raises(PublishError, match="retracted"):
-        pack(lake, "people", "1", [key])
+        pack(lake.table("people"), "1", [key])
 
 
 def test_a_changed_proof_in_the_lake_makes_no_evidence(tmp_path: Path, key: SigningKey) -> None:
     lake = Lake(root=str(tmp_path / "lake"))
     publish_people(tmp_path / "people", lake)
-    (entry,) = publications(lake, "people")
-    report = Path(lake.root) / proof_folder("people") / f"{entry.report_sha256}.html"
+    (entry,) = publications(lake.table("people"))
+    report = Path(lake.root) / lake.table("people").proofs / f"{entry.report_sha256}.html"
     report.write_bytes(report.read_bytes() + b" ")
     with pytest.raises(IntegrityError, match=r"release/report\.html"):
-        pack(lake, "people", "1", [key])
+        pack(lake.table("people"), "1", [key])
     report.unlink()
     with pytest.raises(IntegrityError, match=r"release/report\.html"):
-        pack(lake, "people", "1", [key])
+        pack(lake.table("people"), "1", [key])
 
 
 def test_the_opinion_is_signed_and_nothing_is_made_without_a_key(shared: Lake, key: SigningKey) -> None:
     said = "The risk is very small.\nA. Expert"
-    data = pack(shared, "people", "1", [key], opinion=said, pdf=False)
+    data = pack(shared.table("people"), "1", [key], opinion=said, pdf=False)
     assert check(data, [key.public]).opinion
     assert files_of(data)["opinion.txt"].decode() == said
     assert "The risk is very small." in files_of(data)["evidence.html"].decode()
     with pytest.raises(SpecError, match="must be signed"):
-        pack(shared, "people", "1", [])
+        pack(shared.table("people"), "1", [])
     with pytest.raises(SpecError, match="opinion must have"):
-        pack(shared, "people", "1", [key], opinion=" ")
+        pack(shared.table("people"), "1", [key], opinion=" ")
 
 
 def test_the_commands_write_and_check_an_archive(

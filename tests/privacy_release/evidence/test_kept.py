@@ -50,7 +50,7 @@ def made(lake: Lake, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("made")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PRIVACY_CURATOR", str(folder))
-        keep_evidence(lake, "people", "1", KEY)
+        keep_evidence(lake.table("people"), "1", KEY)
     return folder
 
 
@@ -63,16 +63,16 @@ def file(made: Path, curator: Path) -> Path:
 
 
 def entry(lake: Lake, name: str = "people") -> Publication:
-    return publications(lake, name)[-1]
+    return publications(lake.table(name))[-1]
 
 
 @pytest.mark.parametrize("key", [KEY, SUCCESSOR], ids=["its key", "the successor of its key"])
 def test_evidence_is_kept_for_the_service_user_and_read_again(lake: Lake, key: SigningKey) -> None:
-    assert kept_evidence(lake, "people", entry(lake)) is None
-    made = Path(keep_evidence(lake, "people", "1", key)["evidence"])
+    assert kept_evidence(lake.table("people"), entry(lake)) is None
+    made = Path(keep_evidence(lake.table("people"), "1", key)["evidence"])
     assert stat.S_IMODE(made.stat().st_mode) == 0o600
     assert has_evidence("people", entry(lake))
-    assert kept_evidence(lake, "people", entry(lake)) == pack(lake, "people", "1", [key])
+    assert kept_evidence(lake.table("people"), entry(lake)) == pack(lake.table("people"), "1", [key])
 
 
 def changed(data: bytes) -> bytes:
@@ -90,10 +90,10 @@ def changed(data: bytes) -> bytes:
         (lambda lake, data: data[:-100], "must be an evidence archive, whole"),
         (lambda lake, data: b"", "must be an evidence archive, whole"),
         (
-            lambda lake, data: pack(lake, "people", "1", [OTHER], pdf=False),
+            lambda lake, data: pack(lake.table("people"), "1", [OTHER], pdf=False),
             "cannot be trusted: it is signed by",
         ),
-        (lambda lake, data: pack(lake, "others", "1", [KEY], pdf=False), "is about another"),
+        (lambda lake, data: pack(lake.table("others"), "1", [KEY], pdf=False), "is about another"),
     ],
     ids=["changed", "cut", "empty", "signed by another key", "of another release"],
 )
@@ -102,14 +102,14 @@ def test_evidence_that_is_not_what_the_signer_of_the_release_signed_is_refused(
 ) -> None:
     file.write_bytes(damage(lake, file.read_bytes()))
     with pytest.raises(IntegrityError, match=told):
-        kept_evidence(lake, "people", entry(lake))
+        kept_evidence(lake.table("people"), entry(lake))
 
 
 def test_a_link_in_the_place_of_evidence_is_not_followed(lake: Lake, file: Path) -> None:
     file.rename(file.with_name("moved"))
     file.symlink_to("moved")
     with pytest.raises(IntegrityError, match="must be a file that this server can read"):
-        kept_evidence(lake, "people", entry(lake))
+        kept_evidence(lake.table("people"), entry(lake))
 
 
 @pytest.mark.parametrize("key", [None, OTHER], ids=["nobody", "another key"])
@@ -119,17 +119,17 @@ def test_without_the_key_of_the_release_nothing_is_kept_and_trying_again_helps(
     with pytest.raises(
         SecretError, match="release 1 of table people stands, and its evidence must be signed"
     ):
-        keep_evidence(lake, "people", "1", key)
+        keep_evidence(lake.table("people"), "1", key)
     assert not curator.exists()
-    assert read_release(lake, "people", "1").num_rows == 200
-    keep_evidence(lake, "people", "1", KEY)
+    assert read_release(lake.table("people"), "1").num_rows == 200
+    keep_evidence(lake.table("people"), "1", KEY)
     assert has_evidence("people", entry(lake))
 
 
 def test_of_a_release_that_nobody_signed_there_is_no_evidence(lake: Lake) -> None:
     with pytest.raises(SecretError, match="must be signed"):
-        keep_evidence(lake, "unsigned", "1", KEY)
-    assert signers_of(lake, "unsigned", entry(lake, "unsigned")) == []
+        keep_evidence(lake.table("unsigned"), "1", KEY)
+    assert signers_of(lake.table("unsigned"), entry(lake, "unsigned")) == []
 
 
 def test_a_run_makes_evidence_and_without_a_key_reads_nothing(
@@ -143,9 +143,9 @@ def test_a_run_makes_evidence_and_without_a_key_reads_nothing(
     command = ["run", str(spec), "--lake", lake.root, "--release-id", "1"]
     assert main(command) == WRONG
     assert "publish.evidence must stand beside a key" in capsys.readouterr().err
-    assert not publications(lake, "people")
+    assert not publications(lake.table("people"))
     write_new_key(tmp_path / "key.pem")
     monkeypatch.setenv("PRIVACY_SIGNING_KEY", str(tmp_path / "key.pem"))
     assert main(command) == DONE
     assert "evidence  " in capsys.readouterr().out
-    assert kept_evidence(lake, "people", entry(lake)) is not None
+    assert kept_evidence(lake.table("people"), entry(lake)) is not None

@@ -305,7 +305,7 @@ def test_a_release_runs_its_checkpoint(make: Make, inbox: Inbox, release: Path, 
     assert main(["check", str(release)]) == DONE
     assert inbox.letters == []  # nothing is told that was not run
     assert main(["run", str(release), "--release-id", "r1"]) == DONE
-    assert privacy_release.read_release(lake, "people", "r1").num_rows == 200
+    assert privacy_release.read_release(lake.table("people"), "r1").num_rows == 200
     assert len(inbox.letters) == 2
     spec = load_spec(release)
     assert spec.suite_given == {"context": str(folder.path), "checkpoint": "daily"}

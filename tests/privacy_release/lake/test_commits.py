@@ -117,18 +117,20 @@ def rewritten(lines: list[dict]) -> bytes:
 
 
 def as_the_log_tells(made: LongTable) -> bool:
-    version = newest_version(made.lake, NAME)
-    return list(newest_first(made.lake, NAME, version)) == list(whole_log(made.lake, NAME, version))
+    version = newest_version(made.lake.table(NAME))
+    return list(newest_first(made.lake.table(NAME), version)) == list(
+        whole_log(made.lake.table(NAME), version)
+    )
 
 
 # What it costs
 
 CALLS = {
     "publish": lambda made: made.publish(os.urandom(8).hex()),
-    "list all": lambda made: releases(made.lake, NAME),
-    "list newest": lambda made: list(islice(newest_releases(made.lake, NAME), 20)),
-    "read newest": lambda made: read_release(made.lake, NAME, "release-last"),
-    "manifest": lambda made: manifest_of(made.lake, NAME, "release-last"),
+    "list all": lambda made: releases(made.lake.table(NAME)),
+    "list newest": lambda made: list(islice(newest_releases(made.lake.table(NAME)), 20)),
+    "read newest": lambda made: read_release(made.lake.table(NAME), "release-last"),
+    "manifest": lambda made: manifest_of(made.lake.table(NAME), "release-last"),
     "table names": lambda made: table_names(made.lake),
 }
 
@@ -148,7 +150,7 @@ def test_a_long_history_reads_at_most_twice_the_bytes_of_a_short_one(histories, 
 
 
 def test_a_list_of_all_releases_reads_no_more_than_the_packed_index_and_the_newest_commits(histories):
-    few, many = (cost(made, lambda made=made: releases(made.lake, NAME)) for made in histories)
+    few, many = (cost(made, lambda made=made: releases(made.lake.table(NAME))) for made in histories)
     packed = sum(file.stat().st_size for file in block(histories[-1], 0).parent.iterdir())
     assert many.read - few.read <= packed
 
@@ -158,7 +160,7 @@ def test_only_the_newest_commits_are_read_for_the_newest_releases(table):
         block(table, number).unlink()
     for version in range(100):
         log_file(table, version).unlink()
-    newest = [entry["version"] for entry in islice(newest_releases(table.lake, NAME), 40)]
+    newest = [entry["version"] for entry in islice(newest_releases(table.lake.table(NAME)), 40)]
     assert newest == list(range(250, 210, -1))
 
 
@@ -168,7 +170,7 @@ def test_only_the_newest_commits_are_read_for_the_newest_releases(table):
 def test_blocks_tell_what_the_log_tells(table):
     assert block(table, 1).exists()
     assert as_the_log_tells(table)
-    assert len(releases(table.lake, NAME)) == 250
+    assert len(releases(table.lake.table(NAME))) == 250
 
 
 @pytest.mark.parametrize(
@@ -207,19 +209,19 @@ def test_an_index_that_is_gone_is_made_anew(table):
 
 def test_a_retraction_cannot_be_hidden_by_an_index_from_before_it(table):
     before = block(table, 0).read_bytes()
-    retract(table.lake, NAME, "release-000007", "wrong source")
+    retract(table.lake.table(NAME), "release-000007", "wrong source")
     block(table, 0).write_bytes(before)
-    state = {entry["release_id"]: entry["state"] for entry in releases(table.lake, NAME)}
+    state = {entry["release_id"]: entry["state"] for entry in releases(table.lake.table(NAME))}
     assert [release for release in state if state[release] == "retracted"] == ["release-000007"]
     with pytest.raises(PublishError, match="retracted from table people: wrong source"):
-        read_release(table.lake, NAME, "release-000007")
+        read_release(table.lake.table(NAME), "release-000007")
 
 
 def test_a_proof_is_the_logs_own_where_a_commit_was_changed_after_it_was_indexed(table):
     commit = log_file(table, 20)
     commit.write_text(commit.read_text().replace('"rows":2', '"rows":3'))
     with pytest.raises(IntegrityError, match="must hold 3 rows of this release, got 2"):
-        read_release(table.lake, NAME, "release-000019")
+        read_release(table.lake.table(NAME), "release-000019")
 
 
 def test_a_changed_log_counts_where_a_block_of_it_is_lost(table):
@@ -227,7 +229,7 @@ def test_a_changed_log_counts_where_a_block_of_it_is_lost(table):
     commit.write_text(commit.read_text().replace('"rows":2', '"rows":3'))
     block(table, 0).unlink()
     assert as_the_log_tells(table)
-    assert [entry["rows"] for entry in releases(table.lake, NAME)].count(3) == 1
+    assert [entry["rows"] for entry in releases(table.lake.table(NAME))].count(3) == 1
 
 
 def test_the_index_of_another_table_of_that_name_is_passed_over(table, tmp_path):
@@ -242,7 +244,7 @@ def test_a_table_from_before_there_was_an_index_is_read_whole_and_indexed_by_its
     shutil.rmtree(block(table, 0).parent)
     for version in range(251):
         log_file(table, version).write_text(without_mark(log_file(table, version)))
-    assert len(releases(table.lake, NAME)) == 250
+    assert len(releases(table.lake.table(NAME))) == 250
     assert not block(table, 0).exists()
     table.publish("next")
     assert block(table, 1).exists()
@@ -255,13 +257,16 @@ def test_a_commit_of_another_tool_hides_no_block(table):
     write_deltalake(folder, pa.table({"age": ["x"], "pay": [1], "release": ["foreign"]}), mode="append")
     assert as_the_log_tells(table)
     table.publish("next")
-    assert [entry["release_id"] for entry in releases(table.lake, NAME)][-2:] == ["release-last", "next"]
+    assert [entry["release_id"] for entry in releases(table.lake.table(NAME))][-2:] == [
+        "release-last",
+        "next",
+    ]
 
 
 def test_cleaning_orphans_leaves_the_index_alone(tmp_path):
     made = build(tmp_path / "history", BLOCK + 1)
     whole = block(made, 0).read_bytes()
-    assert clean_orphans(made.lake, NAME, older_than=timedelta(0)) == 0
+    assert clean_orphans(made.lake.table(NAME), older_than=timedelta(0)) == 0
     assert block(made, 0).read_bytes() == whole
 
 
@@ -286,7 +291,7 @@ def test_a_crash_around_the_index_spoils_nothing_and_a_retry_publishes_once(on_t
     on_the_edge.publish("one more")
     assert block(on_the_edge, 1).exists()
     assert as_the_log_tells(on_the_edge)
-    assert [entry["release_id"] for entry in releases(on_the_edge.lake, NAME)].count("next") == 1
+    assert [entry["release_id"] for entry in releases(on_the_edge.lake.table(NAME))].count("next") == 1
 
 
 def test_a_block_that_is_half_written_is_not_taken_for_one(on_the_edge, monkeypatch):
@@ -311,7 +316,7 @@ def in_its_file(put: Step, act: Act) -> Step:
 def test_publishers_that_make_one_block_at_once_make_the_same(on_the_edge, monkeypatch):
     arm("before_commit", lambda: on_the_edge.publish("one"), monkeypatch.setattr)
     on_the_edge.publish("other")
-    marks = [commit.note["index"] for commit in islice(newest_first(on_the_edge.lake, NAME, 201), 2)]
+    marks = [commit.note["index"] for commit in islice(newest_first(on_the_edge.lake.table(NAME), 201), 2)]
     assert marks[0] == marks[1]
     assert marks[0]["blocks"] == 2
     assert as_the_log_tells(on_the_edge)

@@ -57,8 +57,7 @@ class Staged:
 
     def send(self, lake: Lake, release_id: str = "a", run_key: str = "run 1", **more: Any) -> Published:
         return publish(
-            lake,
-            NAME,
+            lake.table(NAME),
             release_id,
             self.file,
             MANIFEST,
@@ -80,12 +79,12 @@ def content(table: pa.Table) -> list[Any]:
 
 
 def version(lake: Lake) -> int:
-    return int(DeltaTable(lake.table(NAME)).version())
+    return int(DeltaTable(lake.table(NAME).address).version())
 
 
 def test_the_published_rows_are_exactly_the_staged_ones(lake: Lake, staged: Staged) -> None:
     done = staged.send(lake)
-    assert content(read_release(lake, NAME, "a")) == content(staged.table)
+    assert content(read_release(lake.table(NAME), "a")) == content(staged.table)
     assert (done.rows, done.sha256, done.already) == (300, staged.sha256, False)
 
 
@@ -96,8 +95,8 @@ def test_a_stream_replaces_its_release_in_one_commit_and_no_other(lake: Lake, st
     before = version(lake)
     other.send(lake, "a", "run 3")
     assert version(lake) == before + 1
-    assert content(read_release(lake, NAME, "a")) == content(other.table)
-    assert content(read_release(lake, NAME, "b")) == content(staged.table)
+    assert content(read_release(lake.table(NAME), "a")) == content(other.table)
+    assert content(read_release(lake.table(NAME), "b")) == content(staged.table)
     assert other.send(lake, "a", "run 3").already
 
 
@@ -144,8 +143,8 @@ def test_a_file_that_is_written_to_while_it_is_streamed_is_not_published(
     with pytest.raises(IntegrityError, match="changed between two steps"):
         staged.send(lake, "a", "run 1")
     assert version(lake) == before
-    assert content(read_release(lake, NAME, "a")) == content(first.table)
-    assert len(releases(lake, NAME)) == 1
+    assert content(read_release(lake.table(NAME), "a")) == content(first.table)
+    assert len(releases(lake.table(NAME))) == 1
 
 
 def test_a_file_that_is_replaced_while_it_is_streamed_does_not_get_into_the_lake(
@@ -161,7 +160,7 @@ def test_a_file_that_is_replaced_while_it_is_streamed_does_not_get_into_the_lake
 
     monkeypatch.setattr(lake_rows, "unchanged_batches", swapped)
     staged.send(lake)
-    assert content(read_release(lake, NAME, "a")) == content(staged.table)
+    assert content(read_release(lake.table(NAME), "a")) == content(staged.table)
 
 
 def test_a_stream_that_breaks_off_for_another_reason_is_a_publish_error_without_values(
@@ -175,7 +174,7 @@ def test_a_stream_that_breaks_off_for_another_reason_is_a_publish_error_without_
     with pytest.raises(PublishError) as caught:
         staged.send(lake)
     assert CANARY not in str(caught.value)
-    assert not releases(lake, NAME)
+    assert not releases(lake.table(NAME))
 
 
 def test_a_value_that_would_lose_digits_in_the_last_batch_is_refused_without_showing_it(
@@ -186,7 +185,7 @@ def test_a_value_that_would_lose_digits_in_the_last_batch_is_refused_without_sho
     with pytest.raises(SchemaError, match="column n must fit int64 without loss") as caught:
         staged.send(lake)
     assert str(2**63 + 77) not in str(caught.value)
-    assert not releases(lake, NAME)
+    assert not releases(lake.table(NAME))
 
 
 @pytest.mark.parametrize(
@@ -233,12 +232,12 @@ def test_a_crash_leaves_the_previous_release_and_a_retry_publishes_once(
     else:
         Child(Staged.send, staged, lake, "a", "run 2", at={point: KILL}).killed()
     assert version(lake) == before
-    assert content(read_release(lake, NAME, "a")) == content(first.table)
+    assert content(read_release(lake.table(NAME), "a")) == content(first.table)
 
     done = staged.send(lake, "a", "run 2")
     assert (done.already, done.version, version(lake)) == (False, before + 1, before + 1)
-    assert content(read_release(lake, NAME, "a")) == content(staged.table)
-    clean_orphans(lake, NAME, older_than=timedelta(0))
+    assert content(read_release(lake.table(NAME), "a")) == content(staged.table)
+    clean_orphans(lake.table(NAME), older_than=timedelta(0))
     assert len(list(Path(lake.table(NAME)).rglob("*.parquet"))) == 2
 
 

@@ -35,7 +35,9 @@ def send(lake: Lake, release_id: str, rows: int = 3) -> Published:
     pq.write_table(pa.table({"age": [release_id] * rows}), staged)
     report.write_text(release_id)
     manifest = {"method": "mondrian", "measured": [], "loss": None, "release": release_id}
-    return publish(lake, NAME, release_id, staged, manifest, report, expected_sha256=sha256_file(staged))
+    return publish(
+        lake.table(NAME), release_id, staged, manifest, report, expected_sha256=sha256_file(staged)
+    )
 
 
 def log_of(lake: Lake) -> Path:
@@ -56,7 +58,7 @@ def three(lake: Lake) -> Lake:
 
 def checkpoint(lake: Lake) -> Path:
     """A checkpoint of the newest version."""
-    DeltaTable(lake.table(NAME)).create_checkpoint()
+    DeltaTable(lake.table(NAME).address).create_checkpoint()
     return next(log_of(lake).glob("*.checkpoint.parquet"))
 
 
@@ -135,11 +137,11 @@ def test_a_damaged_log_is_refused_with_a_remedy_and_nothing_is_begun_anew(
 ) -> None:
     damage(three)
     before = sorted(Path(three.root).rglob("*"))
-    asked: list[Callable[[], Any]] = [lambda: send(three, "d"), lambda: read_release(three, NAME, "a")]
+    asked: list[Callable[[], Any]] = [lambda: send(three, "d"), lambda: read_release(three.table(NAME), "a")]
     if damage in LISTED:
-        assert [entry["release_id"] for entry in releases(three, NAME)] == ["a", "b", "c"]
+        assert [entry["release_id"] for entry in releases(three.table(NAME))] == ["a", "b", "c"]
     else:
-        asked.append(lambda: releases(three, NAME))
+        asked.append(lambda: releases(three.table(NAME)))
     for ask in asked:
         with pytest.raises(IntegrityError) as caught:
             ask()
@@ -154,14 +156,14 @@ def test_a_damaged_log_is_refused_with_a_remedy_and_nothing_is_begun_anew(
 def test_the_hint_may_be_removed_where_all_commits_are_there(three: Lake) -> None:
     lose_a_checkpoint(three)
     (log_of(three) / "_last_checkpoint").unlink()
-    assert [entry["release_id"] for entry in releases(three, NAME)] == ["a", "b", "c"]
+    assert [entry["release_id"] for entry in releases(three.table(NAME))] == ["a", "b", "c"]
 
 
 def test_a_first_publication_that_crashed_before_the_table_was_made_is_no_damage(lake: Lake) -> None:
     (Path(lake.root) / "_proof" / NAME).mkdir(parents=True)
     (Path(lake.root) / "_proof" / NAME / f"{'0' * 64}.json").write_text("{}")
     log_of(lake).mkdir(parents=True)
-    assert releases(lake, NAME) == []
+    assert releases(lake.table(NAME)) == []
     assert send(lake, "a").version == 1
 
 
@@ -190,7 +192,7 @@ def test_a_damaged_note_is_named_and_hides_no_other_release(
     three: Lake, change: Callable[[Any], Any], told: str
 ) -> None:
     rewrite_note(three, 2, change)
-    listed = releases(three, NAME)
+    listed = releases(three.table(NAME))
     assert [(e["release_id"], e["version"], e["state"]) for e in listed] == [
         ("a", 1, "current"),
         ("b", 2, "damaged"),
@@ -199,14 +201,14 @@ def test_a_damaged_note_is_named_and_hides_no_other_release(
     assert told in listed[1]["problem"]
     for ask in (read_release, manifest_of):
         with pytest.raises(IntegrityError) as caught:
-            ask(three, NAME, "b")
+            ask(three.table(NAME), "b")
         assert f"the note of release b in version 2 of table {NAME} must be as it was written" in str(
             caught.value
         )
         assert told in str(caught.value)
         assert "canary" not in str(caught.value)
-    assert read_release(three, NAME, "c").num_rows == 3
-    assert manifest_of(three, NAME, "a")["release"] == "a"
+    assert read_release(three.table(NAME), "c").num_rows == 3
+    assert manifest_of(three.table(NAME), "a")["release"] == "a"
     assert send(three, "d").version == 4
 
 
@@ -214,9 +216,9 @@ def test_a_release_that_a_damaged_publication_replaced_is_not_told_as_current(la
     send(lake, "a")
     staged = Path(lake.root).parent / "staged.parquet"
     report = staged.with_name("report.html")
-    publish(lake, NAME, "a", staged, {}, report, expected_sha256=sha256_file(staged), run_key="later")
+    publish(lake.table(NAME), "a", staged, {}, report, expected_sha256=sha256_file(staged), run_key="later")
     rewrite_note(lake, 2, lambda note: note | {"release": 7})
-    assert [entry["state"] for entry in releases(lake, NAME)] == ["superseded", "damaged"]
+    assert [entry["state"] for entry in releases(lake.table(NAME))] == ["superseded", "damaged"]
 
 
 def test_a_query_that_names_no_release_does_not_pass_over_a_damaged_one(three: Lake) -> None:
@@ -229,10 +231,10 @@ def test_a_query_that_names_no_release_does_not_pass_over_a_damaged_one(three: L
 def test_a_release_with_a_damaged_note_can_be_retracted_and_its_proofs_stay(three: Lake) -> None:
     rewrite_note(three, 2, lambda note: "text")
     proofs = set((Path(three.root) / "_proof" / NAME).iterdir())
-    clean_orphans(three, NAME, older_than=timedelta(0))
+    clean_orphans(three.table(NAME), older_than=timedelta(0))
     assert set((Path(three.root) / "_proof" / NAME).iterdir()) == proofs
-    retract(three, NAME, "b", "the note was damaged")
-    assert [e["state"] for e in releases(three, NAME)] == ["current", "retracted", "current"]
+    retract(three.table(NAME), "b", "the note was damaged")
+    assert [e["state"] for e in releases(three.table(NAME))] == ["current", "retracted", "current"]
     assert send(three, "b2").version == 5
 
 

@@ -63,8 +63,7 @@ def send(
     lake: Lake, staged: Staged, release_id="2026-W01", run_key=None, name=NAME, manifest=MANIFEST, rules=None
 ):
     return publish(
-        lake,
-        name,
+        lake.table(name),
         release_id,
         staged.file,
         manifest,
@@ -77,7 +76,7 @@ def send(
 
 def everything(lake: Lake, version=None) -> pd.DataFrame:
     """The table as any Delta client sees it."""
-    return DeltaTable(lake.table(NAME), version=version).to_pyarrow_dataset().to_table().to_pandas()
+    return DeltaTable(lake.table(NAME).address, version=version).to_pyarrow_dataset().to_table().to_pandas()
 
 
 def data_files_on_disk(lake: Lake) -> set[Path]:
@@ -89,7 +88,7 @@ def proofs_on_disk(lake: Lake) -> set[str]:
 
 
 def states(lake: Lake) -> list[tuple[str, str]]:
-    return [(entry["release_id"], str(entry["state"])) for entry in releases(lake, NAME)]
+    return [(entry["release_id"], str(entry["state"])) for entry in releases(lake.table(NAME))]
 
 
 # Publishing
@@ -98,7 +97,7 @@ def states(lake: Lake) -> list[tuple[str, str]]:
 def test_published_rows_are_the_staged_rows_in_staged_order(lake, stage):
     staged = stage(50)
     done = send(lake, staged)
-    assert read_release(lake, NAME, "2026-W01").equals(staged.rows)
+    assert read_release(lake.table(NAME), "2026-W01").equals(staged.rows)
     assert (done.rows, done.sha256, done.already) == (50, staged.sha256, False)
 
 
@@ -106,21 +105,21 @@ def test_published_rows_are_the_staged_rows_in_staged_order(lake, stage):
 def test_order_is_kept_over_many_row_groups_in_one_file(lake, stage):
     staged = stage(pa.table({"code": pa.array(range(2_500_000, 0, -1), pa.int32())}))
     send(lake, staged)
-    assert read_release(lake, NAME, "2026-W01").column("code").equals(staged.rows.column("code"))
+    assert read_release(lake.table(NAME), "2026-W01").column("code").equals(staged.rows.column("code"))
     assert len(data_files_on_disk(lake)) == 1
 
 
 def test_each_publish_is_one_commit(lake, stage):
     first, second = send(lake, stage(), "a"), send(lake, stage(), "b")
-    assert second.version == first.version + 1 == DeltaTable(lake.table(NAME)).version()
+    assert second.version == first.version + 1 == DeltaTable(lake.table(NAME).address).version()
 
 
 def test_releases_stand_beside_each_other(lake, stage):
     one, two = stage(3), stage(5)
     send(lake, one, "a")
     send(lake, two, "b")
-    assert read_release(lake, NAME, "a").equals(one.rows)
-    assert read_release(lake, NAME, "b").equals(two.rows)
+    assert read_release(lake.table(NAME), "a").equals(one.rows)
+    assert read_release(lake.table(NAME), "b").equals(two.rows)
     assert everything(lake).groupby("release").size().to_dict() == {"a": 3, "b": 5}
 
 
@@ -128,26 +127,26 @@ def test_a_later_run_replaces_its_release_and_the_old_one_stays_in_its_version(l
     old, new = stage(3), stage(5)
     before = send(lake, old, "a", run_key="run 1")
     send(lake, new, "a", run_key="run 2")
-    assert read_release(lake, NAME, "a").equals(new.rows)
-    assert read_release(lake, NAME, "a", version=before.version).equals(old.rows)
+    assert read_release(lake.table(NAME), "a").equals(new.rows)
+    assert read_release(lake.table(NAME), "a", version=before.version).equals(old.rows)
     assert states(lake) == [("a", "superseded"), ("a", "current")]
 
 
 def test_versions_are_true_on_a_snapshot_that_other_writers_have_overtaken(lake, stage):
     send(lake, stage(3), "a")
-    overtaken = open_table(lake, NAME)
+    overtaken = open_table(lake.table(NAME))
     send(lake, stage(4), "b")
     send(lake, stage(5), "c")
-    told = newest(lake, NAME, overtaken.version())
+    told = newest(lake.table(NAME), overtaken.version())
     assert [(entry.release_id, entry.version) for entry in told] == [("a", 1)]
-    found = publications(lake, NAME)
+    found = publications(lake.table(NAME))
     assert [(entry.release_id, entry.version) for entry in found] == [("a", 1), ("b", 2), ("c", 3)]
 
 
 def test_commit_carries_the_proof(lake, stage):
     staged = stage()
     done = send(lake, staged, "2026-W01", run_key="dag/run")
-    commit = DeltaTable(lake.table(NAME)).history(1)[0]["privacy_release"]
+    commit = DeltaTable(lake.table(NAME).address).history(1)[0]["privacy_release"]
     assert commit["sha256"] == staged.sha256
     assert commit["manifest"] == done.manifest_sha256
     assert commit["report"] == hashlib.sha256(staged.report.read_bytes()).hexdigest() == done.report_sha256
@@ -159,7 +158,7 @@ def test_commit_carries_the_proof(lake, stage):
 def test_manifest_and_report_are_where_the_hashes_say(lake, stage):
     staged = stage()
     done = send(lake, staged)
-    assert manifest_of(lake, NAME, "2026-W01") == MANIFEST
+    assert manifest_of(lake.table(NAME), "2026-W01") == MANIFEST
     for uri, digest in ((done.manifest_uri, done.manifest_sha256), (done.report_uri, done.report_sha256)):
         file = Path(uri.removeprefix("file://"))
         assert file.stem == digest == sha256_file(file)
@@ -169,28 +168,28 @@ def test_manifest_and_report_are_where_the_hashes_say(lake, stage):
 def test_result_is_plain_json(lake, stage):
     done = asdict(send(lake, stage()))
     assert json.loads(json.dumps(done)) == done
-    assert json.loads(json.dumps(releases(lake, NAME)))[0]["sha256"] == done["sha256"]
+    assert json.loads(json.dumps(releases(lake.table(NAME))))[0]["sha256"] == done["sha256"]
 
 
 def test_a_changed_manifest_is_noticed(lake, stage):
     done = send(lake, stage())
     Path(done.manifest_uri.removeprefix("file://")).write_text('{"guarantees": ["k=1000"]}')
     with pytest.raises(IntegrityError, match="it was changed"):
-        manifest_of(lake, NAME, "2026-W01")
+        manifest_of(lake.table(NAME), "2026-W01")
 
 
 def test_rows_lost_to_another_tool_are_noticed(lake, stage):
     send(lake, stage())
-    DeltaTable(lake.table(NAME)).delete("weight = 1")
+    DeltaTable(lake.table(NAME).address).delete("weight = 1")
     with pytest.raises(IntegrityError, match="must hold 6 rows of this release, got 5"):
-        read_release(lake, NAME, "2026-W01")
+        read_release(lake.table(NAME), "2026-W01")
 
 
 def test_another_tools_commits_are_no_releases(lake, stage):
     send(lake, stage(3), "a", run_key="1")
     send(lake, stage(4), "a", run_key="2")
-    DeltaTable(lake.table(NAME)).optimize.compact()
-    DeltaTable(lake.table(NAME)).create_checkpoint()
+    DeltaTable(lake.table(NAME).address).optimize.compact()
+    DeltaTable(lake.table(NAME).address).create_checkpoint()
     send(lake, stage(5), "b")
     assert states(lake) == [("a", "superseded"), ("a", "current"), ("b", "current")]
 
@@ -198,7 +197,7 @@ def test_another_tools_commits_are_no_releases(lake, stage):
 def test_a_checkpoint_keeps_proofs_and_retries(lake, stage):
     staged = stage()
     first = send(lake, staged, "a")
-    table = DeltaTable(lake.table(NAME))
+    table = DeltaTable(lake.table(NAME).address)
     table.create_checkpoint()
     table.cleanup_metadata()
     assert send(lake, staged, "a").version == first.version
@@ -218,7 +217,7 @@ def test_pandas_metadata_and_field_metadata_do_not_travel(lake, stage):
     rows = pa.Table.from_pandas(frame, preserve_index=False).replace_schema_metadata({"secret": "CANARY"})
     field = rows.schema.field("age").with_metadata({"source": "CANARY"})
     send(lake, stage(rows.cast(pa.schema([field], metadata={"secret": "CANARY", "pandas": "CANARY"}))))
-    assert read_release(lake, NAME, "2026-W01").schema.metadata is None
+    assert read_release(lake.table(NAME), "2026-W01").schema.metadata is None
     for file in Path(lake.table(NAME)).rglob("*"):
         assert not file.is_file() or b"CANARY" not in file.read_bytes()
 
@@ -252,7 +251,7 @@ def test_a_row_index_that_travelled_as_a_column_is_refused(lake, stage, tmp_path
 )
 def test_a_column_is_kept_without_loss(lake, stage, given, kept):
     send(lake, stage(pa.table({"x": given})))
-    back = read_release(lake, NAME, "2026-W01").column("x")
+    back = read_release(lake.table(NAME), "2026-W01").column("x")
     assert back.type == kept
     assert back.combine_chunks().equals(given.cast(kept))
 
@@ -301,7 +300,7 @@ def test_any_column_name_survives_a_second_release(lake, stage, column):
     staged = stage(pa.table({column: [1, 2]}))
     send(lake, staged, "a")
     send(lake, staged, "b")
-    assert read_release(lake, NAME, "b").equals(staged.rows)
+    assert read_release(lake.table(NAME), "b").equals(staged.rows)
 
 
 # Releases with other columns
@@ -311,8 +310,8 @@ def test_a_new_column_is_added_and_older_releases_keep_their_own_columns(lake, s
     old, new = stage(pa.table({"age": [1, 2]})), stage(pa.table({"sex": ["f"], "age": [3]}))
     send(lake, old, "a")
     send(lake, new, "b")
-    assert read_release(lake, NAME, "a").equals(old.rows)
-    assert read_release(lake, NAME, "b").equals(new.rows)
+    assert read_release(lake.table(NAME), "a").equals(old.rows)
+    assert read_release(lake.table(NAME), "b").equals(new.rows)
     assert everything(lake).query("release == 'a'")["sex"].isna().all()
 
 
@@ -320,7 +319,7 @@ def test_a_release_may_lack_a_column_of_the_table(lake, stage):
     send(lake, stage(pa.table({"age": [1], "sex": ["f"]})), "a")
     fewer = stage(pa.table({"age": [2]}))
     send(lake, fewer, "b")
-    assert read_release(lake, NAME, "b").equals(fewer.rows)
+    assert read_release(lake.table(NAME), "b").equals(fewer.rows)
 
 
 def test_a_column_that_changed_its_type_is_refused_and_nothing_is_cast(lake, stage):
@@ -371,7 +370,7 @@ def test_a_staged_file_that_changed_after_verification_is_refused(lake, stage):
     with pytest.raises(IntegrityError, match="changed between two steps"):
         send(lake, staged, "b")
     assert states(lake) == [("a", "current")]
-    assert read_release(lake, NAME, "a").equals(first.rows)
+    assert read_release(lake.table(NAME), "a").equals(first.rows)
 
 
 def test_one_flipped_bit_is_refused(lake, stage):
@@ -381,7 +380,7 @@ def test_one_flipped_bit_is_refused(lake, stage):
     staged.file.write_bytes(data)
     with pytest.raises(IntegrityError, match="must have the recorded sha256"):
         send(lake, staged)
-    assert releases(lake, NAME) == []
+    assert releases(lake.table(NAME)) == []
 
 
 def test_a_truncated_file_is_refused_by_its_hash(lake, stage):
@@ -408,7 +407,7 @@ def test_a_missing_input_is_refused(lake, stage, missing):
     getattr(staged, missing).unlink()
     with pytest.raises(IntegrityError, match="got FileNotFoundError"):
         send(lake, staged)
-    assert releases(lake, NAME) == []
+    assert releases(lake.table(NAME)) == []
 
 
 def test_publishing_leaves_the_staged_file_and_the_manifest_alone(lake, stage):
@@ -422,7 +421,7 @@ def test_publishing_leaves_the_staged_file_and_the_manifest_alone(lake, stage):
 def test_a_manifest_that_is_not_json_is_refused(lake, stage, value):
     with pytest.raises((ValueError, TypeError)):
         send(lake, stage(), manifest={"figure": value})
-    assert releases(lake, NAME) == []
+    assert releases(lake.table(NAME)) == []
 
 
 # Names
@@ -457,10 +456,10 @@ def test_any_printable_release_id_is_kept_apart_from_the_others(lake, stage):
     for release_id, size in sizes.items():
         send(lake, stage(size), release_id)
     for release_id, size in sizes.items():
-        assert read_release(lake, NAME, release_id).num_rows == size
+        assert read_release(lake.table(NAME), release_id).num_rows == size
     gone, left = NASTY_IDS[::2], NASTY_IDS[1::2]
     for release_id in gone:
-        assert retract(lake, NAME, release_id, "test").files_removed == 2  # data and report
+        assert retract(lake.table(NAME), release_id, "test").files_removed == 2  # data and report
     held = {folder_name(release_id): sizes[release_id] for release_id in left}
     assert everything(lake).groupby("release").size().to_dict() == held
     assert len(data_files_on_disk(lake)) == len(left)
@@ -478,8 +477,8 @@ def test_an_unfit_release_id_is_refused_by_every_function(lake, stage, bad):
     send(lake, staged, "good")
     for act in (
         lambda: send(lake, staged, bad),
-        lambda: retract(lake, NAME, bad, "reason"),
-        lambda: read_release(lake, NAME, bad),
+        lambda: retract(lake.table(NAME), bad, "reason"),
+        lambda: read_release(lake.table(NAME), bad),
     ):
         with pytest.raises(ValueError, match="the release id must"):
             act()
@@ -491,7 +490,7 @@ def test_a_table_name_that_could_leave_the_lake_is_refused(lake, stage, bad):
     with pytest.raises(ValueError, match="a table name must"):
         send(lake, stage(), name=bad)
     with pytest.raises(ValueError, match="a table name must"):
-        releases(lake, bad)
+        releases(lake.table(bad))
 
 
 @pytest.mark.parametrize(
@@ -522,11 +521,11 @@ def test_storage_options_are_not_shown():
 def test_a_retry_of_the_same_run_finds_its_commit(lake, stage):
     staged = stage()
     first = send(lake, staged, "a", run_key="run 1")
-    log_before = len(DeltaTable(lake.table(NAME)).history())
+    log_before = len(DeltaTable(lake.table(NAME).address).history())
     again = send(lake, staged, "a", run_key="run 1")
     assert again.already
     assert asdict(again) | {"already": False} == asdict(first)
-    assert len(DeltaTable(lake.table(NAME)).history()) == log_before
+    assert len(DeltaTable(lake.table(NAME).address).history()) == log_before
 
 
 def test_a_retry_needs_no_staged_file_any_more(lake, stage):
@@ -544,7 +543,7 @@ def test_a_retry_finds_its_own_commit_behind_later_ones(lake, stage):
     send(lake, stage(5), "b", run_key="run 1")
     again = send(lake, staged, "a", run_key="run 1")
     assert (again.already, again.version) == (True, first.version)
-    assert read_release(lake, NAME, "a").num_rows == 4
+    assert read_release(lake.table(NAME), "a").num_rows == 4
 
 
 def test_a_retry_with_other_bytes_is_refused(lake, stage):
@@ -552,7 +551,7 @@ def test_a_retry_with_other_bytes_is_refused(lake, stage):
     send(lake, old, "a", run_key="run 1")
     with pytest.raises(PublishError, match="published other bytes already"):
         send(lake, stage(4), "a", run_key="run 1")
-    assert read_release(lake, NAME, "a").equals(old.rows)
+    assert read_release(lake.table(NAME), "a").equals(old.rows)
 
 
 def test_one_run_may_publish_several_releases(lake, stage):
@@ -585,10 +584,10 @@ def test_a_crash_leaves_the_previous_release_and_a_retry_publishes_once(lake, st
     end_at(point, lake, new, "a", run_key="run 2", manifest=manifest)
 
     committed = point == "after_commit"
-    assert read_release(lake, NAME, "a").equals(new.rows if committed else old.rows)
+    assert read_release(lake.table(NAME), "a").equals(new.rows if committed else old.rows)
     assert len(everything(lake)) == (5 if committed else 3)
-    assert read_release(lake, NAME, "a", version=before.version).equals(old.rows)
-    assert DeltaTable(lake.table(NAME)).version() == before.version + committed
+    assert read_release(lake.table(NAME), "a", version=before.version).equals(old.rows)
+    assert DeltaTable(lake.table(NAME).address).version() == before.version + committed
     if point == "data_on_disk":
         assert data_files_on_disk(lake) > files_before
     if point in ("in_manifest", "between_proofs"):
@@ -596,16 +595,16 @@ def test_a_crash_leaves_the_previous_release_and_a_retry_publishes_once(lake, st
 
     done = send(lake, new, "a", run_key="run 2", manifest=manifest)
     assert done.already == committed
-    assert done.version == before.version + 1 == DeltaTable(lake.table(NAME)).version()
-    assert read_release(lake, NAME, "a").equals(new.rows)
+    assert done.version == before.version + 1 == DeltaTable(lake.table(NAME).address).version()
+    assert read_release(lake.table(NAME), "a").equals(new.rows)
     assert states(lake) == [("a", "superseded"), ("a", "current")]
 
-    clean_orphans(lake, NAME, older_than=timedelta(0))
+    clean_orphans(lake.table(NAME), older_than=timedelta(0))
     assert len(data_files_on_disk(lake)) == 2
     assert len(proofs_on_disk(lake)) == 4
-    assert read_release(lake, NAME, "a", version=before.version).equals(old.rows)
-    assert read_release(lake, NAME, "a").equals(new.rows)
-    assert manifest_of(lake, NAME, "a") == manifest
+    assert read_release(lake.table(NAME), "a", version=before.version).equals(old.rows)
+    assert read_release(lake.table(NAME), "a").equals(new.rows)
+    assert manifest_of(lake.table(NAME), "a") == manifest
 
 
 @pytest.mark.parametrize("point", CRASHES)
@@ -613,13 +612,13 @@ def test_a_crash_of_the_very_first_publish_shows_no_half_release(lake, stage, en
     staged = stage(5)
     end_at(point, lake, staged, "a", run_key="run 1")
     committed = point == "after_commit"
-    assert len(releases(lake, NAME)) == committed
+    assert len(releases(lake.table(NAME))) == committed
     if DeltaTable.is_deltatable(lake.table(NAME)):
         assert len(everything(lake)) == (5 if committed else 0)
     assert send(lake, staged, "a", run_key="run 1").already == committed
     assert states(lake) == [("a", "current")]
-    assert read_release(lake, NAME, "a").equals(staged.rows)
-    clean_orphans(lake, NAME, older_than=timedelta(0))
+    assert read_release(lake.table(NAME), "a").equals(staged.rows)
+    clean_orphans(lake.table(NAME), older_than=timedelta(0))
     assert (len(data_files_on_disk(lake)), len(proofs_on_disk(lake))) == (1, 2)
 
 
@@ -627,7 +626,7 @@ def test_orphans_of_a_publication_that_may_still_run_are_left_alone(lake, stage,
     send(lake, stage(3), "a", run_key="run 1")
     crashed(monkeypatch, "data_on_disk", send, lake, stage(5), "a", run_key="run 2")
     files = data_files_on_disk(lake)
-    assert clean_orphans(lake, NAME) == 0
+    assert clean_orphans(lake.table(NAME)) == 0
     assert data_files_on_disk(lake) == files
 
 
@@ -652,9 +651,14 @@ def test_two_attempts_of_one_run_at_once_make_one_commit(lake, stage, meanwhile)
     first = meanwhile("before_commit", send, lake, staged, "a", run_key="run 1")
     second = send(lake, staged, "a", run_key="run 1")
     assert (first[0].already, second.already) == (False, True)
-    assert first[0].version == second.version == before.version + 1 == DeltaTable(lake.table(NAME)).version()
+    assert (
+        first[0].version
+        == second.version
+        == before.version + 1
+        == DeltaTable(lake.table(NAME).address).version()
+    )
     assert states(lake) == [("earlier", "current"), ("a", "current")]
-    assert read_release(lake, NAME, "a").equals(staged.rows)
+    assert read_release(lake.table(NAME), "a").equals(staged.rows)
 
 
 def test_two_attempts_of_one_run_at_once_make_one_commit_replacing_an_old_release(lake, stage, meanwhile):
@@ -664,7 +668,7 @@ def test_two_attempts_of_one_run_at_once_make_one_commit_replacing_an_old_releas
     assert send(lake, staged, "a", run_key="run 2").already
     assert not first[0].already
     assert states(lake) == [("a", "superseded"), ("a", "current")]
-    assert read_release(lake, NAME, "a").equals(staged.rows)
+    assert read_release(lake.table(NAME), "a").equals(staged.rows)
 
 
 def test_different_releases_at_once_all_land(lake, stage, meanwhile):
@@ -675,8 +679,8 @@ def test_different_releases_at_once_all_land(lake, stage, meanwhile):
     assert not first[0].already
     assert not second.already
     assert second.version == first[0].version + 1
-    assert read_release(lake, NAME, "one").equals(one.rows)
-    assert read_release(lake, NAME, "other").equals(other.rows)
+    assert read_release(lake.table(NAME), "one").equals(one.rows)
+    assert read_release(lake.table(NAME), "other").equals(other.rows)
 
 
 def test_of_two_runs_that_publish_one_release_at_once_the_last_one_is_whole(lake, stage, meanwhile):
@@ -685,7 +689,7 @@ def test_of_two_runs_that_publish_one_release_at_once_the_last_one_is_whole(lake
     meanwhile("before_commit", send, lake, stage(3), "a", run_key="run 1")
     send(lake, last, "a", run_key="run 2")
     assert states(lake) == [("a", "superseded"), ("a", "superseded"), ("a", "current")]
-    assert read_release(lake, NAME, "a").equals(last.rows)
+    assert read_release(lake.table(NAME), "a").equals(last.rows)
 
 
 @pytest.mark.parametrize("same", [True, False])
@@ -704,7 +708,7 @@ def test_two_first_publications_at_once_create_one_table(lake, stage, meanwhile,
     assert sorted(result.already for result in results) == [False, same]
     assert sorted(states(lake)) == sorted({(i, "current") for i in ids})
     for one, i in zip(staged, ids, strict=True):
-        assert read_release(lake, NAME, i).equals(one.rows)
+        assert read_release(lake.table(NAME), i).equals(one.rows)
 
 
 @pytest.mark.slow
@@ -720,7 +724,7 @@ def test_processes_that_commit_one_release_at_once_leave_one_of_them_whole(lake,
     ]
     assert sorted(done.already for done in at_once(*children)) == [False, same_run]
     assert states(lake) == [("a", "superseded")] * (1 if same_run else 2) + [("a", "current")]
-    assert any(read_release(lake, NAME, "a").equals(one.rows) for one in staged)
+    assert any(read_release(lake.table(NAME), "a").equals(one.rows) for one in staged)
 
 
 @pytest.mark.parametrize("point", ["in_stream", "before_commit", "after_commit"])
@@ -760,8 +764,8 @@ def test_an_object_store_that_is_down_is_a_publish_error_without_secrets(stage):
     lake = Lake(root="s3://bucket/lake", storage_options=tuple(options.items()))
     for act in (
         lambda: send(lake, staged),
-        lambda: releases(lake, NAME),
-        lambda: retract(lake, NAME, "a", "reason"),
+        lambda: releases(lake.table(NAME)),
+        lambda: retract(lake.table(NAME), "a", "reason"),
     ):
         with pytest.raises(PublishError, match="s3://bucket/lake") as caught:
             act()
@@ -779,19 +783,19 @@ def test_a_lake_that_fails_in_the_middle_keeps_the_previous_release(lake, stage)
     with pytest.raises(PublishError):
         send(lake, new, "a", run_key="run 2")
     taken.rmdir()
-    assert read_release(lake, NAME, "a").equals(old.rows)
+    assert read_release(lake.table(NAME), "a").equals(old.rows)
     assert not send(lake, new, "a", run_key="run 2").already
-    assert read_release(lake, NAME, "a").equals(new.rows)
+    assert read_release(lake.table(NAME), "a").equals(new.rows)
 
 
 @pytest.mark.parametrize("act", [read_release, manifest_of])
 def test_a_missing_table_or_release_is_a_clear_error(lake, stage, act):
     with pytest.raises(PublishError, match="table adult must exist"):
-        act(lake, NAME, "a")
-    assert releases(lake, NAME) == []
+        act(lake.table(NAME), "a")
+    assert releases(lake.table(NAME)) == []
     send(lake, stage(), "a")
     with pytest.raises(PublishError, match="must have this release"):
-        act(lake, NAME, "b")
+        act(lake.table(NAME), "b")
 
 
 # Retraction
@@ -800,14 +804,14 @@ def test_a_missing_table_or_release_is_a_clear_error(lake, stage, act):
 def test_a_retracted_release_is_gone_from_every_version(lake, stage):
     first = send(lake, stage(3), "a", run_key="run 1")
     second = send(lake, stage(4), "a", run_key="run 2")
-    done = retract(lake, NAME, "a", "wrong source")
+    done = retract(lake.table(NAME), "a", "wrong source")
     assert not done.already
     assert len(everything(lake)) == 0
     for version in (first.version, second.version):
         with pytest.raises(FileNotFoundError):
             everything(lake, version)
         with pytest.raises(PublishError, match="retracted from table adult: wrong source"):
-            read_release(lake, NAME, "a", version=version)
+            read_release(lake.table(NAME), "a", version=version)
     assert data_files_on_disk(lake) == set()
     assert states(lake) == [("a", "retracted")] * 2
 
@@ -817,9 +821,9 @@ def test_other_releases_stay_readable_in_all_their_versions(lake, stage):
     first = send(lake, old, "b", run_key="run 1")
     send(lake, bad, "a")
     send(lake, new, "b", run_key="run 2")
-    retract(lake, NAME, "a", "wrong source")
-    assert read_release(lake, NAME, "b").equals(new.rows)
-    assert read_release(lake, NAME, "b", version=first.version).equals(old.rows)
+    retract(lake.table(NAME), "a", "wrong source")
+    assert read_release(lake.table(NAME), "b").equals(new.rows)
+    assert read_release(lake.table(NAME), "b", version=first.version).equals(old.rows)
     assert len(everything(lake)) == 4
 
 
@@ -827,7 +831,7 @@ def test_nothing_of_the_retracted_cells_is_left_on_disk(lake, stage):
     secret = stage(pa.table({"name": ["CANARY-1", "CANARY-2"], "pay": [1, 2]}))
     send(lake, stage(3), "b")
     send(lake, secret, "a")
-    retract(lake, NAME, "a", "wrong source")
+    retract(lake.table(NAME), "a", "wrong source")
     for file in lake.folder.rglob("*"):
         assert not file.is_file() or b"CANARY" not in file.read_bytes()
 
@@ -837,20 +841,20 @@ def test_leftovers_of_a_crashed_attempt_go_with_the_retraction(lake, stage, monk
     crashed(monkeypatch, "data_on_disk", send, lake, staged, "a", run_key="run 1")
     send(lake, staged, "a", run_key="run 1")
     assert len(data_files_on_disk(lake)) >= 2
-    retract(lake, NAME, "a", "wrong source")
+    retract(lake.table(NAME), "a", "wrong source")
     assert data_files_on_disk(lake) == set()
 
 
 def test_report_and_manifest_go_and_a_tombstone_stays(lake, stage):
     published = send(lake, stage(), "a")
-    done = retract(lake, NAME, "a", "wrong source")
-    stone = manifest_of(lake, NAME, "a")
+    done = retract(lake.table(NAME), "a", "wrong source")
+    stone = manifest_of(lake.table(NAME), "a")
     assert stone["retracted"] is True
     assert (stone["release"], stone["reason"]) == ("a", "wrong source")
     assert stone["publications"][0]["sha256"] == published.sha256
     assert stone["publications"][0]["figures"]["method"] == "ilp_l_diversity"
     assert proofs_on_disk(lake) == {f"{done.tombstone_sha256}.json"}
-    note = DeltaTable(lake.table(NAME)).history(1)[0]["privacy_release"]
+    note = DeltaTable(lake.table(NAME).address).history(1)[0]["privacy_release"]
     assert (note["action"], note["reason"], note["release"]) == ("retract", "wrong source", "a")
 
 
@@ -858,28 +862,28 @@ def test_proofs_that_another_release_shares_stay(lake, stage):
     staged = stage()
     send(lake, staged, "a")
     published = send(lake, staged, "b")
-    retract(lake, NAME, "a", "wrong source")
-    assert manifest_of(lake, NAME, "b") == MANIFEST
+    retract(lake.table(NAME), "a", "wrong source")
+    assert manifest_of(lake.table(NAME), "b") == MANIFEST
     assert f"{published.report_sha256}.html" in proofs_on_disk(lake)
 
 
 def test_a_second_retraction_says_so_and_changes_nothing(lake, stage):
     send(lake, stage(), "a")
-    first = retract(lake, NAME, "a", "wrong source")
-    version = DeltaTable(lake.table(NAME)).version()
-    again = retract(lake, NAME, "a", "another reason")
+    first = retract(lake.table(NAME), "a", "wrong source")
+    version = DeltaTable(lake.table(NAME).address).version()
+    again = retract(lake.table(NAME), "a", "another reason")
     assert (again.already, again.version, again.files_removed) == (True, first.version, 0)
-    assert DeltaTable(lake.table(NAME)).version() == version
-    assert manifest_of(lake, NAME, "a")["reason"] == "wrong source"
+    assert DeltaTable(lake.table(NAME).address).version() == version
+    assert manifest_of(lake.table(NAME), "a")["reason"] == "wrong source"
 
 
 def test_a_retraction_that_crashed_after_its_commit_is_finished_by_the_next(lake, stage, monkeypatch):
     staged = stage()
     published = send(lake, staged, "a")
-    crashed(monkeypatch, "after_delete", retract, lake, NAME, "a", "wrong source")
+    crashed(monkeypatch, "after_delete", retract, lake.table(NAME), "a", "wrong source")
     assert len(everything(lake)) == 0
     assert len(everything(lake, published.version)) == 6  # not erased yet
-    done = retract(lake, NAME, "a", "wrong source")
+    done = retract(lake.table(NAME), "a", "wrong source")
     assert (done.already, done.files_removed) == (True, 3)
     with pytest.raises(FileNotFoundError):
         everything(lake, published.version)
@@ -889,25 +893,25 @@ def test_retracting_one_release_and_publishing_another_at_once_both_succeed(lake
     good = stage(4)
     send(lake, stage(3), "a")
     publication = meanwhile("before_delete", send, lake, good, "b")
-    assert not retract(lake, NAME, "a", "wrong source").already
+    assert not retract(lake.table(NAME), "a", "wrong source").already
     assert not publication[0].already
     assert states(lake) == [("a", "retracted"), ("b", "current")]
-    assert read_release(lake, NAME, "b").equals(good.rows)
+    assert read_release(lake.table(NAME), "b").equals(good.rows)
 
 
 def test_a_replacement_that_was_overtaken_by_a_retraction_comes_after_it(lake, stage, meanwhile):
     good = stage(4)
     send(lake, stage(3), "a", run_key="run 1")
-    meanwhile("before_commit", retract, lake, NAME, "a", "wrong source")
+    meanwhile("before_commit", retract, lake.table(NAME), "a", "wrong source")
     send(lake, good, "a", run_key="run 2")
     assert states(lake) == [("a", "retracted"), ("a", "current")]
-    assert read_release(lake, NAME, "a").equals(good.rows)
+    assert read_release(lake.table(NAME), "a").equals(good.rows)
 
 
 def test_a_retraction_that_was_overtaken_by_a_replacement_takes_that_too(lake, stage, meanwhile):
     send(lake, stage(3), "a", run_key="run 1")
     meanwhile("before_delete", send, lake, stage(4), "a", run_key="run 2")
-    retract(lake, NAME, "a", "wrong source")
+    retract(lake.table(NAME), "a", "wrong source")
     assert states(lake) == [("a", "retracted")] * 2
     assert data_files_on_disk(lake) == set()
 
@@ -918,12 +922,12 @@ def test_processes_that_retract_and_replace_one_release_at_once_never_leave_half
     good = stage(4)
     send(lake, stage(3), "a", run_key="run 1")
     at_once(
-        Child(retract, lake, NAME, "a", "wrong source", at={"before_delete": MEET}),
+        Child(retract, lake.table(NAME), "a", "wrong source", at={"before_delete": MEET}),
         Child(send, lake, good, "a", "run 2", at={"before_commit": MEET}),
     )
     assert states(lake)[0] == ("a", "retracted")
     if states(lake)[1] == ("a", "current"):  # it came second
-        assert read_release(lake, NAME, "a").equals(good.rows)
+        assert read_release(lake.table(NAME), "a").equals(good.rows)
     else:
         assert data_files_on_disk(lake) == set()
     assert len(everything(lake)) in (0, 4)
@@ -941,8 +945,8 @@ def test_a_release_published_again_during_a_retraction_survives_a_store_clock_be
             os.utime(file, (0, 0))
 
     meanwhile("after_delete", replace)
-    retract(lake, NAME, "a", "wrong source")
-    assert read_release(lake, NAME, "a").equals(good.rows)
+    retract(lake.table(NAME), "a", "wrong source")
+    assert read_release(lake.table(NAME), "a").equals(good.rows)
     assert len(data_files_on_disk(lake)) == 1
 
 
@@ -963,7 +967,7 @@ def test_a_file_of_a_run_that_has_yet_to_commit_survives_a_store_that_counts_who
             os.utime(file, (modified, modified))
 
     meanwhile("after_delete", leave_files)
-    retract(lake, NAME, "a", "wrong source")
+    retract(lake.table(NAME), "a", "wrong source")
     assert data_files_on_disk(lake) == {uncommitted}
 
 
@@ -972,14 +976,14 @@ def test_a_retraction_erases_all_versions_with_a_store_clock_ahead_of_ours(lake,
     send(lake, stage(4), "a", run_key="run 2")
     for file in data_files_on_disk(lake):
         os.utime(file, (2**32, 2**32))
-    retract(lake, NAME, "a", "wrong source")
+    retract(lake.table(NAME), "a", "wrong source")
     assert data_files_on_disk(lake) == set()
 
 
 def test_a_retry_does_not_bring_a_retracted_release_back(lake, stage):
     staged = stage()
     send(lake, staged, "a", run_key="run 1")
-    retract(lake, NAME, "a", "wrong source")
+    retract(lake.table(NAME), "a", "wrong source")
     with pytest.raises(PublishError, match="retry must not bring it back"):
         send(lake, staged, "a", run_key="run 1")
     assert len(everything(lake)) == 0
@@ -987,21 +991,24 @@ def test_a_retry_does_not_bring_a_retracted_release_back(lake, stage):
 
 def test_a_new_run_may_publish_a_corrected_release(lake, stage):
     send(lake, stage(3), "a", run_key="run 1")
-    retract(lake, NAME, "a", "wrong source")
+    retract(lake.table(NAME), "a", "wrong source")
     corrected = stage(4)
     send(lake, corrected, "a", run_key="run 2")
-    assert read_release(lake, NAME, "a").equals(corrected.rows)
+    assert read_release(lake.table(NAME), "a").equals(corrected.rows)
     assert states(lake) == [("a", "retracted"), ("a", "current")]
-    assert manifest_of(lake, NAME, "a") == MANIFEST
+    assert manifest_of(lake.table(NAME), "a") == MANIFEST
 
 
 def test_a_corrected_release_can_be_retracted_too(lake, stage):
     send(lake, stage(3), "a", run_key="run 1")
-    retract(lake, NAME, "a", "wrong source")
+    retract(lake.table(NAME), "a", "wrong source")
     send(lake, stage(4), "a", run_key="run 2")
-    done = retract(lake, NAME, "a", "wrong again")
+    done = retract(lake.table(NAME), "a", "wrong again")
     assert (done.already, done.files_removed) == (False, 3)
-    assert [entry["tombstone"]["reason"] for entry in releases(lake, NAME)] == ["wrong source", "wrong again"]
+    assert [entry["tombstone"]["reason"] for entry in releases(lake.table(NAME))] == [
+        "wrong source",
+        "wrong again",
+    ]
     assert data_files_on_disk(lake) == set()
 
 
@@ -1009,18 +1016,18 @@ def test_a_compacted_table_is_retracted_whole(lake, stage):
     secret = stage(pa.table({"name": ["CANARY-1", "CANARY-2"]}))
     send(lake, secret, "a")
     two_files = pa.table({"name": ["CANARY-3"], "release": ["a"]})
-    write_deltalake(lake.table(NAME), two_files, mode="append")
-    DeltaTable(lake.table(NAME)).optimize.compact()
-    retract(lake, NAME, "a", "wrong source")
+    write_deltalake(lake.table(NAME).address, two_files, mode="append")
+    DeltaTable(lake.table(NAME).address).optimize.compact()
+    retract(lake.table(NAME), "a", "wrong source")
     assert data_files_on_disk(lake) == set()
 
 
 def test_retracting_what_was_never_published_is_refused(lake, stage):
     send(lake, stage(), "a")
     with pytest.raises(PublishError, match="never had this release"):
-        retract(lake, NAME, "b", "reason")
+        retract(lake.table(NAME), "b", "reason")
     with pytest.raises(PublishError, match="table other must exist"):
-        retract(lake, "other", "a", "reason")
+        retract(lake.table("other"), "a", "reason")
     assert states(lake) == [("a", "current")]
 
 
@@ -1028,7 +1035,7 @@ def test_retracting_what_was_never_published_is_refused(lake, stage):
 def test_a_retraction_without_a_fit_reason_is_refused(lake, stage, reason):
     send(lake, stage(), "a")
     with pytest.raises(ValueError, match="the reason must"):
-        retract(lake, NAME, "a", reason)
+        retract(lake.table(NAME), "a", reason)
     assert states(lake) == [("a", "current")]
 
 
@@ -1036,7 +1043,7 @@ def test_clean_orphans_keeps_what_commits_refer_to(lake, stage):
     send(lake, stage(3), "a", run_key="run 1")
     send(lake, stage(4), "a", run_key="run 2")
     send(lake, stage(5), "b")
-    retract(lake, NAME, "b", "wrong source")
+    retract(lake.table(NAME), "b", "wrong source")
     before = {path for path in lake.folder.rglob("*") if path.is_file()}
-    assert clean_orphans(lake, NAME, older_than=timedelta(0)) == 0
+    assert clean_orphans(lake.table(NAME), older_than=timedelta(0)) == 0
     assert {path for path in lake.folder.rglob("*") if path.is_file()} == before

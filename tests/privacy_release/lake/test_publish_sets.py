@@ -50,8 +50,7 @@ class Staged:
 
     def send(self, lake: Lake, release_id: str = "a", run_key: str = "run 1", **more: Any) -> Published:
         return publish(
-            lake,
-            NAME,
+            lake.table(NAME),
             release_id,
             self.list,
             {"method": "mondrian"},
@@ -68,7 +67,7 @@ def staged(tmp_path: Path) -> Staged:
 
 
 def content(lake: Lake, release_id: str = "a") -> list[tuple[Any, ...]]:
-    table = read_release(lake, NAME, release_id)
+    table = read_release(lake.table(NAME), release_id)
     return sorted(zip(*(column.to_pylist() for column in table.columns), strict=True))
 
 
@@ -77,7 +76,7 @@ def told(frame: pd.DataFrame) -> list[tuple[Any, ...]]:
 
 
 def version(lake: Lake) -> int:
-    return int(DeltaTable(lake.table(NAME)).version())
+    return int(DeltaTable(lake.table(NAME).address).version())
 
 
 def stored(lake: Lake) -> list[Path]:
@@ -102,7 +101,7 @@ def test_the_files_in_the_lake_are_the_verified_ones_and_one_commit_names_them(
         f"{NAME}/{path.relative_to(lake.table(NAME))}": sha256_file(path) for path in stored(lake)
     }
     assert version(lake) == done.version
-    assert {f"{NAME}/{file['path']}" for file in files} == data_files(lake, NAME, ["a"])
+    assert {f"{NAME}/{file['path']}" for file in files} == data_files(lake.table(NAME), ["a"])
 
 
 def test_nothing_of_any_cell_stands_in_the_log(lake: Lake, staged: Staged) -> None:
@@ -133,7 +132,7 @@ def test_a_snapshot_of_a_set_replaces_all_releases(lake: Lake, staged: Staged, t
     done = other.send(lake, "b", "run 2", rules=rules)
     assert "files" in note(lake, done.version)
     assert content(lake, "b") == told(other.frame)
-    assert len(data_files(lake, NAME, None)) == FILES
+    assert len(data_files(lake.table(NAME), None)) == FILES
 
 
 @pytest.mark.parametrize("mode", [PublishMode.PARTITIONS, PublishMode.SNAPSHOT])
@@ -247,7 +246,7 @@ def test_a_crash_leaves_the_previous_release_and_a_retry_publishes_once(
     done = staged.send(lake, "a", "run 2")
     assert (done.already, done.version, version(lake)) == (committed, before + 1, before + 1)
     assert content(lake) == told(staged.frame)
-    clean_orphans(lake, NAME, older_than=timedelta(0))
+    clean_orphans(lake.table(NAME), older_than=timedelta(0))
     assert len(stored(lake)) == 2 + FILES  # those of the first are for readers of its version
     assert not list(Path(lake.table(NAME)).rglob("*.tmp"))
 
@@ -262,9 +261,9 @@ def test_of_two_that_publish_one_release_at_once_one_is_left_whole(
     arm("before_commit", lambda: first.append(other.send(lake, "a", "run 1")), monkeypatch.setattr)
     done = staged.send(lake, "a", "run 1" if same_run else "run 2")
     assert (first[0].already, done.already) == (False, same_run)
-    assert releases(lake, NAME)[-1]["sha256"] == staged.sha256
+    assert releases(lake.table(NAME))[-1]["sha256"] == staged.sha256
     assert content(lake) == told(staged.frame)
-    assert len(data_files(lake, NAME, ["a"])) == FILES
+    assert len(data_files(lake.table(NAME), ["a"])) == FILES
 
 
 def test_what_a_retraction_that_gets_ahead_erases_is_not_what_is_committed(
@@ -277,7 +276,7 @@ def test_what_a_retraction_that_gets_ahead_erases_is_not_what_is_committed(
     def overtaken(*given: Any) -> Any:
         found = copied(*given)
         if not attempts:
-            retract(lake, NAME, "a", "withdrawn")
+            retract(lake.table(NAME), "a", "withdrawn")
         attempts.append(found[0].path)
         return found
 
@@ -289,5 +288,5 @@ def test_what_a_retraction_that_gets_ahead_erases_is_not_what_is_committed(
 
 def test_a_retraction_erases_every_file_of_a_set(lake: Lake, staged: Staged) -> None:
     staged.send(lake)
-    assert retract(lake, NAME, "a", "withdrawn").files_removed >= FILES
+    assert retract(lake.table(NAME), "a", "withdrawn").files_removed >= FILES
     assert not stored(lake)

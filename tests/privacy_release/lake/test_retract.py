@@ -32,13 +32,20 @@ def send(
     report.write_text(f"<p>{run}</p>")
     told = {"run": run}
     return publish(
-        lake, NAME, release, file, told, report, expected_sha256=sha256_file(file), run_key=run, rules=rules
+        lake.table(NAME),
+        release,
+        file,
+        told,
+        report,
+        expected_sha256=sha256_file(file),
+        run_key=run,
+        rules=rules,
     )
 
 
 def ages_of(lake: Lake, version: int) -> set[str]:
     """What any Delta client reads of a version; of erased files nothing."""
-    table = DeltaTable(lake.table(NAME), version=version)
+    table = DeltaTable(lake.table(NAME).address, version=version)
     paths = [Path(uri.removeprefix("file://")) for uri in table.file_uris()]
     return {age for path in paths if path.exists() for age in pq.read_table(path)["age"].to_pylist()}
 
@@ -53,11 +60,13 @@ def test_no_version_of_the_table_has_rows_of_a_retracted_release(
     send(lake, folder, "b", "run 2", ["[20, 29]"], rules)
     last = send(lake, folder, "a", "run 3", ["[30, 39]"], rules)
     assert "[10, 19]" in ages_of(lake, first.version)
-    done = retract(lake, NAME, "a", "a mistake")
+    done = retract(lake.table(NAME), "a", "a mistake")
     seen = set().union(*(ages_of(lake, version) for version in range(done.version + 1)))
     assert seen == {"[20, 29]"}
     for published in (first, last):
         assert not Path(published.manifest_uri).exists()
         assert not Path(published.report_uri).exists()
-    assert {entry["release_id"]: str(entry["state"]) for entry in releases(lake, NAME)}["a"] == "retracted"
-    assert retract(lake, NAME, "a", "again").already
+    assert {entry["release_id"]: str(entry["state"]) for entry in releases(lake.table(NAME))}[
+        "a"
+    ] == "retracted"
+    assert retract(lake.table(NAME), "a", "again").already

@@ -76,18 +76,18 @@ def send(
 ) -> Published:
     data, report = staged(lake, value, rows)
     return publish(
-        lake, NAME, release_id, data, manifest or {"of": value}, report,
+        lake.table(NAME), release_id, data, manifest or {"of": value}, report,
         expected_sha256=sha256_file(data), rules=rules, **options,
     )  # fmt: skip
 
 
 def seen(lake: Lake, name: str = NAME) -> list[str]:
     """What a consumer has who knows nothing of us."""
-    return sorted(DeltaTable(lake.table(name)).to_pandas()["age"])
+    return sorted(DeltaTable(lake.table(name).address).to_pandas()["age"])
 
 
 def states(lake: Lake, name: str = NAME) -> list[tuple[str, str]]:
-    return [(entry["release_id"], str(entry["state"])) for entry in releases(lake, name)]
+    return [(entry["release_id"], str(entry["state"])) for entry in releases(lake.table(name))]
 
 
 def cells_on_disk(lake: Lake, value: str) -> list[Path]:
@@ -107,10 +107,10 @@ def test_after_two_runs_a_consumer_has_the_newest_release_alone(lake: Lake) -> N
     )
     assert found is None or found.fetchone() == (20, "new")
     assert states(lake) == [(RUN.format(1), "superseded"), (RUN.format(2), "current")]
-    assert read_release(lake, NAME, RUN.format(2)).num_rows == 20
+    assert read_release(lake.table(NAME), RUN.format(2)).num_rows == 20
     with pytest.raises(PublishError, match="superseded in version 2"):
-        read_release(lake, NAME, RUN.format(1))
-    assert manifest_of(lake, NAME, RUN.format(1)) == {"of": "old"}  # what was proven stays
+        read_release(lake.table(NAME), RUN.format(1))
+    assert manifest_of(lake.table(NAME), RUN.format(1)) == {"of": "old"}  # what was proven stays
 
 
 def _delta() -> bool:
@@ -126,13 +126,13 @@ def test_a_column_that_a_snapshot_lacks_is_gone_and_one_that_changed_its_type_is
     send(lake, "a", "old")
     data, report = staged(lake, "wide")
     pq.write_table(pa.table({"age": ["x"], "job": ["y"]}), data)
-    publish(lake, NAME, "b", data, {}, report, expected_sha256=sha256_file(data), rules=SNAPSHOT)
-    assert DeltaTable(lake.table(NAME)).to_pandas().columns.tolist() == ["age", "job", "release"]
+    publish(lake.table(NAME), "b", data, {}, report, expected_sha256=sha256_file(data), rules=SNAPSHOT)
+    assert DeltaTable(lake.table(NAME).address).to_pandas().columns.tolist() == ["age", "job", "release"]
     send(lake, "c", "new")
-    assert DeltaTable(lake.table(NAME)).to_pandas().columns.tolist() == ["age", "release"]
+    assert DeltaTable(lake.table(NAME).address).to_pandas().columns.tolist() == ["age", "release"]
     pq.write_table(pa.table({"age": [1]}), data)
     with pytest.raises(SchemaError, match="keep their type"):
-        publish(lake, NAME, "d", data, {}, report, expected_sha256=sha256_file(data), rules=SNAPSHOT)
+        publish(lake.table(NAME), "d", data, {}, report, expected_sha256=sha256_file(data), rules=SNAPSHOT)
     assert seen(lake) == ["new"] * 3
 
 
@@ -145,7 +145,7 @@ def test_partitions_and_append_keep_one_release_an_id(lake: Lake, tmp_path: Path
         send(place, RUN.format(2), "two", rules)
         send(place, RUN.format(1), "again", rules, run_key="another run")
         assert seen(place) == ["again"] * 3 + ["two"] * 3
-        settle(place, NAME)
+        settle(place.table(NAME))
         assert not cells_on_disk(place, "one")
         assert len(cells_on_disk(place, "two")) == 1
 
@@ -158,7 +158,7 @@ def test_folders_are_what_a_person_can_read(lake: Lake) -> None:
     assert done.release_id == "scheduled__2026-01-01T00:00:00+00:00"
     (file,) = cells_on_disk(lake, "one")
     assert file.parent.name == "release=2026-01-01T000000Z"
-    assert set(DeltaTable(lake.table(NAME)).to_pandas()["release"]) == {"2026-01-01T000000Z"}
+    assert set(DeltaTable(lake.table(NAME).address).to_pandas()["release"]) == {"2026-01-01T000000Z"}
 
 
 def test_no_two_ids_share_a_folder() -> None:
@@ -178,17 +178,17 @@ def test_no_two_ids_share_a_folder() -> None:
 
 def test_superseded_files_stay_for_readers_until_the_grace_is_over(lake: Lake) -> None:
     send(lake, "a", "old", TableRules(mode=PublishMode.SNAPSHOT, grace=timedelta(hours=1)))
-    reader = DeltaTable(lake.table(NAME))
+    reader = DeltaTable(lake.table(NAME).address)
     send(lake, "b", "new", TableRules(mode=PublishMode.SNAPSHOT, grace=timedelta(hours=1)))
-    assert settle(lake, NAME) == Settled(waiting=1)
+    assert settle(lake.table(NAME)) == Settled(waiting=1)
     assert sorted(reader.to_pandas()["age"]) == ["old"] * 3
-    assert settle(lake, NAME, grace=NOW) == Settled(erased=1)
-    assert settle(lake, NAME, grace=NOW) == Settled()
+    assert settle(lake.table(NAME), grace=NOW) == Settled(erased=1)
+    assert settle(lake.table(NAME), grace=NOW) == Settled()
     assert not cells_on_disk(lake, "old")
     assert seen(lake) == ["new"] * 3
     with pytest.raises((FileNotFoundError, OSError)):
-        DeltaTable(lake.table(NAME), version=1).to_pandas()
-    assert clean_orphans(lake, NAME, older_than=NOW) == 0
+        DeltaTable(lake.table(NAME).address, version=1).to_pandas()
+    assert clean_orphans(lake.table(NAME), older_than=NOW) == 0
     assert seen(lake) == ["new"] * 3
 
 
@@ -198,15 +198,17 @@ def test_what_a_running_publication_has_written_is_not_erased(lake: Lake) -> Non
     half.parent.mkdir()
     half.write_bytes(b"half a file")
     send(lake, "c", "new")
-    assert settle(lake, NAME) == Settled(erased=1, waiting=1)
+    assert settle(lake.table(NAME)) == Settled(erased=1, waiting=1)
     assert half.exists()
 
 
 def test_what_another_tool_compacted_goes_too(lake: Lake) -> None:
     send(lake, "a", "old")
-    write_deltalake(lake.table(NAME), DeltaTable(lake.table(NAME)).to_pyarrow_table(), mode="overwrite")
+    write_deltalake(
+        lake.table(NAME).address, DeltaTable(lake.table(NAME).address).to_pyarrow_table(), mode="overwrite"
+    )
     send(lake, "b", "new")
-    settle(lake, NAME)
+    settle(lake.table(NAME))
     assert not cells_on_disk(lake, "old")
 
 
@@ -217,7 +219,7 @@ def test_a_release_is_not_taken_for_the_one_whose_folder_has_its_name(lake: Lake
     send(lake, folder_name(scheduled), "two", rules)
     assert seen(lake) == ["one"] * 3 + ["two"] * 3
     assert [state for _, state in states(lake)] == ["current"] * 2
-    retract(lake, NAME, folder_name(scheduled), "wrong")
+    retract(lake.table(NAME), folder_name(scheduled), "wrong")
     assert seen(lake) == ["one"] * 3
     assert [state for _, state in states(lake)] == ["current", "retracted"]
 
@@ -229,7 +231,7 @@ def test_what_a_snapshot_with_a_damaged_note_replaced_is_superseded(lake: Lake, 
     log = Path(lake.root) / NAME / "_delta_log" / f"{done.version:020d}.json"
     log.write_text(log.read_text().replace('"columns"', '"colums"'))
     assert states(lake) == [("a", "superseded"), ("b", "damaged")]
-    settle(lake, NAME)
+    settle(lake.table(NAME))
     assert seen(history, "people_history") == ["old"] * 3
 
 
@@ -239,20 +241,20 @@ def test_what_a_snapshot_with_a_damaged_note_replaced_is_superseded(lake: Lake, 
 def test_history_has_what_was_superseded_and_its_proof(lake: Lake, history: Lake, kept: TableRules) -> None:
     for value in ("one", "two", "three"):
         send(lake, value, value, kept)
-        settle(lake, NAME)
+        settle(lake.table(NAME))
     assert seen(lake) == ["three"] * 3
     assert not cells_on_disk(lake, "one")
     assert states(history, "people_history") == [("one", "current"), ("two", "current")]
-    assert read_release(history, "people_history", "one")["age"].to_pylist() == ["one"] * 3
-    assert manifest_of(history, "people_history", "two") == {"of": "two"}
+    assert read_release(history.table("people_history"), "one")["age"].to_pylist() == ["one"] * 3
+    assert manifest_of(history.table("people_history"), "two") == {"of": "two"}
     assert [s for _, s in states(lake)] == ["superseded", "superseded", "current"]
-    before = {entry.release_id: entry for entry in publications(lake, NAME)}
-    for entry in publications(history, "people_history"):
+    before = {entry.release_id: entry for entry in publications(lake.table(NAME))}
+    for entry in publications(history.table("people_history")):
         mine = before[entry.release_id]
         assert (entry.sha256, entry.manifest_sha256, entry.figures) == (
             mine.sha256, mine.manifest_sha256, mine.figures,
         )  # fmt: skip
-    assert settle(lake, NAME) == Settled()
+    assert settle(lake.table(NAME)) == Settled()
 
 
 def test_a_partition_that_was_replaced_twice_is_in_the_history_twice(lake: Lake, history: Lake) -> None:
@@ -260,10 +262,10 @@ def test_a_partition_that_was_replaced_twice_is_in_the_history_twice(lake: Lake,
     for value in ("one", "two", "three"):
         send(lake, "2026-01-01", value, rules, run_key=value)
         send(lake, "2026-01-02", f"other {value}", rules, run_key=f"other {value}")
-    settle(lake, NAME)
+    settle(lake.table(NAME))
     assert seen(lake) == ["other three"] * 3 + ["three"] * 3
     assert set(seen(history, "people_history")) == {"one", "two", "other one", "other two"}
-    retract(lake, NAME, "2026-01-01", "wrong")
+    retract(lake.table(NAME), "2026-01-01", "wrong")
     assert set(seen(history, "people_history")) == {"other one", "other two"}
 
 
@@ -272,16 +274,16 @@ def test_retraction_removes_from_table_history_and_old_versions(
 ) -> None:
     for value in ("one", "two", "three"):
         send(lake, value, value, kept)
-    settle(lake, NAME)
-    done = retract(lake, NAME, "one", "wrong")
+    settle(lake.table(NAME))
+    done = retract(lake.table(NAME), "one", "wrong")
     assert not done.already
-    assert retract(lake, NAME, "one", "wrong").already
+    assert retract(lake.table(NAME), "one", "wrong").already
     for value in ("one",):
         assert not cells_on_disk(lake, value)
         assert not cells_on_disk(history, value)
     assert seen(history, "people_history") == ["two"] * 3
     assert seen(lake) == ["three"] * 3
-    retract(lake, NAME, "three", "wrong as well")
+    retract(lake.table(NAME), "three", "wrong as well")
     assert seen(lake) == []
     assert not cells_on_disk(lake, "three")
     assert states(lake) == [("one", "retracted"), ("two", "superseded"), ("three", "retracted")]
@@ -293,7 +295,7 @@ def test_a_superseded_release_is_retracted_before_its_grace_is_over(lake: Lake) 
     rules = TableRules(mode=PublishMode.SNAPSHOT, grace=timedelta(hours=1))
     send(lake, "a", "old", rules)
     send(lake, "b", "new", rules)
-    retract(lake, NAME, "a", "wrong")
+    retract(lake.table(NAME), "a", "wrong")
     assert not cells_on_disk(lake, "old")
     assert seen(lake) == ["new"] * 3
     assert states(lake) == [("a", "retracted"), ("b", "current")]
@@ -307,26 +309,26 @@ def test_a_release_that_is_retracted_while_it_moves_is_taken_back(
     move = superseded._move
 
     def retracted_meanwhile(*given: Any) -> bool:
-        retract(lake, NAME, "a", "wrong") if not states(history, "people_history") else None
+        retract(lake.table(NAME), "a", "wrong") if not states(history, "people_history") else None
         return move(*given)
 
     rows = superseded._rows  # they are open by the time of the retraction
-    opened = [rows(lake, NAME, publications(lake, NAME)[0], "a-v1").read_all()]
+    opened = [rows(lake.table(NAME), publications(lake.table(NAME))[0], "a-v1").read_all()]
     monkeypatch.setattr(superseded, "_rows", lambda *given: opened[0].to_reader())
     monkeypatch.setattr(superseded, "_move", retracted_meanwhile)
     monkeypatch.setattr(superseded, "get", lambda *given: b"{}")
-    settle(lake, NAME)
+    settle(lake.table(NAME))
     assert not cells_on_disk(history, "old")
     assert states(history, "people_history") == [("a", "retracted")]
 
 
 def test_rows_that_another_tool_changed_are_not_moved_nor_erased(lake: Lake, kept: TableRules) -> None:
     send(lake, "a", "old", kept)
-    DeltaTable(lake.table(NAME)).delete("release = 'a'")
-    write_deltalake(lake.table(NAME), pa.table({"age": ["old"], "release": ["a"]}), mode="append")
+    DeltaTable(lake.table(NAME).address).delete("release = 'a'")
+    write_deltalake(lake.table(NAME).address, pa.table({"age": ["old"], "release": ["a"]}), mode="append")
     send(lake, "b", "new", kept)
     with pytest.raises(IntegrityError, match="must hold 3 rows"):
-        settle(lake, NAME)
+        settle(lake.table(NAME))
     assert cells_on_disk(lake, "old")
 
 
@@ -341,12 +343,12 @@ def test_a_history_has_a_lake_and_a_table_of_its_own(lake: Lake, history: Lake, 
     with pytest.raises(PublishError, match="name the same lake"):
         send(lake, "b", "two", other)
     with pytest.raises(PublishError, match="kept in"):
-        settle(lake, NAME, history=Lake(root=history.root + "2"))
+        settle(lake.table(NAME), history=Lake(root=history.root + "2"))
     send(lake, "b", "two", kept)
-    settle(lake, NAME)
+    settle(lake.table(NAME))
     data, report = staged(lake, "own")
     with pytest.raises(PublishError, match="is the history of table people"):
-        publish(history, "people_history", "c", data, {}, report, expected_sha256=sha256_file(data))
+        publish(history.table("people_history"), "c", data, {}, report, expected_sha256=sha256_file(data))
 
 
 # Modes
@@ -362,7 +364,7 @@ def test_a_table_of_one_mode_refuses_another(lake: Lake, mode: PublishMode, othe
     with pytest.raises(PublishError, match=f"mode {mode}, and this release asks for {other}"):
         send(lake, "b", "new", TableRules(mode=other))
     assert seen(lake) == ["old"] * 3
-    assert set_mode(lake, NAME, other) is mode
+    assert set_mode(lake.table(NAME), other) is mode
     send(lake, "b", "new", TableRules(mode=other))
     assert set(seen(lake)) == {"new"} | ({"old"} if other is not PublishMode.SNAPSHOT else set())
 
@@ -381,20 +383,20 @@ def test_a_table_of_an_earlier_version_is_read_and_goes_on(
 ) -> None:
     earlier_version(lake, ["one", "two", "three"], monkeypatch)
     assert [s for _, s in states(lake)] == ["current"] * 3
-    assert read_release(lake, NAME, RUN.format(1))["age"].to_pylist() == ["one"] * 3
-    assert settle(lake, NAME, grace=NOW) == Settled()
+    assert read_release(lake.table(NAME), RUN.format(1))["age"].to_pylist() == ["one"] * 3
+    assert settle(lake.table(NAME), grace=NOW) == Settled()
     with pytest.raises(PublishError, match="written by an earlier version"):
         send(lake, RUN.format(4), "four")
     assert len(seen(lake)) == 9
     partitions = TableRules(grace=NOW)
     send(lake, RUN.format(1), "again", partitions, run_key="later")
     assert set(seen(lake)) == {"again", "two", "three"}
-    retract(lake, NAME, RUN.format(2), "wrong")
+    retract(lake.table(NAME), RUN.format(2), "wrong")
     assert set(seen(lake)) == {"again", "three"}
     assert not cells_on_disk(lake, "two")
-    set_mode(lake, NAME, PublishMode.SNAPSHOT)
+    set_mode(lake.table(NAME), PublishMode.SNAPSHOT)
     send(lake, RUN.format(4), "four")
-    settle(lake, NAME)
+    settle(lake.table(NAME))
     assert seen(lake) == ["four"] * 3
     assert not cells_on_disk(lake, "three")
 
@@ -488,10 +490,10 @@ def publish_and_settle(
     patch.setattr(DeltaTable, "create", counted(DeltaTable.create))
     rules = TableRules(mode=PublishMode.SNAPSHOT, superseded=Superseded.HISTORY, history=apart, grace=NOW)
     publish(
-        place, NAME, "b", data, CHECKABLE, report,
+        place.table(NAME), "b", data, CHECKABLE, report,
         expected_sha256=sha256_file(data), rules=rules, signer=StatementSigner(key=key),
     )  # fmt: skip
-    settle(place, NAME, history=apart)
+    settle(place.table(NAME), history=apart)
     return writes
 
 
@@ -527,7 +529,7 @@ def test_ended_before_any_write_a_retry_ends_as_if_nothing_had_happened(tmp_path
             writes = done
             break
         assert seen(place) in (["old"] * 3, ["new"] * 3)
-        before = check_table(place, NAME, [key.public])
+        before = check_table(place.table(NAME), [key.public])
         if not before.right:  # it ended between its commit and the statement about its files
             assert seen(place) == ["new"] * 3
             (reason,) = before.reasons
@@ -535,18 +537,18 @@ def test_ended_before_any_write_a_retry_ends_as_if_nothing_had_happened(tmp_path
             assert "about the data files, is not there: if its publication was interrupted" in reason.text
             unproven += 1
         send(place, "b", "new", rules, manifest=CHECKABLE, signer=signer)
-        settle(place, NAME)
+        settle(place.table(NAME))
         assert seen(place) == ["new"] * 3
         assert seen(apart, "people_history") == ["old"] * 3
         assert states(place) == [("a", "superseded"), ("b", "current")]
         assert states(apart, "people_history") == [("a", "current")]
-        assert read_release(apart, "people_history", "a").num_rows == 3
-        assert manifest_of(apart, "people_history", "a") == CHECKABLE
+        assert read_release(apart.table("people_history"), "a").num_rows == 3
+        assert manifest_of(apart.table("people_history"), "a") == CHECKABLE
         assert not cells_on_disk(place, "old")
-        clean_orphans(place, NAME, older_than=NOW)
-        clean_orphans(apart, "people_history", older_than=NOW)
+        clean_orphans(place.table(NAME), older_than=NOW)
+        clean_orphans(apart.table("people_history"), older_than=NOW)
         assert [len(cells_on_disk(place, "new")), len(cells_on_disk(apart, "old"))] == [1, 1]
-        after = check_table(place, NAME, [key.public])
+        after = check_table(place.table(NAME), [key.public])
         assert (after.right, after.sequence) == (True, 2), after.reasons
     assert unproven == 1
     # Two proofs, two statements and the commit; two proofs, the history twice, the erasure.

@@ -11,7 +11,7 @@ import pandas as pd
 from privacy_engine.judge.policy import ReleasePolicy
 from privacy_engine.tables.schema import DataSchema
 from privacy_release.lake.layout import TableRules
-from privacy_release.lake.store import Lake
+from privacy_release.lake.store import Lake, ReleaseTable
 from privacy_release.proof.keys import SigningKey
 from privacy_release.proof.statement import StatementSigner
 from privacy_release.steps.approval import approval_of
@@ -52,7 +52,7 @@ class Killed(BaseException):
 class InterruptedSigner(StatementSigner):
     """A signer whose process ends between the commit and the statement about its files."""
 
-    def files(self, lake: Lake, name: str, partition: str, version: int, statement: str) -> None:
+    def files(self, table: ReleaseTable, partition: str, version: int, statement: str) -> None:
         raise Killed
 
 
@@ -140,8 +140,7 @@ class Publisher:
         return publish_staged(
             staged,
             report,
-            self.lake,
-            name,
+            self.lake.table(name),
             release_id,
             approved=approval_of(report, by or None, "2026-01-01"),
             signer=signer or (None if self.key is None else StatementSigner(key=self.key)),

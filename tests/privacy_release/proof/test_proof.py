@@ -35,7 +35,7 @@ from privacy_release.lake.read import read_release, releases
 from privacy_release.lake.retract import clean_orphans, retract
 from privacy_release.lake.rows import DataFile
 from privacy_release.lake.signing import linked
-from privacy_release.lake.store import Lake
+from privacy_release.lake.store import Lake, ReleaseTable
 from privacy_release.proof.check import Verdict, check_table
 from privacy_release.proof.envelope import pae
 from privacy_release.proof.faults import Fault
@@ -67,7 +67,7 @@ def by(lake: Lake, tmp_path: Path) -> Publisher:
 
 
 def checked(by: Publisher, *keys: SigningKey, **more: Any) -> Verdict:
-    return check_table(by.lake, NAME, [key.public for key in keys or (KEY,)], **more)
+    return check_table(by.lake.table(NAME), [key.public for key in keys or (KEY,)], **more)
 
 
 def faults(verdict: Verdict) -> set[Fault]:
@@ -89,7 +89,7 @@ def test_statements_of_publications_and_retractions_follow_each_other(by: Publis
     by.publish(people(3), "w1")
     by.publish(people(4), "w2")
     by.publish(people(5), "w1", run_key="again")
-    retract(by.lake, NAME, "w2", "asked to", signer=StatementSigner(key=KEY))
+    retract(by.lake.table(NAME), "w2", "asked to", signer=StatementSigner(key=KEY))
     verdict = checked(by)
     assert verdict.right
     assert (verdict.sequence, [(c.release, c.sequence, c.rows) for c in verdict.releases]) == (
@@ -98,7 +98,7 @@ def test_statements_of_publications_and_retractions_follow_each_other(by: Publis
     )
     told = [payload["predicate"] for payload in statements(by)]
     assert [t["note"]["action"] for t in told] == ["publish", "publish", "publish", "retract"]
-    names = {entry["version"]: entry["statement"] for entry in releases(by.lake, NAME)}
+    names = {entry["version"]: entry["statement"] for entry in releases(by.lake.table(NAME))}
     assert [t["previous"] for t in told] == [None, names[1], names[2], names[3]]
 
 
@@ -106,7 +106,7 @@ def test_a_chain_holds_over_snapshots_whose_rows_are_gone(by: Publisher) -> None
     by = replace(by, rules=TableRules(mode=PublishMode.SNAPSHOT, grace=timedelta(0)))
     for release, classes in (("w1", 3), ("w2", 4), ("w3", 5)):
         by.publish(people(classes), release)
-    retract(by.lake, NAME, "w1", "asked to", signer=StatementSigner(key=KEY))
+    retract(by.lake.table(NAME), "w1", "asked to", signer=StatementSigner(key=KEY))
     assert len(list((Path(by.lake.root) / NAME).rglob("*.parquet"))) == 1
     verdict = checked(by)
     assert verdict.right, verdict.reasons
@@ -123,7 +123,7 @@ def test_a_statement_binds_what_stands_in_the_lake(by: Publisher) -> None:
     (about_files,) = (Path(by.lake.root) / "_proof" / NAME).glob("*.files.dsse.json")
     files = json.loads(base64.b64decode(json.loads(about_files.read_bytes())["payload"]))["subject"]
     assert {f["name"]: f["digest"]["sha256"] for f in files} == {
-        path: sha256_file(Path(by.lake.root) / path) for path in data_files(by.lake, NAME, ["w1"])
+        path: sha256_file(Path(by.lake.root) / path) for path in data_files(by.lake.table(NAME), ["w1"])
     }
     said = payload["predicate"]
     assert said["note"]["figures"]["approval"]["by"] == "Olga"
@@ -138,7 +138,7 @@ def test_the_files_of_a_set_are_bound_by_the_statement_that_comes_before_their_c
     parts = [Part(**{key: file[key] for key in ("name", "rows", "sha256")}) for file in note["files"]]
     assert hashlib.sha256(list_bytes(parts)).hexdigest() == note["sha256"]
     assert {f"{NAME}/{file['path']}": file["sha256"] for file in note["files"]} == {
-        path: sha256_file(Path(by.lake.root) / path) for path in data_files(by.lake, NAME, ["w1"])
+        path: sha256_file(Path(by.lake.root) / path) for path in data_files(by.lake.table(NAME), ["w1"])
     }
     verdict = checked(by)
     assert verdict.right
@@ -147,7 +147,7 @@ def test_the_files_of_a_set_are_bound_by_the_statement_that_comes_before_their_c
 
 def test_a_file_of_a_set_that_is_changed_is_found(by: Publisher) -> None:
     replace(by, files=3).publish(people(3), "w1")
-    path = max(data_files(by.lake, NAME, ["w1"]))
+    path = max(data_files(by.lake.table(NAME), ["w1"]))
     with (Path(by.lake.root) / path).open("ab") as file:
         file.write(b"?")
     assert faults(checked(by)) == {Fault.FILES}
@@ -170,9 +170,9 @@ def test_any_other_proof_that_a_note_names_is_bound_and_checked(
     """Such as a data dictionary, in two forms: publishing need not tell the signer of them."""
     digests = {kind: hashlib.sha256(kind.encode()).hexdigest() for kind in ("json", "html")}
 
-    def with_dictionary(signer: Any, lake: Lake, name: str, version: int, note: dict[str, Any]) -> Any:
+    def with_dictionary(signer: Any, table: ReleaseTable, version: int, note: dict[str, Any]) -> Any:
         note["dictionary"] = digests
-        return linked(signer, lake, name, version, note)
+        return linked(signer, table, version, note)
 
     monkeypatch.setattr("privacy_release.lake.publish.linked", with_dictionary)
     by.publish(people(3), "w1")
@@ -193,9 +193,9 @@ def test_statements_outlive_what_they_are_about(by: Publisher) -> None:
     by.publish(people(3), "w1")
     by.publish(people(4), "w2")
     signer = StatementSigner(key=KEY)
-    retract(by.lake, NAME, "w1", "asked to", signer=signer)
-    assert retract(by.lake, NAME, "w1", "asked to", signer=signer).already
-    clean_orphans(by.lake, NAME, older_than=timedelta(0))
+    retract(by.lake.table(NAME), "w1", "asked to", signer=signer)
+    assert retract(by.lake.table(NAME), "w1", "asked to", signer=signer).already
+    clean_orphans(by.lake.table(NAME), older_than=timedelta(0))
     assert checked(by).right
     assert len(statements(by)) == 3
 
@@ -205,10 +205,10 @@ def test_runs_that_publish_at_once_make_one_chain(by: Publisher) -> None:
     meeting = threading.Barrier(4)
 
     class Meeting(StatementSigner):
-        def statement(self, lake: Lake, name: str, version: int, note: Mapping[str, Any]) -> tuple[str, int]:
+        def statement(self, table: ReleaseTable, version: int, note: Mapping[str, Any]) -> tuple[str, int]:
             if version == 1:  # all have seen the same last statement
                 meeting.wait(300)
-            return super().statement(lake, name, version, note)
+            return super().statement(table, version, note)
 
     def run(number: int) -> None:
         by.publish(people(3), f"w{number}", signer=Meeting(key=KEY))
@@ -228,13 +228,13 @@ def test_a_retraction_that_another_run_overtakes_is_signed_anew(by: Publisher) -
     overtaking = ["w2"]
 
     class Overtaken(StatementSigner):
-        def statement(self, lake: Lake, name: str, version: int, note: Mapping[str, Any]) -> tuple[str, int]:
-            made = super().statement(lake, name, version, note)
+        def statement(self, table: ReleaseTable, version: int, note: Mapping[str, Any]) -> tuple[str, int]:
+            made = super().statement(table, version, note)
             while overtaking:
                 by.publish(people(4), overtaking.pop())
             return made
 
-    retract(by.lake, NAME, "w1", "asked to", signer=Overtaken(key=KEY))
+    retract(by.lake.table(NAME), "w1", "asked to", signer=Overtaken(key=KEY))
     verdict = checked(by)
     assert (verdict.right, verdict.sequence) == (True, 3)
     assert [found.release for found in verdict.releases] == ["w2"]
@@ -254,11 +254,11 @@ def test_a_retry_with_other_bytes_signs_the_release_that_a_crash_left_unsigned(b
     """Random choices without a seed differ in each attempt; without its statement no check ever passes."""
     with pytest.raises(Killed):
         by.publish(people(3), "w1", signer=InterruptedSigner(key=KEY))
-    published = read_release(by.lake, NAME, "w1")
+    published = read_release(by.lake.table(NAME), "w1")
     done = by.publish(people(3, shift=1), "w1")
     assert (done["already"], done["completed"]) == (True, True)
     assert checked(by).right
-    assert read_release(by.lake, NAME, "w1").equals(published)
+    assert read_release(by.lake.table(NAME), "w1").equals(published)
     with pytest.raises(PublishError, match="published other bytes already"):
         by.publish(people(3, shift=1), "w1")
 
@@ -280,7 +280,7 @@ def test_nothing_is_added_to_a_chain_whose_last_statement_was_changed(by: Publis
     file.write_bytes(file.read_bytes() + b" ")
     with pytest.raises(IntegrityError, match="no other can follow it"):
         by.publish(people(3), "w2")
-    assert [entry["release_id"] for entry in releases(by.lake, NAME)] == ["w1"]
+    assert [entry["release_id"] for entry in releases(by.lake.table(NAME))] == ["w1"]
 
 
 def test_a_table_may_be_signed_from_some_release_on(by: Publisher) -> None:
@@ -368,8 +368,7 @@ def by_hand(by: Publisher, frame: pd.DataFrame, **manifest: Any) -> None:
         "loss": None,
     }
     publish(
-        by.lake,
-        NAME,
+        by.lake.table(NAME),
         "w1",
         file,
         told | manifest,
@@ -452,7 +451,7 @@ def floor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_a_floor_that_asks_for_signatures_publishes_nothing_without(by: Publisher, floor: Path) -> None:
     with pytest.raises(VerificationError, match="asks that every release is signed, and there is no key"):
         Publisher(by.lake, by.folder, None).publish(people(3), "w1")
-    assert releases(by.lake, NAME) == []
+    assert releases(by.lake.table(NAME)) == []
     by.publish(people(3), "w1")
     assert checked(by).right
 
@@ -541,16 +540,15 @@ def test_staged_and_published_rows_have_one_hash_for_every_type(lake: Lake, tmp_
     pq.write_table(table, tmp_path / "staged.parquet")
     (tmp_path / "report.html").write_text("")
     publish(
-        lake,
-        NAME,
+        lake.table(NAME),
         "w1",
         tmp_path / "staged.parquet",
         {},
         tmp_path / "report.html",
         expected_sha256=sha256_file(tmp_path / "staged.parquet"),
     )
-    files = [Path(lake.root) / path for path in data_files(lake, NAME, ["w1"])]
-    published = read_release(lake, NAME, "w1")
+    files = [Path(lake.root) / path for path in data_files(lake.table(NAME), ["w1"])]
+    published = read_release(lake.table(NAME), "w1")
     names = table.column_names
     assert (
         rows_digest(files, names, tmp_path, MEMORY)[0] == _counted(published, names) == _counted(table, names)

@@ -179,13 +179,13 @@ def rewrite_rows_in_place(table: Table) -> None:
 def add_rows(table: Table) -> None:
     rows = pq.read_table(table.data(W2))
     rows = rows.append_column("release", pa.repeat(pa.scalar("w2"), len(rows)))
-    write_deltalake(table.lake.table(NAME), rows, mode="append")
+    write_deltalake(table.lake.table(NAME).address, rows, mode="append")
 
 
 def add_rows_of_nobody(table: Table) -> None:
     rows = pq.read_table(table.data(W2))
     rows = rows.append_column("release", pa.repeat(pa.scalar("w9"), len(rows)))
-    write_deltalake(table.lake.table(NAME), rows, mode="append")
+    write_deltalake(table.lake.table(NAME).address, rows, mode="append")
 
 
 def rename_columns(table: Table) -> None:
@@ -491,7 +491,7 @@ TAMPERINGS: dict[str, Tampering] = {
         "version 5 (publish) has no statement",
     ),
     "retracted by nobody who signs": done(
-        lambda t: retract(t.lake, NAME, "w3", "no reason"),
+        lambda t: retract(t.lake.table(NAME), "w3", "no reason"),
         Fault.UNSIGNED,
         "version 5 (retract) has no statement",
     ),

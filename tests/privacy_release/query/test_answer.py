@@ -53,7 +53,7 @@ def publish_ages(
     pq.write_table(pa.table(columns), staged)
     manifest = {**FIGURES, **more}
     digest = sha256_file(staged)
-    publish(lake, name, release, staged, manifest, b"<p>fine</p>", expected_sha256=digest, run_key=run)
+    publish(lake.table(name), release, staged, manifest, b"<p>fine</p>", expected_sha256=digest, run_key=run)
 
 
 @pytest.fixture
@@ -139,18 +139,18 @@ def test_column_of_another_release_does_not_exist(lake: Lake, send: Any) -> None
 def test_retracted_release_is_never_answered(lake: Lake, send: Any) -> None:
     send("w1", 30)
     send("w2", 40)
-    retract(lake, "people", "w2", "wrong source")
+    retract(lake.table("people"), "w2", "wrong source")
     assert ages(lake) == ages(lake, every_release=True) == [30]
     with pytest.raises(QueryError, match="'w2' of table people was retracted"):
         ages(lake, release="w2")
-    retract(lake, "people", "w1", "wrong source")
+    retract(lake.table("people"), "w1", "wrong source")
     with pytest.raises(QueryError, match="must have a release that is not retracted"):
         ages(lake)
 
 
 def test_release_that_was_retracted_and_published_again_is_answered(lake: Lake, send: Any) -> None:
     send("w1", 30, run="a")
-    retract(lake, "people", "w1", "wrong source")
+    retract(lake.table("people"), "w1", "wrong source")
     send("w1", 31, run="b")
     assert ages(lake, release="w1") == [31]
 
@@ -396,7 +396,7 @@ def test_rows_that_another_tool_added_are_noticed(lake: Lake, send: Any) -> None
 
     send("r1", 30)
     more = pa.table({"age": [1], "illness": ["forged"], "release": ["r1"]})
-    write_deltalake(lake.table("people"), more, mode="append")
+    write_deltalake(lake.table("people").address, more, mode="append")
     with pytest.raises(IntegrityError, match="must hold 4 rows of the releases asked, got 5"):
         answer(lake, "FROM people")
 
@@ -421,7 +421,7 @@ def test_answer_is_the_old_or_the_new_release_while_others_publish_and_retract(l
             for turn in range(1, 7):
                 send("week", turn, rows=400, run=f"run {turn}")
                 if turn % 3 == 0:
-                    retract(lake, "people", "week", "again")
+                    retract(lake.table("people"), "week", "again")
         except BaseException as error:  # noqa: BLE001 -- shown by the test's own thread
             failures.append(error)
         finally:
@@ -455,7 +455,7 @@ def test_release_that_is_retracted_while_it_is_read_is_not_answered_from(
         rows = run(*arguments)
         if not turns:
             turns.append("retracted")
-            retract(lake, "people", "w2", "wrong source")
+            retract(lake.table("people"), "w2", "wrong source")
         return rows
 
     monkeypatch.setattr(QueryProcess, "answer", run_late)
@@ -474,7 +474,7 @@ def test_files_that_are_erased_before_they_are_read_lead_to_the_new_answer(
     def run_late(*arguments: Any) -> Any:
         if not turns:
             turns.append("retracted")
-            retract(lake, "people", "w2", "wrong source")
+            retract(lake.table("people"), "w2", "wrong source")
         return run(*arguments)
 
     monkeypatch.setattr(QueryProcess, "answer", run_late)
@@ -576,7 +576,7 @@ def test_tables_are_known_by_their_proofs(lake: Lake, send: Any) -> None:
     assert table_names(lake) == []
     send("r1", 30)
     send("r1", 30, name="others")
-    retract(lake, "others", "r1", "wrong")
+    retract(lake.table("others"), "r1", "wrong")
     assert table_names(lake) == ["others", "people"]
 
 

@@ -9,7 +9,6 @@ import pytest
 import privacy_release
 from privacy_engine.errors import IntegrityError, PublishError
 from privacy_release.cli.main import DONE, WRONG, main
-from privacy_release.lake.log import proof_folder
 from privacy_release.lake.read import proof_of, releases
 from privacy_release.lake.retract import retract
 from privacy_release.lake.store import Lake
@@ -152,7 +151,7 @@ def test_a_column_of_the_source_that_is_released_as_an_interval_leads_to_interva
 def test_a_release_without_replicates_is_read_and_says_why_it_has_no_intervals(tmp_path: Path) -> None:
     lake = Lake(root=str(tmp_path / "lake"))
     publish_synthetic(tmp_path, lake, name="old", parameters={"replicates": 0})
-    assert proof_of(lake, "old", "1", "replicates.parquet") is None
+    assert proof_of(lake.table("old"), "1", "replicates.parquet") is None
     assert privacy_release.read(lake.root, "old", quiet=True).num_rows == 437
     with pytest.raises(QueryError, match="without replicates"):
         privacy_release.intervals(lake.root, "old")
@@ -163,14 +162,14 @@ def test_a_release_without_replicates_is_read_and_says_why_it_has_no_intervals(t
 def test_replicates_that_were_changed_are_refused_and_go_with_a_retraction(tmp_path: Path) -> None:
     lake = Lake(root=str(tmp_path / "lake"))
     publish_synthetic(tmp_path, lake, name="private")
-    digest = releases(lake, "private")[0]["further"]["replicates.parquet"]
-    file = Path(lake.root) / proof_folder("private") / f"{digest}.parquet"
+    digest = releases(lake.table("private"))[0]["further"]["replicates.parquet"]
+    file = Path(lake.root) / lake.table("private").proofs / f"{digest}.parquet"
     whole = file.read_bytes()
     file.write_bytes(whole[:-1] + b"x")
     with pytest.raises(IntegrityError, match=r"replicates\.parquet"):
         privacy_release.intervals(lake.root, "private")
     file.write_bytes(whole)
-    retract(lake, "private", "1", "a test")
+    retract(lake.table("private"), "1", "a test")
     assert not file.exists()
 
 

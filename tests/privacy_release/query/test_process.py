@@ -38,7 +38,7 @@ def people(tmp_path_factory: pytest.TempPathFactory) -> Lake:
     pq.write_table(pa.table({"age": [30] * 4, "illness": ["flu", "cold"] * 2}), staged)
     report.write_text("<p>fine</p>")
     manifest = {"method": "mondrian", "measured": [], "loss": None}
-    publish(lake, "people", "r1", staged, manifest, report, expected_sha256=sha256_file(staged))
+    publish(lake.table("people"), "r1", staged, manifest, report, expected_sha256=sha256_file(staged))
     return lake
 
 

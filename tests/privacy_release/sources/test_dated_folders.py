@@ -112,7 +112,7 @@ def test_days_on_the_command_line_one_there_one_missing_one_late(
     assert "found none" in capsys.readouterr().err
     assert run("2026-11-03", when_missing="skip") == 0
     assert "nothing was published" in capsys.readouterr().err
-    assert [found["release_id"] for found in releases(lake, "people")] == ["2026-11-02"]
+    assert [found["release_id"] for found in releases(lake.table("people"))] == ["2026-11-02"]
 
 
 @pytest.mark.parametrize(

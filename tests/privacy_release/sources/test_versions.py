@@ -177,7 +177,7 @@ def test_the_version_stands_in_the_manifest(
     source = {"uri": "visits", "format": "delta", "version": 0}
     path = tables.write_release(home, source=source)
     assert main(["run", str(path), "--lake", lake.root, "--release-id", "r1"]) == 0
-    manifest = manifest_of(lake, "people", "r1")
+    manifest = manifest_of(lake.table("people"), "r1")
     assert manifest["source"]["version"] == 0
     assert manifest["source"]["rows"] == 200
     assert "visits" not in json.dumps(manifest["source"])

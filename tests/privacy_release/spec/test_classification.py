@@ -308,7 +308,7 @@ def test_what_was_read_under_another_classification_is_not_published(
     def publish() -> None:
         staged = privacy_release.make_release(table, work, method="mondrian", parameters={"k": 2}, seed=1)
         privacy_release.publish_staged(
-            staged, privacy_release.verify_staged(staged, policy), lake, "people", "r1"
+            staged, privacy_release.verify_staged(staged, policy), lake.table("people"), "r1"
         )
 
     table = privacy_release.ingest(str(source), schema(), work)

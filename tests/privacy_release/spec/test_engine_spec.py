@@ -211,6 +211,6 @@ def test_the_command_line_works_in_a_process_pool(write: Write, home: Path, tmp_
     path = write(engine={"kind": "fragments", "rows": 1_000, "memory": "300MB", "processes": 1})
     lake = Lake(root=str(tmp_path / "lake"))
     assert main(["run", str(path), "--lake", lake.root]) == DONE
-    (entry,) = releases(lake, "people")
-    assert read_release(lake, "people", entry["release_id"]).num_rows == len(large)
-    assert manifest_of(lake, "people", entry["release_id"])["fragments"]["count"] >= 2
+    (entry,) = releases(lake.table("people"))
+    assert read_release(lake.table("people"), entry["release_id"]).num_rows == len(large)
+    assert manifest_of(lake.table("people"), entry["release_id"])["fragments"]["count"] >= 2

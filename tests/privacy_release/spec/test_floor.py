@@ -76,9 +76,9 @@ def test_the_manifest_records_the_sha256_of_the_floor(
 ) -> None:
     path = set_floor(k(3))
     privacy_release.publish_staged(
-        staged, privacy_release.verify_staged(staged, weak()), lake, "people", "r1"
+        staged, privacy_release.verify_staged(staged, weak()), lake.table("people"), "r1"
     )
-    manifest = manifest_of(lake, "people", "r1")
+    manifest = manifest_of(lake.table("people"), "r1")
     assert manifest["floor_policy"] == {"sha256": hashlib.sha256(path.read_bytes()).hexdigest()}
     assert k(3) in manifest["policy"]["require"]
 
@@ -92,9 +92,9 @@ def test_what_was_verified_without_the_floor_of_today_is_not_published(
     set_floor(k(4))
     for report in (without, under_three):
         with pytest.raises(VerificationError, match=r"floor policy .*floor\.yaml.*verify it again"):
-            privacy_release.publish_staged(staged, report, lake, "people", "r1")
+            privacy_release.publish_staged(staged, report, lake.table("people"), "r1")
     assert privacy_release.publish_staged(
-        staged, privacy_release.verify_staged(staged, weak()), lake, "people", "r1"
+        staged, privacy_release.verify_staged(staged, weak()), lake.table("people"), "r1"
     )
 
 
@@ -106,7 +106,7 @@ def test_a_floor_that_asks_for_an_approval_publishes_nothing_without(
     by_none = approval_of(report, None, "2026-01-01")
     for approved in (None, by_none):
         with pytest.raises(VerificationError, match="somebody approves every release"):
-            privacy_release.publish_staged(staged, report, lake, "people", "r1", approved=approved)
+            privacy_release.publish_staged(staged, report, lake.table("people"), "r1", approved=approved)
     (fault,) = catalogue().faults
     assert "approval.required must be true" in fault
     spec = load_spec(home / "releases" / "people.yaml")
@@ -205,7 +205,7 @@ def test_a_floor_that_cannot_be_read_stops_every_release_and_no_page(
         lambda: run_release(spec, lake, "r1", work),
         lambda: privacy_release.ingest(spec.source.uri, spec.data_schema(), work),
         lambda: privacy_release.verify_staged(staged, weak()),
-        lambda: privacy_release.publish_staged(staged, report, lake, "people", "r1"),
+        lambda: privacy_release.publish_staged(staged, report, lake.table("people"), "r1"),
     ):
         with pytest.raises(SpecError, match=f"the floor policy .*{told}.*PRIVACY_FLOOR_POLICY"):
             step()
@@ -230,7 +230,7 @@ def test_the_commands_keep_the_floor(
     assert main(["check", str(spec)]) == DONE
     table = tmp_path / "released.parquet"
     assert main(["run", str(spec), "--lake", lake.root, "--release-id", "r1"]) == DONE
-    privacy_release.read_release(lake, "people", "r1").to_pandas().to_parquet(table)
+    privacy_release.read_release(lake.table("people"), "r1").to_pandas().to_parquet(table)
     verify = ["verify", str(table), "--policy", str(policy), "--schema", str(spec)]
     assert main(verify) == DONE
     set_floor(k(150))

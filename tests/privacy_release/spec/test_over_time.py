@@ -106,5 +106,5 @@ def test_weeks_are_released_and_published_under_one_promise(
             load_spec(spec(home)), lake, week, work, lambda stage, text: told.append(text), ledger=ledger
         )
     assert float(ledger.standing("clinic")[0].spent) == 1.0
-    assert manifest_of(lake, "people", "3")["over_time"]["loss"]["epsilon"] == 1.0
+    assert manifest_of(lake.table("people"), "3")["over_time"]["loss"]["epsilon"] == 1.0
     assert "epsilon 0.5 of clinic, under a promise of epsilon 1" in told

@@ -129,9 +129,14 @@ def test_runs_repeat_their_answers_and_are_booked_once_for_the_same_records(
     path = str(write())
     for week in ("week 1", "week 2"):
         assert main(["run", path, "--release-id", week]) == DONE
-    assert len({entry["sha256"] for entry in releases(lake, "people")}) == 1
+    assert len({entry["sha256"] for entry in releases(lake.table("people"))}) == 1
     assert [entry.event.value for entry in ledger.check("people")] == ["grant", "reserve", "commit"]
-    assert list(read_release(lake, "people", "week 2").column_names) == ["age", "zip", "illness", "visits"]
+    assert list(read_release(lake.table("people"), "week 2").column_names) == [
+        "age",
+        "zip",
+        "illness",
+        "visits",
+    ]
     assert not (tmp_path / "curator").exists()  # nothing is compared with the source
     assert not list((tmp_path / "work").rglob("*"))
 
@@ -193,14 +198,14 @@ def test_a_policy_limits_the_breach_coefficient(
     assert main(["run", str(path)]) != DONE
     # Of the grid with 6 values: k p_0^2 / ((k - 1) p_0 + 1) = 0.429; of 10 visits 0.4545.
     assert "max_breach measured 0.4545" in capsys.readouterr().err
-    assert releases(lake, "people") == []
+    assert releases(lake.table("people")) == []
 
 
 def test_a_manifest_tells_the_randomization_and_no_exact_figure_of_the_source(
     write: Write, ledger: BudgetLedger, lake: Lake
 ) -> None:
     assert main(["run", str(write()), "--release-id", "week 1"]) == DONE
-    told = manifest_of(lake, "people", "week 1")
+    told = manifest_of(lake.table("people"), "week 1")
     assert set(told["source"]) == {"files", "identifiers"}
     assert set(told["figures"]) == {"breach"}
     assert told["loss"]["epsilon"] == told["randomization"]["epsilon"]["person"]

@@ -390,8 +390,8 @@ def test_a_release_whose_books_are_in_order_is_published(
 ) -> None:
     assert failed(staged, ledger) == []
     report = privacy_release.verify_staged(staged, POLICY, ledger)
-    privacy_release.publish_staged(staged, report, lake, "people", "week 1", run_key="people/run 1")
-    manifest = privacy_release.manifest_of(lake, "people", "week 1")
+    privacy_release.publish_staged(staged, report, lake.table("people"), "week 1", run_key="people/run 1")
+    manifest = privacy_release.manifest_of(lake.table("people"), "week 1")
     assert manifest["booking"]["dataset"] == "people"
     assert len(manifest["measured"]) == len(report["findings"]) >= 12
 
@@ -421,8 +421,8 @@ def test_a_manifest_with_another_claim_than_the_release_is_refused(
     with pytest.raises(IntegrityError, match="must claim the privacy loss"):
         privacy_release.verify_staged(other, POLICY, ledger)
     with pytest.raises(IntegrityError, match="must claim the privacy loss"):
-        privacy_release.publish_staged(other, report, lake, "people", "week 1")
-    assert privacy_release.releases(lake, "people") == []
+        privacy_release.publish_staged(other, report, lake.table("people"), "week 1")
+    assert privacy_release.releases(lake.table("people")) == []
 
 
 def test_a_claim_for_another_neighbour_relation_is_not_covered(

@@ -78,20 +78,20 @@ def test_a_run_that_ended_early_keeps_what_it_booked_and_its_retry_gives_one_ans
         Child(release_people, *task(1), at={point: KILL}).killed()
     entries, published = POINTS[point]
     assert events(ledger) == entries
-    assert len(releases(lake, "people")) == published
+    assert len(releases(lake.table("people"))) == published
     models = [e.detail["model_sha256"] for e in ledger.history("people") if e.event == "commit"]
 
     first, again = release_people(*task(1, 2))
     assert first["already"] is bool(published)
     assert again["sha256"] == first["sha256"]
     assert events(ledger) == COMMITTED
-    assert [entry["sha256"] for entry in releases(lake, "people")] == [first["sha256"]] * 2
+    assert [entry["sha256"] for entry in releases(lake.table("people"))] == [first["sha256"]] * 2
     booking = ledger.booking("people", first["key"])
     assert booking is not None
     assert booking.model_sha256 in (models or [booking.model_sha256])
     one, two = (  # the second replaces the first, whose rows stay for a while for those who are reading them
-        read_release(lake, "people", entry["release_id"], entry["version"])
-        for entry in releases(lake, "people")
+        read_release(lake.table("people"), entry["release_id"], entry["version"])
+        for entry in releases(lake.table("people"))
     )
     assert one.equals(two)
 

@@ -63,7 +63,7 @@ def write_people(home: Path, week: int, rows: int = 3_000) -> None:
 def of_week(home: Path, lake: Lake, work: WorkArea, ledger: BudgetLedger, week: int, **more: Any) -> Any:
     write_people(home, week)
     run_release(load_spec(home / "releases" / "people.yaml"), lake, str(week), work, ledger=ledger, **more)
-    return manifest_of(lake, "people", str(week))
+    return manifest_of(lake.table("people"), str(week))
 
 
 def committed(ledger: BudgetLedger) -> list[SynthesizerModel]:
@@ -91,7 +91,7 @@ def test_the_first_release_is_paid_once_and_the_others_in_parts(
     assert (standing.spent, standing.spent_delta) == (2, 2 * standing.spent_delta / 2)
     with pytest.raises(BudgetExceededError, match="is for 3 releases, and all of them were made"):
         of_week(home, lake, work, ledger, 5)
-    assert len(releases(lake, "people")) == 4
+    assert len(releases(lake.table("people"))) == 4
     one, *others = committed(ledger)
     (name,) = {entry.detail[FOLLOWS] for entry in ledger.history("people") if FOLLOWS in entry.detail}
     assert earlier_storages(ledger, "people", "of the next one", name) == others[-1].storages
@@ -115,7 +115,7 @@ def test_a_schedule_keeps_the_type_of_a_nullable_column_whatever_its_files_decla
         pq.write_table(people.append_column("age", ages), home / "people.parquet")
         run_release(load_spec(spec), lake, str(week), work, ledger=ledger)
     assert [model.storages["age"] for model in committed(ledger)] == [Storage.REAL, Storage.REAL]
-    assert read_release(lake, "people", "2")["age"].type == pa.float64()
+    assert read_release(lake.table("people"), "2")["age"].type == pa.float64()
 
 
 def test_a_rerun_repeats_its_release_and_costs_nothing(
@@ -123,10 +123,10 @@ def test_a_rerun_repeats_its_release_and_costs_nothing(
 ) -> None:
     spec_with(home)
     made = [of_week(home, lake, work, ledger, week)["booking"] for week in (1, 2)]
-    rows, entries = read_release(lake, "people", "2"), ledger.history("people")
+    rows, entries = read_release(lake.table("people"), "2"), ledger.history("people")
     # The same bytes, after the schedule went on.
     assert [of_week(home, lake, work, ledger, week)["booking"] for week in (1, 2)] == made
-    assert read_release(lake, "people", "2").equals(rows)
+    assert read_release(lake.table("people"), "2").equals(rows)
     assert ledger.history("people") == entries
 
 

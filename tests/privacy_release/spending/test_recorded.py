@@ -44,22 +44,24 @@ def paid_release(lake: Lake, file: Path, release_id: str) -> None:
     staged = file.parent / f"{release_id}.parquet"
     pq.write_table(pa.table({"age": [1, 2, 3]}), staged)
     manifest = {"method": "latent_class", "booking": {"dataset": "people", "entry_hash": entry}}
-    publish(lake, "people", release_id, staged, manifest, b"<p></p>", expected_sha256=sha256_file(staged))
+    publish(
+        lake.table("people"), release_id, staged, manifest, b"<p></p>", expected_sha256=sha256_file(staged)
+    )
 
 
 def test_an_old_copy_of_the_ledger_lacks_what_the_newest_releases_name(lake: Lake, file: Path) -> None:
-    assert not lacks_entries(budget(file), lake, "people")
+    assert not lacks_entries(budget(file), lake.table("people"))
     paid_release(lake, file, "w1")
     shutil.copy(file, file.with_suffix(".backup"))
     paid_release(lake, file, "w2")
-    assert not lacks_entries(budget(file), lake, "people")
+    assert not lacks_entries(budget(file), lake.table("people"))
     shutil.copy(file.with_suffix(".backup"), file)
-    assert lacks_entries(budget(file), lake, "people")
+    assert lacks_entries(budget(file), lake.table("people"))
 
 
 def test_a_release_of_another_data_set_is_not_looked_for(lake: Lake, file: Path) -> None:
     paid_release(lake, file, "w1")
-    assert not lacks_entries(budget(file, "others"), lake, "people")
+    assert not lacks_entries(budget(file, "others"), lake.table("people"))
 
 
 def checked(lake: Lake, file: Path) -> int:

@@ -25,14 +25,14 @@ def published(lake: Lake, folder: Path, release: str, secret: str | None) -> Pub
     manifest = Path(staged["manifest"])
     told = json.loads(manifest.read_text())
     manifest.write_text(json.dumps(told | {"randomization": {"secret": secret}}))
-    return publish_staged(staged, verify_staged(staged, POLICY), lake, NAME, release)
+    return publish_staged(staged, verify_staged(staged, POLICY), lake.table(NAME), release)
 
 
 def test_a_series_keeps_to_its_secret_even_after_a_retraction(lake: Lake, tmp_path: Path) -> None:
     published(lake, tmp_path, "w1", OWN.fingerprint)
     published(lake, tmp_path, "w2", OWN.fingerprint)
-    retract(lake, NAME, "w2", "a mistake")
-    assert last_fingerprint(lake, NAME) == OWN.fingerprint
+    retract(lake.table(NAME), "w2", "a mistake")
+    assert last_fingerprint(lake.table(NAME)) == OWN.fingerprint
     for secret in (OTHER.fingerprint, None):
         with pytest.raises(SecretError, match="every value would be answered afresh"):
             published(lake, tmp_path, f"w3 {secret}", secret)
@@ -41,10 +41,10 @@ def test_a_series_keeps_to_its_secret_even_after_a_retraction(lake: Lake, tmp_pa
 def test_a_secret_is_given_up_once_and_by_name(lake: Lake, tmp_path: Path) -> None:
     published(lake, tmp_path, "w1", OWN.fingerprint)
     told = {"randomization": {"secret": OTHER.fingerprint}}
-    require_same_secret(lake, NAME, told | {"replaces": OWN.fingerprint})
+    require_same_secret(lake.table(NAME), told | {"replaces": OWN.fingerprint})
     with pytest.raises(SecretError, match=f"replaces: {OWN.fingerprint}"):
-        require_same_secret(lake, NAME, told | {"replaces": OTHER.fingerprint[:-1]})
-    require_same_secret(lake, NAME, {"loss": None})  # it has no random answers
+        require_same_secret(lake.table(NAME), told | {"replaces": OTHER.fingerprint[:-1]})
+    require_same_secret(lake.table(NAME), {"loss": None})  # it has no random answers
 
 
 def test_answers_are_not_drawn_with_another_secret_than_the_last_release_had() -> None:

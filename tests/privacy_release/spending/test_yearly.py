@@ -200,7 +200,7 @@ def test_two_releases_of_a_promise_are_made_from_a_specification_and_the_third_i
     for week in ("1", "2"):
         write_people(home, int(week))
         run_release(spec, lake, week, work, ledger=ledger, watch=lambda _, text: told.append(text))
-        manifest = manifest_of(lake, "people", week)
+        manifest = manifest_of(lake.table("people"), week)
         assert manifest["loss"]["epsilon"] == 0.5
         assert manifest["over_time"] == {
             "releases": 2,
@@ -212,7 +212,7 @@ def test_two_releases_of_a_promise_are_made_from_a_specification_and_the_third_i
     write_people(home, 3)
     with pytest.raises(BudgetExceededError, match="is for 2 releases, and all of them were made"):
         run_release(spec, lake, "3", work, ledger=ledger)
-    assert len(releases(lake, "people")) == 2
+    assert len(releases(lake.table("people"))) == 2
     (standing,) = ledger.standing("people")
     assert standing.spent == 1
 
@@ -302,7 +302,7 @@ def test_parts_with_gaussian_noise_fill_a_limit_that_is_accounted_as_zcdp(
     for week in ("1", "2"):
         write_people(home, int(week))
         run_release(spec, lake, week, work, ledger=ledger)
-        loss = manifest_of(lake, "people", week)["loss"]
+        loss = manifest_of(lake.table("people"), week)["loss"]
         assert loss["delta"] == 1e-9
         assert rho / 2 * (1 - 1e-9) <= loss["rho"] <= rho / 2
     (standing,) = ledger.standing("people")

@@ -21,7 +21,6 @@ from privacy_engine.judge.policy import ReleasePolicy
 from privacy_engine.tables.schema import DataSchema
 from privacy_engine.vocabulary import AttackName
 from privacy_release.evidence.archive import pack
-from privacy_release.lake.log import proof_folder
 from privacy_release.lake.read import manifest_of, releases
 from privacy_release.lake.store import Lake, get
 from privacy_release.proof.keys import SigningKey
@@ -81,8 +80,8 @@ def write(home: Path) -> Any:
 
 def report_of(lake: Lake) -> str:
     """The report of the release that was published last."""
-    entry = releases(lake, "people")[-1]
-    return get(lake, f"{proof_folder('people')}/{entry['report_sha256']}.html").decode()
+    entry = releases(lake.table("people"))[-1]
+    return get(lake, lake.table("people").proof(f"{entry['report_sha256']}.html")).decode()
 
 
 def test_a_bound_that_is_kept_is_told_without_figures(
@@ -92,7 +91,7 @@ def test_a_bound_that_is_kept_is_told_without_figures(
     # The illness is drawn at random: an excess above the bound of 0.5 is ten standard errors away.
     done = run_release(write(INFERENCE), lake, "r1", work, lambda s, text: seen.append((s, text)))
     assert done.published["rows"] == 900
-    manifest = manifest_of(lake, "people", "r1")
+    manifest = manifest_of(lake.table("people"), "r1")
     told = [f for f in manifest["measured"] if f["rule"].startswith("attack_risk")]
     assert [(f["threshold"], f["measured"], f["passed"]) for f in told] == [(0.5, None, True)]
     assert manifest["source"]["holdout"] == 0.1
@@ -117,7 +116,7 @@ def test_figures_that_the_steward_publishes_are_rounded_and_tell_no_rate(
 ) -> None:
     # As above: an excess above the bound of 0.5 is ten standard errors away.
     done = run_release(write(INFERENCE | {"publish_figures": True}), lake, "r1", work)
-    (told,) = manifest_of(lake, "people", "r1")["attacks"]
+    (told,) = manifest_of(lake.table("people"), "r1")["attacks"]
     (exact,) = done.report["attacks"]["trials"][0]["outcomes"]
     (outcome,) = told["outcomes"]
     assert (told["attack"], told["bound"], told["confidence"]) == ("inference", 0.5, 0.95)
@@ -130,11 +129,11 @@ def test_figures_that_the_steward_publishes_are_rounded_and_tell_no_rate(
     shown = dict(zip(("excess", "low", "high"), map(float, label.groups()[:3]), strict=True))
     assert shown == {name: outcome[name] for name in shown}
     assert float(label[4]) == 0.5
-    (course,) = question(done.staged, done.report, lake, "people", "r2")["excess"]
+    (course,) = question(done.staged, done.report, lake.table("people"), "r2")["excess"]
     before, now = course["releases"]
     assert (before["release"], before["excess"]) == ("r1", outcome["excess"])
     assert now == {"release": "r2", "committed": "", **{name: exact[name] for name in shown}}
-    data = pack(lake, "people", "r1", [SigningKey.new()], pdf=False)
+    data = pack(lake.table("people"), "r1", [SigningKey.new()], pdf=False)
     with zipfile.ZipFile(io.BytesIO(data)) as archive:
         assert "Attacks that were tried" in archive.read("evidence.html").decode()
         texts = b"".join(archive.read(name) for name in archive.namelist())
@@ -148,7 +147,7 @@ def test_a_release_that_leaks_is_refused_and_nothing_is_published(
     with pytest.raises(VerificationError, match=r"attack=membership.*excess risk is") as refused:
         run_release(write(INFERENCE, MEMBERSHIP, own_visits=True), lake, "r1", work)
     assert "inference" not in str(refused.value)
-    assert not releases(lake, "people")
+    assert not releases(lake.table("people"))
     (page,) = curator.rglob("*.html")
     assert "person-" not in page.read_text()
 
@@ -188,7 +187,7 @@ def test_what_the_rule_forbade_to_cut_is_inferred_and_refused(
         VerificationError, match=r"attack=minimality.*on illness the excess risk is"
     ) as refused:
         run_release(streets(alike=0.9), lake, "r1", work)
-    assert not releases(lake, "people")
+    assert not releases(lake.table("people"))
     assert not re.search("person-|house|street|measles", str(refused.value))
 
 
@@ -235,7 +234,7 @@ def test_no_figure_of_a_private_release_leaves_the_curators_report(
     rules = {"require": [asked], "max_epsilon": 1, "max_delta": 0}
     (home / "policies" / "people.yaml").write_text(yaml.safe_dump(rules))
     done = run_release(spec, lake, "r1", work, ledger=ledger)
-    manifest = manifest_of(lake, "people", "r1")
+    manifest = manifest_of(lake.table("people"), "r1")
     assert not [f for f in manifest["measured"] if f["rule"].startswith("attack_risk")]
     assert manifest["policy"]["require"][0]["model"] == "attack_risk"
     assert "attacks" not in manifest
@@ -265,7 +264,7 @@ def test_no_figure_of_a_randomized_release_without_a_loss_leaves_the_curators_re
     (trial,) = done.report["attacks"]["trials"]
     assert trial.keys() == {"rule", "attack", "bound", "passed"}
     assert not [f for f in done.report["findings"] if f["rule"].startswith("attack_risk")]
-    assert "attacks" not in manifest_of(lake, "people", "r1")
+    assert "attacks" not in manifest_of(lake.table("people"), "r1")
     assert "<svg" not in report_of(lake).partition('id="attacks"')[2].partition('id="meaning"')[0]
     policy.write_text(yaml.safe_dump({"require": [asked | {"excess": 0.9}], "max_breach": 1}))
     with pytest.raises(VerificationError, match=r"linkage.* is not kept\. The curator's report"):
@@ -293,7 +292,7 @@ def test_linkage_tries_to_name_people_by_a_public_register(listed: Any, lake: La
     part, register = trial["outcomes"]
     assert (part["subject"], register["subject"]) == ("a part of the record", "a public register")
     assert register["planted"] > 0.5
-    assert "voters" not in json.dumps([done.report, manifest_of(lake, "people", "r1")])
+    assert "voters" not in json.dumps([done.report, manifest_of(lake.table("people"), "r1")])
 
 
 @pytest.mark.parametrize(
@@ -311,7 +310,7 @@ def test_a_register_that_does_not_fit_the_schema_is_refused_before_a_release_is_
     with pytest.raises(SchemaError, match=told) as refused:
         run_release(listed(LINKAGE, **changed), lake, "r1", work)
     assert "elsewhere" not in str(refused.value)
-    assert not releases(lake, "people")
+    assert not releases(lake.table("people"))
 
 
 def test_the_gate_subtracts_earlier_releases_where_people_are_followed(
@@ -440,5 +439,5 @@ def test_a_release_whose_attacks_were_not_tried_is_not_published(lake: Lake, tmp
     staged = signed_tables.staged_release(signed_tables.people(), tmp_path / "work", "r1")
     policy = ReleasePolicy.from_dict({"require": [{"model": "k_anonymity", "k": 4}, INFERENCE]})
     with pytest.raises(VerificationError, match="was not tried on these bytes"):
-        publish_staged(staged, verify_staged(staged, policy), lake, "people", "r1")
-    assert not releases(lake, "people")
+        publish_staged(staged, verify_staged(staged, policy), lake.table("people"), "r1")
+    assert not releases(lake.table("people"))

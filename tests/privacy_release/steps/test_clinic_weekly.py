@@ -29,7 +29,7 @@ def test_twelve_weeks_keep_the_policy_and_hold_few_persons_back(
         with WorkArea(tmp_path / "work", f"week {week}") as work:
             outcome = run_release(spec, lake, key, work)
         assert outcome.report["passed"]
-        told = manifest_of(lake, "clinic_weekly", key)["history"]
+        told = manifest_of(lake.table("clinic_weekly"), key)["history"]
         assert told["releases"] == week
         assert told["withheld"] <= 80
         assert told["held_back"] <= 200

@@ -80,7 +80,7 @@ def test_a_release_of_periods_goes_from_a_file_to_the_lake(
     if engine == "fragments":
         tables.rewrite(path, engine={"kind": "fragments", "rows": 1_000, "processes": 1})
     run_release(load_spec(path), lake, "1", work)
-    found = read_release(lake, "people", "1").to_pylist()
+    found = read_release(lake.table("people"), "1").to_pylist()
     assert len(found) == 400
     every = stays(400)["admitted"].dt.to_pydatetime()
     assert all(any(covers(row["admitted"], moment) for moment in every) for row in found)
@@ -90,7 +90,7 @@ def test_a_release_of_periods_goes_from_a_file_to_the_lake(
 
 def test_a_release_of_two_typed_columns_goes_to_the_lake(home: Path, lake: Lake, work: WorkArea) -> None:
     run_release(load_spec(specified(home, intervals="bounds")), lake, "1", work)
-    found = read_release(lake, "people", "1")
+    found = read_release(lake.table("people"), "1")
     kinds = {name: found.schema.field(name).type for name in found.schema.names}
     assert kinds["born_from"] == kinds["born_to"] == pa.date32()
     assert pa.types.is_timestamp(kinds["seen_from"])

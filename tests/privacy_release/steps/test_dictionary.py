@@ -72,8 +72,8 @@ def published(
     given = {"k": 5, **parameters}
     staged = privacy_release.make_release(table, work, method=method, parameters=given, seed=1)
     report = privacy_release.verify_staged(staged, POLICY)
-    privacy_release.publish_staged(staged, report, lake, NAME, release)
-    told = dictionary_of(lake, NAME, release)
+    privacy_release.publish_staged(staged, report, lake.table(NAME), release)
+    told = dictionary_of(lake.table(NAME), release)
     assert told is not None
     return told
 
@@ -112,7 +112,7 @@ def test_bounds_and_midpoints_name_their_attribute(tmp_path: Path, work: WorkAre
     low, high = (name for name, column in ends.items() if column["source"] == "age")
     assert [ends[name]["form"] for name in (low, high)] == ["lower_bound", "upper_bound"]
     assert {ends[name]["domain"]["bounds"][1] for name in (low, high)} == {120}
-    rows = read_release(lake, NAME, "1").to_pandas()
+    rows = read_release(lake.table(NAME), "1").to_pandas()
     assert ends[low]["changed"] == pytest.approx((rows[low] != rows[high]).mean(), abs=0.0051)
     born = [name for name, column in ends.items() if column["source"] == "born"]
     months = [pd.to_datetime(rows[name]).dt.to_period("M") for name in born]
@@ -123,7 +123,7 @@ def test_bounds_and_midpoints_name_their_attribute(tmp_path: Path, work: WorkAre
 
 def test_it_tells_a_suppressed_number_from_a_missing_one(tmp_path: Path, work: WorkArea, lake: Lake) -> None:
     found = columns(published(tmp_path, work, lake, method="obpa", model="suppression"))
-    rows = read_release(lake, NAME, "1").to_pandas()
+    rows = read_release(lake.table(NAME), "1").to_pandas()
     for name in ("age", "born"):
         low, high = rows[f"{name}_from"], rows[f"{name}_to"]
         assert (low.isna() == high.isna()).all()
@@ -138,7 +138,7 @@ def test_shares_of_changed_cells_are_those_of_the_released_table(
     tmp_path: Path, work: WorkArea, lake: Lake
 ) -> None:
     found = columns(published(tmp_path, work, lake, intervals="text"))
-    rows = read_release(lake, NAME, "1").to_pandas()
+    rows = read_release(lake.table(NAME), "1").to_pandas()
     one = {
         "age": rows["age"].str.isdigit(),
         "zip": rows["zip"].isin(["N1", "N2", "S1"]),
@@ -154,7 +154,7 @@ def test_shares_of_changed_cells_are_those_of_the_released_table(
 
 def test_it_is_a_proof_that_the_commit_names(tmp_path: Path, work: WorkArea, lake: Lake) -> None:
     told = published(tmp_path, work, lake)
-    (entry,) = publications(lake, NAME)
+    (entry,) = publications(lake.table(NAME))
     assert set(entry.further) == {"dictionary.json", "dictionary.html"}
     for name, digest in entry.further.items():
         data = get(lake, f"_proof/{NAME}/{digest}.{name.rpartition('.')[2]}")
@@ -163,21 +163,21 @@ def test_it_is_a_proof_that_the_commit_names(tmp_path: Path, work: WorkArea, lak
     path = Path(lake.root) / f"_proof/{NAME}/{entry.further['dictionary.json']}.json"
     path.write_bytes(path.read_bytes().replace(b"never null", b"often null"))
     with pytest.raises(IntegrityError, match="dictionary of table people"):
-        dictionary_of(lake, NAME, "1")
+        dictionary_of(lake.table(NAME), "1")
 
 
 def test_a_retraction_takes_it_along_and_a_cleaning_leaves_it(
     tmp_path: Path, work: WorkArea, lake: Lake
 ) -> None:
     published(tmp_path, work, lake)
-    assert clean_orphans(lake, NAME) == 0
-    retract(lake, NAME, "1", "wrong source")
-    (entry,) = publications(lake, NAME)
+    assert clean_orphans(lake.table(NAME)) == 0
+    retract(lake.table(NAME), "1", "wrong source")
+    (entry,) = publications(lake.table(NAME))
     assert entry.tombstone is not None
     left = {path.name for path in (Path(lake.root) / "_proof" / NAME).iterdir()}
     assert left == {f"{entry.tombstone.sha256}.json"}
     with pytest.raises(PublishError, match="retracted"):
-        dictionary_of(lake, NAME, "1")
+        dictionary_of(lake.table(NAME), "1")
 
 
 def test_the_page_is_closed_escaped_and_holds_nobody(tmp_path: Path, work: WorkArea, lake: Lake) -> None:
@@ -195,17 +195,17 @@ def test_the_table_says_it_to_every_client_and_stays_up_to_date(
     tmp_path: Path, work: WorkArea, lake: Lake
 ) -> None:
     published(tmp_path, work, lake)
-    table = DeltaTable(lake.table(NAME))
+    table = DeltaTable(lake.table(NAME).address)
     assert "k-anonymity (k=5)" in table.metadata().description
     comments = {field.name: field.metadata.get("comment", "") for field in table.schema().fields}
     assert "Quasi-identifier" in comments["age_from"]
     assert "which is closed" in comments["age_from"]
     before = table.version()
     published(tmp_path, work, lake, "2")
-    assert DeltaTable(lake.table(NAME)).version() == before + 1  # nothing to say anew
+    assert DeltaTable(lake.table(NAME).address).version() == before + 1  # nothing to say anew
     published(tmp_path, work, lake, "3", k=6)
-    assert "k-anonymity (k=6)" in DeltaTable(lake.table(NAME)).metadata().description
-    assert [entry.release_id for entry in publications(lake, NAME)] == ["1", "2", "3"]
+    assert "k-anonymity (k=6)" in DeltaTable(lake.table(NAME).address).metadata().description
+    assert [entry.release_id for entry in publications(lake.table(NAME))] == ["1", "2", "3"]
 
 
 def test_a_new_column_comes_with_its_comment_and_an_old_one_is_described_anew(
@@ -214,18 +214,22 @@ def test_a_new_column_comes_with_its_comment_and_an_old_one_is_described_anew(
     published(tmp_path, work, lake, intervals="text")
     bounds = published(tmp_path, work, lake, "2", intervals="bounds")
     low = next(c["name"] for c in bounds["columns"] if c["form"] == "lower_bound")
-    fields = {f.name: f.metadata.get("comment", "") for f in DeltaTable(lake.table(NAME)).schema().fields}
+    fields = {
+        f.name: f.metadata.get("comment", "") for f in DeltaTable(lake.table(NAME).address).schema().fields
+    }
     assert "Lower bound" in fields[low]
     assert "Of age." in fields[low]
-    DeltaTable(lake.table(NAME)).alter.set_column_metadata(low, {"comment": "stale"})
+    DeltaTable(lake.table(NAME).address).alter.set_column_metadata(low, {"comment": "stale"})
     published(tmp_path, work, lake, "3", intervals="bounds")
-    fields = {f.name: f.metadata.get("comment", "") for f in DeltaTable(lake.table(NAME)).schema().fields}
+    fields = {
+        f.name: f.metadata.get("comment", "") for f in DeltaTable(lake.table(NAME).address).schema().fields
+    }
     assert "Lower bound" in fields[low]
 
 
 def test_of_a_private_release_it_tells_no_count_of_the_source(tmp_path: Path, lake: Lake) -> None:
     publish_synthetic(tmp_path, lake, name=NAME)
-    told = dictionary_of(lake, NAME, "1")
+    told = dictionary_of(lake.table(NAME), "1")
     assert told is not None
     assert {column["form"] for column in told["columns"]} == {"drawn"}
     assert all("changed" not in column and column["changed_hidden"] for column in told["columns"])
@@ -259,12 +263,12 @@ def test_a_release_is_published_if_its_dictionary_cannot_be_made(
     report = privacy_release.verify_staged(staged, POLICY)
     columns = Path(staged["columns"])
     columns.write_bytes(columns.read_bytes().replace(b"lower_bound", b"canary-form"))
-    published = privacy_release.publish_staged(staged, report, lake, NAME, "1")
+    published = privacy_release.publish_staged(staged, report, lake.table(NAME), "1")
     assert published["left_out"] == [{"figure": "the dictionary", "error": "ValueError"}]
     assert json.loads(Path(published["manifest"]).read_bytes())["left_out"] == published["left_out"]
-    (entry,) = publications(lake, NAME)
+    (entry,) = publications(lake.table(NAME))
     assert entry.further == {}
-    assert len(read_release(lake, NAME, "1")) == staged["rows"]
+    assert len(read_release(lake.table(NAME), "1")) == staged["rows"]
 
 
 def test_a_manifest_names_missing_figures(tmp_path: Path, work: WorkArea, lake: Lake) -> None:

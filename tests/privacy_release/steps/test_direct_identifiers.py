@@ -51,7 +51,7 @@ def key(monkeypatch: pytest.MonkeyPatch) -> None:
 def released(home: Path, lake: Lake, work: WorkArea, scope: str, release: str, **policy: Any) -> pd.DataFrame:
     spec = load_spec(written(home, *with_pseudonyms(scope, **policy)))
     run_release(spec, lake, release, work)
-    return read_release(lake, "people", release).to_pandas()
+    return read_release(lake.table("people"), release).to_pandas()
 
 
 @pytest.mark.parametrize("scope", ["release", "series"])
@@ -68,7 +68,7 @@ def test_a_release_has_a_pseudonym_a_person_and_tells_how_far_it_reaches(
     kept = b"".join(path.read_bytes() for path in everything)
     assert KEY.encode() not in kept
     assert b"person-0" not in kept
-    told = manifest_of(lake, "people", "2")["columns"]["name"]
+    told = manifest_of(lake.table("people"), "2")["columns"]["name"]
     fingerprint = PseudonymKey(KEY.encode()).fingerprint
     assert told == {
         "role": "insensitive",

@@ -43,7 +43,7 @@ def published(lake: Lake, tmp_path: Path) -> Callable[..., str]:
         page.write_text("<!DOCTYPE html><title>Report</title>")
         told = {"method": "mondrian", "parameters": {}, "guarantees": [], "loss": None, "rows": 9}
         told |= {"figures": {}, "columns": {}, "measured": []} | manifest
-        publish(lake, "people", release_id, staged, told, page, expected_sha256=sha256_file(staged))
+        publish(lake.table("people"), release_id, staged, told, page, expected_sha256=sha256_file(staged))
         return sha256_file(staged)
 
     return one
@@ -51,7 +51,7 @@ def published(lake: Lake, tmp_path: Path) -> Callable[..., str]:
 
 def gained(lake: Lake, curator: str) -> dict[str, Mapping[str, float] | None]:
     """What is told of each release of the table."""
-    return {e.release_id: e.figures.get(KEY) for e in figures_of_earlier(lake, "people", curator)}
+    return {e.release_id: e.figures.get(KEY) for e in figures_of_earlier(lake.table("people"), curator)}
 
 
 def test_figures_are_those_that_are_published_else_those_that_the_curator_keeps(
@@ -61,7 +61,7 @@ def test_figures_are_those_that_are_published_else_those_that_the_curator_keeps(
     published("told", attacks=[{"attack": "inference", "bound": 0.3, "outcomes": [ROUNDED]}])
     published("neither")
     keep_figures([trial()], published("retracted"), title="people", release_id="retracted")
-    retract(lake, "people", "retracted", "a test")
+    retract(lake.table("people"), "retracted", "a test")
     found = gained(lake, curator)
     assert found == {
         "kept": {name: EXACT[name] for name in ("excess", "low", "high")},

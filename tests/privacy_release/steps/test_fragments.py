@@ -521,9 +521,9 @@ def test_a_set_is_verified_and_published_as_it_is(released: Released, lake: Lake
     staged = released.join()
     report = verify_staged(staged, ReleasePolicy(require=(KAnonymity(k=5),)))
     assert (report["passed"], report["sha256"]) == (True, staged["sha256"])
-    published = publish_staged(staged, report, lake, "people", "w1")
+    published = publish_staged(staged, report, lake.table("people"), "w1")
     assert published["rows"] == staged["rows"]
-    stored = {sha256_file(Path(lake.root) / path) for path in data_files(lake, "people", None)}
+    stored = {sha256_file(Path(lake.root) / path) for path in data_files(lake.table("people"), None)}
     assert stored == set(files_of(staged["uri"], staged["sha256"]).values())
 
 
@@ -536,7 +536,7 @@ def test_a_set_of_which_a_file_changed_is_neither_verified_nor_published(
     policy = ReleasePolicy(require=(KAnonymity(k=5),))
     use: Callable[[], object] = partial(verify_staged, staged, policy)
     if verified:
-        use = partial(publish_staged, staged, verify_staged(staged, policy), lake, "people", "w1")
+        use = partial(publish_staged, staged, verify_staged(staged, policy), lake.table("people"), "w1")
     file = list(files_of(staged["uri"], staged["sha256"]))[1]
     pq.write_table(pq.read_table(file).slice(1), file)
     with pytest.raises(IntegrityError, match="it changed between two steps"):

@@ -171,19 +171,19 @@ def test_releases_that_single_people_out_together_are_caught_before_the_second_i
         match=r"cross_release_k_anonymity\(k=10.*\) measured 1, missed by 16 classes of together 160 rows",
     ):
         runs.release(patients(SHUFFLED), "second")
-    assert [entry["release_id"] for entry in releases(airflow_lake, "people")] == ["first"]
+    assert [entry["release_id"] for entry in releases(airflow_lake.table("people"))] == ["first"]
 
 
 def test_the_same_classes_may_be_published_again(runs: Runs, airflow_lake: Lake) -> None:
     runs.release(patients(SORTED), "first", ACROSS, INVARIANT)
     runs.release(patients(SORTED), "second", ACROSS, INVARIANT)
-    assert len(releases(airflow_lake, "people")) == 2
+    assert len(releases(airflow_lake.table("people"))) == 2
 
 
 def test_other_people_may_be_published_beside_the_first(runs: Runs, airflow_lake: Lake) -> None:
     runs.release(patients(SORTED), "first")
     runs.release(patients(SHUFFLED, first=500), "second")
-    assert len(releases(airflow_lake, "people")) == 2
+    assert len(releases(airflow_lake.table("people"))) == 2
 
 
 def test_sensitive_values_that_change_in_a_class_are_caught(runs: Runs, airflow_lake: Lake) -> None:
@@ -200,9 +200,9 @@ def test_late_data_are_a_new_version_of_their_partition_held_against_the_one_it_
     late = pd.concat([patients(SORTED), patients(SORTED + 160, first=160)], ignore_index=True)
     runs.release(patients(SORTED), "scheduled", partition="2026-11-01")
     runs.release(late, "backfill", partition="2026-11-01")
-    states = [(entry["release_id"], entry["state"]) for entry in releases(airflow_lake, "people")]
+    states = [(entry["release_id"], entry["state"]) for entry in releases(airflow_lake.table("people"))]
     assert states == [("2026-11-01", "superseded"), ("2026-11-01", "current")]
-    assert read_release(airflow_lake, "people", "2026-11-01").num_rows == 320
+    assert read_release(airflow_lake.table("people"), "2026-11-01").num_rows == 320
     # What was replaced was read by somebody, so it still counts.
     with pytest.raises(AirflowFailException, match="cross_release_k_anonymity"):
         runs.release(patients(SHUFFLED), "again", partition="2026-11-01")
@@ -229,7 +229,7 @@ def test_a_release_that_was_verified_before_another_was_published_is_refused(
     runs.release(patients(SORTED), "quick")
     with pytest.raises(AirflowFailException, match="1 releases of table people were published after"):
         runs.publish(waiting, report, "waiting")
-    assert [entry["release_id"] for entry in releases(airflow_lake, "people")] == ["quick"]
+    assert [entry["release_id"] for entry in releases(airflow_lake.table("people"))] == ["quick"]
 
 
 def test_what_is_kept_is_for_the_service_user_alone_and_names_nobody(runs: Runs, private: Path) -> None:
@@ -254,7 +254,11 @@ def test_no_person_leaves_the_private_files(runs: Runs, airflow_lake: Lake, priv
         assert not [
             text for text in (*private_texts, *patients(SORTED)["patient"]) if text.encode() in data
         ], file
-    assert read_release(airflow_lake, "people", "first").column_names == ["age_from", "age_to", "disease"]
+    assert read_release(airflow_lake.table("people"), "first").column_names == [
+        "age_from",
+        "age_to",
+        "disease",
+    ]
 
 
 def test_nothing_is_kept_of_a_release_that_was_not_published(runs: Runs, private: Path) -> None:
@@ -287,7 +291,7 @@ def test_the_values_of_classes_are_kept_and_a_newcomer_is_found_by_subtracting(
     said = r"difference 0, correction 0; not judged: population \(not named by the policy\)\)"
     with pytest.raises(AirflowFailException, match=said):
         runs.verify(staged, "second", SUBTRACTED)
-    (earlier,) = earlier_releases(airflow_lake, "people", staged["persons"]).values()
+    (earlier,) = earlier_releases(airflow_lake.table("people"), staged["persons"]).values()
     counts = earlier.counts["disease"]
     assert counts.persons.sum() == 160
     assert (counts.records == counts.persons).all()
@@ -326,7 +330,7 @@ def test_what_was_judged_over_time_stands_in_report_question_and_manifest(
 ) -> None:
     staged = runs.stage(patients(SORTED), "first")
     report = runs.verify(staged, "first", rule)
-    asked = question(staged, report, airflow_lake, "people", "first")
+    asked = question(staged, report, airflow_lake.table("people"), "first")
     assert said in " ".join(asked["over_time"])
     assert escaped(said) in body(asked, dag_id="people", run_id="first")
     published = runs.publish(staged, report, "first")
@@ -432,7 +436,7 @@ def test_the_attack_subtracts_what_is_kept_of_earlier_releases(
     runs.release(first, "first")
     people = pd.concat([first, came], ignore_index=True) if certain else first
     staged = runs.stage(people, "second")
-    earlier = earlier_releases(airflow_lake, "people", staged["persons"]).values()
+    earlier = earlier_releases(airflow_lake.table("people"), staged["persons"]).values()
     evidence = Evidence(
         release=read_private(staged["uri"], staged["sha256"]),
         source=DataSchema.from_dict(SCHEMA),
@@ -642,7 +646,7 @@ def test_a_run_without_airflow_looks_at_the_earlier_releases(
             outcome = run_release(spec, lake, f"r{number}", work)
             staged, report = outcome.staged, outcome.report
     assert [f["measured"] >= 5 for f in report["findings"] if f["rule"].startswith("cross")] == [True]
-    assert set(earlier_releases(lake, "people", staged["persons"])) == {1, 2}
+    assert set(earlier_releases(lake.table("people"), staged["persons"])) == {1, 2}
     monkeypatch.delenv("PRIVACY_MEMBERSHIP_KEY")
     with (
         WorkArea(tmp_path / "work", "run 3") as work,

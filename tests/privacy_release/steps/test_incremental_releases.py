@@ -78,9 +78,9 @@ def test_weekly_releases_by_methods_in_turn_keep_what_the_policy_asks_of_every_a
         (found,) = [f for f in outcome.report["findings"] if f["rule"].startswith("republication")]
         assert found["passed"]
         assert found["measured"] >= 3
-        told = manifest_of(lake, "people", f"week {week}")["history"]
+        told = manifest_of(lake.table("people"), f"week {week}")["history"]
         assert (told["releases"], told["hold_back"]) == (week, 3)
-        current = len(read_release(lake, "people", f"week {week}")) - told["outdated"]
+        current = len(read_release(lake.table("people"), f"week {week}")) - told["outdated"]
         assert told["withheld"] + told["held_back"] >= len(table) - current - told["outdated"]
         assert told["withheld"] + told["held_back"] <= len(table) - current
 
@@ -90,11 +90,11 @@ def test_one_newcomer_waits_and_the_release_is_published_again_as_it_was(
 ) -> None:
     spec = specified()
     run(spec, people(30), "1")
-    first = read_release(lake, "people", "1").to_pylist()
+    first = read_release(lake.table("people"), "1").to_pylist()
     run(spec, people(31).iloc[1:], "2")
-    told = manifest_of(lake, "people", "2")["history"]
+    told = manifest_of(lake.table("people"), "2")["history"]
     assert (told["held_back"], told["outdated"], told["withheld"]) == (1, 1, 0)
-    assert sorted(map(str, first)) == sorted(map(str, read_release(lake, "people", "2").to_pylist()))
+    assert sorted(map(str, first)) == sorted(map(str, read_release(lake.table("people"), "2").to_pylist()))
 
 
 def test_a_policy_on_repeated_people_demands_it_where_it_names_no_model_across_releases(
@@ -106,7 +106,7 @@ def test_a_policy_on_repeated_people_demands_it_where_it_names_no_model_across_r
     outcome = run(specified(rules=rules), people(31), "2")
     (found,) = [f for f in outcome.report["findings"] if f["rule"].startswith("republication")]
     assert found["rule"].startswith("republication(k=3, m=2, attackers=['identity', 'membership'")
-    assert manifest_of(lake, "people", "2")["history"]["held_back"] == 1
+    assert manifest_of(lake.table("people"), "2")["history"]["held_back"] == 1
     with pytest.raises(SpecError, match=r"release.method must be one of .* got rfka"):
         run(specified("rfka", rules=rules), people(31), "3")
 
@@ -116,7 +116,7 @@ def test_waiting_ends_after_the_releases_that_were_named(specified: Specified, r
     run(spec, people(30), "1")
     run(spec, people(31), "2")
     run(spec, people(31), "3")
-    told = [manifest_of(lake, "people", name)["history"] for name in "23"]
+    told = [manifest_of(lake.table("people"), name)["history"] for name in "23"]
     assert [(t["held_back"], t["withheld"]) for t in told] == [(1, 0), (0, 1)]
 
 
@@ -138,7 +138,7 @@ def test_retraction_removes_all_that_is_kept_of_a_release(
     run(spec, people(30), "1")
     kept = {p.suffixes[0] for p in curator.rglob("*.parquet")}
     assert {".records", ".waiting"} < kept
-    retract_release(lake, "people", "1", reason="a test")
+    retract_release(lake.table("people"), "1", reason="a test")
     assert not list(curator.rglob("*.parquet"))
 
 
@@ -149,11 +149,11 @@ def test_after_a_retraction_the_classes_of_the_newest_other_release_are_kept(
     spec = specified()
     run(spec, people(30), "1")
     run(spec, people(36), "2")
-    retract_release(lake, "people", retracted, reason="a test")
+    retract_release(lake.table("people"), retracted, reason="a test")
     outcome = run(spec, people(37), "3")
     (found,) = [f for f in outcome.report["findings"] if f["rule"].startswith("republication")]
     assert found["passed"]
-    told = manifest_of(lake, "people", "3")
+    told = manifest_of(lake.table("people"), "3")
     assert (told["history"]["releases"], told["history"]["withheld"], told["rows"]) == (1, 0, 30)
 
 
@@ -190,9 +190,9 @@ def test_after_a_release_that_was_made_before_the_next_is_made_as_before_and_the
     before = {"model": "cross_release_k_anonymity", "k": 3}
     run(specified(model=before, hold_back=None), people(30), "1")
     run(specified(), people(30), "2")
-    assert "held_back" not in manifest_of(lake, "people", "2")["history"]
+    assert "held_back" not in manifest_of(lake.table("people"), "2")["history"]
     run(specified(), people(31), "3")
-    assert manifest_of(lake, "people", "3")["history"]["held_back"] == 1
+    assert manifest_of(lake.table("people"), "3")["history"]["held_back"] == 1
 
 
 def test_more_withheld_than_allowed_publishes_nothing(specified: Specified, run: Run) -> None:

@@ -116,8 +116,8 @@ def test_a_class_that_is_too_small_is_found_and_not_published(staged: StagedRef,
     report = privacy_release.verify_staged(staged, policy(K, L))
     assert [finding["passed"] for finding in report["findings"]] == [False, False]
     with pytest.raises(VerificationError, match="k_anonymity"):
-        privacy_release.publish_staged(staged, report, lake, "people", "a")
-    assert not releases(lake, "people")
+        privacy_release.publish_staged(staged, report, lake.table("people"), "a")
+    assert not releases(lake.table("people"))
 
 
 def test_a_staged_file_that_changed_is_not_verified(staged: StagedRef) -> None:
@@ -154,7 +154,7 @@ def test_policies_across_releases_are_refused_where_nobody_knows_the_persons(
 ) -> None:
     across = policy(K, {"model": "m_invariance", "m": 2, "attribute": "illness"})
     with pytest.raises(VerificationError, match="not known whose records"):
-        privacy_release.verify_staged(staged, across, lake=lake, name="people")
+        privacy_release.verify_staged(staged, across, table=lake.table("people"))
 
 
 def test_columns_that_are_not_in_the_schema_are_refused(staged: StagedRef) -> None:
@@ -169,14 +169,14 @@ def test_verified_rows_are_published_without_loading_them(
 ) -> None:
     staged = unloaded
     report = privacy_release.verify_staged(staged, policy(K, L))
-    assert "first release" in body(question(staged, report, lake, "people", "a"), "dag", "run")
-    done = privacy_release.publish_staged(staged, report, lake, "people", "a", run_key="run 1")
-    again = privacy_release.publish_staged(staged, report, lake, "people", "a", run_key="run 1")
+    assert "first release" in body(question(staged, report, lake.table("people"), "a"), "dag", "run")
+    done = privacy_release.publish_staged(staged, report, lake.table("people"), "a", run_key="run 1")
+    again = privacy_release.publish_staged(staged, report, lake.table("people"), "a", run_key="run 1")
     monkeypatch.undo()
     assert (done["rows"], done["already"], again["already"]) == (staged["rows"], False, True)
     assert again["version"] == done["version"]
     names = list(pq.read_schema(staged["uri"]).names)
-    published = read_release(lake, "people", "a").to_pandas().sort_values(names, ignore_index=True)
+    published = read_release(lake.table("people"), "a").to_pandas().sort_values(names, ignore_index=True)
     expected = pq.read_table(staged["uri"]).to_pandas().sort_values(names, ignore_index=True)
     pd.testing.assert_frame_equal(published, expected)
 
@@ -185,15 +185,15 @@ def test_a_file_that_changed_after_verification_is_not_published(staged: StagedR
     report = privacy_release.verify_staged(staged, policy(K, L))
     rewritten(staged, lambda released: released.assign(visits=0))
     with pytest.raises(IntegrityError, match="recorded sha256"):
-        privacy_release.publish_staged(staged, report, lake, "people", "a")
-    assert not releases(lake, "people")
+        privacy_release.publish_staged(staged, report, lake.table("people"), "a")
+    assert not releases(lake.table("people"))
 
 
 def test_a_report_about_other_bytes_is_refused(staged: StagedRef, lake: Lake) -> None:
     report = privacy_release.verify_staged(staged, policy(K, L))
     report["sha256"] = "0" * 64
     with pytest.raises(IntegrityError, match="verified bytes"):
-        privacy_release.publish_staged(staged, report, lake, "people", "a")
+        privacy_release.publish_staged(staged, report, lake.table("people"), "a")
 
 
 @pytest.mark.parametrize("action", ["set_aside", "suppress"])
@@ -278,8 +278,8 @@ def test_a_private_release_with_an_engine_is_held_against_its_ledger_and_publish
     assert "engine" in staged
     assert report == privacy_release.verify_staged(in_memory, asked, ledger)
     assert report["passed"]
-    done = privacy_release.publish_staged(staged, report, lake, "people", "a")
-    assert read_release(lake, "people", "a").num_rows == done["rows"] == staged["rows"]
+    done = privacy_release.publish_staged(staged, report, lake.table("people"), "a")
+    assert read_release(lake.table("people"), "a").num_rows == done["rows"] == staged["rows"]
     with pytest.raises(SpecError, match="ledger"):
         privacy_release.verify_staged(staged, asked)
 

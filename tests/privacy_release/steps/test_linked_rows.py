@@ -187,7 +187,7 @@ def test_a_release_of_linked_rows_reaches_the_lake_and_is_verified_there(
     policy = yaml.safe_load((home / "policies" / "people.yaml").read_text()) | {"max_suppressed": 0.5}
     (home / "policies" / "people.yaml").write_text(yaml.safe_dump(policy))
     run_release(load_spec(linked), lake, "1", work)
-    published = read_release(lake, "people", "1").to_pandas()
+    published = read_release(lake.table("people"), "1").to_pandas()
     assert min(recounted(published)) >= 5
     assert published["name"].nunique() == 200
     assert not published["name"].str.startswith("person").any()

@@ -111,7 +111,7 @@ class Runs:
         with WorkArea(self.folder / "work", release) as work:
             outcome = run_release(spec, self.lake, release, work)
             persons = read_persons(outcome.staged["persons"])
-        rows = read_release(self.lake, "people", release).to_pandas()
+        rows = read_release(self.lake.table("people"), release).to_pandas()
         cells = list(rows[QUASI].astype(str).itertuples(index=False, name=None))
         self.people[release] = {
             known[person]: cell for person, cell in zip(persons, cells, strict=True) if person in known
@@ -154,10 +154,10 @@ def test_the_same_people_by_another_method_are_refused_or_made_with_the_history(
     ):
         runs.run(specified(other, history={"identifier": "name", "keep": False}), "2")
     runs.run(specified(other), "2")
-    assert [entry["release_id"] for entry in releases(lake, "people")] == ["1", "2"]
+    assert [entry["release_id"] for entry in releases(lake.table("people"))] == ["1", "2"]
     assert runs.left() >= 5
     assert runs.kept_values()
-    told = manifest_of(lake, "people", "2")
+    told = manifest_of(lake.table("people"), "2")
     assert told["method"] == "bottom_up"
     assert told["history"] == {
         "releases": 1,
@@ -181,7 +181,7 @@ def test_any_anonymizer_knows_what_it_released_before_by_another_seed(
             release, HISTORY | {"max_suppressed": 0.3}, history={"identifier": "name", "reserve": 2}
         )
         runs.run(spec, f"{seed}")
-    assert len(releases(lake, "people")) == 2
+    assert len(releases(lake.table("people"))) == 2
     assert runs.left() >= 5
     assert runs.kept_values()
 
@@ -199,7 +199,7 @@ def test_without_history_the_second_is_refused_by_the_command_and_with_it_publis
     assert "declare `history`" in told
     specified({"method": "bottom_up", "k": 5, "l": 2, "seed": 11})
     assert main(command) == DONE
-    assert len(releases(lake, "people")) == 2
+    assert len(releases(lake.table("people"))) == 2
 
 
 def deliveries(weeks: int, churn: float) -> list[pd.DataFrame]:
@@ -236,7 +236,7 @@ def test_people_who_come_and_leave_stay_safe_in_every_pair_of_weeks(
     for week, table in enumerate(deliveries(4, 0.02)):
         table.to_parquet(home / "people.parquet")
         runs.run(spec, f"week {week}")
-        told = manifest_of(lake, "people", f"week {week}")
+        told = manifest_of(lake.table("people"), f"week {week}")
         assert told["history"]["releases"] == week
         assert told["history"]["withheld"] == len(table) - len(runs.people[f"week {week}"])
     assert runs.left() >= 5
@@ -310,14 +310,14 @@ def test_a_release_that_others_got_ahead_of_is_refused_at_verification_and_at_pu
     spec = specified(FIRST)
     policy = spec.release_policy()
     with WorkArea(tmp_path / "work", "waiting") as work:
-        past = Past(lake=lake, name="people", policy=policy, run=("w", "w"))
+        past = Past(table=lake.table("people"), policy=policy, run=("w", "w"))
         waiting = staged_by(spec, work, past, method="bottom_up", k=5, l=2)
-        report = privacy_release.verify_staged(waiting, policy, lake=lake, name="people")
+        report = privacy_release.verify_staged(waiting, policy, table=lake.table("people"))
         assert report["passed"]
         runs.run(spec, "quick")
         with pytest.raises(VerificationError, match=r"1 releases of table people were published after"):
-            publish_staged(waiting, report, lake, "people", "w")
-        again = privacy_release.verify_staged(waiting, policy, lake=lake, name="people")
+            publish_staged(waiting, report, lake.table("people"), "w")
+        again = privacy_release.verify_staged(waiting, policy, table=lake.table("people"))
         with pytest.raises(
             VerificationError,
             match=r"cross_release_k.*1 releases were published after this one was made with those before",
@@ -341,12 +341,12 @@ def test_a_policy_that_asks_nothing_across_releases_still_stops_who_was_overtake
     spec = specified(FIRST, {})
     policy = spec.release_policy()
     with WorkArea(tmp_path / "work", "waiting") as work:
-        past = Past(lake=lake, name="people", policy=policy, run=("w", "w"), k=5)
+        past = Past(table=lake.table("people"), policy=policy, run=("w", "w"), k=5)
         waiting = staged_by(spec, work, past, method="bottom_up", k=5)
-        report = privacy_release.verify_staged(waiting, policy, lake=lake, name="people")
+        report = privacy_release.verify_staged(waiting, policy, table=lake.table("people"))
         runs.run(spec, "quick")
         with pytest.raises(VerificationError, match="1 releases of table people were published after"):
-            publish_staged(waiting, report, lake, "people", "w")
+            publish_staged(waiting, report, lake.table("people"), "w")
 
 
 def test_a_run_that_is_repeated_publishes_nothing_twice(specified: Specified, runs: Runs, lake: Lake) -> None:
@@ -354,7 +354,7 @@ def test_a_run_that_is_repeated_publishes_nothing_twice(specified: Specified, ru
     spec = specified({"method": "bottom_up", "k": 5, "l": 2, "seed": 11})
     assert not runs.run(spec, "2").published["already"]
     assert runs.run(spec, "2").published["already"]
-    assert len(releases(lake, "people")) == 2
+    assert len(releases(lake.table("people"))) == 2
 
 
 @pytest.mark.parametrize(
@@ -374,11 +374,11 @@ def test_a_retry_of_a_killed_run_publishes_its_release_once_with_the_record_of_i
     code = KILLED.format(step=step)
     killed = subprocess.run([sys.executable, "-c", code, *command], capture_output=True, check=False)
     assert killed.returncode == -signal.SIGKILL, killed.stderr
-    assert len(releases(lake, "people")) == published
+    assert len(releases(lake.table("people"))) == published
     assert len(list(private.rglob("*.parquet"))) == published
     assert runs.run(spec, "2").published["already"] == (published == 2)
     runs.run(spec, "3")
-    assert len(releases(lake, "people")) == 3
+    assert len(releases(lake.table("people"))) == 3
     assert runs.left() >= 5
 
 
@@ -391,10 +391,10 @@ def test_a_retry_that_completes_a_release_keeps_the_record_of_the_published_rows
     def attempt(k: int, signer: StatementSigner) -> Any:
         policy = spec.release_policy()
         with WorkArea(tmp_path / "work", f"k is {k}") as work:
-            past = Past(lake=lake, name="people", policy=policy, run=run, k=k)
+            past = Past(table=lake.table("people"), policy=policy, run=run, k=k)
             staged = staged_by(spec, work, past, method="mondrian", k=k)
-            report = privacy_release.verify_staged(staged, policy, lake=lake, name="people", run=run)
-            return publish_staged(staged, report, lake, "people", "1", signer=signer)
+            report = privacy_release.verify_staged(staged, policy, table=lake.table("people"), run=run)
+            return publish_staged(staged, report, lake.table("people"), "1", signer=signer)
 
     with pytest.raises(Killed):
         attempt(8, InterruptedSigner(key=key))
@@ -409,7 +409,7 @@ def test_without_the_identifier_of_its_people_a_release_cannot_be_made_with_the_
     specified: Specified, lake: Lake, work: WorkArea
 ) -> None:
     spec = specified(FIRST)
-    past = Past(lake=lake, name="people", policy=spec.release_policy(), run=("1", "1"))
+    past = Past(table=lake.table("people"), policy=spec.release_policy(), run=("1", "1"))
     source = spec.only_source
     table = privacy_release.ingest(source.uri, spec.data_schema(), work, columns=source.columns)
     with pytest.raises(SpecError, match="history needs to know whose records they are"):
@@ -421,7 +421,7 @@ def test_a_policy_without_k_and_l_must_be_told_what_to_keep(
 ) -> None:
     spec = specified(FIRST)
     policy = ReleasePolicy.from_dict({"require": [{"model": "t_closeness", "t": 0.9}]})
-    past = Past(lake=lake, name="people", policy=policy, run=("1", "1"))
+    past = Past(table=lake.table("people"), policy=policy, run=("1", "1"))
     with pytest.raises(SpecError, match="history must say what is kept over all releases of a person"):
         past.kept(spec.data_schema())
     assert replace(past, m={"illness": 3}).kept(spec.data_schema())["m"] == {"illness": 3}
@@ -476,14 +476,14 @@ def test_counterfeits_are_published_counted_and_followed_as_nobody(
 ) -> None:
     outcome = filled(specified, runs, home)
     count = len(runs.people["2"])
-    told = manifest_of(lake, "people", "2")
+    told = manifest_of(lake.table("people"), "2")
     added = told["history"]["counterfeits"]["added"]
     assert added > 0
     assert told["history"]["counterfeits"] == {"allowed": 0.5, "added": added, "column": "counterfeits"}
     assert told["history"]["withheld"] == 0
     assert told["rows"] == outcome.published["rows"] == count + added
     for number in ("1", "2"):
-        table = read_release(lake, "people", number, version=int(number)).to_pandas()
+        table = read_release(lake.table("people"), number, version=int(number)).to_pandas()
         classes = table.groupby(QUASI)
         persons = Counter(runs.people[number].values())
         for cell, mates in classes:
@@ -499,7 +499,7 @@ def test_counterfeits_are_published_counted_and_followed_as_nobody(
     runs.run(with_counterfeits(specified, seed=9), "3")
     assert runs.left() >= 5
     assert runs.kept_values()
-    retract_release(lake, "people", "2", "a test")
+    retract_release(lake.table("people"), "2", "a test")
     assert len(list(private.rglob("*.parquet"))) == 2
 
 
@@ -516,12 +516,12 @@ def test_a_policy_of_unique_classes_makes_them_and_any_number_of_counterfeits(
     for week, table in enumerate(deliveries(2, 0.2)):
         table.to_parquet(home / "people.parquet")
         outcome = runs.run(spec, f"{week}")
-        rows = read_release(lake, "people", f"{week}").to_pandas()
+        rows = read_release(lake.table("people"), f"{week}").to_pandas()
         assert not rows.duplicated([*QUASI, "illness"]).any()
     (found,) = [f for f in outcome.report["findings"] if f["rule"] == "m_invariance(m=3, unique=True)"]
     assert found["measured"] >= 3
     assert runs.kept_values()
-    told = manifest_of(lake, "people", "1")["history"]
+    told = manifest_of(lake.table("people"), "1")["history"]
     assert told["unique"] is True
     added = told["counterfeits"]["added"]
     assert told["counterfeits"] == {"allowed": None, "added": added, "column": "counterfeits"}
@@ -541,9 +541,9 @@ def test_a_release_that_hides_which_records_are_of_nobody_is_refused(
     spec = with_counterfeits(specified, seed=9)
     policy = spec.release_policy()
     with WorkArea(tmp_path / "work", "spoilt") as work:
-        past = Past(lake=lake, name="people", policy=policy, run=("w", "w"), **spec.history.kept)
+        past = Past(table=lake.table("people"), policy=policy, run=("w", "w"), **spec.history.kept)
         staged = staged_by(spec, work, past, method="bottom_up", k=5, l=2)
-        assert privacy_release.verify_staged(staged, policy, lake=lake, name="people")["passed"]
+        assert privacy_release.verify_staged(staged, policy, table=lake.table("people"))["passed"]
         persons, table = read_persons(staged["persons"]).copy(), pd.read_parquet(staged["uri"])
         fake = int(np.flatnonzero(pd.isna(persons))[0])
         mates = (table[QUASI] == table.loc[fake, QUASI]).all(axis=1).to_numpy()
@@ -558,7 +558,7 @@ def test_a_release_that_hides_which_records_are_of_nobody_is_refused(
         told = staged["persons"]
         hashes = np.stack([persons, persons, np.full(len(persons), None)])
         staged["persons"] = write_persons(hashes, Path(told["uri"]), told["key"], told["form"])
-        report = privacy_release.verify_staged(staged, policy, lake=lake, name="people")
+        report = privacy_release.verify_staged(staged, policy, table=lake.table("people"))
         failed = {
             finding["rule"].split(":")[0].split("(")[0]
             for finding in report["findings"]
@@ -571,7 +571,7 @@ def test_a_release_that_hides_which_records_are_of_nobody_is_refused(
 
 def test_counterfeits_without_a_set_to_keep_are_refused(specified: Specified, lake: Lake) -> None:
     policy = ReleasePolicy.from_dict({"require": [{"model": "k_anonymity", "k": 5}]})
-    past = Past(lake=lake, name="people", policy=policy, run=("1", "1"), counterfeits=0.1)
+    past = Past(table=lake.table("people"), policy=policy, run=("1", "1"), counterfeits=0.1)
     with pytest.raises(SpecError, match=r"history\.counterfeits complete sets"):
         past.kept(specified(FIRST).data_schema())
 
@@ -622,5 +622,5 @@ def test_operators_by_hand_make_a_release_with_the_earlier_ones(
     kept = {"history": {"policy": hand.POLICY}, "series": "people"}
     hand.run("5", ReleaseOperator, **other, **kept)
     hand.run("6", BottomUpOperator, k=5, l=2, seed=3, **kept)
-    assert [entry["release_id"] for entry in releases(airflow_lake, "people")] == ["1", "5", "6"]
-    assert manifest_of(airflow_lake, "people", "6")["history"]["releases"] == 2
+    assert [entry["release_id"] for entry in releases(airflow_lake.table("people"))] == ["1", "5", "6"]
+    assert manifest_of(airflow_lake.table("people"), "6")["history"]["releases"] == 2

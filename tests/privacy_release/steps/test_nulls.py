@@ -139,13 +139,13 @@ def specified(home: Path, **changes: Any) -> Path:
 
 def test_a_specification_that_keeps_nulls_runs_to_the_lake(home: Path, lake: Lake, work: WorkArea) -> None:
     run_release(load_spec(specified(home, expectations=None)), lake, "1", work)
-    (published,) = releases(lake, "people")
+    (published,) = releases(lake.table("people"))
     assert published["state"] == "current"
-    table = read_release(lake, "people", "1").to_pandas()
+    table = read_release(lake.table("people"), "1").to_pandas()
     assert len(table) == 200
     assert table["age_null"].any()
     assert (table["age_from"].isna() == table["age_to"].isna()).all()
-    columns = manifest_of(lake, "people", "1")["columns"]
+    columns = manifest_of(lake.table("people"), "1")["columns"]
     assert "nulls" in columns["age_from"]
     assert "nulls" in columns["zip"]
 

@@ -120,9 +120,9 @@ def test_a_release_goes_to_the_lake_and_tells_what_was_done(
     spec = load_spec(specified(home, **more))
     with WorkArea(tmp_path / "work", "1") as work:
         run_release(spec, lake, "1", work)
-    found = read_release(lake, "people", "1")
+    found = read_release(lake.table("people"), "1")
     assert found.column_names == [*bounds_of("seen")[:2], "paid", *bounds_of("age")[:2], "since", "illness"]
-    source = manifest_of(lake, "people", "1")["source"]
+    source = manifest_of(lake.table("people"), "1")["source"]
     assert source["derived"] == {
         "age": {"years_between": ["born", "seen"]},
         "since": {"days_since_first": "seen"},
@@ -159,7 +159,7 @@ def test_releases_of_a_series_show_the_same_dates(home: Path, lake: Lake, tmp_pa
         for number in ("1", "2"):
             with WorkArea(tmp_path / "work", scope + number) as work:
                 run_release(load_spec(specified(home, fields)), lake, scope + number, work)
-            days = read_release(lake, "people", scope + number)["paid"].to_pylist()
+            days = read_release(lake.table("people"), scope + number)["paid"].to_pylist()
             shown.setdefault(scope, []).append(sorted(days))
     assert shown["series"][0] == shown["series"][1]
     assert shown["release"][0] != shown["release"][1]
@@ -257,7 +257,7 @@ def test_a_day_of_yaml_stays_a_day(
     assert main(["check", str(path)]) == 0
     assert "right" in capsys.readouterr().out
     run_release(spec, lake, "1", work)
-    told = manifest_of(lake, "people", "1")["source"]["derived"]
+    told = manifest_of(lake.table("people"), "1")["source"]["derived"]
     assert told["age"] == {"years_between": ["born", "2026-01-01"]}
 
 

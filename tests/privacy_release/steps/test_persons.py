@@ -293,7 +293,7 @@ def test_a_release_with_a_person_runs_from_its_specification(
     repeated: Path, lake: Lake, work: WorkArea
 ) -> None:
     run_release(load_spec(specified(repeated, person="name")), lake, "1", work)
-    (published,) = releases(lake, "people")
+    (published,) = releases(lake.table("people"))
     assert published["state"] == "current"
 
 

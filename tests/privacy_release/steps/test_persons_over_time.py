@@ -76,7 +76,7 @@ def test_weekly_releases_of_visits_keep_k_patients_against_every_attacker(
         assert found["republication"]["passed"]
         assert found["republication"]["measured"] >= 3
         assert found["k_anonymity"]["measured"] >= 3
-        told = manifest_of(lake, "people", f"week {week}")
+        told = manifest_of(lake.table("people"), f"week {week}")
         assert told["history"]["releases"] == week
         assert told["person"]["column"] == "name"
         gone = set(table["name"].iloc[::13])
@@ -89,11 +89,11 @@ def test_visits_of_one_new_patient_wait_however_many_they_are(
     specified: Callable[..., ReleaseSpec], run: Run, lake: Lake
 ) -> None:
     run(specified(), visits(range(30)), "1")
-    before = len(read_release(lake, "people", "1"))
+    before = len(read_release(lake.table("people"), "1"))
     new = table_of(*(visits(range(50, 51), number) for number in range(4)))
     run(specified(), table_of(visits(range(30)), new), "2")
-    assert manifest_of(lake, "people", "2")["history"]["held_back"] == 4
-    assert len(read_release(lake, "people", "2")) == before
+    assert manifest_of(lake.table("people"), "2")["history"]["held_back"] == 4
+    assert len(read_release(lake.table("people"), "2")) == before
 
 
 def test_a_release_that_counts_visits_as_patients_is_not_published(
@@ -107,7 +107,7 @@ def test_a_release_that_counts_visits_as_patients_is_not_published(
     monkeypatch.setattr(incremental._Made, "failing", lambda made, *_: np.zeros(len(made.table), np.bool_))
     with pytest.raises((VerificationError, InfeasibleError)):
         run(specified(), table_of(visits(range(30)), new), "2")
-    assert [entry["release_id"] for entry in releases(lake, "people")] == ["1"]
+    assert [entry["release_id"] for entry in releases(lake.table("people"))] == ["1"]
 
 
 def test_what_is_kept_names_nobody_and_tells_whose_records_are_one_persons(

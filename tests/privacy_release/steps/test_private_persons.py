@@ -210,9 +210,9 @@ def test_it_runs_from_a_specification(
     kept["source"] = {"uri": told["source"]["uri"]}
     (home / "releases" / "people.yaml").write_text(yaml.safe_dump(kept))
     run_release(load_spec(home / "releases" / "people.yaml"), lake, "1", work, ledger=ledger)
-    (published,) = releases(lake, "people")
+    (published,) = releases(lake.table("people"))
     assert published["state"] == "current"
-    assert manifest_of(lake, "people", "1")["loss"]["neighbours"] == "replace_person"
+    assert manifest_of(lake.table("people"), "1")["loss"]["neighbours"] == "replace_person"
     kept["source"]["nulls"] = "drop"
     (home / "releases" / "people.yaml").write_text(yaml.safe_dump(kept))
     with pytest.raises(SpecError, match="nulls must be fail or keep beside a budget"):

@@ -67,7 +67,7 @@ def test_a_second_release_is_refused_before_anything_is_read(
         r"that people named by name may be in; declare `history`.*retract.*policy",
     ):
         run_release(spec, lake, "2", work)
-    retract_release(lake, "people", "1", "a mistake")
+    retract_release(lake.table("people"), "1", "a mistake")
     assert main(["run", str(home / "releases" / "people.yaml"), "--lake", lake.root]) == WRONG  # no source
 
 
@@ -79,7 +79,7 @@ def test_verification_counts_the_earlier_releases_and_names_the_remedies(
     run_release(specified(None), lake, "2", work)
     spec = specified()
     report = privacy_release.verify_staged(
-        stage(spec, work, 9), spec.release_policy(), lake=lake, name="people"
+        stage(spec, work, 9), spec.release_policy(), table=lake.table("people")
     )
     (finding,) = [found for found in report["findings"] if found["rule"] == RULE]
     assert (report["passed"], finding["measured"], finding["threshold"]) == (False, 2, 0)
@@ -89,7 +89,7 @@ def test_verification_counts_the_earlier_releases_and_names_the_remedies(
     ):
         privacy_release.raise_if_failed(report)
     assert privacy_release.verify_staged(
-        stage(spec, work, 9), ReleasePolicy.from_dict(tables.POLICY), lake=lake, name="people"
+        stage(spec, work, 9), ReleasePolicy.from_dict(tables.POLICY), table=lake.table("people")
     )["passed"]
 
 
@@ -97,8 +97,8 @@ def test_the_same_bytes_again_are_no_second_release(specified: Specified, lake: 
     spec = specified()
     staged = stage(spec, work, 7)
     for _ in range(2):  # a retry
-        report = privacy_release.verify_staged(staged, spec.release_policy(), lake=lake, name="people")
-        published = publish_staged(staged, report, lake, "people", "1")
+        report = privacy_release.verify_staged(staged, spec.release_policy(), table=lake.table("people"))
+        published = publish_staged(staged, report, lake.table("people"), "1")
     assert published["already"]
 
 
@@ -108,12 +108,12 @@ def test_of_two_first_releases_at_a_time_one_is_published(
     spec = specified()
     made = {name: stage(spec, work, k, name) for name, k in (("a", 5), ("b", 6))}
     reports = {
-        name: privacy_release.verify_staged(staged, spec.release_policy(), lake=lake, name="people")
+        name: privacy_release.verify_staged(staged, spec.release_policy(), table=lake.table("people"))
         for name, staged in made.items()
     }
-    publish_staged(made["a"], reports["a"], lake, "people", "a")
+    publish_staged(made["a"], reports["a"], lake.table("people"), "a")
     with pytest.raises(VerificationError, match="1 releases of table people were published after this one"):
-        publish_staged(made["b"], reports["b"], lake, "people", "b")
+        publish_staged(made["b"], reports["b"], lake.table("people"), "b")
 
 
 def test_a_table_that_names_nobody_may_be_released_again(
@@ -156,7 +156,7 @@ def test_losses_add_up_in_the_ledger_instead(
         )
         (home / "policies" / "people.yaml").write_text(yaml.safe_dump({"max_epsilon": 1} | HISTORY))
         run_release(spec, lake, f"{number}", work, ledger=ledger)
-    assert len(releases(lake, "people")) == 2
+    assert len(releases(lake.table("people"))) == 2
 
 
 def test_a_floor_that_says_so_holds_for_a_policy_that_is_silent(
@@ -216,14 +216,14 @@ def test_a_release_waits_while_another_one_is_between_the_look_at_the_table_and_
     spec = specified()
     made = {name: stage(spec, work, k, name) for name, k in (("a", 5), ("b", 6))}
     reports = {
-        name: privacy_release.verify_staged(staged, spec.release_policy(), lake=lake, name="people")
+        name: privacy_release.verify_staged(staged, spec.release_policy(), table=lake.table("people"))
         for name, staged in made.items()
     }
     meeting, publish = Meeting(monkeypatch), lake_publish.publish
     others, turns = [], iter("ab")
 
     def publish_b() -> None:
-        publish_staged(made["b"], reports["b"], lake, "people", "b")
+        publish_staged(made["b"], reports["b"], lake.table("people"), "b")
 
     def looked_at(*given: Any, **more: Any) -> Any:
         if next(turns) == "a":
@@ -233,7 +233,7 @@ def test_a_release_waits_while_another_one_is_between_the_look_at_the_table_and_
         return publish(*given, **more)
 
     monkeypatch.setattr(lake_publish, "publish", looked_at)
-    publish_staged(made["a"], reports["a"], lake, "people", "a")
+    publish_staged(made["a"], reports["a"], lake.table("people"), "a")
     ((seen, ended),) = others
     assert seen == "waits"
     with pytest.raises(VerificationError, match="1 releases of table people were published after this one"):
@@ -245,11 +245,11 @@ def test_a_manifest_of_another_release_is_not_published(
 ) -> None:
     spec = specified(None)
     made, other = (stage(spec, work, k, f"k{k}") for k in (5, 6))
-    report = privacy_release.verify_staged(made, spec.release_policy(), lake=lake, name="people")
+    report = privacy_release.verify_staged(made, spec.release_policy(), table=lake.table("people"))
     foreign: Any = {**made, "manifest": other["manifest"]}
     with pytest.raises(IntegrityError, match="the manifest must be of the staged release"):
-        publish_staged(foreign, report, lake, "people", "1")
-    assert not releases(lake, "people")
+        publish_staged(foreign, report, lake.table("people"), "1")
+    assert not releases(lake.table("people"))
 
 
 def test_who_is_in_a_release_is_recorded_before_another_one_looks_at_the_table(

@@ -31,7 +31,7 @@ def test_files_of_a_release_have_the_rights_of_the_lakes_folder(
         by = Publisher(lake=lake, folder=tmp_path / "work", key=None)
         by.publish(people(3), "w1")
         by.publish(people(4), "w2")
-        retract_release(lake, NAME, "w1", "asked to")
+        retract_release(lake.table(NAME), "w1", "asked to")
         assert os.umask(umask) == umask
     finally:
         os.umask(before)

@@ -78,7 +78,7 @@ def path_of(include: Path, fields: Spec) -> Path:
 def publish(include: Path, lake: Lake, tmp_path: Path, fields: Spec) -> pd.DataFrame:
     with WorkArea(tmp_path / "work", "1") as work:
         run_release(load_spec(path_of(include, fields)), lake, "1", work)
-    return read_release(lake, EXAMPLE, "1").to_pandas()
+    return read_release(lake.table(EXAMPLE), "1").to_pandas()
 
 
 def test_safe_harbor_on_synthea(include: Path, lake: Lake, tmp_path: Path, visits: pd.DataFrame) -> None:
@@ -100,7 +100,7 @@ def test_safe_harbor_on_synthea(include: Path, lake: Lake, tmp_path: Path, visit
     own = {zip_code[:3] for zip_code in visits["ZIP"].dropna()}
     assert codes <= own | {"000"}
     assert all(len(code) == 3 for code in codes)
-    told = manifest_of(lake, EXAMPLE, "1")["columns"]
+    told = manifest_of(lake.table(EXAMPLE), "1")["columns"]
     assert (
         told["BIRTHDATE_from"]["codes"]
         == f"{THIS_YEAR - 90} stands for {THIS_YEAR - 90} and what is before it"
@@ -302,7 +302,7 @@ def test_fragments_are_held_against_the_pack(include: Path, lake: Lake, tmp_path
     released = publish(include, lake, tmp_path, fields)
     assert (pd.to_datetime(released["BIRTHDATE_from"]).dt.strftime("%m-%d") == "01-01").all()
     assert (pd.to_datetime(released["BIRTHDATE_to"]).dt.strftime("%m-%d") == "12-31").all()
-    told = manifest_of(lake, EXAMPLE, "1")
+    told = manifest_of(lake.table(EXAMPLE), "1")
     assert "codes" in told["columns"]["ZIP"]
     assert {f["rule"] for f in told["measured"] if f["passed"]} >= {"columns: date_precision(year)"}
 
@@ -328,7 +328,9 @@ def test_every_cell_of_every_table_of_a_release_is_of_eleven_persons(
 ) -> None:
     released = publish(include, lake, tmp_path, cells(QUASI))
     assert set(released) == {"GENDER", "MARITAL"}
-    (finding,) = [f for f in manifest_of(lake, EXAMPLE, "1")["measured"] if f["rule"] == "k_anonymity(k=11)"]
+    (finding,) = [
+        f for f in manifest_of(lake.table(EXAMPLE), "1")["measured"] if f["rule"] == "k_anonymity(k=11)"
+    ]
     assert finding["measured"] >= 11
 
 
@@ -371,7 +373,9 @@ def test_the_european_preset_on_synthea(include: Path, lake: Lake, tmp_path: Pat
     del fields["schema"]["DEATHDATE"], fields["schema"]["ZIP"]
     fields["source"]["columns"] = list(fields["schema"])
     publish(include, lake, tmp_path, fields)
-    rules = {f["rule"].partition("(")[0] for f in manifest_of(lake, EXAMPLE, "1")["measured"] if f["passed"]}
+    rules = {
+        f["rule"].partition("(")[0] for f in manifest_of(lake.table(EXAMPLE), "1")["measured"] if f["passed"]
+    }
     assert rules >= {"k_anonymity", "distinct_l_diversity", "t_closeness", "row_intersection"}
     fields["release"]["k"] = 11
     with pytest.raises(SpecError, match=r"k_anonymity\(k=11\) is weaker than"):

@@ -62,18 +62,18 @@ def policy_of(folder: Path) -> Any:
 
 def test_the_tables_reach_the_lake_as_one_release(tmp_path: Path, lake: Lake, work: WorkArea) -> None:
     outcome = run_release(clinic_spec(tmp_path), lake, "r1", work)
-    rows = read_release(lake, "clinic", "r1").to_pandas()
+    rows = read_release(lake.table("clinic"), "r1").to_pandas()
     found = recounted(rows, OWN, {"visits": "illness"})
     findings = {f["rule"]: f["measured"] for f in outcome.report["findings"]}
     assert findings["k_anonymity(k=4)"] == min(told["k"] for told in found) >= 4
     least = min(told["visits"] for told in found if "visits" in told)
     assert findings["distinct_l_diversity(l=2)"] == least >= 2
     assert outcome.report["classes"] == len(found)
-    tables = read_tables(lake, "clinic", "r1")
+    tables = read_tables(lake.table("clinic"), "r1")
     ages, months = ["age_from", "age_to", "age_null"], ["month_from", "month_to", "month_null"]
     assert tables["patients"].column_names == ["patient", *ages, "district", "insurer"]
     assert tables["visits"].column_names == ["patient", *months, "ward", "illness", *ages]
-    manifest = manifest_of(lake, "clinic", "r1")
+    manifest = manifest_of(lake.table("clinic"), "r1")
     assert {name: own.num_rows for name, own in tables.items()} == {
         name: told["rows"] for name, told in manifest["tables"].items()
     }
@@ -81,7 +81,7 @@ def test_the_tables_reach_the_lake_as_one_release(tmp_path: Path, lake: Lake, wo
     assert manifest["sha256"] == outcome.report["sha256"]
     assert set(manifest["source"]["tables"]) == {"patients", "visits"}
     assert "uri" not in json.dumps(manifest["source"])
-    told = dictionary_of(lake, "clinic", "r1")
+    told = dictionary_of(lake.table("clinic"), "r1")
     assert told is not None
     assert {name: set(own) for name, own in told["tables"].items()} == {
         "patients": {"patient", *ages, "district", "insurer"},
@@ -141,7 +141,7 @@ def test_the_person_may_have_another_name_in_a_table(tmp_path: Path, lake: Lake,
     source = pd.read_parquet(tmp_path / "patients.parquet").rename(columns={"patient": "Id"})
     source.to_parquet(tmp_path / "patients.parquet", index=False)
     run_release(spec, lake, "r1", work)
-    persons = {n: set(t["patient"].to_pylist()) for n, t in read_tables(lake, "clinic", "r1").items()}
+    persons = {n: set(t["patient"].to_pylist()) for n, t in read_tables(lake.table("clinic"), "r1").items()}
     assert len(persons["patients"] & persons["visits"]) > 20
 
 
@@ -195,8 +195,8 @@ def test_bytes_that_changed_after_the_verification_are_not_published(
     frame = pd.read_parquet(staged["uri"])
     write_private(Path(staged["uri"]), parquet_bytes(frame.iloc[1:]))
     with pytest.raises(IntegrityError):
-        publish_staged(staged, report, lake, "clinic", "r1")
-    assert releases(lake, "clinic") == []
+        publish_staged(staged, report, lake.table("clinic"), "r1")
+    assert releases(lake.table("clinic")) == []
 
 
 def test_fragments_and_methods_without_classes_are_refused(table: TableRef, work: WorkArea) -> None:
@@ -316,20 +316,30 @@ def staged_twice(table: TableRef, work: WorkArea) -> tuple[StagedRef, StagedRef]
 
 def send(lake: Lake, folder: Path, staged: StagedRef, run: str) -> Any:
     report = verify_staged(staged, policy_of(folder))
-    return publish_staged(staged, report, lake, "clinic", "r", run_key=run)
+    return publish_staged(staged, report, lake.table("clinic"), "r", run_key=run)
 
 
 def publish_alone(lake: Lake, staged: StagedRef, run: str) -> None:
     """Publish the staged files, without the steps around it."""
     manifest = json.loads(Path(staged["manifest"]).read_bytes())
     files, digest = Path(staged["uri"]), staged["sha256"]
-    publish(lake, "clinic", "r", files, manifest, Path(staged["report"]), expected_sha256=digest, run_key=run)
+    publish(
+        lake.table("clinic"),
+        "r",
+        files,
+        manifest,
+        Path(staged["report"]),
+        expected_sha256=digest,
+        run_key=run,
+    )
 
 
 def shown(lake: Lake) -> dict[str, set[str]]:
     """The pseudonyms in each table, as our reader tells, and any Delta client that knows nothing of us."""
-    told = {name: set(own["patient"].to_pylist()) for name, own in read_tables(lake, "clinic", "r").items()}
-    plain = DeltaTable(lake.table("clinic")).to_pandas()
+    told = {
+        name: set(own["patient"].to_pylist()) for name, own in read_tables(lake.table("clinic"), "r").items()
+    }
+    plain = DeltaTable(lake.table("clinic").address).to_pandas()
     assert told == {name: set(own["patient"]) for name, own in plain.groupby("table_name")}
     return told
 
@@ -350,7 +360,7 @@ def test_a_crash_leaves_all_old_tables_or_all_new_ones_and_a_retry_publishes_onc
     done = send(lake, tmp_path, new, "run 2")
     assert done["already"] == (point == "after_commit")
     assert shown(lake) == pseudonyms(new)
-    assert [entry["state"] for entry in releases(lake, "clinic")] == ["superseded", "current"]
+    assert [entry["state"] for entry in releases(lake.table("clinic"))] == ["superseded", "current"]
 
 
 def test_racing_publishers_leave_the_tables_of_the_last_one(
@@ -361,31 +371,31 @@ def test_racing_publishers_leave_the_tables_of_the_last_one(
     arm("before_commit", lambda: publish_alone(lake, both[0], "run 1"), monkeypatch.setattr)
     publish_alone(lake, both[1], "run 2")
     assert shown(lake) == pseudonyms(both[1])
-    assert [e["state"] for e in releases(lake, "clinic")] == ["superseded", "superseded", "current"]
+    assert [e["state"] for e in releases(lake.table("clinic"))] == ["superseded", "superseded", "current"]
 
 
 def test_a_retraction_takes_all_tables_back(
     table: TableRef, work: WorkArea, lake: Lake, tmp_path: Path
 ) -> None:
     send(lake, tmp_path, made(table, work), "run 1")
-    retract(lake, "clinic", "r", "wrong source")
+    retract(lake.table("clinic"), "r", "wrong source")
     with pytest.raises(PublishError, match="retracted"):
-        read_tables(lake, "clinic", "r")
-    assert len(DeltaTable(lake.table("clinic")).to_pandas()) == 0
+        read_tables(lake.table("clinic"), "r")
+    assert len(DeltaTable(lake.table("clinic").address).to_pandas()) == 0
     assert not list((tmp_path / "lake" / "clinic").rglob("*.parquet"))
 
 
 def test_a_release_of_one_table_has_no_tables(home: Path, lake: Lake, work: WorkArea) -> None:
     run_release(load_spec(home / "releases" / "people.yaml"), lake, "r", work)
     with pytest.raises(PublishError, match="of one table"):
-        read_tables(lake, "people", "r")
+        read_tables(lake.table("people"), "r")
 
 
 def test_the_tables_are_queried_by_their_name(tmp_path: Path, lake: Lake, work: WorkArea) -> None:
     run_release(clinic_spec(tmp_path), lake, "r1", work)
     statement = "SELECT table_name, count(*) AS n FROM clinic GROUP BY table_name ORDER BY table_name"
     told = answer(lake, statement)
-    expected = [(name, own.num_rows) for name, own in sorted(read_tables(lake, "clinic", "r1").items())]
+    expected = [(name, own.num_rows) for name, own in sorted(read_tables(lake.table("clinic"), "r1").items())]
     assert [tuple(row.values()) for row in told.rows.to_pylist()] == expected
 
 
@@ -397,7 +407,7 @@ def test_the_command_line_runs_checks_and_verifies_it(
     assert main(["check", str(spec)]) == DONE
     assert main(["run", str(spec), "--lake", lake.root, "--release-id", "r1"]) == DONE
     capsys.readouterr()
-    rows = read_release(lake, "clinic", "r1")
+    rows = read_release(lake.table("clinic"), "r1")
     pq.write_table(rows, tmp_path / "copy.parquet")
     policy = tmp_path / "asked.yaml"
     policy.write_text("require: [{model: k_anonymity, k: 4}, {model: distinct_l_diversity, l: 2}]\n")

@@ -23,7 +23,6 @@ from privacy_engine.release import Release, parameters_of
 from privacy_engine.tables.schema import DataSchema
 from privacy_engine.vocabulary import AttackName
 from privacy_release.cli.main import DONE, WRONG, main
-from privacy_release.lake.log import proof_folder
 from privacy_release.lake.read import manifest_of, releases
 from privacy_release.lake.store import Lake, get
 from privacy_release.ledger.ledger import BudgetLedger
@@ -130,7 +129,7 @@ def test_the_gate_refuses_a_leak_that_only_shadows_see(
     with pytest.raises(VerificationError, match=r"shadows=4.* by shadow models the excess risk is"):
         run_release(places(MEMBERSHIP | {"shadows": 4}), lake, "r2", work)
     assert filtering == [360, 360, *[60] * 4]
-    assert [entry["release_id"] for entry in releases(lake, "people")] == ["r1"]
+    assert [entry["release_id"] for entry in releases(lake.table("people"))] == ["r1"]
 
 
 @pytest.fixture
@@ -331,7 +330,7 @@ def test_a_method_that_needs_more_people_says_so(listed: Any, lake: Lake, work: 
     with pytest.raises(InfeasibleError, match=told) as refused:
         run_release(spec, lake, "r1", work)
     assert "person-" not in str(refused.value)
-    assert not releases(lake, "people")
+    assert not releases(lake.table("people"))
 
 
 @pytest.mark.parametrize(
@@ -365,11 +364,11 @@ def test_shadows_of_a_private_release_are_not_booked(
     assert len(files_of(work)) == 8
     (trial,) = done.report["attacks"]["trials"]
     assert trial.keys() == {"rule", "attack", "bound", "passed", "shadows"}
-    told = json.dumps([done.report, done.staged, manifest_of(lake, "people", "r1")])
+    told = json.dumps([done.report, done.staged, manifest_of(lake.table("people"), "r1")])
     assert "shadow-" not in told
     (page,) = curator.rglob("*attacks*.html")
-    (entry,) = releases(lake, "people")
-    report = get(lake, f"{proof_folder('people')}/{entry['report_sha256']}.html").decode()
+    (entry,) = releases(lake.table("people"))
+    report = get(lake, lake.table("people").proof(f"{entry['report_sha256']}.html")).decode()
     for text in (page.read_text(), report):
         assert "They learn from 4 releases that the same method made of other people" in text
 
@@ -393,7 +392,7 @@ def test_the_command_attacks_a_private_release_by_its_shadows(
     told = capsys.readouterr()
     assert "1 bounds kept" in told.err
     assert "person-" not in told.err + told.out
-    assert [entry["release_id"] for entry in releases(lake, "people")] == ["r1"]
+    assert [entry["release_id"] for entry in releases(lake.table("people"))] == ["r1"]
     assert [e.event.value for e in ledger.check("people")] == ["grant", "reserve", "commit"]
     assert not list((tmp_path / "work").rglob("*"))
 

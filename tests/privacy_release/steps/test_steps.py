@@ -143,10 +143,10 @@ def test_release_that_keeps_its_policy_is_published_with_its_proof(
     report = privacy_release.verify_staged(staged, policy(K, L, max_gcp=0.9))
     approved = approval_of(report, "officer", "2026-11-20T12:30:00+00:00")
     done = privacy_release.publish_staged(
-        staged, report, lake, "people", "r1", run_key="dag/1", approved=approved
+        staged, report, lake.table("people"), "r1", run_key="dag/1", approved=approved
     )
     assert (done["release"], done["table"], done["rows"], done["already"]) == ("r1", "people", 200, False)
-    manifest = privacy_release.manifest_of(lake, "people", "r1")
+    manifest = privacy_release.manifest_of(lake.table("people"), "r1")
     assert manifest["sha256"] == report["sha256"] == staged["sha256"]
     assert manifest["source"]["fingerprint"] == table["source"]["fingerprint"]
     assert "uri" not in manifest["source"]
@@ -171,7 +171,7 @@ def test_manifest_of_a_private_release_tells_no_exact_count_of_the_source(table:
 def test_retry_publishes_nothing_twice(staged: StagedRef, lake: Lake) -> None:
     report = privacy_release.verify_staged(staged, policy())
     first, second = (
-        privacy_release.publish_staged(staged, report, lake, "people", "r1", run_key="dag/1")
+        privacy_release.publish_staged(staged, report, lake.table("people"), "r1", run_key="dag/1")
         for _ in range(2)
     )
     assert (first["already"], second["already"], second["version"]) == (False, True, first["version"])
@@ -214,7 +214,7 @@ def test_publishing_tells_how_many_of_the_records_are_written(
     told: list[float] = []
     report = privacy_release.verify_staged(staged, policy())
     with telling(told.append):
-        privacy_release.publish_staged(staged, report, lake, "people", "r1")
+        privacy_release.publish_staged(staged, report, lake.table("people"), "r1")
     assert told == [0.25, 0.5, 0.75, 1.0]
 
 
@@ -237,8 +237,8 @@ def test_policy_stricter_than_the_method_is_reported_and_refused(staged: StagedR
     with pytest.raises(VerificationError, match=r"k_anonymity\(k=50\) measured .*missed by"):
         privacy_release.raise_if_failed(report)
     with pytest.raises(VerificationError):
-        privacy_release.publish_staged(staged, report, lake, "people", "r1")
-    assert privacy_release.releases(lake, "people") == []
+        privacy_release.publish_staged(staged, report, lake.table("people"), "r1")
+    assert privacy_release.releases(lake.table("people")) == []
 
 
 def test_class_of_k_minus_one_in_the_staged_file_is_found(staged: StagedRef) -> None:
@@ -279,22 +279,22 @@ def test_staged_file_that_changed_after_verification_is_refused(staged: StagedRe
     report = privacy_release.verify_staged(staged, policy())
     tampered(staged, one_class_smaller)
     with pytest.raises(IntegrityError, match="must have the recorded sha256"):
-        privacy_release.publish_staged(staged, report, lake, "people", "r1")
-    assert privacy_release.releases(lake, "people") == []
+        privacy_release.publish_staged(staged, report, lake.table("people"), "r1")
+    assert privacy_release.releases(lake.table("people")) == []
 
 
 def test_report_on_other_bytes_is_refused(staged: StagedRef, lake: Lake) -> None:
     stale = privacy_release.verify_staged(staged, policy())
     changed = tampered(staged, lambda released: released.iloc[::-1])
     with pytest.raises(IntegrityError, match="verified bytes"):
-        privacy_release.publish_staged(changed, stale, lake, "people", "r1")
+        privacy_release.publish_staged(changed, stale, lake.table("people"), "r1")
 
 
 def test_report_that_was_edited_to_pass_is_refused(staged: StagedRef, lake: Lake) -> None:
     report = privacy_release.verify_staged(staged, policy({"model": "k_anonymity", "k": 50}))
     report["passed"] = True
     with pytest.raises(VerificationError):
-        privacy_release.publish_staged(staged, report, lake, "people", "r1")
+        privacy_release.publish_staged(staged, report, lake.table("people"), "r1")
 
 
 def test_ingested_file_that_changed_is_refused(table: TableRef, work: WorkArea) -> None:
@@ -342,18 +342,18 @@ def test_unreachable_lake_keeps_everything_for_a_retry(staged: StagedRef, tmp_pa
     report = privacy_release.verify_staged(staged, policy())
     Path(lake.root).write_text("a file stands where the lake should be")
     with pytest.raises(PublishError, match="check the lake"):
-        privacy_release.publish_staged(staged, report, lake, "people", "r1")
+        privacy_release.publish_staged(staged, report, lake.table("people"), "r1")
     Path(lake.root).unlink()
-    assert privacy_release.publish_staged(staged, report, lake, "people", "r1")["already"] is False
+    assert privacy_release.publish_staged(staged, report, lake.table("people"), "r1")["already"] is False
 
 
 def test_failed_run_leaves_the_previous_release_readable(staged: StagedRef, lake: Lake) -> None:
     report = privacy_release.verify_staged(staged, policy())
-    privacy_release.publish_staged(staged, report, lake, "people", "r1")
+    privacy_release.publish_staged(staged, report, lake.table("people"), "r1")
     worse = tampered(staged, one_class_smaller)
     with pytest.raises(VerificationError):
         privacy_release.publish_staged(
-            worse, privacy_release.verify_staged(worse, policy()), lake, "people", "r2"
+            worse, privacy_release.verify_staged(worse, policy()), lake.table("people"), "r2"
         )
-    assert privacy_release.read_release(lake, "people", "r1").num_rows == 200
-    assert [entry["release_id"] for entry in privacy_release.releases(lake, "people")] == ["r1"]
+    assert privacy_release.read_release(lake.table("people"), "r1").num_rows == 200
+    assert [entry["release_id"] for entry in privacy_release.releases(lake.table("people"))] == ["r1"]

@@ -78,11 +78,16 @@ def test_an_anonymized_release_has_the_types_that_were_predicted(
 ) -> None:
     table = ingested(tmp_path, work, kind, gap=gap)
     staged = stage(table, work, intervals=intervals)
-    privacy_release.publish_staged(staged, privacy_release.verify_staged(staged, POLICY), lake, "people", "1")
-    predicted, kept = made_types(table, "mondrian", {"intervals": intervals}), kept_types(lake, "people")
+    privacy_release.publish_staged(
+        staged, privacy_release.verify_staged(staged, POLICY), lake.table("people"), "1"
+    )
+    predicted, kept = (
+        made_types(table, "mondrian", {"intervals": intervals}),
+        kept_types(lake.table("people")),
+    )
     assert predicted.keys() == ({"age_from", "age_to", "cost"} if intervals == "bounds" else {"cost"})
     assert predicted == {name: kept[name] for name in predicted}
-    check_kept_types(table, "mondrian", {"intervals": intervals}, lake, "people")
+    check_kept_types(table, "mondrian", {"intervals": intervals}, lake.table("people"))
 
 
 @pytest.mark.parametrize("kind", [pa.int64(), pa.float64()], ids=str)
@@ -117,11 +122,13 @@ def test_another_type_is_refused_before_the_release_and_none_where_there_is_no_t
     tmp_path: Path, work: WorkArea, lake: Lake
 ) -> None:
     staged = stage(table := ingested(tmp_path, work, pa.int64()), work)
-    check_kept_types(table, "mondrian", {}, lake, "people")
-    privacy_release.publish_staged(staged, privacy_release.verify_staged(staged, POLICY), lake, "people", "1")
+    check_kept_types(table, "mondrian", {}, lake.table("people"))
+    privacy_release.publish_staged(
+        staged, privacy_release.verify_staged(staged, POLICY), lake.table("people"), "1"
+    )
     other = ingested(tmp_path, work, pa.float64(), gap=True)
     text = r"got age_from \(int64 in the table, double here\), .*cost \(int64 in the table, double here\)"
     with pytest.raises(SchemaError, match=text):
-        check_kept_types(other, "mondrian", {}, lake, "people")
-    check_kept_types(other, "mondrian", {}, lake, "another")
+        check_kept_types(other, "mondrian", {}, lake.table("people"))
+    check_kept_types(other, "mondrian", {}, lake.table("another"))
     assert made_types(other, "trr", {}) == {}

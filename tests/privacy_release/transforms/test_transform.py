@@ -298,11 +298,11 @@ def test_a_specification_may_have_a_step(home: Path, lake: Lake, people: pd.Data
     path = tables.write_release(home, transform={"sql": text, "schema": schema})
     assert main(["check", str(path)]) == 0
     assert main(["run", str(path), "--lake", lake.root, "--release-id", "r1"]) == 0
-    released = read_release(lake, "people", "r1")
+    released = read_release(lake.table("people"), "r1")
     assert set(released.column_names) >= {"zip", "illness"}
     assert "age" not in released.column_names
     assert released.num_rows == (people["age"] >= 30).sum()
-    (told,) = manifest_of(lake, "people", "r1")["source"]["transforms"]
+    (told,) = manifest_of(lake.table("people"), "r1")["source"]["transforms"]
     assert told["rows"] == released.num_rows
     assert set(load_spec(path).method_fields) == {"name", *schema}
 

@@ -61,7 +61,7 @@ def evidence(user: GetUserDep, lake: str, table: str, version: int) -> Response:
     """The signed evidence of a published release, if it is what was signed."""
     place, row = _standing(user, lake, table, version, "evidence")
     require(Rights(user).reads_evidence(row.dag_id, lake), "have the evidence of this release")
-    found = kept_evidence(place, table, row.entry)
+    found = kept_evidence(place.table(table), row.entry)
     if found is None:
         raise HTTPException(
             status.HTTP_404_NOT_FOUND, "No evidence of this release was made that this server can read."

@@ -54,7 +54,7 @@ def do(
     if complaint:
         return _form(request, user, row, reason, complaint)
     _record(user, row, reason)
-    retract_release(place, table, row.entry.release_id, reason, signer=signer_of())
+    retract_release(place.table(table), row.entry.release_id, reason, signer=signer_of())
     where = urlencode({"lake": lake, "table": table, "version": version})
     return RedirectResponse(
         f"{request.scope.get('root_path', '')}/release?{where}", status.HTTP_303_SEE_OTHER

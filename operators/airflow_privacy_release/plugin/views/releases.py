@@ -15,7 +15,6 @@ from privacy_release.lake.log import (
     State,
     existing_version,
     newest_such,
-    proof_folder,
     publications,
 )
 from privacy_release.lake.store import Lake, get, table_names
@@ -141,7 +140,7 @@ def _noting(problems: list[str]) -> Iterator[None]:
 
 def of_table(name: str, lake: Lake, table: str, rights: Rights) -> list[Listed]:
     """The publications of one table that the user may see, oldest first; none without such a table."""
-    rows = [Listed(lake=name, table=table, entry=entry) for entry in publications(lake, table)]
+    rows = [Listed(lake=name, table=table, entry=entry) for entry in publications(lake.table(table))]
     return [row for row in rows if rights.reads_release(row.dag_id, name)]
 
 
@@ -152,7 +151,9 @@ def one(name: str, lake: Lake, table: str, version: int) -> Listed | None:
         PublishError: if there is no such table.
         ValueError: if its name is not well-formed.
     """
-    entry = newest_such(lake, table, existing_version(lake, table), lambda entry: entry.version == version)
+    entry = newest_such(
+        lake.table(table), existing_version(lake.table(table)), lambda entry: entry.version == version
+    )
     return None if entry is None else Listed(lake=name, table=table, entry=entry)
 
 
@@ -171,7 +172,7 @@ def same_release(lake: Lake, row: Listed) -> list[Listed]:
     Raises:
         PublishError: if the lake cannot be reached.
     """
-    entries = publications(lake, row.table)
+    entries = publications(lake.table(row.table))
     return [replace(row, entry=e) for e in entries if e.release_id == row.entry.release_id]
 
 
@@ -245,7 +246,7 @@ def dictionary_of(lake: Lake, row: Listed) -> bytes | None:
 
 
 def _proof(lake: Lake, table: str, digest: str, kind: str) -> bytes:
-    data = get(lake, f"{proof_folder(table)}/{digest}.{kind}")
+    data = get(lake, lake.table(table).proof(f"{digest}.{kind}"))
     if hashlib.sha256(data).hexdigest() != digest:
         raise IntegrityError(
             f"the stored proof of table {table} must have the sha256 {digest}; it was changed"
@@ -261,7 +262,7 @@ def of_run(places: Places, dag_id: str, run_id: str) -> tuple[list[Listed], list
     for name, lake in places.lakes.items():
         for table in _tables(lake, problems):
             with _noting(problems):
-                entries = publications(lake, table)
+                entries = publications(lake.table(table))
                 found += [
                     Listed(lake=name, table=table, entry=entry) for entry in entries if entry.run_key == key
                 ]
