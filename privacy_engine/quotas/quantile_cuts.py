@@ -15,15 +15,15 @@ from typing import NamedTuple
 import numpy as np
 
 from privacy_engine.compiled import kernel
-from privacy_engine.grouping.boxes import Codes, Ints, boxes_of, join_cost, tabulate
+from privacy_engine.grouping.boxes import Codes, Floats, Ints, boxes_of, join_cost, tabulate
 from privacy_engine.grouping.constraints import Constraints, admits, class_counts
-from privacy_engine.grouping.cuts import NOBODY, Task, bucket_by, cheapest_cut, cover, loss_of
+from privacy_engine.grouping.cuts import NOBODY, Flags, Task, bucket_by, cheapest_cut, cover, loss_of
 from privacy_engine.grouping.model_rules import require_feasible
 from privacy_engine.grouping.partitioning import arrange, mondrian
 from privacy_engine.ordering import stable_order
 from privacy_engine.progress import tracked
 from privacy_engine.quotas.compositions import count_kind, kinds_of, rules_of_kinds
-from privacy_engine.tables.geometry import Geometry
+from privacy_engine.tables.geometry import Geometry, apart, common_ancestor
 
 MOST_VALUES = 1_000  # of all sensitive attributes together; each is counted for every share that is tried
 THRESHOLDS = 8  # of an ordered attribute that are tried in a class
@@ -118,10 +118,14 @@ def _cut(task: Task, quotas: Quotas, eager: bool, rows: Ints, part: Ints) -> int
     cover(task.codes, rows, part, space.tree, space.start, space.parent, size, lo, hi)
     best = len(rows) * loss_of(lo, hi, 0, space.tree, space.start, space.value, space.most) - LEAST_FALL
     parts = cheapest_cut(task, rows, lo[0], hi[0], part)
+    columns = np.empty((q, len(rows)), np.int32)
+    for i in range(len(rows)):
+        for j in range(q):
+            columns[j, i] = task.codes[rows[i], j]
     if parts > 1:
         if not eager:
             return parts
-        best = _loss_after(task, rows, part)
+        best = _loss_after(columns, part, space.tree, space.start, space.value, space.parent, space.most)
     kind, total = quotas.kind[rows], np.zeros(len(quotas.places), np.int64)
     for t in kind:
         total[t] += 1
@@ -142,7 +146,9 @@ def _cut(task: Task, quotas: Quotas, eager: bool, rows: Ints, part: Ints) -> int
                 if taken.sum() < quotas.least or not _reduce(quotas, total, taken):
                     continue
                 _mark(order, bucket, kind, at, space.tree[j], taken, side)
-                loss = _loss_after(task, rows, side)
+                loss = _loss_after(
+                    columns, side, space.tree, space.start, space.value, space.parent, space.most
+                )
                 if loss < best and _stand(task, rows, side):
                     best, parts = loss, 2
                     part[:] = side
@@ -207,15 +213,42 @@ def _mark(order: Ints, bucket: Ints, kind: Ints, at: int, one: bool, taken: Ints
 
 
 @kernel(inner=True)
-def _loss_after(task: Task, rows: Ints, side: Ints) -> float:
-    """Loss of all records once both sides are classes."""
-    q, space = task.codes.shape[1], task.space
-    size, lo, hi = np.zeros(2, np.int64), np.empty((2, q), np.int32), np.empty((2, q), np.int32)
-    cover(task.codes, rows, side, space.tree, space.start, space.parent, size, lo, hi)
-    loss = 0.0
-    for s in range(2):
-        loss += size[s] * loss_of(lo, hi, s, space.tree, space.start, space.value, space.most)
-    return loss
+def _loss_after(
+    columns: Codes, side: Ints, tree: Flags, start: Ints, value: Floats, parent: Codes, most: Floats
+) -> float:
+    """Loss of all records, with these codes (q, m), once both sides are classes.
+
+    Of a hierarchy's values a side has far fewer than records: each is joined once.
+    """
+    q, m = columns.shape
+    ones = side.sum()
+    losses, lo, hi = np.zeros(2), np.empty(2, np.int64), np.empty(2, np.int64)
+    for j in range(q):
+        own, nodes = columns[j], start[j + 1] - start[j]
+        lo[:] = -1
+        if tree[j] and nodes <= m:
+            has = np.zeros((2, nodes), np.bool_)
+            for i in range(m):
+                has[side[i], own[i]] = True
+            for s in range(2):
+                for code in range(nodes):
+                    if has[s, code]:
+                        lo[s] = code if lo[s] < 0 else common_ancestor(parent, start[j], lo[s], code)
+                hi[s] = lo[s]
+        else:
+            for i in range(m):
+                s, code = side[i], own[i]
+                if lo[s] < 0:
+                    lo[s] = hi[s] = code
+                elif tree[j]:
+                    lo[s] = hi[s] = common_ancestor(parent, start[j], lo[s], code)
+                else:
+                    lo[s], hi[s] = min(lo[s], code), max(hi[s], code)
+        for s in range(2):
+            if lo[s] >= 0:
+                first, last = start[j] + lo[s], start[j] + hi[s]
+                losses[s] += value[last] if tree[j] else apart(value, first, last, most[j])
+    return float((m - ones) * losses[0] + ones * losses[1])
 
 
 @kernel(inner=True)
