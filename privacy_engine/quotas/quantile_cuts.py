@@ -10,6 +10,7 @@ LeFevre, DeWitt, Ramakrishnan (2006) for the search from the top down; Cao, Karr
 Journal 20 (2011), for taking from each bucket in proportion.
 """
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -48,7 +49,12 @@ class Quotas(NamedTuple):
 
 
 def cut_by_quotas(
-    codes: Codes, geometry: Geometry, k: int, sensitive: Codes, constraints: Constraints
+    codes: Codes,
+    geometry: Geometry,
+    k: int,
+    sensitive: Codes,
+    constraints: Constraints,
+    turns: Sequence[bool] = (True, False),
 ) -> Ints:
     """Partition records into classes of at least k that keep the constraints; each counts as a person.
 
@@ -61,6 +67,7 @@ def cut_by_quotas(
         k: least class size, >= 1.
         sensitive: (s, n) int32 codes of the sensitive attributes.
         constraints: what every class must keep besides k.
+        turns: for each time, whether a cut by quotas is made wherever it loses less.
 
     Returns:
         labels: (n,) int64, 0 .. classes - 1.
@@ -75,7 +82,7 @@ def cut_by_quotas(
     kinds = kinds_of(sensitive, constraints)
     quotas = Quotas(kinds.of, kinds.places, rules_of_kinds(constraints), k)
     found, losses = list[Ints](), list[float]()
-    for eager in tracked((True, False)):
+    for eager in tracked(turns):
         order, opens = np.arange(len(codes)), np.zeros(len(codes), np.int64)
         _cut_all(task, quotas, eager, order, opens)
         labels = np.empty(len(order), np.int64)
@@ -125,7 +132,9 @@ def _cut(task: Task, quotas: Quotas, eager: bool, rows: Ints, part: Ints) -> int
     if parts > 1:
         if not eager:
             return parts
-        best = _loss_after(columns, part, space.tree, space.start, space.value, space.parent, space.most)
+        best = _loss_after(
+            columns, part, space.tree, space.start, space.value, space.parent, space.most, np.inf
+        )
     kind, total = quotas.kind[rows], np.zeros(len(quotas.places), np.int64)
     for t in kind:
         total[t] += 1
@@ -147,7 +156,7 @@ def _cut(task: Task, quotas: Quotas, eager: bool, rows: Ints, part: Ints) -> int
                     continue
                 _mark(order, bucket, kind, at, space.tree[j], taken, side)
                 loss = _loss_after(
-                    columns, side, space.tree, space.start, space.value, space.parent, space.most
+                    columns, side, space.tree, space.start, space.value, space.parent, space.most, best
                 )
                 if loss < best and _stand(task, rows, side):
                     best, parts = loss, 2
@@ -214,15 +223,22 @@ def _mark(order: Ints, bucket: Ints, kind: Ints, at: int, one: bool, taken: Ints
 
 @kernel(inner=True)
 def _loss_after(
-    columns: Codes, side: Ints, tree: Flags, start: Ints, value: Floats, parent: Codes, most: Floats
+    columns: Codes,
+    side: Ints,
+    tree: Flags,
+    start: Ints,
+    value: Floats,
+    parent: Codes,
+    most: Floats,
+    enough: float,
 ) -> float:
-    """Loss of all records, with these codes (q, m), once both sides are classes.
+    """Loss of all records, with these codes (q, m), once both sides are classes; in part if that is `enough`.
 
     Of a hierarchy's values a side has far fewer than records: each is joined once.
     """
     q, m = columns.shape
     ones = side.sum()
-    losses, lo, hi = np.zeros(2), np.empty(2, np.int64), np.empty(2, np.int64)
+    losses, lo, hi, loss = np.zeros(2), np.empty(2, np.int64), np.empty(2, np.int64), 0.0
     for j in range(q):
         own, nodes = columns[j], start[j + 1] - start[j]
         lo[:] = -1
@@ -248,7 +264,10 @@ def _loss_after(
             if lo[s] >= 0:
                 first, last = start[j] + lo[s], start[j] + hi[s]
                 losses[s] += value[last] if tree[j] else apart(value, first, last, most[j])
-    return float((m - ones) * losses[0] + ones * losses[1])
+        loss = float((m - ones) * losses[0] + ones * losses[1])
+        if loss >= enough:
+            break
+    return loss
 
 
 @kernel(inner=True)
