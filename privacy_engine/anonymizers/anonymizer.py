@@ -2,8 +2,9 @@
 
 import itertools
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -32,6 +33,7 @@ from privacy_engine.measures.recoding import Recoding, require_truthful
 from privacy_engine.measures.utility import gcp
 from privacy_engine.parameters import require_types
 from privacy_engine.progress import portion, tracked
+from privacy_engine.quotas.search import CYCLES
 from privacy_engine.quotas.suppression import of_outliers, of_rare_values
 from privacy_engine.release import Release, parameters_of
 from privacy_engine.tables.classes import SensitiveValues
@@ -42,6 +44,10 @@ from privacy_engine.tables.schema import DataSchema
 from privacy_engine.vocabulary import Intervals
 
 WORTH = 0.05  # share of the loss that going without outliers must save before the classes are improved
+SOON = 0.01  # share of the records up to which a larger set may make the improvement for a smaller one idle
+FALL = 0.2  # by how much of the loss its start must then be lower; improvement seldom gains so much
+FROM_CUT = 0.15  # share of the loss that improvement may gain where classes were cut again
+FROM_CLASSES = 0.005  # and where they are those of the whole table
 IN_VAIN = 2  # searches without more and more records that lose no less, after which no more are made
 
 
@@ -251,12 +257,24 @@ class Anonymizer(ABC):
         room = allowed(self.suppressible, len(encoded))
         rare = of_rare_values(encoded.sensitive, constraints)
         outlying = of_outliers(whole.encoded.codes, whole.labels, whole.encoded.geometry())
-        searches = (self._without_values, self._without_far)
+        starts: dict[int, Recoding | None] = {}  # by the records that they go without
+
+        def start(gone: npt.NDArray[np.int64]) -> Recoding | None:
+            if len(gone) not in starts:
+                starts[len(gone)] = self._cut_without(whole, gone, guarantees)
+            return starts[len(gone)]
+
+        searches: tuple[Callable[..., Recoding | None], ...] = (
+            partial(self._without_values, start),
+            self._without_far,
+        )
         for ladder, search, stream in tracked([*zip((rare, outlying), searches, rng.spawn(2), strict=True)]):
             least, in_vain, before = gcp(whole), 0, 0
-            for gone in itertools.takewhile(lambda rows: len(rows) <= room, ladder):
+            for gone, larger in itertools.pairwise(itertools.chain(ladder, (None,))):
+                if gone is None or len(gone) > room:
+                    break
                 with portion((len(gone) - before) / max(room, 1)):
-                    found = search(encoded, whole, gone, stream.spawn(1)[0], guarantees, least)
+                    found = search(encoded, whole, gone, larger, stream.spawn(1)[0], guarantees, least)
                 before = len(gone)
                 if found is not None and gcp(found) < least:
                     least, in_vain = gcp(found), 0
@@ -267,33 +285,70 @@ class Anonymizer(ABC):
 
     def _without_values(
         self,
+        start: Callable[[npt.NDArray[np.int64]], Recoding | None],
         encoded: EncodedTable,
         whole: Recoding,
         gone: npt.NDArray[np.int64],
+        larger: npt.NDArray[np.int64] | None,
         rng: np.random.Generator,
         guarantees: tuple[PrivacyModel, ...],
         least: float,
     ) -> Recoding | None:
-        """The recoding without all records of rare values, which lets classes be far smaller."""
-        kept = np.setdiff1d(np.arange(len(encoded)), gone)
+        """The recoding without all records of rare values, which lets classes be far smaller.
+
+        The classes are cut again, or are those of the whole table where these lose less. They are improved
+        only where that promises to go below the least loss so far, and the next larger set of records, if it
+        is small, does not begin with far less loss.
+        """
+        recode = self.local_recoding(whole.encoded)
+        if recode is None or not recode.improves(whole.encoded):
+            return self._searched_whole(encoded, whole, gone, rng, guarantees)
+        found, gain, cycles = start(gone), FROM_CUT, CYCLES
+        carried = self._carried_over(recode, whole, gone)
+        if found is None or gcp(carried) < gcp(found):
+            found = _if_kept(whole, carried.labels, whole.notes, guarantees)
+            gain, cycles = FROM_CLASSES, 1  # they were improved before
+        if found is None or gcp(found) * (1.0 - gain) >= least:
+            return found
+        if larger is not None and len(larger) <= SOON * len(encoded):
+            ahead = start(larger)
+            if ahead is not None and gcp(ahead) < (1.0 - FALL) * gcp(found):
+                return found
+        labels = found.labels.copy()
+        kept = np.flatnonzero(labels >= 0)
+        labels[kept] = recode.improved(whole.encoded.take(kept), labels[kept], rng, cycles)
+        return _if_kept(whole, labels, whole.notes, guarantees)
+
+    def _cut_without(
+        self, whole: Recoding, gone: npt.NDArray[np.int64], guarantees: tuple[PrivacyModel, ...]
+    ) -> Recoding | None:
+        """The recoding by cuts of the other records; None if there is none that keeps what is guaranteed."""
+        kept = np.setdiff1d(np.arange(len(whole.labels)), gone)
         part = whole.encoded.take(kept)
         recode = self.local_recoding(part)
         try:
             self._require_feasible(part)
-            labels = None if recode is None else recode.searched(part, rng)
         except InfeasibleError:
             return None
-        if labels is None:
-            return self._searched_whole(encoded, whole, gone, rng, guarantees)
-        out = np.full(len(encoded), -1, dtype=np.int64)
-        out[kept] = labels
-        return _if_kept(whole, out, whole.notes, guarantees)
+        if recode is None:
+            return None
+        labels = np.full(len(whole.labels), -1, dtype=np.int64)
+        labels[kept] = recode.cut(part)
+        return _if_kept(whole, labels, whole.notes, guarantees)
+
+    def _carried_over(self, recode: LocalRecoding, whole: Recoding, gone: npt.NDArray[np.int64]) -> Recoding:
+        """The recoding by the classes that there are, without some records; what misses a model is merged."""
+        labels = whole.labels.copy()
+        labels[gone] = -1
+        labels = repair(whole.encoded, labels, recode.geometry, recode.models, self.least)
+        return Recoding.of_labels(whole.encoded, labels, whole.notes)
 
     def _without_far(
         self,
         encoded: EncodedTable,
         whole: Recoding,
         gone: npt.NDArray[np.int64],
+        larger: npt.NDArray[np.int64] | None,
         rng: np.random.Generator,
         guarantees: tuple[PrivacyModel, ...],
         least: float,
@@ -305,11 +360,10 @@ class Anonymizer(ABC):
         recode = self.local_recoding(whole.encoded)
         if recode is None or not recode.refine or encoded.persons is not None:
             return self._searched_whole(encoded, whole, gone, rng, guarantees)
-        labels = whole.labels.copy()
-        labels[gone] = -1
-        labels = repair(whole.encoded, labels, recode.geometry, recode.models, self.least)
+        carried = self._carried_over(recode, whole, gone)
+        labels = carried.labels.copy()
         kept = labels >= 0
-        if gcp(Recoding.of_labels(whole.encoded, labels)) < (1.0 - WORTH) * least:
+        if gcp(carried) < (1.0 - WORTH) * least:
             labels[kept] = recode.improved(whole.encoded.take(np.flatnonzero(kept)), labels[kept], rng)
         return _if_kept(whole, labels, whole.notes, guarantees)
 

@@ -24,7 +24,8 @@ from privacy_engine.judge.models import KAnonymity, PrivacyModel
 from privacy_engine.nearness.column_search import MOST_K, regroup_by_columns
 from privacy_engine.nearness.regrouping import regroup
 from privacy_engine.progress import apart, portion, tracked
-from privacy_engine.quotas.search import QuotaSearch
+from privacy_engine.quotas.quantile_cuts import cut_by_quotas
+from privacy_engine.quotas.search import CYCLES, QuotaSearch
 from privacy_engine.tables.encoding import EncodedTable
 from privacy_engine.tables.geometry import Geometry
 
@@ -101,29 +102,27 @@ class LocalRecoding:
         # records that a method set aside change the distribution that t-closeness and its like compare with
         return self._kept(encoded, labels)
 
-    def searched(self, encoded: EncodedTable, rng: np.random.Generator) -> Ints | None:
-        """Classes (n,) of the least loss that a search under quotas finds from its own starts.
-
-        None where a search does not start from quotas, or is made in blocks.
-        """
+    def cut(self, encoded: EncodedTable) -> Ints:
+        """Classes (n,) by cuts under quotas, each wherever it loses less than a plain one."""
         constraints = compile_constraints(self.models, encoded)
-        if not self._improves(encoded, constraints):
-            return None
         codes = np.ascontiguousarray(encoded.codes, np.int32)
-        quotas = QuotaSearch(codes, encoded.sensitive, self.geometry, constraints, self.k)
-        return min(self._from_starts(encoded, quotas, rng, look_up), key=quotas.loss)
+        labels = cut_by_quotas(codes, self.geometry, self.k, encoded.sensitive, constraints, (True,))
+        return merge_until_kept(encoded, labels, self.geometry, constraints, self.k)
 
-    def improved(self, encoded: EncodedTable, labels: Ints, rng: np.random.Generator) -> Ints:
-        """Classes (n,) of no larger loss than these; the same where `searched` gives None."""
+    def improved(
+        self, encoded: EncodedTable, labels: Ints, rng: np.random.Generator, cycles: int = CYCLES
+    ) -> Ints:
+        """Classes (n,) of no larger loss than these; the same where nothing `improves` them."""
         constraints = compile_constraints(self.models, encoded)
-        if not self._improves(encoded, constraints):
+        if not self.improves(encoded):
             return labels
         codes = np.ascontiguousarray(encoded.codes, np.int32)
         quotas = QuotaSearch(codes, encoded.sensitive, self.geometry, constraints, self.k)
-        return quotas.improve(labels, rng, look_up)
+        return quotas.improve(labels, rng, look_up, cycles)
 
-    def _improves(self, encoded: EncodedTable, constraints: Constraints) -> bool:
+    def improves(self, encoded: EncodedTable) -> bool:
         """Whether classes of the whole table are improved under quotas."""
+        constraints = compile_constraints(self.models, encoded)
         in_one = self.block_size is None or len(encoded) <= self.block_size
         return self.refine and in_one and encoded.persons is None and self._by_quotas(constraints)
 

@@ -28,6 +28,7 @@ from privacy_engine.grouping.class_state import (
 from privacy_engine.grouping.constraints import Constraints
 
 NEIGHBOURS = 16  # classes at most that are asked for a substitute
+NO, YES, UNKNOWN = 0, 1, 2
 
 
 @kernel(inline="always")
@@ -109,9 +110,14 @@ def _substitute(
 
     It comes from b, to which r goes, or from a class above k persons that is near to a member of r's class.
     ``profit`` is what the move of r saves, its entry to b paid.
+
+    Where each record counts as a person and has one sensitive value, whether it may take the place depends on
+    its value alone: each value is checked once in r's class and once in each other class.
     """
     boxes, q, a, row_r = state.boxes, state.codes.shape[1], state.labels[r], state.codes[r]
-    weight = state.weight
+    weight, values, rests, after = state.weight, state.values, state.rest, state.after
+    by_value = len(state.mates) == 0 and len(values) == len(weight)
+    enters, leaves = np.full(state.counts.shape[1], UNKNOWN), np.full(state.counts.shape[1], UNKNOWN)
     lo, hi = np.empty(q, np.int32), np.empty(q, np.int32)
     other_lo, other_hi = np.empty(q, np.int32), np.empty(q, np.int32)
     rest = box_without(space, state, r, lo, hi)
@@ -127,20 +133,46 @@ def _substitute(
             bound = size * cost - (size - state.heaviest[c]) * state.least_rest[c]
         if profit - rest + bound <= most:
             continue
+        leaves[:] = UNKNOWN
+        varied = boxes.cost[c] > 0.0  # else all members are alike
         s = state.first[c]
         while s >= 0:
             w = weight[s]
-            value = profit + size * cost - (size - w) * state.rest[s]
-            if value - w * rest > most:  # s costs the class that it enters at least the rest
+            value = profit + size * cost - (size - w) * rests[s]
+            # s costs the class that it enters at least the rest
+            if value - w * rest > most and not (by_value and (enters[values[s]] * leaves[values[s]] == NO)):
                 row = state.codes[s]
                 value += others * rest - (others + w) * union_cost(space, row, row, lo, hi)
                 if value > most and c == b:  # r stays where s was
-                    value += (size - w) * state.rest[s]
+                    value += (size - w) * rests[s]
                     value -= (size - w) * _cost_of_swapped(space, state, r, s, cost, other_lo, other_hi)
-                if value > most and _may_replace(state, r, s, b, k, constraints):
+                if value > most and (
+                    _may_replace_by_value(state, r, s, b, constraints, enters, leaves)
+                    if by_value
+                    else _may_replace(state, r, s, b, k, constraints)
+                ):
                     best, most = s, value
-            s = state.after[s] if boxes.cost[c] > 0.0 else -1  # at cost 0 all members are alike
+            s = after[s] if varied else -1
     return best
+
+
+@kernel(nogil=True, inner=True)
+def _may_replace_by_value(
+    state: ClassState, r: int, s: int, b: int, constraints: Constraints, enters: Ints, leaves: Ints
+) -> bool:
+    """`_may_replace` where it depends on the sensitive value of s; what is found is noted for that value.
+
+    enters, leaves: (values,) whether r's class may have a record with the value for r, and s's class may lose
+    one: `YES`, `NO` or `UNKNOWN`.
+    """
+    value, c = state.values[s], state.labels[s]
+    if enters[value] == UNKNOWN:
+        enters[value] = YES if may_swap(state, state.labels[r], r, s, constraints) else NO
+    if enters[value] == NO:
+        return False
+    if leaves[value] == UNKNOWN:
+        leaves[value] = YES if may_swap(state, c, s, r if c == b else -1, constraints) else NO
+    return bool(leaves[value] == YES)
 
 
 @kernel(nogil=True, inner=True)

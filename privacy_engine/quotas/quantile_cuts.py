@@ -10,20 +10,21 @@ LeFevre, DeWitt, Ramakrishnan (2006) for the search from the top down; Cao, Karr
 Journal 20 (2011), for taking from each bucket in proportion.
 """
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from privacy_engine.compiled import kernel
-from privacy_engine.grouping.boxes import Codes, Ints, boxes_of, join_cost, tabulate
+from privacy_engine.grouping.boxes import Codes, Floats, Ints, boxes_of, join_cost, tabulate
 from privacy_engine.grouping.constraints import Constraints, admits, class_counts
-from privacy_engine.grouping.cuts import NOBODY, Task, bucket_by, cheapest_cut, cover, loss_of
+from privacy_engine.grouping.cuts import NOBODY, Flags, Task, bucket_by, cheapest_cut, cover, loss_of
 from privacy_engine.grouping.model_rules import require_feasible
 from privacy_engine.grouping.partitioning import arrange, mondrian
 from privacy_engine.ordering import stable_order
 from privacy_engine.progress import tracked
 from privacy_engine.quotas.compositions import count_kind, kinds_of, rules_of_kinds
-from privacy_engine.tables.geometry import Geometry
+from privacy_engine.tables.geometry import Geometry, apart, common_ancestor
 
 MOST_VALUES = 1_000  # of all sensitive attributes together; each is counted for every share that is tried
 THRESHOLDS = 8  # of an ordered attribute that are tried in a class
@@ -48,7 +49,12 @@ class Quotas(NamedTuple):
 
 
 def cut_by_quotas(
-    codes: Codes, geometry: Geometry, k: int, sensitive: Codes, constraints: Constraints
+    codes: Codes,
+    geometry: Geometry,
+    k: int,
+    sensitive: Codes,
+    constraints: Constraints,
+    turns: Sequence[bool] = (True, False),
 ) -> Ints:
     """Partition records into classes of at least k that keep the constraints; each counts as a person.
 
@@ -61,6 +67,7 @@ def cut_by_quotas(
         k: least class size, >= 1.
         sensitive: (s, n) int32 codes of the sensitive attributes.
         constraints: what every class must keep besides k.
+        turns: for each time, whether a cut by quotas is made wherever it loses less.
 
     Returns:
         labels: (n,) int64, 0 .. classes - 1.
@@ -75,7 +82,7 @@ def cut_by_quotas(
     kinds = kinds_of(sensitive, constraints)
     quotas = Quotas(kinds.of, kinds.places, rules_of_kinds(constraints), k)
     found, losses = list[Ints](), list[float]()
-    for eager in tracked((True, False)):
+    for eager in tracked(turns):
         order, opens = np.arange(len(codes)), np.zeros(len(codes), np.int64)
         _cut_all(task, quotas, eager, order, opens)
         labels = np.empty(len(order), np.int64)
@@ -118,10 +125,16 @@ def _cut(task: Task, quotas: Quotas, eager: bool, rows: Ints, part: Ints) -> int
     cover(task.codes, rows, part, space.tree, space.start, space.parent, size, lo, hi)
     best = len(rows) * loss_of(lo, hi, 0, space.tree, space.start, space.value, space.most) - LEAST_FALL
     parts = cheapest_cut(task, rows, lo[0], hi[0], part)
+    columns = np.empty((q, len(rows)), np.int32)
+    for i in range(len(rows)):
+        for j in range(q):
+            columns[j, i] = task.codes[rows[i], j]
     if parts > 1:
         if not eager:
             return parts
-        best = _loss_after(task, rows, part)
+        best = _loss_after(
+            columns, part, space.tree, space.start, space.value, space.parent, space.most, np.inf
+        )
     kind, total = quotas.kind[rows], np.zeros(len(quotas.places), np.int64)
     for t in kind:
         total[t] += 1
@@ -142,7 +155,9 @@ def _cut(task: Task, quotas: Quotas, eager: bool, rows: Ints, part: Ints) -> int
                 if taken.sum() < quotas.least or not _reduce(quotas, total, taken):
                     continue
                 _mark(order, bucket, kind, at, space.tree[j], taken, side)
-                loss = _loss_after(task, rows, side)
+                loss = _loss_after(
+                    columns, side, space.tree, space.start, space.value, space.parent, space.most, best
+                )
                 if loss < best and _stand(task, rows, side):
                     best, parts = loss, 2
                     part[:] = side
@@ -207,14 +222,51 @@ def _mark(order: Ints, bucket: Ints, kind: Ints, at: int, one: bool, taken: Ints
 
 
 @kernel(inner=True)
-def _loss_after(task: Task, rows: Ints, side: Ints) -> float:
-    """Loss of all records once both sides are classes."""
-    q, space = task.codes.shape[1], task.space
-    size, lo, hi = np.zeros(2, np.int64), np.empty((2, q), np.int32), np.empty((2, q), np.int32)
-    cover(task.codes, rows, side, space.tree, space.start, space.parent, size, lo, hi)
-    loss = 0.0
-    for s in range(2):
-        loss += size[s] * loss_of(lo, hi, s, space.tree, space.start, space.value, space.most)
+def _loss_after(
+    columns: Codes,
+    side: Ints,
+    tree: Flags,
+    start: Ints,
+    value: Floats,
+    parent: Codes,
+    most: Floats,
+    enough: float,
+) -> float:
+    """Loss of all records, with these codes (q, m), once both sides are classes; in part if that is `enough`.
+
+    Of a hierarchy's values a side has far fewer than records: each is joined once.
+    """
+    q, m = columns.shape
+    ones = side.sum()
+    losses, lo, hi, loss = np.zeros(2), np.empty(2, np.int64), np.empty(2, np.int64), 0.0
+    for j in range(q):
+        own, nodes = columns[j], start[j + 1] - start[j]
+        lo[:] = -1
+        if tree[j] and nodes <= m:
+            has = np.zeros((2, nodes), np.bool_)
+            for i in range(m):
+                has[side[i], own[i]] = True
+            for s in range(2):
+                for code in range(nodes):
+                    if has[s, code]:
+                        lo[s] = code if lo[s] < 0 else common_ancestor(parent, start[j], lo[s], code)
+                hi[s] = lo[s]
+        else:
+            for i in range(m):
+                s, code = side[i], own[i]
+                if lo[s] < 0:
+                    lo[s] = hi[s] = code
+                elif tree[j]:
+                    lo[s] = hi[s] = common_ancestor(parent, start[j], lo[s], code)
+                else:
+                    lo[s], hi[s] = min(lo[s], code), max(hi[s], code)
+        for s in range(2):
+            if lo[s] >= 0:
+                first, last = start[j] + lo[s], start[j] + hi[s]
+                losses[s] += value[last] if tree[j] else apart(value, first, last, most[j])
+        loss = float((m - ones) * losses[0] + ones * losses[1])
+        if loss >= enough:
+            break
     return loss
 
 

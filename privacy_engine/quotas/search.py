@@ -75,11 +75,14 @@ class QuotaSearch:
         """Whether a further start is to be improved, too: it is better already, or that takes little."""
         return self._are_few(start) or self.loss(start) < self.loss(found)
 
-    def improve(self, labels: Ints, rng: np.random.Generator, look_up: LookUp) -> Ints:
-        """Labels of no larger loss, from those of classes that keep k and the rules."""
+    def improve(self, labels: Ints, rng: np.random.Generator, look_up: LookUp, cycles: int = CYCLES) -> Ints:
+        """Labels of no larger loss, from those of classes that keep k and the rules.
+
+        cycles: at most so many; one where all classes are small.
+        """
         space = tabulate(self.geometry)
-        cycles = CYCLES if np.bincount(labels).max() >= LARGE else 1
-        for _ in tracked(range(cycles)):
+        most = cycles if np.bincount(labels).max() >= LARGE else 1
+        for _ in tracked(range(most)):
             before = self.loss(labels)
             labels = self._swapped(space, self._stepped(space, labels), rng)
             advance(0.5)

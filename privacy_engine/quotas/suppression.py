@@ -3,8 +3,8 @@
 Under such a model a single record can seldom leave its class: the others would no longer keep the rules, and
 every suppressed record moves the shares that all classes are compared with. So a method searches again
 without some of the records: classes are compared with what is kept, as verification does. A method that
-refines its classes does not run again as a whole: without rare values it starts from classes under quotas,
-and without outliers from the classes that it has.
+refines its classes does not run again as a whole: without rare values it starts from cuts under quotas or
+from the classes that it has, and without outliers from those.
 
 This module proposes those records, as two series of larger and larger sets. No set depends on how many
 records may be suppressed: a larger limit tries the same sets and more.

@@ -154,3 +154,20 @@ def test_records_of_one_person_that_are_equal_move_together(wide_geometry: Geome
     loss = table_loss(codes[::5], alone, wide_geometry)  # ties may be settled otherwise
     assert table_loss(codes[::5], refined[::5], wide_geometry) == pytest.approx(loss, rel=0.1)
     np.testing.assert_array_equal(alone, unconstrained(codes[::5].copy(), labels[::5], wide_geometry, 4))
+
+
+@given(seed=st.integers(0, 99))
+def test_one_sensitive_value_is_judged_as_several_are(seed: int) -> None:
+    """With a second attribute without rules, whether a record may take a place is checked for each record."""
+    rng = np.random.default_rng(seed)
+    codes = rng.integers(0, 11, (60, 1)).astype(np.int32)
+    values = rng.integers(0, 4, 60).astype(np.int32)
+    labels = np.repeat(np.arange(6), 10)
+    rule = Rule(kind=RuleKind.CLOSE_EQUAL, limit=0.5)
+    counts = np.bincount(values, minlength=4)
+    one = pack_rules([rule], [counts], [None])
+    two = pack_rules([rule], [counts, np.array([60])], [None, None])
+    both = np.stack([values, np.zeros(60, np.int32)])
+    by_value = refine(codes, labels, LINE, 3, np.random.default_rng(1), values[None], one)
+    by_record = refine(codes, labels, LINE, 3, np.random.default_rng(1), both, two)
+    np.testing.assert_array_equal(by_value, by_record)

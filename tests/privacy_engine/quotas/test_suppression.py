@@ -3,7 +3,7 @@
 import math
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 
 import numpy as np
 import pandas as pd
@@ -11,10 +11,13 @@ import pytest
 
 from privacy_engine import DataSchema, Release, load_method
 from privacy_engine.anonymizers.bottom_up import BottomUp
+from privacy_engine.anonymizers.local_recoding import LocalRecoding
+from privacy_engine.grouping.boxes import Ints
 from privacy_engine.grouping.model_rules import compile_constraints
 from privacy_engine.judge.models import DeltaDisclosure, model_from_dict
 from privacy_engine.measures.recoding import Recoding
 from privacy_engine.measures.utility import gcp
+from privacy_engine.quotas.search import CYCLES, QuotaSearch
 from privacy_engine.quotas.suppression import of_outliers, of_rare_values
 from privacy_engine.tables.encoding import EncodedTable
 
@@ -113,10 +116,35 @@ def test_outliers_that_lie_together_go_together(name: str) -> None:
 
 
 @dataclass(frozen=True, kw_only=True)
+class CountedRecoding(LocalRecoding):
+    """A recoding that notes the records of each table that is cut again, or whose classes are improved."""
+
+    cuts: list[int]
+    improvements: list[int]
+
+    def cut(self, encoded: EncodedTable) -> Ints:
+        self.cuts.append(len(encoded))
+        return super().cut(encoded)
+
+    def improved(
+        self, encoded: EncodedTable, labels: Ints, rng: np.random.Generator, cycles: int = CYCLES
+    ) -> Ints:
+        self.improvements.append(len(encoded))
+        return super().improved(encoded, labels, rng, cycles)
+
+
+@dataclass(frozen=True, kw_only=True)
 class Counted(BottomUp):
-    """Bottom-up that notes the records of each run of the whole method."""
+    """Bottom-up that notes the records of each run of the whole method and of what follows it."""
 
     runs: list[int] = field(default_factory=list)
+    cuts: list[int] = field(default_factory=list)
+    improvements: list[int] = field(default_factory=list)
+
+    def local_recoding(self, encoded: EncodedTable) -> LocalRecoding:
+        plain = super().local_recoding(encoded)
+        parameters = {own.name: getattr(plain, own.name) for own in fields(plain)}
+        return CountedRecoding(**parameters, cuts=self.cuts, improvements=self.improvements)
 
     def anonymize(self, encoded: EncodedTable, rng: np.random.Generator) -> Recoding:
         self.runs.append(len(encoded))
@@ -136,6 +164,41 @@ def test_leave_to_suppress_runs_the_whole_method_once_and_loses_no_more_the_larg
         losses.append(gcp(release.recoding))
     assert losses == sorted(losses, reverse=True)
     assert model is T or losses[-1] < losses[0]
+
+
+@pytest.mark.parametrize("model", [T, BETA, DELTA], ids=["t", "beta", "delta"])
+def test_each_set_of_rare_values_is_cut_once_and_few_are_improved(model: Mapping[str, object]) -> None:
+    method = Counted(k=4, suppression_limit=0.3, require=(model_from_dict(model),))
+    method.release(patients(rare=2), SCHEMA, np.random.default_rng(2))
+    assert method.cuts == [300, 241]  # without ague, and without gout
+    assert 302 not in method.improvements
+    assert all(method.improvements.count(size) <= 1 for size in method.cuts)
+
+
+@pytest.mark.parametrize("model", [T, BETA, DELTA], ids=["t", "beta", "delta"])
+def test_classes_are_grown_under_quotas_as_often_with_a_limit_as_without(
+    model: Mapping[str, object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain, searches = QuotaSearch.starts, Counter[float]()
+
+    def counted(search: QuotaSearch, rng: np.random.Generator) -> list[Ints]:
+        searches[limit] += 1
+        return plain(search, rng)
+
+    monkeypatch.setattr(QuotaSearch, "starts", counted)
+    for limit in (0.0, 0.3):
+        made("bottom_up", patients(rare=2, far=3), model, limit)
+    assert searches[0.3] == searches[0.0] > 0
+
+
+def test_a_set_is_not_improved_where_a_slightly_larger_one_begins_far_lower() -> None:
+    table = pd.concat([patients(n=1000), patients(rare=1, n=0), patients(rare=2, n=0)], ignore_index=True)
+    table.iloc[-3, table.columns.get_loc("disease")] = "rabies"
+    method = Counted(k=4, suppression_limit=0.02, require=(model_from_dict(BETA),))
+    method.release(table, SCHEMA, np.random.default_rng(2))
+    assert method.cuts[:2] == [1002, 1000]
+    assert 1002 not in method.improvements
+    assert 1000 in method.improvements
 
 
 def test_a_method_that_is_not_refined_searches_again_as_it_is() -> None:
