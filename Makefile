@@ -93,7 +93,8 @@ audit: $(STAMP) $(KERNELS)  ## Attack every method with a privacy loss: what it 
 	@$(BIN)/python -m benchmarks --only audit
 
 .PHONY: docs
-docs: $(STAMP)  ## Write the pages of reference anew from signatures, docstrings and parsers
+docs: $(STAMP)  ## Write the operators of methods, the stubs and the pages of reference
+	@$(BIN)/python docs/make_operators.py
 	@$(BIN)/python docs/make_reference.py
 
 .PHONY: signatures

@@ -23,6 +23,12 @@ def test_the_pages_of_reference_are_what_the_code_says() -> None:
         assert written == text(), f"{page}: the code has changed: run `make docs`, and commit the page"
 
 
+def test_the_operators_of_methods_and_the_stubs_are_what_the_code_says() -> None:
+    made = runpy.run_path(str(ROOT / "docs" / "make_operators.py"))
+    for file, text in made["FILES"].items():
+        assert (ROOT / file).read_text(encoding="utf-8") == text(), f"{file}: run `make docs`, and commit it"
+
+
 def test_the_operator_reference_has_every_public_name() -> None:
     headings = set(re.findall(r"^### (\w+)", (ROOT / "docs/reference.md").read_text(), re.MULTILINE))
     assert headings == set(airflow_privacy_release.__all__)

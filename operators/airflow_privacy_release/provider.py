@@ -12,8 +12,7 @@ TITLE = "Privacy Release"
 OPERATOR_MODULES = tuple(
     f"airflow_privacy_release.operators.{name}"
     for name in (
-        *("ingest", "validate", "transform", "outliers", "release", "method"),
-        *("anonymizers", "synthesizers", "randomizers"),
+        *("ingest", "validate", "transform", "outliers", "release", "method", "methods"),
         *("learning", "budget", "verify", "approve", "compare", "publish"),
     )
 )

@@ -30,19 +30,22 @@ from privacy_engine.tables.encoding import EncodedTable
 
 @dataclass(frozen=True, kw_only=True)
 class BottomUp(Anonymizer):
-    """While a class is smaller than k, merge it with the class that costs least.
+    """Merge each class of fewer than k records with the class that costs least, over the whole table.
 
     Attributes:
-        sensitive: attribute from which the weights come; None = the only one. Unused with equal weights.
-        reading: weights of the quasi-identifiers; ``complement`` and ``literal`` need a sensitive attribute.
-        price: what a merge costs.
-        refine: move, swap and regroup records afterwards wherever the total loss falls.
-        regroup: sweeps after `refine` in which neighbouring classes are taken apart and put together anew;
-            0 = none. Each takes 1 to 2 CPU s for 30,000 records and gains less than the one before. Up to
-            k = 10, where no other model is asked for, a search by columns comes first, 6 CPU s at k = 5.
-            None are made without `refine`, where several rows may be of one person, or where a model bounds
-            the distribution of the sensitive values.
-        block_size: tables with more records are cut into blocks of at most so many; None = never.
+        sensitive: Attribute from which the weights come; None for the only one. Unused with equal weights.
+        reading: Weights of the quasi-identifiers: `equal`, or `literal` and `complement`, which come from a
+            sensitive attribute.
+        price: Price of a merge: `increase`, what it adds to the table's loss, or `whole`, the loss of the
+            union.
+        refine: Whether records are moved, swapped and regrouped afterwards wherever the total loss falls.
+        regroup: Number of sweeps after `refine` in which neighbouring classes are taken apart and formed
+            again; 0 for none. Each takes 1 to 2 CPU s for 30,000 records and gains less than the one
+            before. Up to k = 10, where no other model is required, a search by columns comes first, which
+            takes 6 CPU s at k = 5. No sweeps are made without `refine`, where several rows may belong to
+            one person, or where a model bounds the distribution of the sensitive values.
+        block_size: Most records that are cut in one block; larger tables are cut into several. None for no
+            limit.
     """
 
     sensitive: str | None = None

@@ -28,14 +28,15 @@ ROUNDING = 1e-9  # distances that are equal in theory must not fall on both side
 
 @dataclass(frozen=True, kw_only=True)
 class DSAED(Anonymizer):
-    """Cluster the records by density, cut each cluster in the order of the table.
+    """Cluster the records by density (DBSCAN), and cut each cluster in the order of the table: a baseline.
 
     Attributes:
-        min_samples: records within eps that make a record a core point, >= 1; None = k.
-        eps_quantile: eps is this quantile of the records' core distances, so that such a share of the
-            records are core points, 0 .. 1.
-        model: what becomes of a cell that its class does not share.
-        block_size: tables with more records are cut into blocks of at most so many; None = never.
+        min_samples: Number of records within eps that make a record a core point, >= 1; None for k.
+        eps_quantile: Quantile of the records' core distances that is eps, so that this share of the records
+            are core points, 0 .. 1.
+        model: Form of a cell whose value the class does not share: `generalization` or `suppression`.
+        block_size: Most records that are cut in one block; larger tables are cut into several. None for no
+            limit.
     """
 
     min_samples: int | None = None

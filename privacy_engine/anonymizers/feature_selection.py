@@ -218,14 +218,15 @@ class FeatureSelection(Anonymizer):
     of which no feature can be kept is released without quasi-identifiers, as one class.
 
     Attributes:
-        target: the class label, a sensitive or insensitive attribute; None = the only sensitive one.
-        bins: number of equal-width bins of a numeric attribute whose schema names none.
-        one_hot: whether each value or bin is a feature, as in the papers, and what is not kept of an
-            attribute falls into one group; else each attribute is one feature.
-        generalize: whether a feature's coarser forms are tried before it is dropped; the papers do not.
-        order: which feature is tried next; ``worth`` is the papers'. ``gain`` leaves to the method's
-            valuation only the choice between equals: few features are kept, and two that each tell much
-            may tell the same, or use up what k leaves for a third.
+        target: Name of the class label, a sensitive or insensitive attribute; None for the only sensitive
+            one.
+        bins: Number of equal-width bins of a numeric attribute whose schema names none, >= 2.
+        one_hot: Whether each value or bin is a feature, as in the papers, and what is not kept of an
+            attribute falls into one group; otherwise each attribute is one feature.
+        generalize: Whether a feature's coarser forms are tried before it is dropped; the papers do not.
+        order: Feature that is tried next: `worth`, the one of the highest worth, as in the papers, or
+            `gain`, the one that says most about the label in addition to those already kept. Few features
+            are kept, and two that each say much may say the same, or use up what k leaves for a third.
     """
 
     target: str | None = None

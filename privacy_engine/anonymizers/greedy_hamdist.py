@@ -16,10 +16,11 @@ from privacy_engine.anonymizers.feature_selection import FeatureSelection
 
 @dataclass(frozen=True, kw_only=True)
 class GreedyHamdist(FeatureSelection):
-    """Features by how many pairs of records of different classes they tell apart.
+    """Keep the features that distinguish most pairs of records with different labels, as far as k allows.
 
     The sum over pairs is additive over features, so the feature of highest worth among those left does not
-    depend on those taken, and one pass over the sorted features is the greedy search.
+    depend on those taken, and one pass over the sorted features is the greedy search. The choice of the
+    features follows the label and discloses something about it: no differential privacy is claimed.
     """
 
     key: ClassVar[str] = "greedy_hamdist"

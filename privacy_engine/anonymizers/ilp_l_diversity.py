@@ -50,23 +50,32 @@ class Repair(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class ILPLDiversity(Anonymizer):
-    """Cluster the sensitive values, agglomerate inside each cluster, repair to l-diversity.
+    """Cluster the sensitive values, merge records inside each cluster, and repair the classes to l-diversity.
+
+    A sensitive value too rare to find l - 1 companions joins the nearest cluster; the notes of the release
+    give the number of such values and of clusters.
 
     Attributes:
-        l: least number of distinct sensitive values in a class, >= 2.
-        sensitive: the sensitive attribute; None = the only one.
-        repair: what is done with a class that misses l.
-        reading: how weights come from the utility matrix.
-        utility: an expert's utility matrix (m, q) instead of the data's, rows in the order of the
-            attribute's values; entries in [0, 1], low = says much.
-        price: what a merge costs.
-        refine: move, swap and regroup records afterwards wherever the total loss falls.
-        regroup: sweeps after `refine` in which neighbouring classes are taken apart and put together anew;
-            0 = none. Each takes 1 to 2 CPU s for 30,000 records and gains less than the one before. Up to
-            k = 10, where no other model is asked for, a search by columns comes first, 6 CPU s at k = 5.
-            None are made without `refine`, where several rows may be of one person, or where a model bounds
-            the distribution of the sensitive values.
-        block_size: clusters with more records are cut into blocks of at most so many; None = never.
+        l: Least number of distinct sensitive values in a class, >= 2.
+        sensitive: Name of the sensitive attribute; None for the only one.
+        repair: Remedy for a class that misses l: `merge` it with another, `distort` sensitive values, as
+            the paper does, which makes them false, or `suppress` it within the suppression limit.
+        reading: Way in which weights come from the utility matrix, whose low entries say much: `literal`,
+            its entries as the paper prints them, `complement`, so that what says much is kept most precise,
+            or `equal`.
+        utility: Utility matrix (m, q) of an expert, instead of the data's: a row for each value of the
+            attribute, in their order, and a column for each quasi-identifier; entries in [0, 1], low = says
+            much.
+        price: Price of a merge: `increase`, what it adds to the table's loss, or `whole`, the loss of the
+            union.
+        refine: Whether records are moved, swapped and regrouped afterwards wherever the total loss falls.
+        regroup: Number of sweeps after `refine` in which neighbouring classes are taken apart and formed
+            again; 0 for none. Each takes 1 to 2 CPU s for 30,000 records and gains less than the one
+            before. Up to k = 10, where no other model is required, a search by columns comes first, which
+            takes 6 CPU s at k = 5. No sweeps are made without `refine`, where several rows may belong to
+            one person, or where a model bounds the distribution of the sensitive values.
+        block_size: Most records of a cluster that are merged in one block; larger clusters are cut into
+            several. None for no limit.
     """
 
     l: int = 3  # noqa: E741  the field's own symbol

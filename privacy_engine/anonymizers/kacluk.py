@@ -25,12 +25,13 @@ from privacy_engine.tables.encoding import EncodedTable
 
 @dataclass(frozen=True, kw_only=True)
 class KACLUK(Anonymizer):
-    """Cluster the sensitive values, then merge at random inside each cluster: O(n log k).
+    """Cluster the sensitive values, then merge records at random inside each cluster: a baseline.
 
     Attributes:
-        sensitive: attribute whose values are clustered; None = the only one.
-        clusters: number of clusters of sensitive values, >= 1.
-        refine: move records afterwards wherever the total loss falls.
+        sensitive: Attribute whose values are clustered; None for the only one.
+        clusters: Number of clusters of sensitive values, >= 1.
+        refine: Whether records are moved afterwards wherever the total loss falls; then it is no longer the
+            baseline.
     """
 
     sensitive: str | None = None

@@ -23,10 +23,10 @@ from privacy_engine.tables.encoding import EncodedTable
 
 @dataclass(frozen=True, kw_only=True)
 class Mondrian(Anonymizer):
-    """The quick baseline: O(n log n).
+    """Cut the table into ever smaller boxes while each box meets the guarantees: the quick baseline.
 
     Attributes:
-        rule: which of the allowed cuts is taken; ``widest`` is the paper's.
+        rule: Rule that picks one of the allowed cuts: `least_loss`, or `widest`, the paper's.
     """
 
     rule: CutRule = CutRule.LEAST_LOSS

@@ -71,25 +71,29 @@ class Outliers(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class OBPA(Anonymizer):
-    """Order the records by density, cut the order.
+    """Order the records by density (OPTICS) and cut the order into classes; attributes have personal weights.
 
     Attributes:
-        weights: how much each quasi-identifier counts in distance and loss, >= 0; 1 where none is given.
-        order: in which order the records are cut.
-        distance: by which the order is made; None = ``entropy`` for the suppression model, else ``paper``.
-        cut: how it is cut; ``peaks`` needs the order ``optics``.
-        outliers: what becomes of the records set aside.
-        outlier_share: share of the records to set aside, those of largest core distance; 0 .. 1, 1 excluded.
-        model: what becomes of a cell that its class does not share.
-        min_samples: records within its core distance that make a record a core point, >= 1.
-        refine: move, swap and regroup records afterwards wherever the total loss falls.
-        regroup: sweeps after `refine` in which neighbouring classes are taken apart and put together anew;
-            0 = none. Each takes 1 to 2 CPU s for 30,000 records and gains less than the one before. Up to
-            k = 10, where no other model is asked for, a search by columns comes first, 6 CPU s at k = 5.
-            None are made without `refine`, where several rows may be of one person, or where a model bounds
-            the distribution of the sensitive values.
-        block_size: tables with more records are cut into blocks of at most so many, each with an order of
-            its own, which takes O(n block) instead of O(n^2); None = never.
+        weights: Weight of each quasi-identifier in distance and loss, >= 0; 1 where none is given.
+        order: Order in which the records are cut: `optics`, or `lexicographic`, a plain sort.
+        distance: Distance that makes the order: `paper` or `entropy`; None for `entropy` with the
+            suppression model and `paper` otherwise.
+        cut: Places where the order is cut: `exact`, where the loss is least, or `peaks`, where the
+            reachability is highest, which needs the order `optics`.
+        outliers: Treatment of the records that are set aside: `assign` each to the class where it costs
+            least, `suppress` them, or `group` them among themselves.
+        outlier_share: Share of the records to set aside, those with the largest core distance; 0 .. 1, 1
+            excluded.
+        model: Form of a cell whose value the class does not share: `generalization` or `suppression`.
+        min_samples: Number of records within its core distance that make a record a core point, >= 1.
+        refine: Whether records are moved, swapped and regrouped afterwards wherever the total loss falls.
+        regroup: Number of sweeps after `refine` in which neighbouring classes are taken apart and formed
+            again; 0 for none. Each takes 1 to 2 CPU s for 30,000 records and gains less than the one
+            before. Up to k = 10, where no other model is required, a search by columns comes first, which
+            takes 6 CPU s at k = 5. No sweeps are made without `refine`, where several rows may belong to
+            one person, or where a model bounds the distribution of the sensitive values.
+        block_size: Most records with one order; larger tables are cut into blocks with separate orders,
+            which takes O(n block) instead of O(n^2). None for no limit.
     """
 
     weights: Mapping[str, float] = field(default_factory=dict)

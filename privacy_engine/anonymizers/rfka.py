@@ -16,10 +16,13 @@ from privacy_engine.features.forest_importance import forest_importance
 
 @dataclass(frozen=True, kw_only=True)
 class RFKA(FeatureSelection):
-    """Features by out-of-bag permutation importance.
+    """Keep the features by which a random forest predicts a class label best, as far as k allows.
+
+    Features are ranked by out-of-bag permutation importance. The choice of the features follows the label
+    and discloses something about it: no differential privacy is claimed.
 
     Attributes:
-        trees: number of trees; each is fully grown. 1,000 in the paper.
+        trees: Number of trees, each fully grown; 1,000 in the paper.
     """
 
     trees: int = 1000

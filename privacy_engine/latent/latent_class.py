@@ -127,22 +127,26 @@ MORE_STEPS = {"em_steps": 100, "descent_steps": 100}  # a ridge along two long s
 
 @dataclass(frozen=True, kw_only=True)
 class LatentClass(Synthesizer):
-    """Views chosen where the model errs, measured with noise, a latent class model fitted to them.
+    """Fit a latent class model to a few noisy tables, chosen where it errs most: the recommended synthesizer.
+
+    Views are chosen where the model errs and measured with noise; the claim is epsilon, or (epsilon,
+    delta).
 
     Attributes:
-        delta: 0 for a claim of pure epsilon; > 0 and far below 1 over the number of persons, such as 1e-9,
-            for one of (epsilon, delta) with Gaussian noise, which is less where many tables are measured.
-        classes: hidden classes of one fitted model, >= 1; 1 makes the attributes independent.
-        fits: models of the released mean, >= 1.
-        rounds: views measured, >= 1, where the budget is enough for any; more where an attribute would be in
-            none. None = as many as are useful, at most three for every two attributes.
-        width: most attributes of a view, >= 1.
-        theta: least ratio of a view's mean cell to its noise, > 0: bounds its cells.
-        attribute_share: most of epsilon that goes to the attributes of many values, in (0, 1).
-        selection_share: part of the rest that chooses views, in (0, 1).
-        rules: most functional dependencies that are looked for, 0 .. 5.
-        replicates: models fitted to the noisy tables noised once more, by which answers get intervals; 0 for
-            none, else 2 .. 100. They cost no epsilon.
+        delta: Delta of the claim: 0 for pure epsilon; > 0 and far below 1 over the number of persons, such
+            as 1e-9, for (epsilon, delta) with Gaussian noise, which is less where many tables are measured.
+        classes: Number of hidden classes of one fitted model, >= 1; 1 makes the attributes independent.
+        fits: Number of models whose mean is released, >= 1.
+        rounds: Number of views (tables of a few attributes) that are measured, >= 1, where the budget is
+            enough for any; more where an attribute would be in none. None for as many as are useful, at
+            most three for every two attributes.
+        width: Most attributes of a view, >= 1.
+        theta: Least ratio of a view's mean cell to its noise, > 0: bounds its cells.
+        attribute_share: Largest part of epsilon that goes to the attributes of many values, in (0, 1).
+        selection_share: Part of the rest that chooses views, in (0, 1).
+        rules: Most functional dependencies that are searched for, 0 .. 5.
+        replicates: Number of models that are fitted to the noisy tables with noise added once more, which
+            give answers intervals; 0 for none, else 2 .. 100. They cost no epsilon.
     """
 
     delta: float = 0.0

@@ -26,13 +26,17 @@ DEFAULT_P_0 = 0.5  # the paper recommends 0.35 to 0.6
 
 @dataclass(frozen=True, kw_only=True)
 class ERRPH(Randomizer):
-    """Extended randomized response with partial hiding.
+    """Release each value as itself with probability p_0, else as another value of its domain (ERRPH).
+
+    Extended randomized response with partial hiding. Numbers are released as the midpoints of public bins;
+    epsilon is computed from the probabilities.
 
     Attributes:
-        p_0: with which probability each value is released as itself, in (0, 1); 0.5 where nothing is given.
-        epsilon: instead of p_0, for a person: all randomized attributes together, in equal parts; > 0.
-        probabilities: attribute -> label -> p_j, for attributes whose p_j are not equal; with p_0 a sum of 1.
-        randomness, individual: see ``Randomizer``.
+        p_0: Probability with which each value is released as itself, in (0, 1); 0.5 where nothing is given.
+        epsilon: Privacy loss of a person, instead of p_0: all randomized attributes together, in equal
+            parts; > 0.
+        probabilities: Probabilities p_j of the labels that replace a value, as attribute to label to p_j,
+            for attributes whose p_j are not equal; with p_0 a sum of 1.
     """
 
     p_0: float | None = None

@@ -19,12 +19,12 @@ from privacy_engine.tables.schema import DataSchema
 
 @dataclass(frozen=True, kw_only=True)
 class LocalLaplace(Randomizer):
-    """Discrete Laplace noise for numbers, randomized response for what is listed.
+    """Add discrete Laplace noise to numbers within their bounds, and answer at random for other values.
 
     Attributes:
-        epsilon: of a person: all randomized attributes together, in equal parts; > 0.
-        steps: of the grid between the bounds of a number, 1 .. 511; each value is moved to the nearest point.
-        randomness, individual: see ``Randomizer``.
+        epsilon: Privacy loss of a person: all randomized attributes together, in equal parts; > 0.
+        steps: Number of steps of the grid between the bounds of a number, 1 .. 511; each value is moved to
+            the nearest point.
     """
 
     epsilon: float = 1.0

@@ -18,13 +18,17 @@ from privacy_engine.tables.schema import DataSchema
 
 @dataclass(frozen=True, kw_only=True)
 class TRR(Randomizer):
-    """Transforming randomized response for numbers; ERRPH with equal p_j for what is listed.
+    """Release each number as a x + b with random a and b, and other values as ERRPH does (TRR).
+
+    Transforming randomized response. A release with a number makes no claim: see `LocalLaplace` for numbers
+    with one.
 
     Attributes:
-        a_mean, a_variance: of the random factor; the mean not 0, the variance >= 0.
-        b_mean, b_variance: of the random summand, in the unit of the attribute; not both variances 0.
-        p_0: of the listed attributes, in (0, 1).
-        randomness, individual: see ``Randomizer``.
+        a_mean: Mean of the random factor a, not 0.
+        a_variance: Variance of the random factor a, >= 0.
+        b_mean: Mean of the random summand b, in the unit of the attribute.
+        b_variance: Variance of the random summand b, >= 0; not both variances 0.
+        p_0: Probability with which a value that is no number is released as itself, in (0, 1).
     """
 
     a_mean: float = 1.0

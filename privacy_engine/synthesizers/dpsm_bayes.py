@@ -73,11 +73,15 @@ class Sampling(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class DPSMBayes(NetworkSynthesizer):
-    """SMBayes with e1, IMLap-Noisy with e2; e1 = ``structure_share`` * epsilon, e2 = the rest.
+    """Choose a Bayesian network on a secret sample of the records, and clean its noisy tables by a threshold.
+
+    SMBayes with e1 = `structure_share` * epsilon, IMLap-Noisy with the rest.
 
     Attributes:
-        sampling: one sample for the selection, or a fresh one for each pick.
-        post_process: how noisy counts become probabilities.
+        sampling: Sample of the selection: `one` for the whole selection, as in the paper, or a `fresh` one
+            for each pick.
+        post_process: Way in which noisy counts become probabilities: `threshold`, the paper's, `clip` or
+            `simplex`.
     """
 
     sampling: Sampling = Sampling.ONE

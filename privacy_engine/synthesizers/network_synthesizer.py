@@ -34,10 +34,10 @@ class NetworkSynthesizer(Synthesizer):
     """A synthesizer that spends one part of epsilon on the structure of a network, the rest on its tables.
 
     Attributes:
-        structure_share: part of epsilon that chooses the structure, in (0, 1).
-        degree: most parents of an attribute; None = as many as leave its table theta-useful.
-        theta: least ratio of a table's mean cell to its noise, > 0, where no degree is given.
-        cell_limit: most cells of a table.
+        structure_share: Part of epsilon that chooses the structure, in (0, 1).
+        degree: Most parents of an attribute; None for as many as leave its table theta-useful.
+        theta: Least ratio of a table's mean cell to its noise, > 0, where no degree is given.
+        cell_limit: Most cells of a table of the network.
     """
 
     structure_share: float = 0.3

@@ -59,9 +59,10 @@ from privacy_engine.tables.marginals import WeightedRecords
 
 @dataclass(frozen=True, kw_only=True)
 class PrivBayes(NetworkSynthesizer):
-    """GreedyBayes by mutual information with e1, Laplace noise on the tables with e2, clip and normalise.
+    """Choose a Bayesian network by mutual information, and measure its tables with noise: the baseline.
 
-    e1 = ``structure_share`` * epsilon, e2 = the rest.
+    GreedyBayes by mutual information with e1 = `structure_share` * epsilon, Laplace noise on the tables
+    with the rest; counts are clipped and normalised.
     """
 
     key: ClassVar[str] = "privbayes"
@@ -112,9 +113,10 @@ def learn_greedily(
 
 @dataclass(frozen=True, kw_only=True)
 class PrivBayesR(NetworkSynthesizer):
-    """GreedyBayes by R with e1, Laplace noise on the tables with e2, projection onto the simplex.
+    """Choose a Bayesian network by the score R, which noise harms less than mutual information.
 
-    e1 = ``structure_share`` * epsilon, e2 = the rest.
+    GreedyBayes by R with e1 = `structure_share` * epsilon, Laplace noise on the tables with the rest, which
+    are projected onto the simplex.
     """
 
     structure_share: float = 0.1

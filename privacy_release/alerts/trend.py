@@ -20,7 +20,7 @@ from privacy_release.spec.model import AlertSpec, AlertsSpec, read_alerts
 from privacy_release.work.references import AlertRef, ReportRef, StagedRef, measured_symbols, symbols_of
 
 if TYPE_CHECKING:
-    from privacy_release.lake.store import Lake, ReleaseTable
+    from privacy_release.lake.store import ReleaseTable
     from privacy_release.ledger.ledger import BudgetLedger
 
 Tell = Callable[[str], None]
@@ -32,8 +32,7 @@ def find_alerts(
     report: ReportRef,
     asked: AlertsSpec | Mapping[str, Any],
     *,
-    lake: "Callable[[], Lake]",
-    name: str | None,
+    table: "Callable[[], ReleaseTable] | None",
     run: tuple[str, str],
     ledger: "BudgetLedger | None" = None,
     tell: Tell,
@@ -44,8 +43,7 @@ def find_alerts(
         staged: the release.
         report: what verification found on it.
         asked: the limits, as in a specification.
-        lake: opens the lake of the release table.
-        name: of the release table.
+        table: Opens the lake of the release table; None: the table is not known.
         run: release id and run key of who asks: what this run has published itself is no earlier release.
         ledger: that booked the loss of the release.
         tell: told what could not be compared, and why.
@@ -58,11 +56,11 @@ def find_alerts(
         now, before = _figures_of(staged, report), list[dict[str, float]]()
         if unknown := [figure for figure in limits.figures if figure not in now]:
             tell(f"{', '.join(unknown)} of this release are not known: nothing of it measures them")
-        if name is None:
+        if table is None:
             tell("the name of the release table is missing, so there are no earlier releases; give it")
         else:
             with _telling(tell):
-                before = _earlier(lake().table(name), run, limits, tell)
+                before = _earlier(table(), run, limits, tell)
         for figure, limit in limits.figures.items():
             if figure in now:
                 had = [figures[figure] for figures in before if figure in figures]

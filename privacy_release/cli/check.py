@@ -362,7 +362,7 @@ def _with_lake(facts: "Facts", spec: "ReleaseSpec", rules: _Rules) -> "Facts":
     if not asks_for_earlier(facts):
         return replace(facts, earlier=None, unjudged=0)
     with suppress(WrongArgumentError):
-        return with_lake(facts, spec, lake_at(default_lake()), rules.release_id)
+        return with_lake(facts, spec, lake_at(default_lake()).table(spec.publish.table), rules.release_id)
     return facts
 
 
@@ -513,7 +513,7 @@ def _check_types(spec: "ReleaseSpec", table: "TableRef") -> None:
     except WrongArgumentError:
         return
     try:
-        check_types_of(spec, table, lake)
+        check_types_of(spec, table, lake.table(spec.publish.table))
     except SchemaError as error:
         raise ProblemsError([Problem(text=str(error), path=("schema",))]) from None
 

@@ -91,7 +91,7 @@ def pack(
     """The archive of a release.
 
     Args:
-        table: the release table.
+        table: The release table.
         release_id: of the release.
         keys: that sign.
         opinion: what the expert says, plain text; None: the form for it.

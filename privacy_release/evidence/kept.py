@@ -40,7 +40,7 @@ def keep_evidence(table: ReleaseTable, release_id: str, key: SigningKey | None) 
     Nothing of the release is changed: where this fails, the release stands, and it can be done again.
 
     Args:
-        table: the release table.
+        table: The release table.
         release_id: of the release.
         key: that signed the release; None: nobody signs.
 

@@ -66,7 +66,7 @@ def register(release_table: ReleaseTable, unity: UnityCatalog, *, table: str | N
     """Register a release table; False if the catalog has it already, at the same address.
 
     Args:
-        release_table: the release table.
+        release_table: The release table.
         unity: the catalog.
         table: its name there; None: the same, with `_` for `-`.
 

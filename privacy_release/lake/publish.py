@@ -134,7 +134,7 @@ def publish(
     was replaced.
 
     Args:
-        table: the release table.
+        table: The release table.
         release_id: the run's partition key, else its run id.
         staged: Parquet file, or the list of a set of them, read batch by batch; each is hashed before and
             after, and never changed.

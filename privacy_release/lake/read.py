@@ -42,7 +42,7 @@ def read_release(table: ReleaseTable, release_id: str, version: int | None = Non
     """Rows of a release, in published order (a stream has none), with its own columns.
 
     Args:
-        table: the release table.
+        table: The release table.
         release_id: partition key or run id.
         version: read it as of an older table version, e.g. what a later run replaced.
 

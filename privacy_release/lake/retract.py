@@ -78,7 +78,7 @@ def retract(
     calling it again.
 
     Args:
-        table: the release table.
+        table: The release table.
         release_id: partition key or run id of the release.
         reason: why; it is stored in the log for good, so it must not speak of a person.
         history: the lake of the superseded releases, where the rights to the table's own do not reach it.
@@ -152,7 +152,7 @@ def clean_orphans(table: ReleaseTable, *, older_than: timedelta = timedelta(days
     """Remove files of a table that no commit refers to: what crashed or outrun publications left behind.
 
     Args:
-        table: the release table.
+        table: The release table.
         older_than: younger files are left alone; it must exceed the longest publication, whose files are not
             yet referred to either.
 

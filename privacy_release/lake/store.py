@@ -329,7 +329,7 @@ def dataset_of(table: ReleaseTable, delta: "DeltaTable", wanted: "PartitionFilte
     still calls it while the interpreter ends aborts the process.
 
     Args:
-        table: the release table.
+        table: The release table.
         delta: the same, opened.
         wanted: column, comparison and value of the partitions to read.
     """

@@ -86,7 +86,7 @@ def settle(
     A table of an earlier version, which has no rules, is left alone.
 
     Args:
-        table: the release table.
+        table: The release table.
         history: the lake of its history, where the rights to the table's own do not reach it.
         grace: default: that of the table.
         now: default: the time.

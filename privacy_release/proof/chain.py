@@ -52,7 +52,7 @@ def chain_of(
     """The statements of a table by the versions that they are about, each proven, or said what is wrong.
 
     Args:
-        table: the release table.
+        table: The release table.
         commits: all of the table's, oldest first.
         keys: that are trusted, by id.
         say: is told what is wrong.
@@ -123,7 +123,7 @@ def read_files(table: ReleaseTable, statement: str, keys: Mapping[str, Validity]
     """Path -> sha256 of the data files that a commit made, as they were signed after it.
 
     Args:
-        table: the release table.
+        table: The release table.
         statement: sha256 of the statement about the commit.
         keys: that are trusted, by id.
 

@@ -123,7 +123,7 @@ def check_table(
     """Check the current releases of a table, or one of them, and the chain of all.
 
     Args:
-        table: the release table.
+        table: The release table.
         keys: that are trusted.
         release_id: check the rows of this one alone; None: of all, and that there are no others.
         demanded: what the releases must keep besides their own policies.

@@ -59,7 +59,7 @@ def intervals(table: ReleaseTable, release_id: str, question: Question, *, level
     mean.
 
     Args:
-        table: the release table.
+        table: The release table.
         release_id: of the release.
         question: what is asked.
         level: chance of an interval to cover, in (0, 1); bounds are certain.

@@ -19,7 +19,7 @@ class Source:
     """A release that an answer was made from, and what was proven of it when it was published.
 
     Attributes:
-        table: the release table.
+        table: The release table.
         release: id of the release; `version` of the table published it, at `published` (UTC, ISO 8601).
         rows: of the release.
         method: registry key of the method that made it.

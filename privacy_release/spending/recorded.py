@@ -21,7 +21,7 @@ def lacks_entries(budget: Budget, table: "ReleaseTable") -> bool:
 
     Args:
         budget: whose data set; releases that others paid for are left out.
-        table: the release table.
+        table: The release table.
 
     Raises:
         LedgerError: if the ledger cannot be reached.
@@ -36,7 +36,7 @@ def recorded_entries(table: "ReleaseTable", most: int | None = None) -> dict[str
     """The hashes of the ledger entries that paid for the current releases of a table, by data set.
 
     Args:
-        table: the release table.
+        table: The release table.
         most: Number of the newest releases that are looked at; None: all.
 
     Raises:

@@ -99,7 +99,7 @@ def require_same_secret(table: "ReleaseTable", manifest: Mapping[str, Any]) -> N
     """Refuse a randomized release whose answers do not repeat those of the series it goes to.
 
     Args:
-        table: the release table.
+        table: The release table.
         manifest: of the release. Its `replaces` names the one fingerprint whose secret is given up on
             purpose: that works once, because the next release follows the new secret.
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from privacy_engine.judge.policy import ReleasePolicy
     from privacy_engine.release import ReleaseMethod
     from privacy_engine.tables.schema import DataSchema
-    from privacy_release.lake.store import Lake, ReleaseTable
+    from privacy_release.lake.store import ReleaseTable
     from privacy_release.ledger.ledger import BudgetLedger
     from privacy_release.spec.model import ReleaseSpec
 
@@ -163,7 +163,7 @@ def with_ledger(
     Args:
         facts: what is known before.
         budget: that is to pay; None: none does.
-        table: the release table.
+        table: The release table.
 
     Raises:
         LedgerError: if it cannot be reached.
@@ -185,7 +185,7 @@ def with_ledger(
     return replace(facts, shortage=None)
 
 
-def with_lake(facts: Facts, spec: "ReleaseSpec", lake: "Lake", release_id: str) -> Facts:
+def with_lake(facts: Facts, spec: "ReleaseSpec", table: "ReleaseTable", release_id: str) -> Facts:
     """The same with what verification will say of the earlier releases of the table.
 
     Raises:
@@ -193,16 +193,15 @@ def with_lake(facts: Facts, spec: "ReleaseSpec", lake: "Lake", release_id: str) 
     """
     if not asks_for_earlier(facts):
         return replace(facts, earlier=None, unjudged=0)
-    name = spec.publish.table
-    published = published_releases(lake.table(name), (release_id, release_id))
+    published = published_releases(table, (release_id, release_id))
     unjudged = 0
     if spec.history is not None and asks_for_differences(facts.policy):
         named = spec.attributes.get(spec.history.identifier)
-        unjudged = made_before(name, published, WRITTEN if named is not None and named.exact else FORM)
+        unjudged = made_before(table.name, published, WRITTEN if named is not None and named.exact else FORM)
     facts = replace(facts, unjudged=unjudged)
     if not _is_silent_about_people(facts):
         return replace(facts, earlier=None)
-    finding = silence_about_people(name, spec.unfollowed, published)
+    finding = silence_about_people(table.name, spec.unfollowed, published)
     told = None if finding.passed else f"{finding.rule} is not kept: {finding.remedy}"
     return replace(facts, earlier=told)
 

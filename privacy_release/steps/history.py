@@ -242,7 +242,7 @@ def published_releases(table: "ReleaseTable", but: tuple[str, str] | None = None
     """Every publication in a table that was not retracted, oldest first.
 
     Args:
-        table: the release table.
+        table: The release table.
         but: release id and run key of a run whose own publication is left out: a retry of it publishes the
             same bytes or nothing.
 
@@ -272,7 +272,7 @@ def earlier_releases(
     What a later run replaced counts, too: whoever read it may have kept it.
 
     Args:
-        table: the release table.
+        table: The release table.
         persons: of the new release, by whose hashes the earlier ones are known, too.
         but: as of `published_releases`.
         marked: Number of the newest releases of which the values of persons are read, too, for those who are
@@ -397,7 +397,7 @@ class Past:
     What is not said is taken from the policy, which judges the release in any case.
 
     Attributes:
-        table: the release table.
+        table: The release table.
         policy: what must hold, that of the release and the floor policy together.
         run: release id and run key of who asks: a retry does not stand in its own way.
         k, m, departures, reserve, counterfeits, hold_back: as of `privacy_release.spec.model.HistorySpec`.

@@ -53,7 +53,7 @@ def train(
     """Train naive Bayes on releases, one after the other.
 
     Args:
-        table: the release table.
+        table: The release table.
         releases: ids; of different people, for answers about the same ones say nothing new.
         target: the class, a listed attribute.
         features: attributes to learn from; None: all others.

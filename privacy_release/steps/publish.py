@@ -69,7 +69,7 @@ def publish_staged(
     Args:
         staged: what `make_release` gave.
         report: what `verify_staged` found on it.
-        table: the release table.
+        table: The release table.
         release_id: partition key of the run, else its run id.
         run_key: names the run across its retries, e.g. DAG id and run id.
         approved: who approved these bytes and when, where somebody was to be asked.

@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from privacy_engine.judge.policy import ReleasePolicy
     from privacy_engine.tables.schema import DataSchema
     from privacy_release.lake.signing import Signer
-    from privacy_release.lake.store import Lake
+    from privacy_release.lake.store import Lake, ReleaseTable
     from privacy_release.ledger.ledger import BudgetLedger
     from privacy_release.sources.databases.types import Types
     from privacy_release.sources.extracts import Extract
@@ -158,14 +158,15 @@ def _run(
     judged(facts).refuse(found)
     schema, (policy, _), asked = spec.data_schema(), facts.own_policy, facts.policy
     rules = table_rules(spec.publish_mode, spec.publish.superseded, spec.publish.grace, history)
-    refuse(with_lake(facts, spec, lake, release_id))
-    memory = _memory(spec, lake) if spec.release.memoised else None
+    into = lake.table(spec.publish.table)
+    refuse(with_lake(facts, spec, into, release_id))
+    memory = _memory(spec, into) if spec.release.memoised else None
     budget = _budget(spec, release_id, ledger, watch, facts)
-    refuse(with_ledger(facts, budget, lake.table(spec.publish.table)))
+    refuse(with_ledger(facts, budget, into))
     register = _register(spec, release_id, work)
     with portion(0.2):
         table = source_table(spec, release_id, schema, work, watch)
-    check_types_of(spec, table, lake)
+    check_types_of(spec, table, into)
     if asked.attacks:
         table = hold_out(table, work, asked.holdout, asked.attacks)
         watch(Stage.HOLD_OUT, f"{counted(table['rows'], 'record is', 'records are')} left to be released")
@@ -181,7 +182,7 @@ def _run(
             budget=budget,
             policy=asked,
             memory=memory,
-            past=_past(spec, asked, lake, release_id),
+            past=_past(spec, asked, into, release_id),
         )
     watch(Stage.RELEASE, counted(staged["rows"], "record"))
     watch(Stage.VERIFY, "measuring the staged bytes")
@@ -190,7 +191,7 @@ def _run(
             staged,
             policy,
             budget.ledger if budget else None,
-            table=lake.table(spec.publish.table),
+            table=into,
             run=(release_id, release_id),  # as `publish` names it
             register=register,
             accept_unjudged=spec.history.accept_unjudged if spec.history is not None else None,
@@ -209,21 +210,21 @@ def _run(
                 report,
                 title=spec.name,
                 release_id=release_id,
-                release_table=lake.table(spec.publish.table),
+                release_table=into,
                 run=(release_id, release_id),
                 tell=lambda text: watch(Stage.ATTACK, text),
                 register=register,
                 work=work,
             )
         watch(Stage.ATTACK, f"{len(asked.attacks)} bounds kept")
-    warnings = _warned(spec, staged, report, lake, release_id, budget)
+    warnings = _warned(spec, staged, report, into, release_id, budget)
     watch(Stage.PUBLISH, "committing")
     approved = _approval(spec, report, approved_by)
     with portion(0.1):
         published = publish_staged(
             staged,
             report,
-            lake.table(spec.publish.table),
+            into,
             release_id,
             approved=approved,
             signer=signer,
@@ -263,7 +264,7 @@ def _warned(
     spec: "ReleaseSpec",
     staged: StagedRef,
     report: ReportRef,
-    lake: "Lake",
+    table: "ReleaseTable",
     release_id: str,
     budget: Budget | None,
 ) -> tuple[str, ...]:
@@ -275,8 +276,7 @@ def _warned(
         staged,
         report,
         spec.alerts,
-        lake=lambda: lake,
-        name=spec.publish.table,
+        table=lambda: table,
         run=(release_id, release_id),
         ledger=budget.ledger if budget else None,
         tell=problems.append,
@@ -289,12 +289,14 @@ def _must_be_approved(spec: "ReleaseSpec", floor: Floor | None) -> bool:
     return (spec.approval is not None and spec.approval.required) or (floor is not None and floor.approval)
 
 
-def _past(spec: "ReleaseSpec", policy: "ReleasePolicy", lake: "Lake", release_id: str) -> Past | None:
+def _past(
+    spec: "ReleaseSpec", policy: "ReleasePolicy", table: "ReleaseTable", release_id: str
+) -> Past | None:
     """The earlier releases that a release is made with; None where they are not looked at, or only judged."""
     if spec.history is None or not spec.history.keep:
         return None
     run = (release_id, release_id)
-    return Past(table=lake.table(spec.publish.table), policy=policy, run=run, **spec.history.kept)
+    return Past(table=table, policy=policy, run=run, **spec.history.kept)
 
 
 def _approval(spec: "ReleaseSpec", report: ReportRef, approved_by: str | None) -> ApprovalRef | None:
@@ -304,9 +306,9 @@ def _approval(spec: "ReleaseSpec", report: ReportRef, approved_by: str | None) -
     return approval_of(report, approved_by or None, datetime.now(UTC).isoformat(timespec="seconds"))
 
 
-def _memory(spec: "ReleaseSpec", lake: "Lake") -> Memory:
+def _memory(spec: "ReleaseSpec", table: "ReleaseTable") -> Memory:
     """What memoised answers go by: the secret of the environment, and that of the last release."""
-    last = last_fingerprint(lake.table(spec.publish.table))
+    last = last_fingerprint(table)
     return Memory(secret=default_secret(), last=last, replaces=spec.release.replaces)
 
 

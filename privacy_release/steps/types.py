@@ -17,16 +17,14 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from privacy_engine.tables.schema import Attribute, DataSchema
-    from privacy_release.lake.store import Lake, ReleaseTable
+    from privacy_release.lake.store import ReleaseTable
     from privacy_release.spec.model import ReleaseSpec
 
 
-def check_types_of(spec: "ReleaseSpec", table: TableRef, lake: "Lake") -> None:
+def check_types_of(spec: "ReleaseSpec", table: TableRef, release_table: "ReleaseTable") -> None:
     """Do as `check_kept_types` for a specification."""
     release, scheduled = spec.release, spec.budget is not None and spec.budget.schedule is not None
-    check_kept_types(
-        table, release.method, release.parameters, lake.table(spec.publish.table), scheduled=scheduled
-    )
+    check_kept_types(table, release.method, release.parameters, release_table, scheduled=scheduled)
 
 
 def check_kept_types(
@@ -45,7 +43,7 @@ def check_kept_types(
         table: Reference to the ingested table.
         method: Registry key of the method.
         parameters: Parameters of the method.
-        release_table: the release table.
+        release_table: The release table.
         scheduled: Whether a schedule pays, whose first release decides the types of all; then nothing is
             compared here.
 

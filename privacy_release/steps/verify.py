@@ -63,7 +63,7 @@ def verify_staged(
         staged: what `make_release` gave.
         policy: what must hold.
         ledger: that booked the loss of a differentially private release; without one it is refused.
-        table: the release table.
+        table: The release table.
         run: release id and run key of who asks: what this run has published itself is no earlier release.
         register: Register of the population, ingested with the identifier of its persons, for the attacker
             `population`; None: the population is all persons of all releases.

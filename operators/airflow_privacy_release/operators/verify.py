@@ -123,12 +123,12 @@ class VerifyOperator(BaseOperator):
         """What is out of its limits; whatever goes wrong is logged, and stops nothing."""
         from privacy_release.alerts.trend import find_alerts
 
+        name = self.name
         found = find_alerts(
             self.table,
             report,
             self.alerts or {},
-            lake=lambda: lake_of(self.lake),
-            name=self.name,
+            table=None if name is None else lambda: lake_of(self.lake).table(name),
             run=run,
             ledger=ledger,
             tell=lambda problem: self.log.warning("alerts are incomplete", problem=problem),

@@ -54,7 +54,7 @@ def figures_of_earlier(table: "ReleaseTable", curator: str) -> list[Earlier]:
     """What attacks gained on the last releases of a table that are not retracted, oldest first.
 
     Args:
-        table: the release table.
+        table: The release table.
         curator: path of the report on the attacks on the release to decide on; the others lie beside it.
 
     Raises:

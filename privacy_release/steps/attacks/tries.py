@@ -56,7 +56,7 @@ def attack_staged(
         report: of its verification, which names the policy.
         title: of the release, for the curator's report.
         release_id: of this one.
-        release_table: the release table.
+        release_table: The release table.
         run: release id and run key of who asks.
         tell: told each attack as it begins.
         register: public records of the population, ingested, by which `linkage` tries to name people, too.

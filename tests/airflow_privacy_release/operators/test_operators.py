@@ -42,9 +42,11 @@ from airflow_privacy_release import (
     ValidateOperator,
     VerifyOperator,
 )
-from airflow_privacy_release.operators.anonymizers import AnonymizerOperator
-from airflow_privacy_release.operators.randomizers import RandomizerOperator
-from airflow_privacy_release.operators.synthesizers import SynthesizerOperator
+from airflow_privacy_release.operators.method import (
+    AnonymizerOperator,
+    RandomizerOperator,
+    SynthesizerOperator,
+)
 from airflow_privacy_release.task.errors import UnexpectedError, guarded
 from privacy_engine.errors import PublishError
 from privacy_engine.registry import method_class, method_names

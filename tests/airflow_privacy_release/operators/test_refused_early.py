@@ -18,13 +18,13 @@ from airflow.sdk import DAG
 
 from airflow_privacy_release import (
     BudgetGuardOperator,
+    ERRPHOperator,
     IngestParquetOperator,
     MeasureChoiceOperator,
     ReleaseOperator,
 )
 from airflow_privacy_release.operators import budget as budget_operators
 from airflow_privacy_release.operators import release as release_operators
-from airflow_privacy_release.operators.randomizers import ERRPHOperator
 from airflow_privacy_release.pipeline import raise_if_broken, release_dags
 from privacy_engine.dp.limits import Limit
 from privacy_engine.errors import BudgetExceededError, SpecError, VerificationError

@@ -14,7 +14,7 @@ from privacy_release.alerts.trend import find_alerts
 from privacy_release.lake.log import publications
 from privacy_release.lake.publish import publish
 from privacy_release.lake.retract import retract
-from privacy_release.lake.store import Lake
+from privacy_release.lake.store import Lake, ReleaseTable
 from privacy_release.ledger.ledger import BudgetLedger
 from privacy_release.reports.text import COUNTED, FIGURES, RISKS
 from privacy_release.spec.model import AlertsSpec, read_alerts
@@ -74,7 +74,7 @@ def alerts(lake: Lake, problems: list[str]) -> Alerts:
         staged: Any = {"rows": rows, "loss": None, "figures": figures}
         report: Any = {"findings": measured}
         return find_alerts(
-            staged, report, asked, lake=lambda: lake, name="people", run=RUN, tell=problems.append
+            staged, report, asked, table=lambda: lake.table("people"), run=RUN, tell=problems.append
         )
 
     return found
@@ -165,7 +165,7 @@ def test_records_are_compared_without_reading_a_manifest(
 
 
 def test_a_lake_out_of_reach_leaves_the_limits_that_need_no_history(problems: list[str]) -> None:
-    def unreachable() -> Lake:
+    def unreachable() -> ReleaseTable:
         raise OSError("secret address")
 
     staged: Any = {"rows": 5, "loss": None, "figures": {}}
@@ -174,8 +174,7 @@ def test_a_lake_out_of_reach_leaves_the_limits_that_need_no_history(problems: li
         staged,
         report,
         {"rows": {"below": 10, "falls_by": 0.1}},
-        lake=unreachable,
-        name="people",
+        table=unreachable,
         run=RUN,
         tell=problems.append,
     )
@@ -206,7 +205,7 @@ def test_no_figure_of_the_source_is_told_of_a_differentially_private_release(
     asked = {"gcp_lca": {"above": 0.01}, "suppressed_records": {"above": 1}, "epsilon": {"above": 0.4}}
     report: Any = {"findings": []}
     found = find_alerts(
-        staged, report, asked, lake=lambda: lake, name="people", run=RUN, tell=problems.append
+        staged, report, asked, table=lambda: lake.table("people"), run=RUN, tell=problems.append
     )
     assert [a["text"] for a in found] == ["Epsilon spent: 0.5, above 0.4"]
     assert problems == [
@@ -232,8 +231,7 @@ def test_little_left_of_a_budget_is_told(ledger: BudgetLedger, lake: Lake, probl
             staged,
             report,
             {"budget": {"left_below": share}},
-            lake=lambda: lake,
-            name="people",
+            table=lambda: lake.table("people"),
             run=RUN,
             ledger=ledger,
             tell=problems.append,

@@ -1,0 +1,35 @@
+# Made by `make docs` from the table of exports in `__init__.py`.
+# ruff: noqa: TID252
+from .dp.loss import PrivacyLoss as PrivacyLoss
+from .errors import InfeasibleError as InfeasibleError
+from .errors import IntegrityError as IntegrityError
+from .errors import PrivacyEngineError as PrivacyEngineError
+from .errors import PublishError as PublishError
+from .errors import SchemaError as SchemaError
+from .errors import SpecError as SpecError
+from .errors import VerificationError as VerificationError
+from .judge.models import AlphaKAnonymity as AlphaKAnonymity
+from .judge.models import BetaLikeness as BetaLikeness
+from .judge.models import DeltaDisclosure as DeltaDisclosure
+from .judge.models import DistinctLDiversity as DistinctLDiversity
+from .judge.models import EntropyLDiversity as EntropyLDiversity
+from .judge.models import KAnonymity as KAnonymity
+from .judge.models import RecursiveCLDiversity as RecursiveCLDiversity
+from .judge.models import TCloseness as TCloseness
+from .judge.policy import ReleasePolicy as ReleasePolicy
+from .judge.verification import Report as Report
+from .judge.verification import verify as verify
+from .measures.recoding import Recoding as Recoding
+from .registry import load_method as load_method
+from .registry import method_names as method_names
+from .release import Release as Release
+from .release import ReleaseMethod as ReleaseMethod
+from .synthesizers.bayesian_network import BayesianNetwork as BayesianNetwork
+from .synthesizers.model import SynthesizerModel as SynthesizerModel
+from .tables.classes import EquivalenceClasses as EquivalenceClasses
+from .tables.encoding import EncodedTable as EncodedTable
+from .tables.hierarchy import Hierarchy as Hierarchy
+from .tables.schema import Attribute as Attribute
+from .tables.schema import DataSchema as DataSchema
+from .vocabulary import Kind as Kind
+from .vocabulary import Role as Role

@@ -1,0 +1,32 @@
+# Made by `make docs` from the table of exports in `__init__.py`.
+# ruff: noqa: TID252
+from .lake.log import State as State
+from .lake.publish import publish as publish
+from .lake.read import manifest_of as manifest_of
+from .lake.read import read_release as read_release
+from .lake.read import read_tables as read_tables
+from .lake.read import releases as releases
+from .lake.retract import retract as retract
+from .lake.store import Lake as Lake
+from .lake.store import ReleaseTable as ReleaseTable
+from .ledger.ledger import BudgetLedger as BudgetLedger
+from .query.answer import answer as answer
+from .reading import dictionary as dictionary
+from .reading import intervals as intervals
+from .reading import read as read
+from .reading import replicates as replicates
+from .spec.files import load_policy as load_policy
+from .spec.files import load_schema as load_schema
+from .spec.model import ReleaseSpec as ReleaseSpec
+from .spec.model import load_spec as load_spec
+from .steps.ingest import TableSource as TableSource
+from .steps.ingest import ingest as ingest
+from .steps.ingest import ingest_tables as ingest_tables
+from .steps.outliers import detect_outliers as detect_outliers
+from .steps.publish import publish_staged as publish_staged
+from .steps.release import make_release as make_release
+from .steps.run import run_release as run_release
+from .steps.validate import validate as validate
+from .steps.verify import raise_if_failed as raise_if_failed
+from .steps.verify import verify_staged as verify_staged
+from .work.area import WorkArea as WorkArea
