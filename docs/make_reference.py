@@ -262,7 +262,7 @@ def _section(member: Any) -> str:
     lines = [f"### {member.__name__}{_call(member)}", "", _plain(_lead(member)), ""]
     method = getattr(member, "method", None)
     if isinstance(method, str):
-        lines += [f"Method `{method}`: {_plain(_lead(method_class(method)))}", ""]
+        lines += [f"`method: {method}` in the file of a release.", ""]
     if rows := list(_rows(member)):
         lines += ["| parameter | default | |", "|---|---|---|", *rows, ""]
     if plain := _not_rendered(member):

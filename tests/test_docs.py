@@ -2,11 +2,15 @@
 
 import re
 import runpy
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 import airflow_privacy_release
+import privacy_engine
+import privacy_release
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -27,6 +31,22 @@ def test_the_operators_of_methods_and_the_stubs_are_what_the_code_says() -> None
     made = runpy.run_path(str(ROOT / "docs" / "make_operators.py"))
     for file, text in made["FILES"].items():
         assert (ROOT / file).read_text(encoding="utf-8") == text(), f"{file}: run `make docs`, and commit it"
+
+
+@pytest.mark.timeout(900)
+def test_an_editor_knows_the_type_of_every_exported_name(tmp_path: Path) -> None:
+    packages = (airflow_privacy_release, privacy_engine, privacy_release)
+    names = [(package.__name__, name) for package in packages for name in package.__all__]
+    lines = [f"import {package.__name__}" for package in packages]
+    lines += [f"reveal_type({package}.{name})" for package, name in names]
+    used = tmp_path / "used.py"
+    used.write_text("\n".join(lines) + "\n")
+    run = subprocess.run(
+        [sys.executable, "-m", "mypy", str(used)], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    revealed = re.findall(r'Revealed type is "(.*)"', run.stdout)
+    assert len(revealed) == len(names), run.stdout
+    assert not [name for name, kind in zip(names, revealed, strict=True) if kind == "Any"]
 
 
 def test_the_operator_reference_has_every_public_name() -> None:

@@ -25,6 +25,7 @@ from airflow_privacy_release import (
 )
 from airflow_privacy_release.operators import budget as budget_operators
 from airflow_privacy_release.operators import release as release_operators
+from airflow_privacy_release.operators.method import SynthesizerOperator
 from airflow_privacy_release.pipeline import raise_if_broken, release_dags
 from privacy_engine.dp.limits import Limit
 from privacy_engine.errors import BudgetExceededError, SpecError, VerificationError
@@ -417,16 +418,8 @@ def test_who_books_must_name_the_policy_when_the_dag_is_built() -> None:
     ):
         with pytest.raises(SpecError, match="made: policy must be given beside budget"):
             make()
-    named = airflow_synthesizers()
+    named = SynthesizerOperator.__subclasses__()
     assert named
     for operator in named:
         with pytest.raises(TypeError, match="policy"):
             operator(task_id="made", table=table, budget="people")
-
-
-def airflow_synthesizers() -> list[Any]:
-    """Each operator that is named after a synthesizer."""
-    from airflow_privacy_release.operators import synthesizers
-
-    found = [made for made in vars(synthesizers).values() if isinstance(made, type)]
-    return [made for made in found if issubclass(made, synthesizers.SynthesizerOperator)]
