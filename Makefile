@@ -93,9 +93,10 @@ audit: $(STAMP) $(KERNELS)  ## Attack every method with a privacy loss: what it 
 	@$(BIN)/python -m benchmarks --only audit
 
 .PHONY: docs
-docs: $(STAMP)  ## Write the operators of methods, the stubs and the pages of reference
+docs: $(STAMP)  ## Write the operators and the list of methods, the stubs and the pages of reference
 	@$(BIN)/python docs/make_operators.py
 	@$(BIN)/python docs/make_reference.py
+	@$(BIN)/python -m privacy_release.spec.methods > privacy_release/spec/methods.txt
 
 .PHONY: signatures
 signatures: $(STAMP) $(KERNELS)  ## Renew the list of what `privacy-release warm` compiles

@@ -715,8 +715,9 @@ def test_wrong_usage_exits_with_two(arguments: list[str], capsys: pytest.Capture
 
 
 def test_what_list_methods_prints_is_true_of_the_methods() -> None:
-    again = "python -m privacy_release.spec.methods > privacy_release/spec/methods.txt"
-    assert described_methods() == describe_methods(), f"record it again: {again}"
+    assert described_methods() == describe_methods(), (
+        "run `make docs`, and commit privacy_release/spec/methods.txt"
+    )
 
 
 def test_idle_threads_of_compiled_loops_sleep(monkeypatch: pytest.MonkeyPatch) -> None:
