@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 def described_methods() -> str:
     """Return what `describe_methods` gave when it was recorded, without importing a method.
 
-    To record it again: ``python -m privacy_release.spec.methods > privacy_release/spec/methods.txt``.
+    `make docs` writes it.
     """
     return Path(__file__).with_name("methods.txt").read_text(encoding="utf-8")
 
