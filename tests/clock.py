@@ -1,12 +1,16 @@
 """Time as a test sets it: nothing waits while it passes, and files are as old as a test needs them."""
 
 import os
+import sys
+import threading
 import time
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
+
+_SLEEP = time.sleep
 
 
 class Clock:
@@ -21,9 +25,18 @@ class Clock:
         self._monkeypatch = monkeypatch
 
     def in_sleep(self, act: Callable[[float], object] = lambda seconds: None) -> None:
-        """Let every sleep of this process do this and return; nothing by default."""
+        """Let every sleep of this thread do this and return; nothing by default.
+
+        Other threads go on sleeping: one that looks for work again and again would take a whole core. So does
+        PySpark, which waits for its JVM.
+        """
+        thread = threading.get_ident()
 
         def sleep(seconds: float) -> None:
+            caller = str(sys._getframe(1).f_globals["__name__"])
+            if threading.get_ident() != thread or caller.startswith("pyspark."):
+                _SLEEP(seconds)
+                return
             self.seconds += seconds
             act(seconds)
 

@@ -18,6 +18,13 @@ from deploy.local.embedded import checkout
 from tests.children.fault_points import arm
 
 KILL, MEET = "kill", "meet"
+# What the work imports only once it needs it: each process would again.
+LATE = (
+    "cryptography.hazmat.primitives.asymmetric.ed25519",
+    "deltalake.fs",
+    "duckdb",
+    "pyarrow.dataset",
+)
 
 
 def kill_me() -> None:
@@ -43,7 +50,7 @@ def meet() -> None:
 def _context() -> ForkServerContext:
     """The server; it finds the modules of the tests by the environment that it is started with."""
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["tests.children.work", "tests.object_stores.publisher"])
+    context.set_forkserver_preload(["tests.children.work", "tests.object_stores.publisher", *LATE])
     before = os.environ.get("PYTHONPATH")
     os.environ["PYTHONPATH"] = str(checkout())
     try:

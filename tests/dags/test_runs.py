@@ -39,6 +39,22 @@ SINGLE = [
     for file in FILES
     if file.stem != "clinic_tables"  # several tables have a test to themselves
 ]
+# Between the least and the largest epsilon of the example, another one runs the same code.
+TWO_EPSILONS = ("compare_synthesizers.py", "EPSILONS = (0.5, 2.0, 8.0)", "EPSILONS = (0.5, 8.0)")
+
+
+@pytest.fixture
+def dags_folder(request: pytest.FixtureRequest, dags_folder: Path) -> Path:
+    """The project's own DAGs, or one of them in which a test replaces a line."""
+    if not hasattr(request, "param"):
+        return dags_folder
+    name, line, replacement = request.param
+    text = (dags_folder / name).read_text()
+    assert text.count(f"{line}\n") == 1
+    folder = dags_folder.with_name("replaced")
+    folder.mkdir(exist_ok=True)
+    (folder / name).write_text(text.replace(line, replacement))
+    return folder
 
 
 @pytest.fixture(autouse=True)
@@ -146,7 +162,8 @@ def test_the_exploration_draws_every_choice_for_the_curator_and_publishes_nothin
     assert not list(work_root.iterdir())
 
 
-@pytest.mark.slow  # all synthesizers at three epsilons; quick tests compare two of them
+@pytest.mark.slow  # all synthesizers at two epsilons; quick tests compare two of them
+@pytest.mark.parametrize("dags_folder", [TWO_EPSILONS], indirect=True, ids=["two epsilons"])
 def test_the_comparison_of_synthesizers_books_every_table_and_publishes_a_page_alone(
     run: Callable[[str], Any], airflow_lake: Lake, work_root: Path
 ) -> None:
@@ -157,18 +174,24 @@ def test_the_comparison_of_synthesizers_books_every_table_and_publishes_a_page_a
         "failed",
         "upstream_failed",
     )
-    ledger.grant(dataset, Limit(epsilon=42.0), reason="a test", by="officer")
+    ledger.grant(dataset, Limit(epsilon=34.0), reason="a test", by="officer")
     done = run("compare_synthesizers")
     assert done.state == "success", done.tasks
     told = done.returned("compare")
     page = Path(told["report"]).read_text()
     synthesizers = [name for name in method_names() if issubclass(method_class(name), Synthesizer)]
-    assert told["releases"] == 3 * len(synthesizers)
-    assert all(page.count(f'<th scope="row">{name}</th>') == 3 for name in synthesizers)
-    assert "booked for all of simulated_customers</span> epsilon 42<" in page
+    assert told["releases"] == 2 * len(synthesizers)
+    assert all(page.count(f'<th scope="row">{name}</th>') == 2 for name in synthesizers)
+    assert "booked for all of simulated_customers</span> epsilon 34<" in page
     assert [entry.event.value for entry in ledger.check(dataset)].count("commit") == told["releases"]
     assert [path.name for path in airflow_lake.folder.iterdir()] == ["_comparisons"]
     assert not list(work_root.iterdir())
+
+
+def test_the_comparison_of_synthesizers_asks_for_the_sum_of_its_epsilons(load: Callable[..., Any]) -> None:
+    dag = load("compare_synthesizers").dags["compare_synthesizers"]
+    assert dag.task_dict["budget"].epsilon == 42
+    assert "epsilon 42 here" in dag.doc_md
 
 
 def test_outliers_are_set_aside_before_the_others_are_anonymized_and_told_by_count(

@@ -14,6 +14,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 from urllib.request import Request, urlopen
@@ -24,6 +25,7 @@ from deploy.local.embedded import HOST
 from privacy_release.lake.store import Lake
 from tests.waiting import wait_for
 
+MOTO = Path(__file__).with_name("moto_child.py")
 AZURITE = Path(__file__).with_name("azurite") / "node_modules" / ".bin"
 REGION = "eu-west-1"
 
@@ -117,13 +119,19 @@ class Bucket:
         return replace(self, store=replace(self.store, endpoint=endpoint))
 
     def put(self, path: str, data: bytes) -> None:
-        self._files().pipe_file(f"{self.name}/{path}", data)
+        self._files.pipe_file(f"{self.name}/{path}", data)
 
     def objects(self) -> dict[str, bytes]:
         """Every object by its key."""
-        files = self._files()
-        return {key.removeprefix(f"{self.name}/"): files.cat_file(key) for key in files.find(self.name)}
+        keys = self._files.find(self.name)
+        return {key.removeprefix(f"{self.name}/"): self._files.cat_file(key) for key in keys}
 
+    def restore(self, objects: Mapping[str, bytes]) -> None:
+        """Replace all objects by these, which `objects` gave."""
+        self._files.rm(self._files.find(self.name))
+        self._files.pipe({f"{self.name}/{path}": data for path, data in objects.items()})
+
+    @cached_property
     def _files(self) -> fsspec.AbstractFileSystem:
         return fsspec.filesystem(
             self.address("").partition(":")[0],
@@ -136,7 +144,7 @@ class Bucket:
 @contextmanager
 def s3_server(folder: Path) -> Iterator[S3]:
     """A running moto that knows one user, and refuses everybody else."""
-    command = [sys.executable, "-m", "moto.server", "-H", HOST, "-p", "0"]
+    command = [sys.executable, "-P", str(MOTO), "-H", HOST, "-p", "0"]
     with _serving(command, folder / "moto.log", {}) as endpoint:
         iam = _amazon("iam", endpoint, "nobody", "nothing")
         iam.create_user(UserName="publisher")

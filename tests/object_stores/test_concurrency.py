@@ -106,11 +106,13 @@ def test_killed_before_any_write_of_a_signed_snapshot_a_retry_moves_the_old_one_
     bucket: Bucket, wire: Wire, edition: Edition
 ) -> None:
     key, old, new = SigningKey.new(), edition(1), edition(2)
+    lake, apart, way = bucket.lake(), bucket.lake("apart"), bucket.through(wire.endpoint)
+    send_snapshot(lake, apart, old, key)
+    published_old = bucket.objects()
     unproven = 0
     writes: dict[str, str] = {}  # what is written, in parts or whole, by its path -> its kind
     for kill_before in range(1, 100):
-        lake, apart = (bucket.lake(f"{kill_before}/{name}") for name in ("lake", "apart"))
-        send_snapshot(lake, apart, old, key)
+        bucket.restore(published_old)
         victim: Future[Child] = Future()
         writes.clear()
 
@@ -125,9 +127,7 @@ def test_killed_before_any_write_of_a_signed_snapshot_a_retry_moves_the_old_one_
             return forward()
 
         wire.course = kill
-        way = bucket.through(wire.endpoint)
-        aside = way.lake(f"{kill_before}/apart")
-        with publishing(way.lake(f"{kill_before}/lake"), new, "run", history=aside, key=key) as process:
+        with publishing(way.lake(), new, "run", history=way.lake("apart"), key=key) as process:
             victim.set_result(process)
             done = process.ended()
         before = check_table(lake.table(NAME), [key.public])

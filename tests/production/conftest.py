@@ -22,6 +22,12 @@ from tests.waiting import DEADLINE
 # What uv says where an index, or the way to it, is missing; anything else is an error of ours.
 UNREACHABLE = ("error sending request", "dns error", "failed to fetch", "connection refused", "timed out")
 UV = Path(sys.executable).with_name("uv")
+# OpenDP's native code is loaded when noise is drawn, not before.
+NOISE = """
+import numpy as np
+from privacy_engine.dp.mechanisms import laplace_counts
+print("noise on", laplace_counts(np.arange(10), epsilon=0.5).size, "counts")
+"""
 
 
 @dataclass(frozen=True, kw_only=True)

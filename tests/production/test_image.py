@@ -17,7 +17,7 @@ from deploy.local.embedded import checkout
 from privacy_release.lake.read import manifest_of, releases
 from privacy_release.lake.store import Lake
 from privacy_release.ledger.ledger import BudgetLedger
-from tests.production.conftest import built, visits
+from tests.production.conftest import NOISE, built, visits
 from tests.production.contained import Contained, unless_it_ended, writable
 from tests.production.image import USER, Image, missing
 from tests.production.topology import Topology, ledger_address, missing_programs, started_with
@@ -42,8 +42,8 @@ budget: {dataset: visits, ledger: ledger_default}
 policy: policies/differential.yaml
 publish: {lake: lake_default, table: NAME}
 """
-# Two methods with few compiled functions: the image compiles them.
-SPECS = {"greedy_hamdist": SPEC + ANONYMOUS, "privbayes": SPEC + PRIVATE}
+# A method with few compiled functions, for the image compiles them, and one with none.
+SPECS = {"greedy_hamdist": SPEC + ANONYMOUS, "errph": SPEC + PRIVATE}
 PLACES = {
     "PRIVACY_RELEASE_HOME": "/opt/airflow",
     "PRIVACY_LAKE": "/data/lake",
@@ -157,6 +157,10 @@ def test_a_process_of_the_image_can_write_to_its_volumes_alone(
     assert told == [str(USER), "CapEff:", "0" * 16, "wrote", "/data/lake"]
 
 
+def test_opendp_draws_noise_in_the_image(image: Image, volumes: dict[Path, str]) -> None:
+    assert "noise on 10 counts" in image.run("python", "-c", NOISE, volumes=volumes)
+
+
 def test_where_tells_the_places_of_a_container(image: Image, volumes: dict[Path, str]) -> None:
     told = image.run("privacy-release", "where", volumes=volumes, environment=PLACES)
     assert "/data/lake\n" in told
@@ -177,18 +181,18 @@ def test_a_release_runs_on_a_celery_worker_from_end_to_end_and_compiles_nothing(
 
 def test_a_private_release_is_booked_in_the_ledger_in_postgresql(topology: Topology) -> None:
     topology.command_line("budget", "grant", "visits", "--epsilon", "1", "--reason", "a test")
-    assert topology.run_dag("privbayes") == "success"
+    assert topology.run_dag("errph") == "success"
     key = topology.values["ledger_signing_secret"].encode()
     ledger = BudgetLedger(ledger_address(topology), signing_key=key)
     assert ledger.datasets() == ("visits",)
     ledger.check("visits")
     assert "0.5" in topology.command_line("budget", "show")
     topology.command_line("budget", "check")
-    assert len(DeltaTable(str(topology.root / "lake" / "privbayes")).to_pandas()) > 0
+    assert len(DeltaTable(str(topology.root / "lake" / "errph")).to_pandas()) > 0
 
 
 def test_the_pages_show_releases_to_who_has_logged_in_and_to_nobody_else(topology: Topology) -> None:
-    assert "privbayes" in topology.page("/privacy/releases", topology.token)
+    assert "errph" in topology.page("/privacy/releases", topology.token)
     assert "visits" in topology.page("/privacy/budget", topology.token)
     with pytest.raises(HTTPError, match="401"):
         topology.page("/privacy/releases", None)
