@@ -8,6 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 from unittest.mock import patch
 
 import numpy as np
@@ -29,7 +30,8 @@ from privacy_release.steps.attacks.holdout import hold_out
 from privacy_release.steps.attacks.tries import attack_staged
 from privacy_release.work.area import WorkArea
 from privacy_release.work.parquet import parquet_bytes, read_private, write_private
-from privacy_release.work.references import ReportRef, StagedRef, TableRef
+from privacy_release.work.references import ReportRef, SourceRef, StagedRelease
+from privacy_release.work.references import Table as KeptTable
 from privacy_release.work.staged import write_schema
 
 SIZES = (30_162, 1_000_000)
@@ -134,13 +136,13 @@ def gate_of(frame: pd.DataFrame, schema: DataSchema, name: str) -> Gate:
     with TemporaryDirectory() as folder, patch.dict(os.environ, PRIVACY_CURATOR=f"{folder}/curator"):
         work = WorkArea(Path(folder), "gate")
         work.create()
-        whole = TableRef(
+        whole = KeptTable(
             **_kept(work, "records", frame),
             schema=write_schema(work, "records", schema),
-            source={},  # type: ignore[typeddict-item]  # the gate does not look at it
+            source=SourceRef(uri="", files=1, fingerprint="", rows=len(frame), dropped=0, identifiers=[]),
         )
         table = hold_out(whole, work, 0.1)
-        people = read_private(table["uri"], table["sha256"])
+        people = read_private(table.uri, table.sha256)
         released = load_method(key, **parameters).release(people, schema, np.random.default_rng(2))
         manifest = work.path("manifest.json")
         write_private(manifest, json.dumps({}).encode())
@@ -148,22 +150,27 @@ def gate_of(frame: pd.DataFrame, schema: DataSchema, name: str) -> Gate:
         attacks = (*GATE, AttackName.MINIMALITY) if name == ANONYMIZED else GATE
         rules = [{"model": "attack_risk", "attack": attack.value, "excess": 0.9} for attack in attacks]
         claimed = [model_to_dict(model) for model in released.guarantees]
-        staged: StagedRef = {  # type: ignore[typeddict-item]
+        staged = StagedRelease(
             **kept,
-            "manifest": str(manifest),
-            "loss": None,
-            "guarantees": claimed,
-        }
-        report: ReportRef = {  # type: ignore[typeddict-item]
-            "sha256": kept["sha256"],
-            "findings": [],
-            "policy": {"require": [{"model": "k_anonymity", "k": 2}, *rules]},
-        }
+            schema=table.schema,
+            source=table.source,
+            manifest=str(manifest),
+            report="",
+            method=key,
+            guarantees=claimed,
+            loss=None,
+            figures={},
+            seconds=0.0,
+        )
+        policy = {"require": [{"model": "k_anonymity", "k": 2}, *rules]}
+        report = ReportRef(
+            passed=True, sha256=staged.sha256, rows=staged.rows, classes=0, findings=[], policy=policy
+        )
         wall, cpu = time.perf_counter(), time.process_time()
         with suppress(VerificationError):  # a bound that is not kept takes as long
             attack_staged(table, staged, report, title="speed", release_id="r1")
         wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
-        outside = read_private(table["holdout"]["uri"], table["holdout"]["sha256"])
+        outside = read_private(table.holdout.uri, table.holdout.sha256)
         again = None
         if name == ANONYMIZED:
             second = load_method(key, **parameters).release(people, schema, np.random.default_rng(3))
@@ -171,7 +178,7 @@ def gate_of(frame: pd.DataFrame, schema: DataSchema, name: str) -> Gate:
         return Gate(wall, cpu, again)
 
 
-def _kept(work: WorkArea, label: str, table: pd.DataFrame) -> dict[str, object]:
+def _kept(work: WorkArea, label: str, table: pd.DataFrame) -> dict[str, Any]:
     path = work.path(f"{label}.parquet")
     return {"uri": str(path), "rows": len(table), "sha256": write_private(path, parquet_bytes(table))}
 

@@ -8,9 +8,9 @@ from benchmarks import dp_tables
 from benchmarks.report import Section, markdown_table, verdict
 from benchmarks.tables import Table
 from privacy_release.explore.cost import Cost, Point, Steps, cost, measured_on_samples
-from privacy_release.explore.records import FileRef
 from privacy_release.work.area import WorkArea
 from privacy_release.work.parquet import parquet_bytes, write_private
+from privacy_release.work.references import RecordsFileRef
 from privacy_release.work.staged import write_schema
 
 K = 10
@@ -53,7 +53,7 @@ def _steps(table: Table, method: str, folder: Path) -> Steps:
     uri = work.path("records.parquet")
     sha256 = write_private(uri, parquet_bytes(frame))
     return Steps(
-        records=FileRef(uri=str(uri), rows=len(table.frame), sha256=sha256),
+        records=RecordsFileRef(uri=str(uri), rows=len(table.frame), sha256=sha256),
         schema=write_schema(work, "records", of.schema),
         method=method,
         parameters=METHODS[method],

@@ -32,7 +32,7 @@ from privacy_engine.synthesizers.synthesizer import Synthesizer
 from privacy_release.work.area import WorkArea, sha256_file
 from privacy_release.work.engines import FRAGMENTS, read_engine
 from privacy_release.work.file_sets import files_of
-from privacy_release.work.references import SourceRef, TableRef
+from privacy_release.work.references import FragmentReleaseRef, SourceRef, Table, read_as
 from privacy_release.work.staged import write_schema
 
 MEMORY = 10**9  # bytes that an aggregation may take
@@ -76,7 +76,8 @@ def fragments(
         plan = keep(cut, work, "table")
         parts.end("plan")
         work_on = partial(release_records, plan)
-        released = list(running.apply_by_fragment([file], cut.plan.tree.assign, work_on))
+        made_of = list(running.apply_by_fragment([file], cut.plan.tree.assign, work_on))
+        released = read_as(list[FragmentReleaseRef], made_of)
         parts.end("work")
         job = Job(work=work, label="released")
         made = join(released, plan, job, running)
@@ -198,12 +199,12 @@ class Parts:
         self.seconds[part], self._last = now - self._last, now
 
 
-def reference(file: Path, rows: int, size: int, work: WorkArea) -> TableRef:
+def reference(file: Path, rows: int, size: int, work: WorkArea) -> Table:
     """A table as ingest would hand it on."""
     path, sha256 = write_schema(work, "table", schema()), sha256_file(file)
     source = SourceRef(uri=str(file), files=1, fingerprint=sha256, rows=rows, dropped=0, identifiers=[])
     engine = read_engine({"kind": FRAGMENTS, "rows": size, "memory": MEMORY})
-    return TableRef(uri=str(file), rows=rows, sha256=sha256, schema=path, source=source, engine=engine)
+    return Table(uri=str(file), rows=rows, sha256=sha256, schema=path, source=source, engine=engine)
 
 
 def built(method: str, parameters: Mapping[str, Any]) -> Anonymizer:

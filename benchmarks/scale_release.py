@@ -250,8 +250,8 @@ def release(table: Table, rows: int, folder: Path, tell: Callable[[str], None] =
     work.remove()
     written = sum(f.stat().st_size for f in Path(lake.table(NAME)).rglob("*.parquet"))
     return Spent(
-        rows=outcome.staged["rows"],
-        classes=outcome.report["classes"],
+        rows=outcome.staged.rows,
+        classes=outcome.report.classes,
         peak=looks.peak,
         read=read,
         written=written,

@@ -35,6 +35,7 @@ from privacy_release.steps.fragments import cut_table, keep, release_records
 from privacy_release.steps.made import Job
 from privacy_release.work.area import WorkArea
 from privacy_release.work.file_sets import files_of
+from privacy_release.work.references import FragmentReleaseRef, read_as
 from privacy_release.work.spark_session import SparkCluster
 
 EXECUTORS = (2, 4)
@@ -119,7 +120,7 @@ def release(engine: Engine, work: WorkArea, file: Path, rows: int) -> list[str]:
     plan = keep(cut, work, "table")
     made = engine.apply_by_fragment([str(file)], cut.plan.tree.assign, partial(release_records, plan))
     job = Job(work=work, label="released")
-    joined = join(list(made), plan, job, engine)
+    joined = join(read_as(list[FragmentReleaseRef], list(made)), plan, job, engine)
     return [str(path) for path in files_of(joined.records or job.records, joined.sha256)]
 
 

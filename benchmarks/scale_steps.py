@@ -36,6 +36,7 @@ from privacy_release.steps.verify import verify_staged
 from privacy_release.work.area import WorkArea
 from privacy_release.work.engines import FRAGMENTS, read_engine
 from privacy_release.work.file_sets import paths_of
+from privacy_release.work.references import FragmentReleaseRef, read_as
 
 FILES = 12  # of the source
 FRAGMENT = 500_000  # records at most
@@ -112,8 +113,9 @@ def measure(table: Table, rows: int, folder: Path) -> list[list[str]]:
         plan = keep(cut, work, "table")
         with steps("cut and work on the fragments"):
             assign, work_on = cut.plan.tree.assign, partial(release_records, plan)
-            files = paths_of(given["uri"], given["sha256"])
-            released = list(engine.apply_by_fragment(files, assign, work_on))
+            files = paths_of(given.uri, given.sha256)
+            made_of = list(engine.apply_by_fragment(files, assign, work_on))
+            released = read_as(list[FragmentReleaseRef], made_of)
         job = Job(work=work, label="released")
         with steps("join, count and verify"):
             made = join(released, plan, job, engine)

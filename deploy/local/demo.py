@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from airflow.models.dagrun import DagRun
     from airflow.sdk import DAG
 
-    from privacy_release.work.references import Published, StagedRef
+    from privacy_release.work.references import Published, StagedRelease
 
 RELEASE = "adult_occupation"
 BUNDLE = "dags-folder"  # the name that Airflow gives to its DAGs folder
@@ -102,7 +102,7 @@ def run(root: Path, name: str) -> "DagRun":
     return done
 
 
-def results(done: "DagRun", name: str) -> tuple["StagedRef", "Published"]:
+def results(done: "DagRun", name: str) -> tuple["StagedRelease", "Published"]:
     """What the run's tasks handed on."""
     by_id = {task.task_id: task for task in done.get_task_instances()}
     publish = by_id["publish"]
@@ -119,7 +119,7 @@ def measured(published: "Published") -> dict[str, float]:
     from privacy_release.lake.read import manifest_of, read_release
     from privacy_release.lake.store import Lake
 
-    place = Lake(root=published["lake"]).table(published["table"]), published["release"]
+    place = Lake(root=published.lake).table(published.table), published.release
     columns = manifest_of(*place)["columns"]
     roles = {
         role: [name for name, c in columns.items() if c["role"] == role]
@@ -133,18 +133,18 @@ def measured(published: "Published") -> dict[str, float]:
     return found
 
 
-def show(staged: "StagedRef", published: "Published", seconds: float) -> None:
+def show(staged: "StagedRelease", published: "Published", seconds: float) -> None:
     """Print where everything is, and the figures."""
-    source, figures, found = staged["source"], staged["figures"], measured(published)
+    source, figures, found = staged.source, staged.figures, measured(published)
     lines = {
-        "input": origin_of(Path(source["uri"])) or source["uri"],
-        "used": f"{source['rows'] - source['dropped']:,} of {source['rows']:,} records; "
-        f"{source['dropped']:,} have a null and were left out",
-        "release": f"{published['lake']}/{published['table']}",
-        "partition": f"release={published['release']} (version {published['version']} of the table)",
-        "manifest": published["manifest"],
-        "report": published["report"],
-        "method": staged["method"],
+        "input": origin_of(Path(source.uri)) or source.uri,
+        "used": f"{source.rows - source.dropped:,} of {source.rows:,} records; "
+        f"{source.dropped:,} have a null and were left out",
+        "release": f"{published.lake}/{published.table}",
+        "partition": f"release={published.release} (version {published.version} of the table)",
+        "manifest": published.manifest,
+        "report": published.report,
+        "method": staged.method,
         "rows": f"{found.pop('rows'):,}",
         **{f"{name} measured": f"{value:.6g}" for name, value in found.items()},
         "GCP": f"{figures['gcp']:.4f}" if "gcp" in figures else "-",

@@ -7,6 +7,7 @@ private release, nor about the bound of the loss, which is for those who decide 
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from itertools import islice
 from statistics import median
 from typing import TYPE_CHECKING, Any
@@ -17,7 +18,7 @@ from privacy_release.lake.log import Publication, State, current_version, newest
 from privacy_release.lake.read import manifest_of
 from privacy_release.reports.text import COUNTED, FIGURES, RISKS, shown
 from privacy_release.spec.model import AlertSpec, AlertsSpec, read_alerts
-from privacy_release.work.references import AlertRef, ReportRef, StagedRef, measured_symbols, symbols_of
+from privacy_release.work.references import AlertRef, ReportRef, StagedRelease, measured_symbols, symbols_of
 
 if TYPE_CHECKING:
     from privacy_release.lake.store import ReleaseTable
@@ -28,7 +29,7 @@ _STANDING = (State.CURRENT, State.SUPERSEDED)
 
 
 def find_alerts(
-    staged: StagedRef,
+    staged: StagedRelease,
     report: ReportRef,
     asked: AlertsSpec | Mapping[str, Any],
     *,
@@ -65,10 +66,10 @@ def find_alerts(
             if figure in now:
                 had = [figures[figure] for figures in before if figure in figures]
                 found += _of_figure(figure, now[figure], had, limit)
-    booking = staged.get("booking")
+    booking = staged.booking
     if limits.budget is not None and booking is not None and ledger is not None:
         with _telling(tell):
-            found += _of_budget(ledger, booking["dataset"], limits.budget.left_below)
+            found += _of_budget(ledger, booking.dataset, limits.budget.left_below)
     return found
 
 
@@ -83,12 +84,12 @@ def _telling(tell: Tell) -> Iterator[None]:
         tell(f"an error of the type {type(error).__name__}, whose message may quote what it read")
 
 
-def _figures_of(staged: StagedRef, report: ReportRef) -> dict[str, float]:
+def _figures_of(staged: StagedRelease, report: ReportRef) -> dict[str, float]:
     """The public figures of a release by name."""
-    figures = {"rows": float(staged["rows"]), **measured_symbols(report)}
-    if staged["loss"] is not None:
-        return figures | {"epsilon": float(staged["loss"]["epsilon"])}
-    return figures | staged["figures"]
+    figures = {"rows": float(staged.rows), **measured_symbols(report)}
+    if staged.loss is not None:
+        return figures | {"epsilon": float(staged.loss["epsilon"])}
+    return figures | staged.figures
 
 
 def _earlier(
@@ -154,7 +155,7 @@ def _of_figure(figure: str, value: float, before: list[float], limit: AlertSpec)
         bound = middle * (1 + sign * share)
         if sign * (value - bound) > 0:
             told = f"more than {shown(share, 'share')} {words} {shown(middle, unit)}, {last}"
-            yield AlertRef(**alert(bound, told), median=middle, releases=releases)
+            yield replace(alert(bound, told), median=middle, releases=releases)
 
 
 def _of_budget(ledger: "BudgetLedger", dataset: str, below: float) -> Iterator[AlertRef]:

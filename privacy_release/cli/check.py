@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from privacy_release.spec.rules.facts import Facts
     from privacy_release.spec.rules.judge import Judged
     from privacy_release.work.area import WorkArea
-    from privacy_release.work.references import TableRef
+    from privacy_release.work.references import Table
 
 WRONG = 2  # exit code: a wrong file
 _FEW = 100_000  # records of a source that is read without being asked
@@ -493,7 +493,7 @@ def _check_source(spec: "ReleaseSpec", rules: _Rules) -> _Source:
         _check_types(spec, table)
         _check_holdout(spec, table, work, rules)
         cost = _cost(spec, table, work, rules) if rules.cost else None
-        return _Source(cost=cost, left_out=left_out_of(table["source"]))
+        return _Source(cost=cost, left_out=left_out_of(table.source))
 
 
 def _counts_hidden(spec: "ReleaseSpec", rules: _Rules) -> AbstractContextManager[None]:
@@ -503,7 +503,7 @@ def _counts_hidden(spec: "ReleaseSpec", rules: _Rules) -> AbstractContextManager
     return counts_hidden(spec.name, rules.release_id, is_paid=spec.budget is not None)
 
 
-def _check_types(spec: "ReleaseSpec", table: "TableRef") -> None:
+def _check_types(spec: "ReleaseSpec", table: "Table") -> None:
     """Compare the types of the source with those of the release table, if a lake is configured."""
     from privacy_engine.errors import Problem, ProblemsError, SchemaError
     from privacy_release.steps.types import check_types_of
@@ -518,7 +518,7 @@ def _check_types(spec: "ReleaseSpec", table: "TableRef") -> None:
         raise ProblemsError([Problem(text=str(error), path=("schema",))]) from None
 
 
-def _check_holdout(spec: "ReleaseSpec", table: "TableRef", work: "WorkArea", rules: _Rules) -> None:
+def _check_holdout(spec: "ReleaseSpec", table: "Table", work: "WorkArea", rules: _Rules) -> None:
     """Hold people out as a run does, for too few of them are refused."""
     from privacy_engine.errors import InfeasibleError, Problem, ProblemsError
     from privacy_release.spec.floor import under_floor
@@ -533,7 +533,7 @@ def _check_holdout(spec: "ReleaseSpec", table: "TableRef", work: "WorkArea", rul
             raise ProblemsError([Problem(text=f"policy: {error}", path=("policy",))]) from None
 
 
-def _cost(spec: "ReleaseSpec", table: "TableRef", work: "WorkArea", rules: _Rules) -> "Cost | str":
+def _cost(spec: "ReleaseSpec", table: "Table", work: "WorkArea", rules: _Rules) -> "Cost | str":
     """What a run takes, or why that cannot be told; that the method fails is a problem."""
     from privacy_engine.errors import PrivacyEngineError, Problem, ProblemsError, SpecError
     from privacy_release.explore.cost import cost_of

@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     from privacy_engine.judge.policy import ReleasePolicy
     from privacy_release.explore.cells import Measured
     from privacy_release.explore.choices import Choice, Grid
-    from privacy_release.explore.records import RecordsRef
     from privacy_release.spec.model import ReleaseSpec
     from privacy_release.spending.budget import Budget
     from privacy_release.work.area import WorkArea
+    from privacy_release.work.references import RecordsRef
 
 N = TypeVar("N", int, float)
 ABOUT = """
@@ -240,11 +240,11 @@ def _told(cells: "list[Measured]", records: "RecordsRef", page: Path) -> dict[st
     return {
         "page": str(page),
         "records": {
-            "origin": records["origin"],
-            "explored": records["made_from"]["rows"],
-            "source": records["source_rows"],
-            "smallest_count": records["smallest_count"],
-            "target": records["target"],
+            "origin": records.origin,
+            "explored": records.made_from.rows,
+            "source": records.source_rows,
+            "smallest_count": records.smallest_count,
+            "target": records.target,
         },
         "choices": [{**cell, "frontier": cell["name"] in edge} for cell in cells],
     }

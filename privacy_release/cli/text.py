@@ -23,20 +23,18 @@ _UNSIGNED = f"by nobody: {VARIABLES['signing_key']} names no key"
 def outcome_lines(outcome: "Outcome") -> list[str]:
     """Where a release is, what was found and what it lost."""
     published = outcome.published
-    note = outcome.staged["source"].get("note")
     return [
-        *([f"source    {note}"] if note else []),
-        f"release   {published['release']}",
-        f"table     {published['lake']}/{published['table']} (version {published['version']})",
-        f"rows      {published['rows']:,}",
-        f"manifest  {published['manifest']}",
-        f"report    {published['report']}",
-        f"signed    {published.get('statement') or _UNSIGNED}",
-        *finding_lines(outcome.report["findings"]),
-        *over_time_lines(outcome.report["findings"], followed="persons" in outcome.staged),
+        f"release   {published.release}",
+        f"table     {published.lake}/{published.table} (version {published.version})",
+        f"rows      {published.rows:,}",
+        f"manifest  {published.manifest}",
+        f"report    {published.report}",
+        f"signed    {published.statement or _UNSIGNED}",
+        *finding_lines(outcome.report.findings),
+        *over_time_lines(outcome.report.findings, followed=outcome.staged.persons is not None),
         *(f"warning   {text}" for text in outcome.warnings),
-        *figure_lines(outcome.staged["figures"]),
-        *_nearness(outcome.staged["figures"]),
+        *figure_lines(outcome.staged.figures),
+        *_nearness(outcome.staged.figures),
     ]
 
 

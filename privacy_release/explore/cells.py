@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 from privacy_engine.errors import PrivacyEngineError, SpecError
 from privacy_release.explore.choices import Choice, without_persons
-from privacy_release.explore.records import FileRef, RecordsRef
 from privacy_release.spec.methods import build_method
 from privacy_release.work.parquet import read_private
+from privacy_release.work.references import RecordsFileRef, RecordsRef
 from privacy_release.work.staged import finite, read_schema
 
 if TYPE_CHECKING:
@@ -114,20 +114,20 @@ def _measure(
 ) -> None:
     import numpy as np
 
-    frame, schema = _frame(records["made_from"]), read_schema(records["schema"])
-    rng = np.random.default_rng(records["seed"])
-    if records["origin"] == "booked":
+    frame, schema = _frame(records.made_from), read_schema(records.schema)
+    rng = np.random.default_rng(records.seed)
+    if records.origin == "booked":
         release, seconds = _booked(choice, records, work, budget, policy)
     else:
         parameters = choice.parameters if schema.by else without_persons(choice.parameters)
         method = build_method(choice.method, parameters)
-        if records["origin"] == "source" and method.privacy_loss(schema) is not None:
+        if records.origin == "source" and method.privacy_loss(schema) is not None:
             raise SpecError(f"{choice.method} spends privacy on the source, and nothing books it; book it")
         began = time.perf_counter()
         release = method.release(frame, schema, rng)
         seconds = time.perf_counter() - began
     told["rows"], told["seconds"] = len(release.table), seconds
-    rng = np.random.default_rng(records["seed"])  # what is asked of each choice is the same
+    rng = np.random.default_rng(records.seed)  # what is asked of each choice is the same
     if release.recoding is not None:
         _anonymized(release, records, told, rng)
     else:
@@ -151,9 +151,9 @@ def _booked(
 
     if budget is None or work is None:
         raise SpecError("records of people are explored only where a budget pays; name the one that does")
-    assert records["table"] is not None
+    assert records.table is not None
     staged = make_release(
-        records["table"],
+        records.table,
         work,
         method=choice.method,
         parameters=choice.parameters,
@@ -161,17 +161,17 @@ def _booked(
         budget=budget,
         policy=policy,
     )
-    assert staged["loss"] is not None
+    assert staged.loss is not None
     release = Release(
-        table=read_private(staged["uri"], staged["sha256"]),
-        schema=read_schema(staged["schema"]),
-        method=staged["method"],
+        table=read_private(staged.uri, staged.sha256),
+        schema=read_schema(staged.schema),
+        method=staged.method,
         parameters=dict(choice.parameters),
         guarantees=(),
-        loss=PrivacyLoss(**staged["loss"]),
+        loss=PrivacyLoss(**staged.loss),
         model=model_of(staged),
     )
-    return release, staged["seconds"] or 0.0
+    return release, staged.seconds or 0.0
 
 
 @cache
@@ -179,9 +179,9 @@ def _read(uri: str, sha256: str) -> "pd.DataFrame":
     return read_private(uri, sha256)
 
 
-def _frame(file: FileRef) -> "pd.DataFrame":
+def _frame(file: RecordsFileRef) -> "pd.DataFrame":
     """Read once a process: its choices are measured on the same records."""
-    return _read(file["uri"], file["sha256"])
+    return _read(file.uri, file.sha256)
 
 
 def _anonymized(release: "Release", records: RecordsRef, told: Measured, rng: Any) -> None:
@@ -196,16 +196,16 @@ def _anonymized(release: "Release", records: RecordsRef, told: Measured, rng: An
     loss, risk = measure(release, rng)
     one, two = marginal_errors(recoding)
     told["figures"] = {**loss, **risk, "marginals_1": one, "marginals_2": two}
-    if records["target"] is not None:
-        test = EncodedTable.encode(_frame(records["held_out"]), read_schema(records["schema"]))
-        told["figures"] |= _scores(train_on_release(recoding, test, records["target"], rng))
-    for shown in distributions(recoding, records["smallest_count"]):
+    if records.target is not None:
+        test = EncodedTable.encode(_frame(records.held_out), read_schema(records.schema))
+        told["figures"] |= _scores(train_on_release(recoding, test, records.target, rng))
+    for shown in distributions(recoding, records.smallest_count):
         if isinstance(shown, Withheld):
             told["columns"].append(
                 ColumnRef(name=shown.attribute, groups=[], before=[], after=[], reason=shown.reason)
             )
         else:
-            told["columns"].append(_column(shown, records["smallest_count"]))
+            told["columns"].append(_column(shown, records.smallest_count))
 
 
 def _synthesized(
@@ -220,15 +220,15 @@ def _synthesized(
     from privacy_engine.measures.synthetic_learning import train_on_synthetic
     from privacy_engine.measures.synthetic_utility import coded, coded_marginal_tvd
 
-    schema = replace(read_schema(records["schema"]).without_identifiers(), person=None)
+    schema = replace(read_schema(records.schema).without_identifiers(), person=None)
     names = list(schema.names)
     real, drawn = coded(frame.loc[:, names], schema), coded(release.table.loc[:, names], schema)
     assert release.loss is not None
     told["figures"] = {"epsilon": release.loss.epsilon, "delta": release.loss.delta}
     for ways in range(1, min(2, len(names)) + 1):
         told["figures"][f"marginals_{ways}"] = coded_marginal_tvd(real, drawn, ways).mean
-    if (target := records["target"]) is not None and len(names) > 1:
-        test = _frame(records["held_out"]).loc[:, names]
+    if (target := records.target) is not None and len(names) > 1:
+        test = _frame(records.held_out).loc[:, names]
         of = (frame.loc[:, names], release.table.loc[:, names], test)
         told["figures"] |= _scores(train_on_synthetic(*of, schema, [target], rng, rows=LEARNING_ROWS)[target])
     for marginal in grouped_marginals([real, drawn], schema):
@@ -240,10 +240,10 @@ def _synthesized(
                     attribute=marginal.attribute,
                     ordered=marginal.ordered,
                     groups=marginal.groups,
-                    before=protected(counts, records["smallest_count"]),
+                    before=protected(counts, records.smallest_count),
                     after=tuple((after * len(release.table)).tolist()),
                 ),
-                records["smallest_count"],
+                records.smallest_count,
             )
         )
 
@@ -277,7 +277,7 @@ def _missed(release: "Release", records: RecordsRef, figures: Mapping[str, float
     from privacy_engine.judge.policy import ReleasePolicy
     from privacy_engine.judge.verification import verify
 
-    policy = of_one_release(ReleasePolicy.from_dict(records["policy"]))
+    policy = of_one_release(ReleasePolicy.from_dict(records.policy))
     if policy is None:
         return []
     report = verify(

@@ -17,9 +17,9 @@ import numpy.typing as npt
 from privacy_engine.errors import CapacityError, PrivacyEngineError, SpecError
 from privacy_engine.registry import METHODS, Family
 from privacy_release.explore.cells import of_one_release
-from privacy_release.explore.records import FileRef, simulated_records
+from privacy_release.explore.records import simulated_records
 from privacy_release.work.engines import LOCAL
-from privacy_release.work.references import TableRef
+from privacy_release.work.references import RecordsFileRef, Table
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -49,7 +49,7 @@ class Steps:
         detector: of outliers, with its parameters; None: nobody looks for them.
     """
 
-    records: FileRef
+    records: RecordsFileRef
     schema: str
     method: str
     parameters: Mapping[str, Any]
@@ -85,7 +85,7 @@ class Cost:
     memory: tuple[float, float]
 
 
-def cost_of(spec: "ReleaseSpec", policy: "ReleasePolicy", table: TableRef, work: "WorkArea") -> Cost:
+def cost_of(spec: "ReleaseSpec", policy: "ReleasePolicy", table: Table, work: "WorkArea") -> Cost:
     """What a run of a specification takes with all records of its source.
 
     A private method is run on records that are drawn from the public domains of the schema, for to run it on
@@ -105,10 +105,10 @@ def cost_of(spec: "ReleaseSpec", policy: "ReleasePolicy", table: TableRef, work:
         raise SpecError(
             "what a run takes is told only of one table, with the engine local and rows that are not linked"
         )
-    records, schema = FileRef(uri=table["uri"], rows=table["rows"], sha256=table["sha256"]), table["schema"]
+    records, schema = RecordsFileRef(uri=table.uri, rows=table.rows, sha256=table.sha256), table.schema
     if METHODS[spec.release.method].family is Family.SYNTHESIZER:
-        simulated = simulated_records(spec.method_schema(), policy, work, rows=table["rows"])
-        records, schema = simulated["made_from"], simulated["schema"]
+        simulated = simulated_records(spec.method_schema(), policy, work, rows=table.rows)
+        records, schema = simulated.made_from, simulated.schema
     points = measured_on_samples(
         Steps(
             records=records,
@@ -121,7 +121,7 @@ def cost_of(spec: "ReleaseSpec", policy: "ReleasePolicy", table: TableRef, work:
             detector_parameters=spec.outliers.parameters if spec.outliers else {},
         )
     )
-    return cost(points, records["rows"])
+    return cost(points, records.rows)
 
 
 def cost(points: Sequence[Point], rows: int) -> Cost:
@@ -225,7 +225,7 @@ def _tell_points(pipe: Connection, steps: Steps, longest: float) -> PrivacyEngin
     from privacy_release.work.parquet import read_private
     from privacy_release.work.staged import read_schema
 
-    frame, schema = read_private(steps.records["uri"], steps.records["sha256"]), read_schema(steps.schema)
+    frame, schema = read_private(steps.records.uri, steps.records.sha256), read_schema(steps.schema)
     frame, policy = _shuffled(frame, schema), ReleasePolicy.from_dict(steps.policy)
     why, began, size, warm = None, time.perf_counter(), 0, False
     while size < len(frame) and time.perf_counter() - began < longest:

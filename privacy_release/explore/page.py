@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from privacy_release.explore.cells import Measured
-from privacy_release.explore.records import RecordsRef
 from privacy_release.reports.release import page_template
+from privacy_release.work.references import RecordsRef
 
 # Figure of each axis, what it is in words, and its limits in a policy.
 RISK, EPSILON = "prosecutor_max", "epsilon"
@@ -121,10 +121,10 @@ def render(
     return page_template("explore.html.j2").render(
         title=title,
         file=file,
-        origin=ORIGINS[records["origin"]],
-        private=records["origin"] in ("source", "booked"),
+        origin=ORIGINS[records.origin],
+        private=records.origin in ("source", "booked"),
         records=records,
-        rules=_rules(records["policy"]),
+        rules=_rules(records.policy),
         methods=methods,
         number_of={method: i for i, method in enumerate(methods)},
         cells=[_choice(cell, i, edge, yaml_of) for i, cell in enumerate(made)],
@@ -200,7 +200,7 @@ def _plot(
     ]
     if not placed:
         return None
-    limits = _limits(records["policy"], risk, loss)
+    limits = _limits(records.policy, risk, loss)
     x = _log_axis(risk, [cell["figures"][risk] for _, cell in placed], limits[0])
     y = _axis(loss, [cell["figures"][loss] for _, cell in placed])
     points: list[dict[str, Any]] = [

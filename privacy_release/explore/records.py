@@ -2,12 +2,12 @@
 
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypedDict
+from typing import TYPE_CHECKING, Any
 
 from privacy_engine.errors import SpecError
 from privacy_release.work.area import WorkArea
 from privacy_release.work.parquet import parquet_bytes, read_private, write_private
-from privacy_release.work.references import TableRef
+from privacy_release.work.references import Origin, RecordsFileRef, RecordsRef, Table
 from privacy_release.work.staged import read_schema, write_schema
 
 if TYPE_CHECKING:
@@ -19,46 +19,10 @@ if TYPE_CHECKING:
 
 SAMPLE = 10_000  # records that choices are measured on; minutes on two cores
 MOST_HELD_OUT = 2_000  # records that a classifier is asked about
-Origin = Literal["source", "public", "simulated", "booked"]
-
-
-class FileRef(TypedDict):
-    """A Parquet file in the work area."""
-
-    uri: str
-    rows: int
-    sha256: str
-
-
-class RecordsRef(TypedDict):
-    """What a choice is measured on, for any process that reaches the work area.
-
-    Attributes:
-        origin: whose records they are.
-        made_from: what is released.
-        held_out: records of the same population, that a classifier is asked about.
-        schema: path of the file; policy: what a release must keep.
-        target: that a classifier predicts; None: none does.
-        source_rows: records that they were drawn from.
-        smallest_count: counts below it are hidden.
-        seed: of the random choices of the methods, and of what is drawn to measure them.
-        table: of the source, where its budget pays for what is measured.
-    """
-
-    origin: Origin
-    made_from: FileRef
-    held_out: FileRef
-    schema: str
-    policy: dict[str, Any]
-    target: str | None
-    source_rows: int
-    smallest_count: int
-    seed: int
-    table: TableRef | None
 
 
 def records_of_table(
-    table: TableRef,
+    table: Table,
     policy: "ReleasePolicy",
     work: WorkArea,
     *,
@@ -87,7 +51,7 @@ def records_of_table(
     """
     import numpy as np
 
-    frame, schema = read_private(table["uri"], table["sha256"]), read_schema(table["schema"])
+    frame, schema = read_private(table.uri, table.sha256), read_schema(table.schema)
     rng = np.random.default_rng(seed)
     if origin == "booked":
         made_from = frame
@@ -168,7 +132,7 @@ def _kept(
     target: str | None,
     seed: int,
     source_rows: int,
-    table: TableRef | None,
+    table: Table | None,
 ) -> RecordsRef:
     from privacy_engine.judge.models import KAnonymity
     from privacy_release.reports.data import SMALLEST_COUNT
@@ -188,9 +152,9 @@ def _kept(
     )
 
 
-def _file(path: Path, frame: "pd.DataFrame") -> FileRef:
+def _file(path: Path, frame: "pd.DataFrame") -> RecordsFileRef:
     data = parquet_bytes(frame.reset_index(drop=True))
-    return FileRef(uri=str(path), rows=len(frame), sha256=write_private(path, data))
+    return RecordsFileRef(uri=str(path), rows=len(frame), sha256=write_private(path, data))
 
 
 def target_of(schema: "DataSchema", target: str | None) -> str | None:

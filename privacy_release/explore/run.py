@@ -12,7 +12,7 @@ from privacy_engine.errors import CapacityError
 from privacy_engine.progress import advance, portion
 from privacy_release.explore.cells import Measured, measured
 from privacy_release.explore.choices import Choice
-from privacy_release.explore.records import RecordsRef
+from privacy_release.work.references import RecordsRef
 
 if TYPE_CHECKING:
     from privacy_engine.judge.policy import ReleasePolicy

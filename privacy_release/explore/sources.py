@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from privacy_engine.errors import SpecError
 from privacy_engine.registry import Family
 from privacy_release.explore.choices import Choice, Grid, family_of
-from privacy_release.explore.records import SAMPLE, Origin, RecordsRef, records_of_table, simulated_records
+from privacy_release.explore.records import SAMPLE, records_of_table, simulated_records
 from privacy_release.spec.check import learned, policy_of, sources_of
 from privacy_release.spec.floor import floor_policy
 from privacy_release.spec.methods import build_method
@@ -17,7 +17,7 @@ from privacy_release.spending.budget import Budget
 from privacy_release.steps.ingest import ingest
 from privacy_release.steps.run import source_table
 from privacy_release.work.area import WorkArea
-from privacy_release.work.references import TableRef
+from privacy_release.work.references import Origin, RecordsRef, Table
 
 if TYPE_CHECKING:
     from privacy_engine.judge.policy import ReleasePolicy
@@ -68,7 +68,7 @@ def records_of(
         PrivacyEngineError: as ingest, validation and the search for outliers.
     """
     origin = origin_of(spec, grid, public=wanted.public is not None, book=wanted.book)
-    table: TableRef | None = None
+    table: Table | None = None
     if origin == "simulated":
         rows = wanted.rows or SAMPLE
         say(f"simulating {rows:,} records from the public domains of the schema; the source is not read")
@@ -120,7 +120,7 @@ def sampled(
     spec: "ReleaseSpec",
     policy: "ReleasePolicy",
     origin: Origin,
-    table: TableRef | None,
+    table: Table | None,
     wanted: Wanted,
     work: WorkArea,
 ) -> RecordsRef:

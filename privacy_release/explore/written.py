@@ -6,33 +6,19 @@ The page is one that the service user alone can read, outside of every lake.
 import json
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, TypedDict
+from typing import TYPE_CHECKING
 
 from privacy_release.explore.cells import Measured, failed
 from privacy_release.explore.choices import Choice, ChoiceRef
 from privacy_release.explore.page import render
-from privacy_release.explore.records import RecordsRef
 from privacy_release.explore.specification import fields_of, flow, with_choice
 from privacy_release.reports.curator import write_for_curator
 from privacy_release.work.area import WorkArea
 from privacy_release.work.parquet import require_unchanged, write_private
+from privacy_release.work.references import MeasuredRef, RecordsRef
 
 if TYPE_CHECKING:
     from privacy_release.spec.model import ReleaseSpec
-
-
-class MeasuredRef(TypedDict):
-    """Where the figures of a choice are in the work area; it tells none of them.
-
-    Attributes:
-        name: of the choice.
-        made: whether a release could be made.
-    """
-
-    name: str
-    made: bool
-    uri: str
-    sha256: str
 
 
 def keep_measured(found: Measured, work: WorkArea, label: str) -> MeasuredRef:
@@ -56,8 +42,8 @@ def joined(choices: Iterable[ChoiceRef], kept: Iterable[MeasuredRef]) -> list[Me
     """
     found: dict[str, Measured] = {}
     for ref in kept:
-        require_unchanged(ref["uri"], ref["sha256"])
-        found[ref["name"]] = json.loads(Path(ref["uri"]).read_bytes())
+        require_unchanged(ref.uri, ref.sha256)
+        found[ref.name] = json.loads(Path(ref.uri).read_bytes())
     ended = "its task ended without a measurement, see the log of the task"
     return [found.get(ref["name"]) or failed(Choice(**ref), ended) for ref in choices]
 

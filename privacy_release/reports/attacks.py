@@ -119,20 +119,20 @@ def with_attacks(report: str, trials: "Sequence[TrialRef]") -> str:
         trials: each of them kept its bound.
     """
     told = [
-        {"attack": t["attack"], "bound": t["bound"], **outcome}
+        {"attack": t.attack, "bound": t.bound, **outcome}
         for t in trials
-        for outcome in (t["published"]["outcomes"] if "published" in t else ())
+        for outcome in (t.published["outcomes"] if t.published else ())
     ]
     drawn = iter(plotted(told))
     section = page_template("attacked.html.j2").render(
         figures=bool(told),
         rules=[
             {
-                "attack": t["attack"],
-                "about": about(t["attack"], t.get("shadows")),
-                "bound": t["bound"],
-                "published": "published" in t,
-                "outcomes": [next(drawn) for _ in t["published"]["outcomes"]] if "published" in t else [],
+                "attack": t.attack,
+                "about": about(t.attack, t.shadows),
+                "bound": t.bound,
+                "published": t.published is not None,
+                "outcomes": [next(drawn) for _ in t.published["outcomes"]] if t.published else [],
             }
             for t in trials
         ],

@@ -10,7 +10,7 @@ from typing import Any
 
 from privacy_engine.errors import IntegrityError, SpecError
 from privacy_release.reports.release import page_template
-from privacy_release.work.references import ReportRef, StagedRef, measured_symbols
+from privacy_release.work.references import ReportRef, StagedRelease, measured_symbols
 
 WIDTH, HEIGHT = 640, 380
 LEFT, RIGHT, TOP, BOTTOM = 64, 150, 20, 48  # margins; the labels of the rightmost points need room
@@ -65,7 +65,7 @@ class Tick:
     text: str
 
 
-def render_comparison(staged: Sequence[StagedRef], reports: Sequence[ReportRef], *, title: str) -> str:
+def render_comparison(staged: Sequence[StagedRelease], reports: Sequence[ReportRef], *, title: str) -> str:
     """The comparison as one HTML page that loads nothing.
 
     Args:
@@ -82,14 +82,14 @@ def render_comparison(staged: Sequence[StagedRef], reports: Sequence[ReportRef],
         title=title,
         entries=entries,
         source_rows=_source_rows(staged[0]),
-        rules=[rule_text(finding) for finding in reports[0]["findings"]],
+        rules=[rule_text(finding) for finding in reports[0].findings],
         plot=_plot(entries),
         has_t=any(entry.t is not None for entry in entries),
         has_l=any(entry.l is not None for entry in entries),
     )
 
 
-def compare(staged: Sequence[StagedRef], reports: Sequence[ReportRef]) -> list[Entry]:
+def compare(staged: Sequence[StagedRelease], reports: Sequence[ReportRef]) -> list[Entry]:
     """The releases with their figures, least loss first; errors as of `render_comparison`."""
     require_comparable(staged, reports)
     labels = _labels(staged)
@@ -101,19 +101,19 @@ def compare(staged: Sequence[StagedRef], reports: Sequence[ReportRef]) -> list[E
     return sorted(entries, key=lambda e: (e.gcp is None, e.gcp or 0.0, e.label))
 
 
-def require_comparable(staged: Sequence[StagedRef], reports: Sequence[ReportRef]) -> None:
+def require_comparable(staged: Sequence[StagedRelease], reports: Sequence[ReportRef]) -> None:
     """Refuse what is no comparison; errors as of `render_comparison`."""
     if not staged or len(staged) != len(reports):
         raise SpecError(
             f"a comparison needs releases, and a report on each, got {len(staged)} and {len(reports)}; "
             "pass the outputs of the release tasks and of the tasks that verify them"
         )
-    if other := sum(s["sha256"] != r["sha256"] for s, r in zip(staged, reports, strict=True)):
+    if other := sum(s.sha256 != r.sha256 for s, r in zip(staged, reports, strict=True)):
         raise IntegrityError(
             f"each report must be about the bytes of its release, {other} of {len(reports)} are not; "
             "pass both in the same order, and verify again what was released again"
         )
-    if len({s["source"]["fingerprint"] for s in staged}) > 1:
+    if len({s.source.fingerprint for s in staged}) > 1:
         raise SpecError("a comparison must be of releases of one table, got several; ingest it once for all")
 
 
@@ -123,8 +123,8 @@ def rule_text(finding: Mapping[str, Any]) -> str:
     return rule if "(" in rule else f"{rule} {finding['threshold']:g}"
 
 
-def _entry(release: StagedRef, report: ReportRef, label: str, *, unbeaten: bool) -> Entry:
-    figures, measured = release["figures"], measured_symbols(report)
+def _entry(release: StagedRelease, report: ReportRef, label: str, *, unbeaten: bool) -> Entry:
+    figures, measured = release.figures, measured_symbols(report)
     return Entry(
         label=label,
         k=measured.get("k", figures.get("smallest_class")),
@@ -135,16 +135,16 @@ def _entry(release: StagedRef, report: ReportRef, label: str, *, unbeaten: bool)
         suppressed=figures.get("suppressed"),
         risk=figures.get("prosecutor_max"),
         mean_risk=figures.get("prosecutor_mean"),
-        seconds=release.get("seconds"),
-        rows=release["rows"],
-        passed=report["passed"],
+        seconds=release.seconds,
+        rows=release.rows,
+        passed=report.passed,
         unbeaten=unbeaten,
     )
 
 
-def _place(release: StagedRef) -> tuple[float, float] | None:
+def _place(release: StagedRelease) -> tuple[float, float] | None:
     """Mean risk and loss, by which releases are compared in the plot."""
-    figures = release["figures"]
+    figures = release.figures
     if "prosecutor_mean" not in figures or "gcp" not in figures:
         return None
     return figures["prosecutor_mean"], figures["gcp"]
@@ -157,11 +157,11 @@ def _unbeaten(place: tuple[float, float] | None, places: Sequence[tuple[float, f
     return not any(other[0] <= place[0] and other[1] <= place[1] for other in others)
 
 
-def _labels(staged: Sequence[StagedRef]) -> list[str]:
+def _labels(staged: Sequence[StagedRelease]) -> list[str]:
     """The methods; with the claimed guarantees where a method stands there twice, and a number if need be."""
-    methods = Counter(release["method"] for release in staged)
+    methods = Counter(release.method for release in staged)
     labels = [
-        release["method"] if methods[release["method"]] == 1 else f"{release['method']}{_claims(release)}"
+        release.method if methods[release.method] == 1 else f"{release.method}{_claims(release)}"
         for release in staged
     ]
     times = Counter(labels)
@@ -173,18 +173,15 @@ def _labels(staged: Sequence[StagedRef]) -> list[str]:
     return labels
 
 
-def _claims(release: StagedRef) -> str:
+def _claims(release: StagedRelease) -> str:
     claimed = {
-        symbol: model[symbol]
-        for model in release["guarantees"]
-        for symbol in ("k", "l", "t")
-        if symbol in model
+        symbol: model[symbol] for model in release.guarantees for symbol in ("k", "l", "t") if symbol in model
     }
     return "".join(f" {symbol}={number}" for symbol, number in claimed.items())
 
 
-def _source_rows(release: StagedRef) -> int:
-    return release["source"]["rows"] - release["source"]["dropped"]
+def _source_rows(release: StagedRelease) -> int:
+    return release.source.rows - release.source.dropped
 
 
 def _plot(entries: Sequence[Entry]) -> dict[str, Any] | None:

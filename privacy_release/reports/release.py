@@ -254,7 +254,7 @@ def _pseudonym_limits(data: ReportData) -> list[tuple[str, str]]:
 def _shift_limit(shifted: ShiftRef) -> tuple[str, str]:
     """What the shift of dates does not promise."""
     name, text = SHIFT_LIMIT
-    return name.format(columns=", ".join(shifted["columns"])), text.format(days=shifted["days"])
+    return name.format(columns=", ".join(shifted.columns)), text.format(days=shifted.days)
 
 
 def page_template(name: str) -> Template:

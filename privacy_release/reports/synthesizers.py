@@ -144,7 +144,7 @@ def render_synthesizers(
         majority=majority,
         spent=spent,
         public=public,
-        rules=[rule_text(finding) for finding in reports[0]["findings"] if finding["rule"].startswith("max")],
+        rules=[rule_text(finding) for finding in reports[0].findings if finding["rule"].startswith("max")],
         loss_plot=_plot(lost, {"redrawn records": redrawn[-1]}, from_zero=True),
         accuracy_plot=None
         if real is None or majority is None

@@ -26,7 +26,7 @@ from privacy_release.work.engines import engine_files, open_engine, reads_source
 from privacy_release.work.file_sets import Part, list_bytes, list_of, new_folder, part_name
 from privacy_release.work.fragment_files import PrivateFiles
 from privacy_release.work.parquet import part_bytes, write_private
-from privacy_release.work.references import EngineRef
+from privacy_release.work.references import EngineRef, FileRef
 
 SHARE = 500_000  # records
 IN_MEMORY = 500_000_000  # bytes of a file, which executors of a cluster hold in memory
@@ -133,8 +133,8 @@ def copied_in_shares(
             for outcome in outcomes:
                 told[outcome["share"]] = outcome
                 for rows, written in outcome["parts"]:
-                    ref = workers.work.fetch(written)
-                    parts.append(Part(name=Path(ref["uri"]).name, rows=rows, sha256=ref["sha256"]))
+                    ref = FileRef.from_ref(workers.work.fetch(written))
+                    parts.append(Part(name=Path(ref.uri).name, rows=rows, sha256=ref.sha256))
                 advance(len(told) / len(shares))
                 if _is_enough(told):
                     break
@@ -191,7 +191,8 @@ class _CopyShare:
                         "the files of the source must stay as they are while they are read, and one has more "
                         "records than its footer said: run the release again"
                     )
-                parts.append((len(table), self.files.write(part_name(part), part_bytes(table))))
+                parts.append((len(table), self.files.write(part_name(part), part_bytes(table)).to_ref()))
+        known = pickle.dumps((read.first, read.scan, read.unique))
         return {
             "share": number,
             "parts": parts,
@@ -200,9 +201,9 @@ class _CopyShare:
             "dropped": read.dropped,
             "unchecked": read.unchecked,
             "problems": read.problems,
-            "seen": self.seen.write(f"{number:05d}.seen", pickle.dumps((read.first, read.scan, read.unique))),
+            "seen": self.seen.write(f"{number:05d}.seen", known).to_ref(),
             "repeats": [
-                (name, self.seen.write(f"{number:05d}.{run:05d}.hashes", hashes.tobytes()))
+                (name, self.seen.write(f"{number:05d}.{run:05d}.hashes", hashes.tobytes()).to_ref())
                 for run, (name, hashes) in enumerate(read.repeats.told())
             ],
         }
@@ -218,9 +219,9 @@ def _absorb(whole: Reading, share: Share, outcome: Mapping[str, Any], seen: Priv
     whole.unchecked += outcome["unchecked"]
     whole.problems += outcome["problems"]
     # The file is as the worker wrote it, whose word for its hash is as good as its word for the rest.
-    first, scan, unique = pickle.loads(seen.read(outcome["seen"]))
+    first, scan, unique = pickle.loads(seen.read(FileRef.from_ref(outcome["seen"])))
     whole.require_alike(first, whole.wanted.source.names[share.files][0])
     whole.scan.absorb(scan)
     whole.unique.absorb(unique)
     for name, ref in outcome["repeats"]:
-        whole.repeats.absorb(name, np.frombuffer(seen.read(ref), np.uint64))
+        whole.repeats.absorb(name, np.frombuffer(seen.read(FileRef.from_ref(ref)), np.uint64))

@@ -22,7 +22,7 @@ import hashlib
 import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -35,7 +35,7 @@ from privacy_release.work.engines import open_engine
 from privacy_release.work.file_sets import paths_of
 from privacy_release.work.parquet import require_unchanged
 from privacy_release.work.people import Numbering
-from privacy_release.work.references import BookingRef, TableRef
+from privacy_release.work.references import BookingRef, Table, need
 
 if TYPE_CHECKING:
     from privacy_engine.dp.ledger import Booking
@@ -91,7 +91,7 @@ class Measured:
     @property
     def seed(self) -> int:
         """Seed of the sampling where none is given: a function of the model alone."""
-        return int(self.booking["model_sha256"], 16)
+        return int(self.booking.model_sha256, 16)
 
 
 def require_left(budget: Budget, loss: "PrivacyLoss") -> bool:
@@ -142,7 +142,7 @@ def booking_key(
 
 def measured_model(
     method: "Synthesizer",
-    table: TableRef,
+    table: Table,
     schema: "DataSchema",
     budget: Budget,
     tell: Callable[[str], None] = lambda _: None,
@@ -170,7 +170,7 @@ def measured_model(
     parameters, loss = method.measurement_parameters(), method.privacy_loss(schema)
     if budget.schedule is not None:
         parameters |= {"over_time": budget.schedule.question}
-    key = booking_key(budget.dataset, table["sha256"], method.key, parameters, schema)
+    key = booking_key(budget.dataset, table.sha256, method.key, parameters, schema)
     detail = {"run": budget.run, "method": method.key}
     tell("booking the budget")
     if budget.follows is not None:
@@ -193,7 +193,7 @@ class _Measuring:
     """What a booking pays for; `tell` is told the name of each part of the work as it begins."""
 
     turn: Turn
-    table: TableRef
+    table: Table
     schema: "DataSchema"
     budget: Budget
     booking: "Booking"
@@ -234,7 +234,7 @@ class _Measuring:
             persons = frame[self.schema.by].to_numpy(dtype="int64")
             self.tell("counting who takes part")
             with schedule.counted(
-                self.budget.ledger, self.booking, persons, Numbering.of(self.table["numbered"])
+                self.budget.ledger, self.booking, persons, Numbering.of(need(self.table.numbered, "numbered"))
             ) as counted:
                 rows = turn.method.coded_participants(frame, self.schema, counted.takes_part)
         told = counted.detail(schedule)
@@ -261,7 +261,7 @@ def _given_back(budget: Budget, booking: "Booking") -> Iterator[None]:
 
 def _coded(
     method: "Synthesizer",
-    table: TableRef,
+    table: Table,
     schema: "DataSchema",
     earlier: "Mapping[str, Storage] | None",
 ) -> "CodedTable":
@@ -270,12 +270,12 @@ def _coded(
     What an engine reads is hashed before and after it, and both before noise is drawn: other bytes under this
     key would be a second answer that nobody booked.
     """
-    if "engine" not in table:
+    if table.engine is None:
         return method.coded(typed_records(table, schema, earlier), schema)
-    require_unchanged(table["uri"], table["sha256"])
-    with open_engine(table["engine"], Path(table["uri"]).parent) as engine:
-        coded = method.coded_files(engine, paths_of(table["uri"], table["sha256"]), schema, earlier)
-    require_unchanged(table["uri"], table["sha256"])
+    require_unchanged(table.uri, table.sha256)
+    with open_engine(table.engine, Path(table.uri).parent) as engine:
+        coded = method.coded_files(engine, paths_of(table.uri, table.sha256), schema, earlier)
+    require_unchanged(table.uri, table.sha256)
     return coded
 
 
@@ -288,7 +288,7 @@ def _of(booking: "Booking", budget: Budget) -> Measured:
         raise InfeasibleError(f"{reason} (by a noisy number of records, and so in every retry)")
     reference = reference_to(booking, budget.connection)
     if budget.schedule is not None and booking.promise is not None:
-        reference["over_time"] = budget.schedule.told(booking.loss)
+        reference = replace(reference, over_time=budget.schedule.told(booking.loss))
     return Measured(model=SynthesizerModel.from_json(text), text=text, booking=reference)
 
 
@@ -308,7 +308,9 @@ def reference_to(booking: "Booking", connection: str) -> BookingRef:
 
 def public_booking(booking: BookingRef) -> dict[str, Any]:
     """What a manifest says of a booking; the key, which is a hash of the records, stays inside."""
-    return {name: value for name, value in booking.items() if name not in ("key", "ledger", "over_time")}
+    return {
+        name: value for name, value in booking.to_ref().items() if name not in ("key", "ledger", "over_time")
+    }
 
 
 def account_of(budget: Budget, promise: Mapping[str, Any] | None = None) -> dict[str, Any]:

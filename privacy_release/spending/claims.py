@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from privacy_engine.errors import SpecError
-from privacy_release.work.references import BookingRef, StagedRef
+from privacy_release.work.references import BookingRef, StagedRelease
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def bookkeeping_findings(
-    staged: StagedRef,
+    staged: StagedRelease,
     manifest: Mapping[str, Any],
     claim: "PrivacyLoss",
     frames: "Iterable[pd.DataFrame]",
@@ -56,7 +56,7 @@ def bookkeeping_findings(
             "a differentially private release must be verified against the ledger that booked it, none was "
             "given; give the ledger of its budget"
         )
-    booking = _committed(staged.get("booking"), ledger)
+    booking = _committed(staged.booking, ledger)
     if "randomization" in manifest:
         return (
             _none("release without its committed entry in the ledger", int(booking is None)),
@@ -104,18 +104,18 @@ def _committed(reference: BookingRef | None, ledger: "BudgetLedger") -> "Booking
 
     if reference is None:
         return None
-    booking = ledger.booking(reference["dataset"], reference["key"])
+    booking = ledger.booking(reference.dataset, reference.key)
     if booking is None or booking.state is not State.COMMITTED:
         return None
-    named = (reference["entry_hash"], reference["model_sha256"])
+    named = (reference.entry_hash, reference.model_sha256)
     if (booking.entry_hash, booking.model_sha256) != named:
         return None
-    ledger.check(reference["dataset"], recorded=[reference["entry_hash"]])
+    ledger.check(reference.dataset, recorded=[reference.entry_hash])
     return booking
 
 
 def _answer_findings(
-    staged: StagedRef,
+    staged: StagedRelease,
     manifest: Mapping[str, Any],
     claim: "PrivacyLoss",
     schema: "DataSchema",
@@ -128,7 +128,7 @@ def _answer_findings(
 
     kept = json.loads(booking.model) if booking and booking.model else {}
     told = manifest["randomization"]
-    other = kept.get("answers_sha256") not in (None, staged["sha256"])
+    other = kept.get("answers_sha256") not in (None, staged.sha256)
     return (
         _none(
             "randomization that the manifest tells otherwise than the ledger",

@@ -26,7 +26,7 @@ from privacy_release.spending.secrets import parameters_asked
 from privacy_release.spending.typed import typed_records
 from privacy_release.work.area import WorkArea
 from privacy_release.work.parquet import parquet_bytes, read_private, write_private
-from privacy_release.work.references import BookingRef, TableRef
+from privacy_release.work.references import BookingRef, Table
 
 if TYPE_CHECKING:
     import numpy as np
@@ -46,7 +46,7 @@ class Answers:
 
 
 def draw_answers(
-    method: "Randomizer | Memoised", table: TableRef, schema: "DataSchema", rng: "np.random.Generator"
+    method: "Randomizer | Memoised", table: Table, schema: "DataSchema", rng: "np.random.Generator"
 ) -> Answers:
     """Answers without a claim, which nothing is booked for.
 
@@ -59,7 +59,7 @@ def draw_answers(
 
 def paid_answers(
     method: "Randomizer | Memoised",
-    table: TableRef,
+    table: Table,
     schema: "DataSchema",
     work: WorkArea,
     label: str,
@@ -90,7 +90,7 @@ def paid_answers(
     memoised = "secret" in asked
     if not memoised:
         asked |= {"run": budget.run, "task": label}
-    key = booking_key(budget.dataset, table["sha256"], method.key, asked, schema)
+    key = booking_key(budget.dataset, table.sha256, method.key, asked, schema)
     detail = {"run": budget.run, "method": method.key}
     tell("booking the budget")
     booking = budget.ledger.reserve(budget.dataset, key, loss, detail=detail)
@@ -114,7 +114,7 @@ def fingerprint_of(randomization: Mapping[str, Any]) -> str:
 
 def _drawn(
     method: "Randomizer | Memoised",
-    table: TableRef,
+    table: Table,
     schema: "DataSchema",
     budget: Budget,
     booking: "Booking",

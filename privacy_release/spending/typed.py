@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from privacy_release.work.parquet import read_private
-from privacy_release.work.references import TableRef
+from privacy_release.work.references import Table
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def typed_records(
-    table: TableRef, schema: "DataSchema", earlier: "Mapping[str, Storage] | None" = None
+    table: Table, schema: "DataSchema", earlier: "Mapping[str, Storage] | None" = None
 ) -> "pd.DataFrame":
     """A staged table whose columns have the types of the file, whether nulls occur among their values or not.
 
@@ -28,4 +28,4 @@ def typed_records(
     """
     from privacy_engine.tables.domains import with_nullable_types
 
-    return with_nullable_types(read_private(table["uri"], table["sha256"]), schema, earlier)
+    return with_nullable_types(read_private(table.uri, table.sha256), schema, earlier)

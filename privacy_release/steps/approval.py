@@ -8,8 +8,9 @@ differentially private release no figure of the source.
 import re
 import string
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NotRequired, TypedDict
+from typing import TYPE_CHECKING, Any, TypedDict
 from urllib.parse import urlencode
 
 from privacy_engine.errors import IntegrityError
@@ -29,7 +30,7 @@ from privacy_release.reports.text import (
     signed,
 )
 from privacy_release.work.journal import sha256_of
-from privacy_release.work.references import ReportRef, StagedRef, symbols_of
+from privacy_release.work.references import Reference, ReportRef, StagedRelease, symbols_of
 
 if TYPE_CHECKING:
     from privacy_release.lake.store import ReleaseTable
@@ -37,11 +38,12 @@ if TYPE_CHECKING:
 APPROVE, REJECT, SEND_BACK = "Approve", "Reject", "Send back"
 COMMENT = "comment"
 LONGEST_COMMENT = 500
-_PUBLIC = frozenset({"by", "at", "comment", "automatic", "report_sha256", "question_sha256"})
+_PUBLIC = frozenset({"by", "at", "comment", "automatic", "report_sha256", "question_sha256", "first"})
 _MARKS = str.maketrans({mark: f"\\{mark}" for mark in string.punctuation})
 
 
-class ApprovalRef(TypedDict):
+@dataclass(frozen=True, kw_only=True)
+class ApprovalRef(Reference):
     """An approval of the very bytes that were verified.
 
     Attributes:
@@ -63,7 +65,7 @@ class ApprovalRef(TypedDict):
     sha256: str
     report_sha256: str
     question_sha256: str | None
-    first: NotRequired["Answer"]
+    first: "Answer | None" = None
 
 
 class Answer(TypedDict):
@@ -112,15 +114,15 @@ class Question(TypedDict):
     counterfeits: int
     columns: list[dict[str, str]]
     findings: list[dict[str, Any]]
-    over_time: NotRequired[list[str]]
+    over_time: list[str]
     loss: dict[str, Any] | None
     dataset: str | None
     promise: str | None
     figures: list[list[str]]
     limits: list[list[str]]
-    alerts: NotRequired[list[str]]
-    attacks: NotRequired[list[list[str]]]
-    excess: NotRequired[list["Course"]]
+    alerts: list[str]
+    attacks: list[list[str]]
+    excess: list["Course"]
     difference: "Difference | None"
     expectations: dict[str, int] | None
     assigned: list[str]
@@ -179,7 +181,7 @@ def approval_of(report: ReportRef, by: str | None, at: str) -> ApprovalRef:
         at=at,
         comment="",
         automatic=by is None,
-        sha256=report["sha256"],
+        sha256=report.sha256,
         report_sha256=sha256_of(report),
         question_sha256=None,
     )
@@ -191,18 +193,17 @@ def public_approval(approval: ApprovalRef, report: ReportRef) -> dict[str, Any]:
     Raises:
         IntegrityError: if other bytes were approved than those that were verified, or by another report.
     """
-    if approval.get("sha256") != report["sha256"]:
+    if approval.sha256 != report.sha256:
         raise IntegrityError(
-            f"what was approved must be the verified bytes (sha256 {report['sha256']}), got an approval of "
+            f"what was approved must be the verified bytes (sha256 {report.sha256}), got an approval of "
             "others; ask for approval again"
         )
-    if approval.get("report_sha256") != sha256_of(report):
+    if approval.report_sha256 != sha256_of(report):
         raise IntegrityError(
             "what was approved must be the report of this release, got an approval of another one: it was "
             "verified again since; ask for approval again"
         )
-    told: dict[str, Any] = {name: value for name, value in approval.items() if name in _PUBLIC}
-    return told | ({"first": approval["first"]} if "first" in approval else {})
+    return {name: value for name, value in approval.to_ref().items() if name in _PUBLIC}
 
 
 def plain_comment(given: object) -> str:
@@ -236,7 +237,7 @@ def page_address(dag_id: str, run_id: str, task_id: str, map_index: int = -1) ->
 
 
 def question(
-    staged: StagedRef,
+    staged: StagedRelease,
     report: ReportRef,
     table: "ReleaseTable",
     release_id: str,
@@ -253,34 +254,34 @@ def question(
     """
     from privacy_release.work.staged import read_schema
 
-    attributes = read_schema(staged["schema"]).attributes
-    booking = staged.get("booking")
-    figures = staged["figures"] if staged["loss"] is None else {}  # else they would be figures of the source
+    attributes = read_schema(staged.schema).attributes
+    booking = staged.booking
+    figures = staged.figures if staged.loss is None else {}  # else they would be figures of the source
     return Question(
         table=table.name,
         release=release_id,
-        method=staged["method"],
-        sha256=report["sha256"],
+        method=staged.method,
+        sha256=report.sha256,
         report_sha256=sha256_of(report),
-        file=Path(staged["uri"]).name,
-        rows=staged["rows"],
-        counterfeits=int(staged["figures"].get("counterfeits", 0)),
+        file=Path(staged.uri).name,
+        rows=staged.rows,
+        counterfeits=int(staged.figures.get("counterfeits", 0)),
         columns=[{"name": a.name, "role": a.role.value, "kind": a.kind.value} for a in attributes],
-        findings=[dict(finding) for finding in report["findings"]],
-        over_time=notes_over_time(report["findings"], followed="persons" in staged),
-        loss=staged["loss"],
-        dataset=booking["dataset"] if booking else None,
-        promise=promise_in_words(booking["over_time"]) if booking and "over_time" in booking else None,
+        findings=[dict(finding) for finding in report.findings],
+        over_time=notes_over_time(report.findings, followed=staged.persons is not None),
+        loss=staged.loss,
+        dataset=booking.dataset if booking else None,
+        promise=promise_in_words(booking.over_time) if booking and booking.over_time is not None else None,
         figures=[
             *(row for known in (FIGURES, RISKS) for row in _figures(known, figures)),
-            *_figures(ALONE, report.get("unique_records", {})),
+            *_figures(ALONE, report.unique_records or {}),
         ],
         limits=_limits(staged),
-        alerts=[alert["text"] for alert in report.get("alerts", ())],
+        alerts=[alert.text for alert in report.alerts],
         attacks=_attacks(report),
         excess=_courses(report, table, release_id),
         difference=_difference(staged, report, table, release_id),
-        expectations=staged["source"].get("expectations") if staged["loss"] is None else None,
+        expectations=staged.source.expectations if staged.loss is None else None,
         assigned=list(assigned),
         approvers=approvers,
         first=None,
@@ -389,18 +390,18 @@ def _measures(title: str, known: Mapping[str, tuple[str, str, str]], asked: Ques
     return [_heading(title), _table(("figure", "value"), rows)] if rows else []
 
 
-def _limits(staged: StagedRef) -> list[list[str]]:
+def _limits(staged: StagedRelease) -> list[list[str]]:
     """What the guarantees leave open: first of the models that are claimed, then of their kind."""
-    claimed = [PROMISES[g["model"]] for g in staged["guarantees"] if g["model"] in PROMISES]
-    if staged["loss"] is None:
+    claimed = [PROMISES[g["model"]] for g in staged.guarantees if g["model"] in PROMISES]
+    if staged.loss is None:
         general = LIMITS
     else:
-        general = (SYNTHETIC_LIMITS if "model" in staged else RANDOMIZED_LIMITS) + PRIVATE_LIMITS
+        general = (SYNTHETIC_LIMITS if staged.model is not None else RANDOMIZED_LIMITS) + PRIVATE_LIMITS
     return [[promise.name, promise.leaves] for promise in claimed] + [list(limit) for limit in general]
 
 
 def _difference(
-    staged: StagedRef, report: ReportRef, table: "ReleaseTable", release_id: str
+    staged: StagedRelease, report: ReportRef, table: "ReleaseTable", release_id: str
 ) -> Difference | None:
     """Against the last release of the table that is not retracted; None where there is none."""
     from privacy_release.lake.log import State
@@ -414,9 +415,9 @@ def _difference(
     before = manifest_of(table, last["release_id"]).get("figures") or {}
     findings = last["figures"].get("measured") or []
     was = _numbers(findings, last["figures"].get("loss"), before) | {"rows": last["rows"]}
-    now = _numbers(report["findings"], staged["loss"], staged["figures"]) | {"rows": staged["rows"]}
-    was["rules kept"], now["rules kept"] = _kept(findings), _kept(report["findings"])
-    columns, had = read_schema(staged["schema"]).names, last["columns"]
+    now = _numbers(report.findings, staged.loss, staged.figures) | {"rows": staged.rows}
+    was["rules kept"], now["rules kept"] = _kept(findings), _kept(report.findings)
+    columns, had = read_schema(staged.schema).names, last["columns"]
     return Difference(
         release=last["release_id"],
         committed=last["committed"],
@@ -444,15 +445,15 @@ ATTACKED = ("attack", "of", "in the release", "control", "excess risk", "bound",
 def _attacks(report: ReportRef) -> list[list[str]]:
     """One line for each outcome under `ATTACKED`, or for each rule whose figures are the curator's alone."""
     lines = []
-    for trial in report["attacks"]["trials"] if "attacks" in report else ():
-        bound = f"{trial['bound']:g}"
-        for o in trial.get("outcomes", ()):
+    for trial in report.attacks.trials if report.attacks is not None else ():
+        bound = f"{trial.bound:g}"
+        for o in trial.outcomes or ():
             excess = f"{signed(o['excess'], 3)} ({signed(o['low'], 3)} to {signed(o['high'], 3)})"
             shares = (f"{o['main']:.3f}", f"{max(o['control'], o['baseline']):.3f}", excess)
-            lines.append([trial["attack"], o["subject"], *shares, bound, f"{o['planted']:.3f}"])
-        if not trial.get("outcomes"):
-            kept = "kept; see the curator's report" if trial["passed"] else "NOT kept"
-            lines.append([trial["attack"], "", "", "", kept, bound, ""])
+            lines.append([trial.attack, o["subject"], *shares, bound, f"{o['planted']:.3f}"])
+        if not trial.outcomes:
+            kept = "kept; see the curator's report" if trial.passed else "NOT kept"
+            lines.append([trial.attack, "", "", "", kept, bound, ""])
     return lines
 
 
@@ -460,24 +461,25 @@ def _courses(report: ReportRef, table: "ReleaseTable", release_id: str) -> list[
     """What each attack gained on the earlier releases, as far as it is known, and on this one."""
     from privacy_release.steps.attacks.earlier import figures_of_earlier
 
-    trials = [t for t in report["attacks"]["trials"] if t.get("outcomes")] if "attacks" in report else []
-    earlier = figures_of_earlier(table, report["attacks"]["curator"]) if trials else []
+    found = report.attacks
+    trials = [] if found is None else [trial for trial in found.trials if trial.outcomes]
+    earlier = figures_of_earlier(table, found.curator) if found is not None and trials else []
     return [
         Course(
-            attack=trial["attack"],
+            attack=trial.attack,
             subject=o["subject"],
-            bound=trial["bound"],
+            bound=trial.bound,
             releases=[
                 *(
-                    _excess(release.release_id, release.committed, found)
+                    _excess(release.release_id, release.committed, risk)
                     for release in earlier
-                    if (found := release.figures.get((trial["attack"], o["subject"])))
+                    if (risk := release.figures.get((trial.attack, o["subject"])))
                 ),
                 _excess(release_id, "", o),
             ],
         )
         for trial in trials
-        for o in trial["outcomes"]
+        for o in trial.outcomes or ()
     ]
 
 

@@ -13,7 +13,7 @@ from privacy_release.reports.curator import write_for_curator
 from privacy_release.spec.placeholders import ReleaseName
 from privacy_release.work.area import WorkArea
 from privacy_release.work.parquet import read_private
-from privacy_release.work.references import ReportRef, StagedRef, TableRef
+from privacy_release.work.references import ReportRef, StagedRelease, Table, need
 from privacy_release.work.staged import read_manifest, read_schema
 
 if TYPE_CHECKING:
@@ -83,16 +83,16 @@ def by_weight(frame: "pd.DataFrame", person: str) -> "pd.DataFrame":
     return frame.sample(len(frame), replace=True, weights=1 / rows, random_state=SEED, ignore_index=True)
 
 
-def model_of(staged: StagedRef) -> "SynthesizerModel":
+def model_of(staged: StagedRelease) -> "SynthesizerModel":
     """The model that the records of a synthetic release were drawn from."""
     from privacy_engine.synthesizers.model import SynthesizerModel
 
-    return SynthesizerModel.from_json(Path(staged["model"]).read_text())
+    return SynthesizerModel.from_json(Path(need(staged.model, "model")).read_text())
 
 
 def compare_synthetic(
-    source: TableRef,
-    staged: Sequence[StagedRef],
+    source: Table,
+    staged: Sequence[StagedRelease],
     reports: Sequence[ReportRef],
     *,
     title: str,
@@ -117,14 +117,14 @@ def compare_synthetic(
     from privacy_release.reports.synthesizers import compared, labels_of, render_synthesizers
 
     require_comparable(staged, reports)
-    if other := sorted({s["method"] for s in staged if "model" not in s or s["loss"] is None}):
+    if other := sorted({s.method for s in staged if s.model is None or s.loss is None}):
         raise SpecError(
             f"synthesizers are compared, {', '.join(other)} draws no records from a model; leave it out, or "
             "take CompareOperator, which compares anonymizers"
         )
-    if any(s["source"]["fingerprint"] != source["source"]["fingerprint"] for s in staged):
+    if any(s.source.fingerprint != source.source.fingerprint for s in staged):
         raise IntegrityError("the source must be the table that the releases were made from; pass that one")
-    frame, schema = read_private(source["uri"], source["sha256"]), read_schema(source["schema"])
+    frame, schema = read_private(source.uri, source.sha256), read_schema(source.schema)
     parameters = [model_of(s).parameters for s in staged]
     weighed = {"weight" in given for given in parameters}
     if len(weighed) > 1:
@@ -136,18 +136,18 @@ def compare_synthetic(
         frame = by_weight(frame, schema.by)
     # One seed for all: the same records are redrawn, learned from and attacked beside each of them.
     found = [
-        assess(frame, read_private(s["uri"], s["sha256"]), schema, np.random.default_rng(SEED))
-        for s in staged
+        assess(frame, read_private(s.uri, s.sha256), schema, np.random.default_rng(SEED)) for s in staged
     ]
-    labels = labels_of([(s["method"], given) for s, given in zip(staged, parameters, strict=True)])
-    booked = {(s["booking"]["dataset"], s["booking"]["key"]): s["booking"]["epsilon"] for s in staged}
+    labels = labels_of([(s.method, given) for s, given in zip(staged, parameters, strict=True)])
+    bookings = [need(s.booking, "booking") for s in staged]
+    booked = {(b.dataset, b.key): b.epsilon for b in bookings}
     spent: dict[str, float] = {}
     for (dataset, _), epsilon in booked.items():
         spent[dataset] = spent.get(dataset, 0.0) + epsilon
     return render_synthesizers(
         [
-            compared(label, s["booking"]["epsilon"], one, passed=report["passed"])
-            for label, s, report, one in zip(labels, staged, reports, found, strict=True)
+            compared(label, b.epsilon, one, passed=report.passed)
+            for label, b, report, one in zip(labels, bookings, reports, found, strict=True)
         ],
         reports,
         title=title,
@@ -158,7 +158,7 @@ def compare_synthetic(
     )
 
 
-def report_to_curator(source: TableRef, staged: StagedRef, name: str, release_id: str) -> str:
+def report_to_curator(source: Table, staged: StagedRelease, name: str, release_id: str) -> str:
     """Write how near a synthetic release is to its source; the path of the file, which must stay inside.
 
     Args:
@@ -175,23 +175,23 @@ def report_to_curator(source: TableRef, staged: StagedRef, name: str, release_id
     from privacy_engine.release import Release
     from privacy_release.reports.curator import write_curator_report
 
-    if "model" not in staged or staged["loss"] is None:
+    if staged.model is None or staged.loss is None:
         raise SpecError(
-            f"a curator's report is about a synthetic release, {staged['method']} made none; leave it out"
+            f"a curator's report is about a synthetic release, {staged.method} made none; leave it out"
         )
     release = Release(
-        table=read_private(staged["uri"], staged["sha256"]),
-        schema=read_schema(staged["schema"]),
-        method=staged["method"],
-        parameters=read_manifest(staged["manifest"])["parameters"],
+        table=read_private(staged.uri, staged.sha256),
+        schema=read_schema(staged.schema),
+        method=staged.method,
+        parameters=read_manifest(staged.manifest)["parameters"],
         guarantees=(),
-        loss=PrivacyLoss(**staged["loss"]),
+        loss=PrivacyLoss(**staged.loss),
         model=model_of(staged),
     )
-    frame, schema = read_private(source["uri"], source["sha256"]), read_schema(source["schema"])
+    frame, schema = read_private(source.uri, source.sha256), read_schema(source.schema)
     if release.model is not None and "weight" in release.model.parameters:
         frame = by_weight(frame, schema.by)
-    aside = source.get("holdout")
-    holdout = None if aside is None else read_private(aside["uri"], aside["sha256"])
+    aside = source.holdout
+    holdout = None if aside is None else read_private(aside.uri, aside.sha256)
     path = write_curator_report(release, frame, schema, name=name, release_id=release_id, holdout=holdout)
     return str(path)

@@ -20,7 +20,7 @@ from privacy_release.steps.history import (
 )
 from privacy_release.work.engines import LOCAL
 from privacy_release.work.people import WRITTEN
-from privacy_release.work.references import TableRef
+from privacy_release.work.references import Table
 
 if TYPE_CHECKING:
     from privacy_engine.dp.loss import PrivacyLoss
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 def facts_of_table(
-    table: TableRef,
+    table: Table,
     schema: "DataSchema",
     releaser: "ReleaseMethod",
     parameters: Mapping[str, Any],
@@ -55,7 +55,7 @@ def facts_of_table(
         past: the earlier releases that it is made with.
         policy: what must hold, the floor policy included; None: it is not known.
     """
-    followed, source = "persons" in table, table["source"]
+    followed, source = table.persons is not None, table.source
     history = None
     if past is not None:
         history = History(
@@ -67,18 +67,18 @@ def facts_of_table(
         )
     elif followed:
         history = History(keep=False)
-    steps = source.get("transforms", [])
     return replace(
         facts_of_method(schema, releaser, parameters, budget=budget, policy=policy),
-        tables=tuple(source.get("tables", ())),
-        engine=table["engine"]["kind"] if "engine" in table else LOCAL,
-        outliers=tuple(found["action"] for found in table.get("outliers", [])),
+        tables=tuple(source.tables),
+        engine=table.engine.kind if table.engine is not None else LOCAL,
+        outliers=tuple(found.action for found in table.outliers),
         history=history,
-        dropped=source["dropped"],
-        guessed=source.get("guessed", False),
-        looking=tuple(step["name"] for step in steps if not step["row_by_row"]),
+        dropped=source.dropped,
+        guessed=source.guessed,
+        looking=tuple(step.name for step in source.transforms if not step.row_by_row),
         followed=followed,
-        numbered="numbered" in table or "owners" in table.get("persons", {}),
+        numbered=table.numbered is not None
+        or (table.persons is not None and table.persons.owners is not None),
     )
 
 

@@ -37,7 +37,7 @@ from privacy_release.work.parquet import (
     write_private,
 )
 from privacy_release.work.people import counted_by_person, people_table
-from privacy_release.work.references import FileRef, FragmentReleaseRef, PeopleRef, StagedRef
+from privacy_release.work.references import FileRef, FragmentReleaseRef, PeopleRef, StagedRelease, need
 from privacy_release.work.staged import codes_of, facts_of, finite, json_bytes, read_schema
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ MEANING = (
 
 def join_staged(
     released: Sequence[FragmentReleaseRef], work: WorkArea, *, title: str | None, label: str
-) -> StagedRef:
+) -> StagedRelease:
     """Stage the fragments that mapped tasks released, and remove their working files.
 
     Doing it again gives what was staged. Arguments and errors as of `join`.
@@ -68,11 +68,11 @@ def join_staged(
         return done
     plan, job = _plan_of(released), Job(work=work, label=label, title=title)
     table = work.fetch(read_cut(plan).table)
-    with open_engine(table["engine"], work.folder) as engine:
+    with open_engine(table.engine, work.folder) as engine:
         staged = stage(join(released, plan, job, engine), table, job)
-    told = {"fragments": _hashes(released), "staged": staged}
+    told = {"fragments": _hashes(released), "staged": staged.to_ref()}
     write_private(work.path(f"{label}.joined.json"), json_bytes(told))
-    shutil.rmtree(Path(plan["uri"]).parent)
+    shutil.rmtree(Path(plan.uri).parent)
     return staged
 
 
@@ -120,7 +120,7 @@ def join(
         sha256=written.sha256,
         persons=written.people,
         report=_report(joined, measured, (utility, risk), examined.sizes, job),
-        seconds=sum(ref["seconds"] for ref in in_order),
+        seconds=sum(ref.seconds for ref in in_order),
         seeded=cut.seeded,
         records=written.path,
     )
@@ -146,9 +146,9 @@ class _Joined:
         """Add up the accounts of the fragments; raises IntegrityError where they do not fit together."""
         from privacy_engine.fragments.figures import FragmentFigures
 
-        accounts = [read_account(ref["account"]) for ref in in_order]
+        accounts = [read_account(ref.account) for ref in in_order]
         figures = FragmentFigures.total(account.figures for account in accounts)
-        released, rows = sum(ref["rows"] for ref in in_order), cut.table["rows"]
+        released, rows = sum(ref.rows for ref in in_order), cut.table.rows
         if figures.records != rows or released != rows - figures.suppressed:
             raise IntegrityError(
                 f"the fragments must hold the {rows:,} records of the table, got {figures.records:,}, of "
@@ -169,7 +169,7 @@ class _Joined:
 
 def _told(first: Account, figures: "FragmentFigures", cut: Cut) -> dict[str, Any]:
     sizes = [int(size) for size in cut.plan.sizes]
-    engine = cut.table["engine"]
+    engine = need(cut.table.engine, "engine")
     told = {
         **first.told,
         "rows": figures.released,
@@ -178,13 +178,13 @@ def _told(first: Account, figures: "FragmentFigures", cut: Cut) -> dict[str, Any
         "notes": figures.notes,
         "fragments": {
             "count": len(sizes),
-            "rows": {"most": engine["rows"], "smallest": min(sizes), "largest": max(sizes)},
-            "engine": engine["kind"],
+            "rows": {"most": engine.rows, "smallest": min(sizes), "largest": max(sizes)},
+            "engine": engine.kind,
             "meaning": MEANING,
         },
     }
-    if "outliers" in cut.table:
-        told["outliers"] = public_outliers(cut.table["outliers"])
+    if cut.table.outliers:
+        told["outliers"] = public_outliers(cut.table.outliers)
     return told
 
 
@@ -201,19 +201,19 @@ def _plan_of(released: Sequence[FragmentReleaseRef]) -> FileRef:
     Raises:
         IntegrityError: if there is no fragment, or they are of several plans.
     """
-    plans = {(ref["plan"]["uri"], ref["plan"]["sha256"]) for ref in released}
+    plans = {(ref.plan.uri, ref.plan.sha256) for ref in released}
     if len(plans) != 1:
         raise IntegrityError(
             f"the fragments must be of one plan, got {len(released)} fragments of {len(plans)} plans; cut "
             "the table again and release what that gives"
         )
-    return released[0]["plan"]
+    return released[0].plan
 
 
 def _each_once(released: Sequence[FragmentReleaseRef], plan: FileRef, cut: Cut) -> list[FragmentReleaseRef]:
     """The fragments of a plan in their order, each exactly once."""
-    foreign = sum(ref["plan"] != plan for ref in released)
-    times = Counter(ref["fragment"] for ref in released)
+    foreign = sum(ref.plan != plan for ref in released)
+    times = Counter(ref.fragment for ref in released)
     expected = cut.plan.tree.fragments
     unknown = sum(not 0 <= fragment < expected for fragment in times)
     twice = sum(count > 1 for count in times.values())
@@ -224,7 +224,7 @@ def _each_once(released: Sequence[FragmentReleaseRef], plan: FileRef, cut: Cut) 
             f"missing, {twice} more than once, {foreign + unknown} of another plan; release the missing "
             "ones, or cut the table again"
         )
-    return sorted(released, key=lambda ref: ref["fragment"])
+    return sorted(released, key=lambda ref: ref.fragment)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -243,7 +243,7 @@ class _Written:
 
     def remove(self) -> None:
         """Leave no record."""
-        for path in [self.path, *([Path(self.people["uri"])] if self.people else [])]:
+        for path in [self.path, *([Path(self.people.uri)] if self.people else [])]:
             path.unlink(missing_ok=True)
             if is_list(path):
                 shutil.rmtree(folder_of_list(path))
@@ -254,7 +254,7 @@ def _write(
 ) -> _Written:
     """All records in the order of their values, and their persons where they are known, beside them."""
     _require_unchanged(in_order)
-    columns, rows = _alike(in_order), sum(ref["rows"] for ref in in_order)
+    columns, rows = _alike(in_order), sum(ref.rows for ref in in_order)
     kinds = _plain(columns) if rows > ROWS_OF_A_FILE else None
     write = _one_file if kinds is None else partial(_several_files, kinds=kinds)
     written = write(in_order, cut, job, engine, person)
@@ -271,7 +271,7 @@ def _write(
 
 
 def _require_unchanged(released: Sequence[FragmentReleaseRef]) -> None:
-    each_done(lambda ref: require_unchanged(ref["uri"], ref["sha256"]), released, _THREADS)
+    each_done(lambda ref: require_unchanged(ref.uri, ref.sha256), released, _THREADS)
 
 
 def _plain(columns: "pa.Schema") -> "pa.Schema | None":
@@ -289,7 +289,7 @@ def _sorting(cut: Cut, job: Job) -> "Iterator[LocalEngine]":
     """DuckDB, which sorts with all cores, and on disk what does not fit into memory."""
     from privacy_engine.engines.local import LocalEngine
 
-    with LocalEngine(memory=cut.table["engine"]["memory"], spill=job.work.folder) as here:
+    with LocalEngine(memory=need(cut.table.engine, "engine").memory, spill=job.work.folder) as here:
         yield here
 
 
@@ -304,7 +304,7 @@ def _one_file(
     with _sorting(cut, job) as here, ExitStack() as files:  # no file stands there where a check fails
         file = files.enter_context(private_parquet(path))
         people = files.enter_context(private_parquet(told)) if person else None
-        for records in regrouped(here.ordered([ref["uri"] for ref in in_order])):
+        for records in regrouped(here.ordered([ref.uri for ref in in_order])):
             if people is not None:
                 people.write(people_table(records.column(person)))
                 records = records.drop_columns(person)
@@ -327,17 +327,18 @@ def _several_files(
     On Spark an executor makes each; here they are cut off the sorted records, and threads write them.
     """
     path, told = list_of(job.records), list_of(job.records.with_suffix(".people.parquet"))
-    files = engine_files(cut.table["engine"], new_folder(path))
-    people = engine_files(cut.table["engine"], new_folder(told)) if person else None
+    works = need(cut.table.engine, "engine")
+    files = engine_files(works, new_folder(path))
+    people = engine_files(works, new_folder(told)) if person else None
     write = _WritePart(kinds=kinds, files=files, person=person, people=people)
-    make = _ranges_on_spark if cut.table["engine"]["kind"] == SPARK else _slices_of_the_order
+    make = _ranges_on_spark if works.kind == SPARK else _slices_of_the_order
     parts: dict[str, list[Part]] = {"records": [], "people": []}
     try:
         with closing(make(in_order, cut, job, engine, write)) as told_of:
             for made in told_of:
                 for name in parts.keys() & made:
-                    ref = job.work.fetch(made[name])
-                    part = Part(name=Path(ref["uri"]).name, rows=made["rows"], sha256=ref["sha256"])
+                    ref = FileRef.from_ref(job.work.fetch(made[name]))
+                    part = Part(name=Path(ref.uri).name, rows=made["rows"], sha256=ref.sha256)
                     parts[name].append(part)
     except BaseException:
         for one in (path, told):
@@ -372,9 +373,9 @@ class _WritePart:
         told: dict[str, Any] = {"rows": len(records)}
         if self.people is not None:
             people = part_bytes(people_table(records.column(self.person)))
-            told["people"] = self.people.write(part_name(number), people)
+            told["people"] = self.people.write(part_name(number), people).to_ref()
             records = records.drop_columns(self.person)
-        return told | {"records": self.files.write(part_name(number), part_bytes(records))}
+        return told | {"records": self.files.write(part_name(number), part_bytes(records)).to_ref()}
 
 
 def _slices_of_the_order(
@@ -384,7 +385,7 @@ def _slices_of_the_order(
     from privacy_engine.engines.parquet import regrouped
 
     with _sorting(cut, job) as here:
-        slices = regrouped(here.ordered([ref["uri"] for ref in in_order]), ROWS_OF_A_FILE)
+        slices = regrouped(here.ordered([ref.uri for ref in in_order]), ROWS_OF_A_FILE)
         with each_ahead(lambda part: write(*part), enumerate(slices), _THREADS) as written:
             yield from written
 
@@ -403,8 +404,8 @@ def _ranges_on_spark(
     from privacy_engine.engines.frames import to_frame
     from privacy_engine.fragments.ranges import OF_A_RANGE, Ranges
 
-    uris = [ref["uri"] for ref in in_order]
-    parts = -(-sum(ref["rows"] for ref in in_order) // ROWS_OF_A_FILE)
+    uris = [ref.uri for ref in in_order]
+    parts = -(-sum(ref.rows for ref in in_order) // ROWS_OF_A_FILE)
     # Each fragment takes its random choices from the seed and its number, of which this is none.
     (seed,) = np.random.SeedSequence([cut.plan.seed, cut.plan.tree.fragments]).generate_state(1)
     sample = to_frame(engine.sample(uris, parts * OF_A_RANGE, int(seed)))
@@ -434,18 +435,18 @@ def _alike(in_order: Sequence[FragmentReleaseRef]) -> "pa.Schema":
     """The columns of all fragments; refused are ones that differ, and records that were not told of."""
     columns: pa.Schema | None = None
     for ref in in_order:
-        with Path(ref["uri"]).open("rb") as stream:
+        with Path(ref.uri).open("rb") as stream:
             opened = opened_parquet(stream)
             found, rows = opened.schema_arrow, opened.metadata.num_rows
         columns = columns or found
         if not found.equals(columns):
             raise IntegrityError(
-                f"all fragments must have the same columns and types, fragment {ref['fragment']} differs; "
+                f"all fragments must have the same columns and types, fragment {ref.fragment} differs; "
                 "cut the table again"
             )
-        if rows != ref["rows"]:
+        if rows != ref.rows:
             raise IntegrityError(
-                f"fragment {ref['fragment']} must have {ref['rows']:,} released records, got {rows:,}; "
+                f"fragment {ref.fragment} must have {ref.rows:,} released records, got {rows:,}; "
                 "release it again"
             )
     assert columns is not None  # no plan is without fragments
@@ -463,7 +464,7 @@ def _measured(joined: _Joined, engine: "Engine", written: _Written) -> tuple["Ex
     from privacy_release.spec.methods import build_method
 
     cut = joined.cut
-    claims = build_method(cut.method, cut.parameters).guarantees(read_schema(cut.table["schema"]))
+    claims = build_method(cut.method, cut.parameters).guarantees(read_schema(cut.table.schema))
     policy, schema = ReleasePolicy(require=claims), joined.schema
     path, sha256 = str(written.path), written.sha256
     files = paths_of(path, sha256)
@@ -513,17 +514,19 @@ def _report(
             data,
             *figures,
             title=title,
-            source_rows=table["rows"] + suppressed_before(table),
+            source_rows=table.rows + suppressed_before(table),
             smallest_count=least,
             about=facts_of(table) | codes_of(table),
-            shifted=table["source"].get("shifted"),
+            shifted=table.source.shifted,
             attempts=job.attempts,
         )
 
     return report_or_claims(report, told, title=title, attempts=job.attempts)
 
 
-def _staged_before(released: Sequence[FragmentReleaseRef], work: WorkArea, label: str) -> StagedRef | None:
+def _staged_before(
+    released: Sequence[FragmentReleaseRef], work: WorkArea, label: str
+) -> StagedRelease | None:
     """What an earlier attempt staged of these very fragments, whose working files it has removed."""
     done = work.path(f"{label}.joined.json")
     if not done.is_file():
@@ -531,10 +534,10 @@ def _staged_before(released: Sequence[FragmentReleaseRef], work: WorkArea, label
     fields = json.loads(done.read_bytes())
     if fields["fragments"] != _hashes(released):
         return None
-    staged: StagedRef = fields["staged"]
-    require_unchanged(staged["uri"], staged["sha256"])
+    staged = StagedRelease.from_ref(fields["staged"])
+    require_unchanged(staged.uri, staged.sha256)
     return staged
 
 
 def _hashes(released: Sequence[FragmentReleaseRef]) -> list[str]:
-    return sorted(ref["plan"]["sha256"] + ref["sha256"] for ref in released)
+    return sorted(ref.plan.sha256 + ref.sha256 for ref in released)

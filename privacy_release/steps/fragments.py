@@ -31,7 +31,7 @@ from privacy_release.work.fragment_files import (
     write_cut,
 )
 from privacy_release.work.parquet import part_bytes, require_unchanged, unchanged_batches
-from privacy_release.work.references import FileRef, FragmentRef, FragmentReleaseRef, TableRef
+from privacy_release.work.references import FileRef, FragmentRef, FragmentReleaseRef, Table, need
 from privacy_release.work.staged import read_schema
 
 Fragments = FragmentRef | list[FragmentRef]  # what one task releases
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from privacy_engine.tables.schema import DataSchema
 
 
-def released_in_fragments(table: TableRef, job: Job, *, method: str, parameters: Mapping[str, Any]) -> Made:
+def released_in_fragments(table: Table, job: Job, *, method: str, parameters: Mapping[str, Any]) -> Made:
     """Cut a table, release its fragments in other processes, and join what they give.
 
     Args:
@@ -58,32 +58,31 @@ def released_in_fragments(table: TableRef, job: Job, *, method: str, parameters:
         IntegrityError: if the table changed while it was worked on.
         VerificationError: if the joined records do not keep what the method claims.
     """
-    with open_engine(table["engine"], job.work.folder) as engine:
+    with open_engine(table.engine, job.work.folder) as engine:
         job.tell("cutting the table")
         with portion(0.05):
             cut = cut_table(table, engine, method=method, parameters=parameters, seed=job.seed)
         plan = keep(cut, job.work, job.label)
         released: list[FragmentReleaseRef] = []
-        if away := executors_files(table["engine"], Path(plan["uri"]).parent.name):
+        if away := executors_files(need(table.engine, "engine"), Path(plan.uri).parent.name):
             work_on = partial(release_records, job.work.send(plan), files=away)
         else:
             work_on = partial(release_records, plan)
-        files = paths_of(table["uri"], table["sha256"])
+        files = paths_of(table.uri, table.sha256)
         with portion(0.8):
             for told in engine.apply_by_fragment(files, cut.plan.tree.assign, work_on):
-                ref = FragmentReleaseRef(**told)  # type: ignore[typeddict-item]  # as it was made
-                released.append(job.work.fetch(ref))
+                released.append(FragmentReleaseRef.from_ref(job.work.fetch(told)))
                 job.tell(f"fragment {len(released)} of {cut.plan.tree.fragments}")
                 advance(len(released) / cut.plan.tree.fragments)
-        require_unchanged(table["uri"], table["sha256"])
+        require_unchanged(table.uri, table.sha256)
         job.tell("joining")
         made = join(released, plan, job, engine)
-    shutil.rmtree(Path(plan["uri"]).parent)
+    shutil.rmtree(Path(plan.uri).parent)
     return made
 
 
 def cut_table(
-    table: TableRef,
+    table: Table,
     engine: "Engine",
     *,
     method: str,
@@ -107,11 +106,11 @@ def cut_table(
     from privacy_engine.fragments.plan import plan_fragments
     from privacy_release.spec.methods import build_method
 
-    rows = table["engine"]["rows"]
-    releaser, schema = build_method(method, parameters), read_schema(table["schema"])
+    rows = need(table.engine, "engine").rows
+    releaser, schema = build_method(method, parameters), read_schema(table.schema)
     refuse(facts_of_table(table, schema, releaser, parameters))
-    require_unchanged(table["uri"], table["sha256"])
-    files = paths_of(table["uri"], table["sha256"])
+    require_unchanged(table.uri, table.sha256)
+    files = paths_of(table.uri, table.sha256)
     plan = plan_fragments(engine, files, schema, releaser, rows=rows, seed=seed)
     return Cut(table=table, plan=plan, method=method, parameters=dict(parameters), seeded=seed is not None)
 
@@ -145,9 +144,9 @@ def partition(cut: Cut, plan: FileRef, engine: "Engine") -> list[FragmentRef]:
     if not isinstance(engine, LocalEngine):
         raise SpecError("only the engine fragments writes fragments for tasks; take mapped: false")
     table = cut.table
-    files = paths_of(table["uri"], table["sha256"])
-    found = engine.partition_by_fragment(files, cut.plan.tree.assign, Path(plan["uri"]).parent)
-    require_unchanged(table["uri"], table["sha256"])
+    files = paths_of(table.uri, table.sha256)
+    found = engine.partition_by_fragment(files, cut.plan.tree.assign, Path(plan.uri).parent)
+    require_unchanged(table.uri, table.sha256)
     return [
         FragmentRef(
             uri=str(path),
@@ -184,13 +183,13 @@ def release_one(fragment: FragmentRef) -> FragmentReleaseRef:
     """
     import pyarrow as pa
 
-    records = pa.Table.from_batches(unchanged_batches(fragment["uri"], fragment["sha256"]))
-    return release_records(fragment["plan"], fragment["fragment"], records)
+    records = pa.Table.from_batches(unchanged_batches(fragment.uri, fragment.sha256))
+    return FragmentReleaseRef.from_ref(release_records(fragment.plan, fragment.fragment, records))
 
 
 def release_records(
     plan: FileRef, fragment: int, records: "pa.Table", *, files: PrivateFiles | None = None
-) -> FragmentReleaseRef:
+) -> dict[str, Any]:
     """Release the records of a fragment, in whatever process they are, and write what came out.
 
     It can be pickled once plan and files are bound; doing it again does the same.
@@ -200,6 +199,9 @@ def release_records(
         fragment: its number.
         records: all of its records.
         files: where the plan is, and what is made comes to lie; None: in the folder of the plan.
+
+    Returns:
+        A `FragmentReleaseRef` as plain values.
 
     Raises:
         IntegrityError: if the plan changed, or the records are not those it counted.
@@ -224,15 +226,16 @@ def release_records(
         table = table.append_column(release.schema.by, pa.array(release.persons, pa.int64()))
     released = files.write(f"{name}.released.parquet", part_bytes(table))
     account = Account(told=release.manifest(), schema=release.schema, figures=made.figures)
-    return FragmentReleaseRef(
-        uri=released["uri"],
+    made_of = FragmentReleaseRef(
+        uri=released.uri,
         rows=len(release.table),
-        sha256=released["sha256"],
+        sha256=released.sha256,
         fragment=fragment,
         plan=plan,
         account=files.write(f"{name}.account.json", account_bytes(account)),
         seconds=seconds,
     )
+    return made_of.to_ref()
 
 
 def _typed(released: "pa.Table", schema: "DataSchema", source: "pa.Schema") -> "pa.Table":

@@ -27,7 +27,7 @@ from privacy_release.steps.memberships.registers import population_of, read_popu
 from privacy_release.work.area import WorkArea, sha256_file
 from privacy_release.work.parquet import parquet_bytes, read_private, write_private
 from privacy_release.work.people import WRITTEN, Identification, require_form
-from privacy_release.work.references import PersonsRef, ReportRef, StagedRef, TableRef
+from privacy_release.work.references import PersonsRef, ReportRef, StagedRelease, Table, need
 from privacy_release.work.settings import curator_folder
 
 if TYPE_CHECKING:
@@ -160,7 +160,7 @@ def _hashes_of(persons: PersonsRef) -> "npt.NDArray[np.object_]":
     """
     import numpy as np
 
-    found = read_private(persons["uri"], persons["sha256"]).astype(object)
+    found = read_private(persons.uri, persons.sha256).astype(object)
     found = found.reindex(columns=[_PERSON, _WRITTEN, _SALT])
     found = found.where(found.notna(), None)
     return np.stack([found[name].to_numpy(dtype=object) for name in found.columns])
@@ -188,11 +188,11 @@ def follow(
     found = known[:, rows].copy()
     if rows.dtype != np.bool_:
         found[:, rows < 0] = None
-    followed = write_persons(found, path, persons["key"], persons["form"])
-    return followed | {"owners": persons["owners"]} if "owners" in persons else followed
+    followed = write_persons(found, path, persons.key, persons.form)
+    return replace(followed, owners=persons.owners)
 
 
-def staged_membership(staged: StagedRef) -> "Membership":
+def staged_membership(staged: StagedRelease) -> "Membership":
     """Who is in which class of a staged release, read from its bytes.
 
     Raises:
@@ -201,25 +201,27 @@ def staged_membership(staged: StagedRef) -> "Membership":
     from privacy_engine.judge.cross_release import Membership
     from privacy_release.work.staged import read_schema
 
-    frame, schema = read_private(staged["uri"], staged["sha256"]), read_schema(staged["schema"])
-    return Membership.of_table(read_persons(staged["persons"]), frame, schema, owners_of(staged))
+    frame, schema = read_private(staged.uri, staged.sha256), read_schema(staged.schema)
+    return Membership.of_table(
+        read_persons(need(staged.persons, "persons")), frame, schema, owners_of(staged)
+    )
 
 
-def owners_of(staged: StagedRef) -> "npt.NDArray[np.int64] | None":
+def owners_of(staged: StagedRelease) -> "npt.NDArray[np.int64] | None":
     """(n,) whose record each is, the same number in every run; None where each is of another person.
 
     Raises:
         IntegrityError: if the file is missing, changed or of other records.
     """
-    if "owners" not in staged["persons"]:
+    if need(staged.persons, "persons").owners is None:
         return None
-    people = staged.get("people")
-    if people is None or people["of"] != staged["sha256"]:
+    people = staged.people
+    if people is None or people.of != staged.sha256:
         raise IntegrityError(
             "the persons of the staged records must stand beside them; run the release again"
         )
-    found = read_private(people["uri"], people["sha256"])["person"].to_numpy(dtype="int64")
-    if len(found) != staged["rows"]:
+    found = read_private(people.uri, people.sha256)["person"].to_numpy(dtype="int64")
+    if len(found) != staged.rows:
         raise IntegrityError("there must be one person for each released record; run the release again")
     return found
 
@@ -520,13 +522,13 @@ def refuse_unseen(table: "ReleaseTable", run: tuple[str, str], report: ReportRef
     Raises:
         VerificationError: if there are such releases, by their number.
     """
-    if "compared" not in report:
+    if report.compared is None:
         return
-    mine = (run[0], report["sha256"])  # the same bytes, by whatever run
+    mine = (run[0], report.sha256)  # the same bytes, by whatever run
     unseen = [
         entry
         for entry in published_releases(table, run)
-        if entry["version"] not in report["compared"] and (entry["release_id"], entry["sha256"]) != mine
+        if entry["version"] not in report.compared and (entry["release_id"], entry["sha256"]) != mine
     ]
     if unseen:
         raise VerificationError(
@@ -535,7 +537,7 @@ def refuse_unseen(table: "ReleaseTable", run: tuple[str, str], report: ReportRef
         )
 
 
-def record(staged: StagedRef, name: str, release_id: str, register: TableRef | None = None) -> None:
+def record(staged: StagedRelease, name: str, release_id: str, register: Table | None = None) -> None:
     """Keep who is in which class of a release of a table; doing it again changes nothing.
 
     Args:
@@ -548,7 +550,8 @@ def record(staged: StagedRef, name: str, release_id: str, register: TableRef | N
 
     from privacy_release.work.staged import read_schema
 
-    membership, (persons, _, salts) = staged_membership(staged), _hashes_of(staged["persons"])
+    kept = need(staged.persons, "persons")
+    membership, (persons, _, salts) = staged_membership(staged), _hashes_of(kept)
     own = salts[persons != None]  # noqa: E711 - of each element
     columns = {_PERSON: membership.persons, _CLASS: membership.labels}
     signatures = {_SIGNATURE + name: texts for name, texts in membership.signatures.items()}
@@ -559,25 +562,25 @@ def record(staged: StagedRef, name: str, release_id: str, register: TableRef | N
         for name, counts in membership.counts.items()
     }
     if any(salt is not None for salt in own):  # a person who left has none, and another form has none at all
-        marked = marks_of(membership, own, staged["sha256"])
+        marked = marks_of(membership, own, staged.sha256)
         values |= {_MARK + name: texts for name, texts in marked.items()}
     frame = pd.DataFrame({**columns, **signatures, **sets, **cells, **values}).assign(
-        **{_KEY: staged["persons"]["key"], _FORM: staged["persons"]["form"], _RELEASE: staged["sha256"]}
+        **{_KEY: kept.key, _FORM: kept.form, _RELEASE: staged.sha256}
     )
     if membership.owners is not None:
-        frame[_OWNER], frame[_OWNERS] = membership.owners, staged["persons"]["owners"]
-    frame[_RECORDS] = staged["rows"]
+        frame[_OWNER], frame[_OWNERS] = membership.owners, kept.owners
+    frame[_RECORDS] = staged.rows
     frame = frame.sort_values(_PERSON, ignore_index=True)  # the order must not tell whose which record is
-    path = _path(name, release_id, staged["sha256"])
-    if "waiting" in staged:
+    path = _path(name, release_id, staged.sha256)
+    if staged.waiting is not None:
         frame[_WAITING] = write_waiting(
-            read_waiting(staged["waiting"]["uri"], staged["waiting"]["sha256"]), _beside(path, "waiting")
+            read_waiting(staged.waiting.uri, staged.waiting.sha256), _beside(path, "waiting")
         )
-        frame[_SCHEMA] = read_schema(staged["schema"]).to_json()
-        copy = write_private(_beside(path, "records"), Path(staged["uri"]).read_bytes())
-        if copy != staged["sha256"]:
+        frame[_SCHEMA] = read_schema(staged.schema).to_json()
+        copy = write_private(_beside(path, "records"), Path(staged.uri).read_bytes())
+        if copy != staged.sha256:
             raise IntegrityError("the records of the release changed since they were staged; start a new run")
-    if (everybody := population(register, staged["persons"])) is not None:
+    if (everybody := population(register, kept)) is not None:
         frame[_REGISTER] = write_population(everybody, _beside(path, "register"))
     write_private(path, parquet_bytes(frame))
 
@@ -597,9 +600,9 @@ def read_last(
     return last_release(records, schema, membership), waited
 
 
-def forget_unpublished(staged: StagedRef, name: str, release_id: str) -> None:
+def forget_unpublished(staged: StagedRelease, name: str, release_id: str) -> None:
     """Remove what `record` kept of staged bytes that were not published."""
-    _remove(_path(name, release_id, staged["sha256"]))
+    _remove(_path(name, release_id, staged.sha256))
 
 
 def forget(table: "ReleaseTable", release_id: str) -> int:
@@ -642,15 +645,15 @@ def _read(
             f"{path.name}, what is kept about the people of version {entry['version']} of table {name}, is "
             "of another release; restore it, or retract that release"
         )
-    if _KEY not in frame or set(frame[_KEY]) != {persons["key"]}:
+    if _KEY not in frame or set(frame[_KEY]) != {persons.key}:
         raise VerificationError(
             f"who is in the earlier releases of table {name} was recorded with another key, so persons "
             "cannot be compared; bring the key back, or retract those releases"
         )
     people = frame[_PERSON]
     for form in set(frame.get(_FORM, [WRITTEN])):
-        require_form(form, persons["form"], f"version {entry['version']} of table {name}")
-        if form != persons["form"]:
+        require_form(form, persons.form, f"version {entry['version']} of table {name}")
+        if form != persons.form:
             read, written, _ = _hashes_of(persons)
             people = people.map(dict(zip(written, read, strict=True))).fillna(people)
     if twice := int(people.duplicated().sum()):
@@ -687,7 +690,7 @@ def _require_owners(frame: "pd.DataFrame", persons: PersonsRef, what: str) -> No
         VerificationError: if it is known of one of both alone whose records they are, or by other forms.
     """
     forms = set(frame.get(_OWNERS, []))
-    if len(frame) and forms != ({persons["owners"]} if "owners" in persons else set()):
+    if len(frame) and forms != ({persons.owners} if persons.owners is not None else set()):
         raise VerificationError(
             f"{what} was made with another `person`, or with another `exact` of it, so persons cannot be "
             "compared; bring it back, retract that release, or publish under a new table name"
@@ -718,7 +721,7 @@ def _values(
 
     None of those that were recorded before there were marks, or by another form: then the salts are others.
     """
-    if set(frame.get(_FORM, [WRITTEN])) != {persons["form"]}:
+    if set(frame.get(_FORM, [WRITTEN])) != {persons.form}:
         return {}
     own, _, salts = _hashes_of(persons)
     known = dict(zip(own.tolist(), salts.tolist(), strict=True))
@@ -734,7 +737,7 @@ def _register(frame: "pd.DataFrame", path: Path, persons: PersonsRef) -> "Member
     Raises:
         IntegrityError: if it is missing or changed.
     """
-    if _REGISTER not in frame or set(frame.get(_FORM, [WRITTEN])) != {persons["form"]}:
+    if _REGISTER not in frame or set(frame.get(_FORM, [WRITTEN])) != {persons.form}:
         return None
     try:
         return read_population(_beside(path, "register"), frame[_REGISTER].iloc[0])
@@ -749,17 +752,17 @@ def _beside(path: Path, kind: str) -> Path:
     return path.with_suffix(f".{kind}.parquet")
 
 
-def population(register: TableRef | None, persons: PersonsRef) -> "Membership | None":
+def population(register: Table | None, persons: PersonsRef) -> "Membership | None":
     """The persons of a register that a run has read; None where it has none, or not whose records they are.
 
     Raises:
         SpecError: if they are known by another key or form than the persons of the release.
         IntegrityError: if a file is missing or changed.
     """
-    if register is None or "persons" not in register:
+    if register is None or register.persons is None:
         return None
-    own = register["persons"]
-    if (own["key"], own["form"]) != (persons["key"], persons["form"]):
+    own = register.persons
+    if (own.key, own.form) != (persons.key, persons.form):
         raise SpecError(
             "the register must be ingested with the membership key of the release and the same identifier, "
             "so that its persons can be found in the release; ingest both with the same `person` and key"

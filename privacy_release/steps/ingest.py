@@ -3,7 +3,7 @@
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -26,7 +26,7 @@ from privacy_release.work.engines import LOCAL
 from privacy_release.work.parquet import MAX_EXPANSION, private_parquet, unchanged_batches
 from privacy_release.work.people import Identification, write_numbered
 from privacy_release.work.places import scheme_of
-from privacy_release.work.references import EngineRef, SourceRef, TableRef
+from privacy_release.work.references import EngineRef, SourceRef, Table
 from privacy_release.work.staged import write_schema
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def ingest(
     naming: Naming | None = None,
     numbering: Identification | None = None,
     sha256: str | None = None,
-) -> TableRef:
+) -> Table:
     """Read a table about people into the work area, without its identifiers, or with pseudonyms for them.
 
     Columns that the schema derives from dates are made on the way, and dates are shifted, where it says so.
@@ -97,7 +97,7 @@ def ingest(
             deployment cannot be read: nothing could be published then.
     """
     floor_policy()
-    large = engine is not None and engine["kind"] != LOCAL
+    large = engine is not None and engine.kind != LOCAL
     if people is not None and individual is not None:
         raise SpecError("history is about classes, which random answers have none of; leave history out")
     if numbering is not None and numbering.column != schema.by:
@@ -136,22 +136,22 @@ def ingest(
             else None,
             sha256=sha256,
         )
-    table = TableRef(
+    table = Table(
         uri=str(read.path),
         rows=read.rows - read.dropped,
         sha256=read.sha256,
         schema=write_schema(work, label, read.schema),
         source=_origin(found, read, schema, checked),
+        engine=engine if large else None,
     )
-    if engine is not None and large:
-        table["engine"] = engine
     if numbering is not None and disguise is not None:
         path = work.path(f"{label}.spellings.parquet")
-        table["numbered"] = write_numbered(numbering.key_id, disguise.form, disguise.spellings, path)
+        numbered = write_numbered(numbering.key_id, disguise.form, disguise.spellings, path)
+        table = replace(table, numbered=numbered)
     if persons is not None:
-        table["persons"] = persons.write(work.path(f"{label}.persons.parquet"))
-        if disguise is not None:
-            table["persons"]["owners"] = disguise.form
+        written = persons.write(work.path(f"{label}.persons.parquet"))
+        owners = None if disguise is None else disguise.form
+        table = replace(table, persons=replace(written, owners=owners))
     return table
 
 
@@ -175,7 +175,7 @@ class TableSource:
 
 def ingest_tables(
     sources: Mapping[str, TableSource], schema: "DataSchema", work: WorkArea, *, label: str = "ingest"
-) -> TableRef:
+) -> Table:
     """Read tables that share persons into one file of the work area, as `ingest` reads each.
 
     Their records stand below each other, with the name of their table in the column `table_name`, and nulls
@@ -225,7 +225,7 @@ def ingest_tables(
     sha256 = _stacked(copies, whole, path)
     for own_path in paths.values():
         own_path.unlink()
-    return TableRef(
+    return Table(
         uri=str(path),
         rows=sum(copied.rows - copied.dropped for copied in read.values()),
         sha256=sha256,
@@ -318,42 +318,33 @@ def _joined(origins: Mapping[str, SourceRef]) -> SourceRef:
     """Where the records of all tables came from, and those of each."""
     whole = hashlib.sha256()
     for name, origin in origins.items():
-        whole.update(f"{name}\0{origin['fingerprint']}\n".encode())
-    joined = SourceRef(
-        uri=", ".join(origin["uri"] for origin in origins.values()),
-        files=sum(origin["files"] for origin in origins.values()),
+        whole.update(f"{name}\0{origin.fingerprint}\n".encode())
+    return SourceRef(
+        uri=", ".join(origin.uri for origin in origins.values()),
+        files=sum(origin.files for origin in origins.values()),
         fingerprint=whole.hexdigest(),
-        rows=sum(origin["rows"] for origin in origins.values()),
-        dropped=sum(origin["dropped"] for origin in origins.values()),
-        identifiers=list(dict.fromkeys(n for origin in origins.values() for n in origin["identifiers"])),
+        rows=sum(origin.rows for origin in origins.values()),
+        dropped=sum(origin.dropped for origin in origins.values()),
+        identifiers=list(dict.fromkeys(n for origin in origins.values() for n in origin.identifiers)),
         tables=dict(origins),
+        guessed=any(origin.guessed for origin in origins.values()),
+        derived={name: told for origin in origins.values() for name, told in origin.derived.items()},
     )
-    if any(origin.get("guessed") for origin in origins.values()):
-        joined["guessed"] = True
-    if derived := {n: told for origin in origins.values() for n, told in origin.get("derived", {}).items()}:
-        joined["derived"] = derived
-    return joined
 
 
 def _origin(found: Extracted, read: Copied, schema: "DataSchema", checked: str | None) -> SourceRef:
-    told = SourceRef(
+    return SourceRef(
         uri=found.source.uri,
         files=len(found.source.files),
         fingerprint=read.fingerprint,
         rows=read.rows,
         dropped=read.dropped,
         identifiers=[a.name for a in schema.identifiers],
+        text=read.text,
+        derived={a.name: a.derive.to_dict() for a in schema.attributes if a.derive},
+        shifted=read.shifted,
+        classification=checked,
+        left_out=list(found.source.left_out),
+        unchecked=0 if found.told else read.unchecked,  # else of files that were written here
+        **found.told,
     )
-    if read.text:
-        told["text"] = read.text
-    if derived := {a.name: a.derive.to_dict() for a in schema.attributes if a.derive}:
-        told["derived"] = derived
-    if read.shifted is not None:
-        told["shifted"] = read.shifted
-    if checked is not None:
-        told["classification"] = checked
-    if found.source.left_out:
-        told["left_out"] = list(found.source.left_out)
-    if read.unchecked and not found.told:  # other files than those of the source are written here
-        told["unchecked"] = read.unchecked
-    return SourceRef(**{**told, **found.told})  # type: ignore[typeddict-item]  # what an extract tells is among them

@@ -15,7 +15,7 @@ from privacy_engine.vocabulary import counted
 from privacy_release.reports.curator import write_for_curator
 from privacy_release.reports.learning import Score, Trained
 from privacy_release.work.parquet import read_private
-from privacy_release.work.references import TableRef
+from privacy_release.work.references import Table
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -102,7 +102,7 @@ def train(
     )
 
 
-def evaluate(trained: Trained, test: TableRef) -> Score:
+def evaluate(trained: Trained, test: Table) -> Score:
     """Ask the model about true records.
 
     The score is an exact figure of these records. Where they are about people it is no part of any claim, and
@@ -117,12 +117,12 @@ def evaluate(trained: Trained, test: TableRef) -> Score:
         IntegrityError: if it changed since it was ingested.
         SpecError: if an engine works on the table.
     """
-    if "engine" in test:
+    if test.engine is not None:
         raise SpecError(
             "a model is scored on a table in memory, which the engine "
-            f"{test['engine']['kind']} is to spare; ingest the test records with the engine local"
+            f"{test.engine.kind} is to spare; ingest the test records with the engine local"
         )
-    frame = read_private(test["uri"], test["sha256"])
+    frame = read_private(test.uri, test.sha256)
     names, target = list(trained.model.feature_names_in_), str(trained.model.label_)
     _require_columns(frame, target, names)
     with warnings.catch_warnings(record=True) as caught:

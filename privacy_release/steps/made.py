@@ -5,7 +5,7 @@ same `Made`: records that are in their place, what is told of them, and what the
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +16,7 @@ from privacy_release.steps.memberships.last import write_waiting
 from privacy_release.work.area import WorkArea
 from privacy_release.work.parquet import unchanged_batches, write_private
 from privacy_release.work.people import write_people
-from privacy_release.work.references import BookingRef, PeopleRef, StagedRef, TableRef
+from privacy_release.work.references import BookingRef, FileRef, PeopleRef, StagedRelease, Table
 from privacy_release.work.staged import json_bytes, public_source, read_schema, software, write_schema
 
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ class Made:
     records: Path | None = None
 
 
-def stage(made: Made, table: TableRef, job: Job) -> StagedRef:
+def stage(made: Made, table: Table, job: Job) -> StagedRelease:
     """Write manifest, schema and report of records that are in their place; the reference to all of it.
 
     Args:
@@ -119,7 +119,7 @@ def stage(made: Made, table: TableRef, job: Job) -> StagedRef:
         **made.told,
         **_told_of_person(made.schema.person, people),
         "figures": {name: figure for name, figure in made.figures.items() if name != BOUND},
-        "source": public_source(table["source"], private=made.private),
+        "source": public_source(table.source, private=made.private),
         "sha256": made.sha256,
         "seeded": made.seeded,
         "software": software(),
@@ -128,12 +128,12 @@ def stage(made: Made, table: TableRef, job: Job) -> StagedRef:
     write_private(work.path(f"{label}.manifest.json"), json_bytes(manifest))
     write_private(work.path(f"{label}.report.html"), made.report.encode())
     write_private(work.path(f"{label}.columns.json"), json_bytes(columns))
-    staged = StagedRef(
+    staged = StagedRelease(
         uri=str(made.records or job.records),
         rows=manifest["rows"],
         sha256=made.sha256,
         schema=write_schema(work, label, made.schema),
-        source=table["source"],
+        source=table.source,
         manifest=str(work.path(f"{label}.manifest.json")),
         report=str(work.path(f"{label}.report.html")),
         method=manifest["method"],
@@ -142,32 +142,29 @@ def stage(made: Made, table: TableRef, job: Job) -> StagedRef:
         figures=dict(made.figures),
         seconds=made.seconds,
         columns=str(work.path(f"{label}.columns.json")),
+        engine=table.engine,
+        people=people,
+        earlier=made.earlier,
+        booking=made.booking,
+        mechanisms=made.mechanisms,
     )
-    if "engine" in table:
-        staged["engine"] = table["engine"]
-    if "persons" in table and made.positions is not None:
+    if table.persons is not None and made.positions is not None:
         path = work.path(f"{label}.persons.parquet")
-        staged["persons"] = follow(table["persons"], made.positions, path, made.before)
-        staged["source_schema"] = table["schema"]
-    if people is not None:
-        staged["people"] = people
-    if made.earlier is not None:
-        staged["earlier"] = made.earlier
+        persons = follow(table.persons, made.positions, path, made.before)
+        staged = replace(staged, persons=persons, source_schema=table.schema)
     if made.waiting is not None:
         path = work.path(f"{label}.waiting.parquet")
-        staged["waiting"] = {"uri": str(path), "sha256": write_waiting(made.waiting, path)}
-    if made.booking is not None:
-        staged["booking"] = made.booking
+        waiting = FileRef(uri=str(path), sha256=write_waiting(made.waiting, path))
+        staged = replace(staged, waiting=waiting)
     if made.model is not None:
         write_private(work.path(f"{label}.model.json"), made.model.encode())
-        staged["model"] = str(work.path(f"{label}.model.json"))
-        staged["mechanisms"] = made.mechanisms
+        staged = replace(staged, model=str(work.path(f"{label}.model.json")))
     return staged
 
 
-def _columns(made: Made, table: TableRef, job: Job) -> Mapping[str, Mapping[str, Any]]:
+def _columns(made: Made, table: Table, job: Job) -> Mapping[str, Mapping[str, Any]]:
     """Description of each column for the dictionary; if it cannot be made, the one in the manifest."""
-    source: DataSchema = read_schema(table["schema"])
+    source: DataSchema = read_schema(table.schema)
 
     def described() -> Mapping[str, Mapping[str, Any]]:
         file = made.records or job.records
@@ -180,7 +177,7 @@ def _columns(made: Made, table: TableRef, job: Job) -> Mapping[str, Mapping[str,
 
 def _people(made: Made, path: Path) -> PeopleRef | None:
     """The file of the persons, written now unless it was while the records were."""
-    if made.persons is None or isinstance(made.persons, dict):
+    if made.persons is None or isinstance(made.persons, PeopleRef):
         return made.persons
     return write_people(made.persons, path, made.sha256)
 
@@ -189,4 +186,4 @@ def _told_of_person(person: "Person | None", people: PeopleRef | None) -> dict[s
     """What a manifest says of whose records they are."""
     if person is None:
         return {}
-    return {"person": person.to_dict() | ({"sha256": people["sha256"]} if people else {})}
+    return {"person": person.to_dict() | ({"sha256": people.sha256} if people else {})}

@@ -4,6 +4,7 @@ And what outliers that were taken out mean for a release: its manifest, its figu
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from privacy_engine.errors import InfeasibleError, SchemaError, SpecError
@@ -11,7 +12,7 @@ from privacy_release.spec.outliers import REMOVING, Action, build_detector, chec
 from privacy_release.steps.history import follow
 from privacy_release.work.area import WorkArea
 from privacy_release.work.parquet import parquet_bytes, read_private, write_private
-from privacy_release.work.references import OutlierRef, TableRef
+from privacy_release.work.references import OutlierRef, Table
 from privacy_release.work.staged import read_schema
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def detect_outliers(
-    table: TableRef,
+    table: Table,
     work: WorkArea,
     *,
     method: str = "okplof",
@@ -29,7 +30,7 @@ def detect_outliers(
     action: Action | str = Action.REPORT,
     max_share: float | None = None,
     label: str = "outliers",
-) -> TableRef:
+) -> Table:
     """Count the outliers of a table and do with them what was asked for.
 
     Args:
@@ -51,10 +52,10 @@ def detect_outliers(
         IntegrityError: if the table changed since it was ingested.
     """
     action = check_action(action, max_share)
-    detector, schema = build_detector(method, parameters or {}), read_schema(table["schema"])
+    detector, schema = build_detector(method, parameters or {}), read_schema(table.schema)
     if schema.tables:
         raise SpecError("outliers are of one table: look for them before several are released together")
-    frame = read_private(table["uri"], table["sha256"])
+    frame = read_private(table.uri, table.sha256)
     found = detector.detect(frame, schema)
     scores = work.path(f"{label}.scores.parquet")
     write_private(scores, _score_bytes(found))
@@ -75,11 +76,11 @@ def detect_outliers(
         removed=removed,
         scores=str(scores),
     )
-    passed = table.copy()
+    passed = table
     if removed:
-        passed, told["aside"] = _without(table, frame, found, work, label)
-    passed["outliers"] = [*table.get("outliers", []), told]
-    return passed
+        passed, aside = _without(table, frame, found, work, label)
+        told = replace(told, aside=aside)
+    return replace(passed, outliers=[*table.outliers, told])
 
 
 def _threshold(detector: Any) -> float | None:
@@ -99,8 +100,8 @@ def _score_bytes(found: "Outliers") -> bytes:
 
 
 def _without(
-    table: TableRef, frame: "pd.DataFrame", found: "Outliers", work: WorkArea, label: str
-) -> tuple[TableRef, str]:
+    table: Table, frame: "pd.DataFrame", found: "Outliers", work: WorkArea, label: str
+) -> tuple[Table, str]:
     """The table without the outliers, in its order, and the path of a file with the outliers."""
     if found.count == len(frame):
         raise InfeasibleError(
@@ -108,11 +109,16 @@ def _without(
         )
     aside, kept = work.path(f"{label}.aside.parquet"), work.path(f"{label}.parquet")
     write_private(aside, parquet_bytes(frame[found.flags]))
-    left = table.copy()
-    left["sha256"] = write_private(kept, parquet_bytes(frame[~found.flags]))
-    left["uri"], left["rows"] = str(kept), len(frame) - found.count
-    if "persons" in table:
-        left["persons"] = follow(table["persons"], ~found.flags, work.path(f"{label}.persons.parquet"))
+    persons = table.persons
+    if persons is not None:
+        persons = follow(persons, ~found.flags, work.path(f"{label}.persons.parquet"))
+    left = replace(
+        table,
+        uri=str(kept),
+        rows=len(frame) - found.count,
+        sha256=write_private(kept, parquet_bytes(frame[~found.flags])),
+        persons=persons,
+    )
     return left, str(aside)
 
 
@@ -121,14 +127,14 @@ _LOSSES = ("gcp", "gcp_lca", "gcp_own")
 _PRIVATE = ("scores", "aside")
 
 
-def suppressed_before(table: TableRef) -> int:
+def suppressed_before(table: Table) -> int:
     """Records that count as suppressed although the release method never saw them."""
-    return sum(o["removed"] for o in table.get("outliers", []) if o["action"] == Action.SUPPRESS)
+    return sum(o.removed for o in table.outliers if o.action == Action.SUPPRESS)
 
 
 def public_outliers(outliers: Sequence[OutlierRef]) -> list[dict[str, Any]]:
     """What a manifest says of outliers: counts, not where the scores were."""
-    return [{name: value for name, value in o.items() if name not in _PRIVATE} for o in outliers]
+    return [{name: value for name, value in o.to_ref().items() if name not in _PRIVATE} for o in outliers]
 
 
 def counted_in(figures: Mapping[str, float], suppressed: int, rows: int, attributes: int) -> dict[str, float]:

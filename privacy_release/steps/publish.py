@@ -6,7 +6,7 @@ Each step that reads a file of an earlier one first holds its bytes against the 
 
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -35,8 +35,8 @@ from privacy_release.steps.verify import raise_if_failed, require_one_claim
 from privacy_release.work.durations import parse_duration
 from privacy_release.work.file_sets import files_of
 from privacy_release.work.journal import sha256_of
-from privacy_release.work.references import Published, ReportRef, StagedRef
-from privacy_release.work.staged import json_bytes, read_columns, read_manifest, read_schema
+from privacy_release.work.references import Published, ReportRef, StagedRelease
+from privacy_release.work.staged import json_bytes, read_columns, read_manifest, read_schema, tables_of
 
 COMPLETED = (
     "an earlier attempt of this run published other rows and was interrupted before it signed its files; "
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 
 @takes_table
 def publish_staged(
-    staged: StagedRef,
+    staged: StagedRelease,
     report: ReportRef,
     table: "ReleaseTable",
     release_id: str,
@@ -97,22 +97,21 @@ def publish_staged(
     require_attacked(report)
     approval = None if approved is None else public_approval(approved, report)
     by_somebody = approval is not None and not approval["automatic"]
-    require_floor(report.get("floor_policy"), approved=by_somebody, signed=signer is not None)
-    read = staged["source"].get("tables", {"": staged["source"]})
-    require_classified(source.get("classification") for source in read.values())
-    if report["sha256"] != staged["sha256"]:
+    require_floor(report.floor_policy, approved=by_somebody, signed=signer is not None)
+    require_classified(source.classification for source in tables_of(staged.source))
+    if report.sha256 != staged.sha256:
         raise IntegrityError(
-            f"the verified bytes (sha256 {report['sha256']}) must be the staged ones, got "
-            f"{staged['sha256']}; run the release and verify it again"
+            f"the verified bytes (sha256 {report.sha256}) must be the staged ones, got "
+            f"{staged.sha256}; run the release and verify it again"
         )
-    manifest = read_manifest(staged["manifest"])
-    if manifest["sha256"] != report["sha256"]:
+    manifest = read_manifest(staged.manifest)
+    if manifest["sha256"] != report.sha256:
         raise IntegrityError(
             "the manifest must be of the staged release; run the release and verify it again"
         )
     require_one_claim(staged, manifest)
     rules = rules or TableRules(mode=PublishMode.SNAPSHOT)
-    followed = "compared" in report or "persons" in staged
+    followed = report.compared is not None or staged.persons is not None
     if rules.mode is PublishMode.APPEND and not followed:
         raise VerificationError(
             f"a release must not be appended to table {table.name} unless who is in its earlier releases is "
@@ -120,45 +119,43 @@ def publish_staged(
         )
     require_same_secret(table, manifest)
     manifest |= {
-        "policy": report["policy"],
-        "measured": report["findings"],
+        "policy": report.policy,
+        "measured": report.findings,
         "verification": _verified(report),
     }
-    if "floor_policy" in report:
-        manifest["floor_policy"] = report["floor_policy"]
+    if report.floor_policy is not None:
+        manifest["floor_policy"] = report.floor_policy
     if attacks := published_attacks(report):
         manifest["attacks"] = attacks
     if approval is not None:
         manifest["approval"] = approval
     if signer is not None:  # whoever checks the release measures it again, and needs the schema for that
-        manifest["schema"] = read_schema(staged["schema"]).to_dict()
+        manifest["schema"] = read_schema(staged.schema).to_dict()
     described = _described(staged, report, manifest, table.name, release_id)
     manifest |= {"left_out": described.left_out} if described.left_out else {}
     with one_at_a_time(table.name) if followed else nullcontext():
         refuse_unseen(table, (release_id, run_key or release_id), report)
-        if "persons" in staged:  # before the commit: a retry may have staged other bytes
-            record(staged, table.name, release_id, report.get("register"))
+        if staged.persons is not None:  # before the commit: a retry may have staged other bytes
+            record(staged, table.name, release_id, report.register)
         with as_readable_as_the_lake(table.lake):
             done = store.publish(
                 table,
                 release_id,
-                Path(staged["uri"]),
+                Path(staged.uri),
                 manifest,
                 described.report,
-                expected_sha256=report["sha256"],
+                expected_sha256=report.sha256,
                 run_key=run_key,
                 proofs=described.proofs,
                 words=described.words,
                 signer=None if signer is None else signer.about(manifest, approved=by_somebody),
                 rules=rules,
             )
-        if "persons" in staged and done.completed:
+        if staged.persons is not None and done.completed:
             forget_unpublished(staged, table.name, release_id)
         published = _told(table.lake, done)
-        if described.left_out and not done.completed:
-            published["left_out"] = described.left_out
-        if "alerts" in report and not done.completed:
-            published["alerts"] = report["alerts"]
+        if not done.completed:
+            published = replace(published, left_out=described.left_out, alerts=report.alerts)
     with as_readable_as_the_lake(table.lake):
         _settle(table, published, rules)
     return published
@@ -191,7 +188,7 @@ def require_published_by(table: "ReleaseTable", release_id: str, run_key: str) -
 
 
 def _told(lake: "Lake", done: "Done") -> Published:
-    told = Published(
+    return Published(
         release=done.release_id,
         table=done.name,
         lake=lake.root,
@@ -201,16 +198,14 @@ def _told(lake: "Lake", done: "Done") -> Published:
         report=done.report_uri,
         rows=done.rows,
         statement=done.statement_sha256,
+        completed=done.completed,
     )
-    if done.completed:
-        told["completed"] = True
-    return told
 
 
 def _verified(report: ReportRef) -> dict[str, str]:
     """Hashes of the verification report and of the policies that it is about."""
-    floor = {"floor_policy_sha256": report["floor_policy"]["sha256"]} if "floor_policy" in report else {}
-    return {"report_sha256": sha256_of(report), "policy_sha256": sha256_of(report["policy"]), **floor}
+    floor = {"floor_policy_sha256": report.floor_policy["sha256"]} if report.floor_policy else {}
+    return {"report_sha256": sha256_of(report), "policy_sha256": sha256_of(report.policy), **floor}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -231,7 +226,7 @@ class _Described:
 
 
 def _described(
-    staged: StagedRef, report: ReportRef, manifest: Mapping[str, Any], name: str, release_id: str
+    staged: StagedRelease, report: ReportRef, manifest: Mapping[str, Any], name: str, release_id: str
 ) -> _Described:
     """Describe a release. A part that cannot be made is omitted and named."""
     from privacy_release.lake.describe import Words
@@ -247,8 +242,8 @@ def _described(
             proofs[f"{DICTIONARY}.html"] = page.encode()
         words = attempts.make("the comments of the table", partial(_words, dictionary)) or words
     proofs |= attempts.make("the replicates for intervals", partial(_replicates, staged)) or {}
-    path = Path(staged["report"])
-    notes = notes_over_time(report["findings"], followed="persons" in staged)
+    path = Path(staged.report)
+    notes = notes_over_time(report.findings, followed=staged.persons is not None)
     found = attempts.make("what was found after the release was made", partial(_page, path, report, notes))
     return _Described(
         report=path if found is None else found,  # if it cannot be read, publishing raises
@@ -267,20 +262,20 @@ def _words(dictionary: Mapping[str, Any]) -> "Words":
 
 def _page(path: Path, report: ReportRef, notes: Sequence[str]) -> bytes | None:
     """The staged report with the results of the attacks and the notes; None if there are neither."""
-    if "attacks" not in report and not notes:
+    if report.attacks is None and not notes:
         return None
     page = with_over_time(path.read_text("utf-8"), notes)
-    return (with_attacks(page, report["attacks"]["trials"]) if "attacks" in report else page).encode()
+    return (with_attacks(page, report.attacks.trials) if report.attacks is not None else page).encode()
 
 
-def _replicates(staged: StagedRef) -> dict[str, bytes]:
+def _replicates(staged: StagedRelease) -> dict[str, bytes]:
     """The file by which answers get intervals, where the release was drawn from a model that has them."""
-    if "model" not in staged:
+    if staged.model is None:
         return {}
     from privacy_engine.synthesizers.model import SynthesizerModel
 
-    model = SynthesizerModel.from_json(Path(staged["model"]).read_text("utf-8"))
-    data = replicates_file(model, read_schema(staged["schema"]))
+    model = SynthesizerModel.from_json(Path(staged.model).read_text("utf-8"))
+    data = replicates_file(model, read_schema(staged.schema))
     return {} if data is None else {REPLICATES: data}
 
 
@@ -313,22 +308,24 @@ def _settle(table: "ReleaseTable", published: Published, rules: "TableRules") ->
         settle(table, history=rules.history)
     except PublishError as error:
         raise PublishError(
-            f"the release is published, as version {published['version']} of table {table.name}, but what "
+            f"the release is published, as version {published.version} of table {table.name}, but what "
             f"later releases replaced could not be cleared away: {error}; retry the run, or clear it with "
             "`privacy-release table LAKE/TABLE --clear`"
         ) from None
 
 
-def _dictionary(staged: StagedRef, manifest: Mapping[str, Any], name: str, release_id: str) -> dict[str, Any]:
+def _dictionary(
+    staged: StagedRelease, manifest: Mapping[str, Any], name: str, release_id: str
+) -> dict[str, Any]:
     """The data dictionary, with the types that the columns have in the table."""
     import pyarrow.parquet as pq
     from deltalake import Schema
 
     from privacy_release.lake.rows import plain_schema
 
-    file = next(iter(files_of(staged["uri"], staged["sha256"])))
+    file = next(iter(files_of(staged.uri, staged.sha256)))
     kept = Schema.from_arrow(plain_schema(pq.read_schema(file)))
     types = {field.name: str(field.type.type) for field in kept.fields}
     # A release that was staged before an upgrade says less of its columns.
-    columns = read_columns(staged["columns"]) if "columns" in staged else manifest["columns"]
+    columns = read_columns(staged.columns) if staged.columns is not None else manifest["columns"]
     return dictionary(manifest, columns, table=name, release=release_id, types=types)

@@ -36,7 +36,7 @@ from privacy_release.steps.validate import with_expectations
 from privacy_release.work.area import WorkArea
 from privacy_release.work.engines import LOCAL
 from privacy_release.work.parquet import parquet_bytes, private_parquet, read_private, write_private
-from privacy_release.work.references import EngineRef, PersonsRef, StagedRef, TableRef
+from privacy_release.work.references import EngineRef, PersonsRef, StagedRelease, Table, need
 from privacy_release.work.staged import codes_of, facts_of, finite, read_schema
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 
 
 def make_release(
-    table: TableRef,
+    table: Table,
     work: WorkArea,
     *,
     method: str,
@@ -67,7 +67,7 @@ def make_release(
     memory: Memory | None = None,
     past: Past | None = None,
     engine: EngineRef | None = None,
-) -> StagedRef:
+) -> StagedRelease:
     """Run a release method and stage what it made, with manifest and report, in the work area.
 
     Args:
@@ -101,7 +101,7 @@ def make_release(
     tell = progress or say_nothing
     job = Job(work=work, label=label, seed=seed, title=title, tell=tell, attempts=Attempts(tell))
     table = worked_on_by(engine, table)
-    given, schema = parameters or {}, read_schema(table["schema"])
+    given, schema = parameters or {}, read_schema(table.schema)
     releaser = keyed(build_method(method, given), memory, seed)
     if policy is None and past is not None:
         policy = past.policy
@@ -111,7 +111,7 @@ def make_release(
         made = _randomized(releaser, schema, table, job, budget, loss, memory)
     elif budget is not None:
         made = _synthesized(releaser, schema, table, job, budget)
-    elif "engine" in table:
+    elif table.engine is not None:
         made = released_in_fragments(table, job, method=method, parameters=parameters or {})
     else:
         made = _anonymized(releaser, schema, table, job, past)
@@ -119,18 +119,14 @@ def make_release(
     return stage(made, table, job)
 
 
-def worked_on_by(engine: EngineRef | None, table: TableRef) -> TableRef:
+def worked_on_by(engine: EngineRef | None, table: Table) -> Table:
     """A table that an engine works on; this machine's, in one piece, where that is `local`."""
     if engine is None:
         return table
-    worked_on = table.copy()
-    worked_on.pop("engine", None)
-    if engine["kind"] != LOCAL:
-        worked_on["engine"] = engine
-    return worked_on
+    return replace(table, engine=None if engine.kind == LOCAL else engine)
 
 
-def with_required(table: TableRef, required: Sequence[TableRef] | None) -> TableRef:
+def with_required(table: Table, required: Sequence[Table] | None) -> Table:
     """A table with what the tasks found that had to end well before it is released.
 
     Args:
@@ -142,41 +138,38 @@ def with_required(table: TableRef, required: Sequence[TableRef] | None) -> Table
         IntegrityError: if one was about an earlier state of the source.
     """
     if required is None:
-        if "tables" in table["source"]:
+        if table.source.tables:
             raise SpecError(
                 "`requires` must list the tasks that validate each of the tables, `requires=[]` if there are "
                 "none: that they ended well cannot be seen from the table"
             )
         return table
-    source = table["source"]
+    source = table.source
     for other in required:
-        if (
-            other["source"]["uri"] == source["uri"]
-            and other["source"]["fingerprint"] != source["fingerprint"]
-        ):
+        if other.source.uri == source.uri and other.source.fingerprint != source.fingerprint:
             raise IntegrityError(
                 "what was validated must be the table that is released, and it was read again since; clear "
                 "the tasks that validate it"
             )
-    return with_expectations(table, [other["source"].get("expectations") for other in required])
+    return with_expectations(table, [other.source.expectations for other in required])
 
 
 def _anonymized(
-    releaser: "ReleaseMethod", schema: "DataSchema", table: TableRef, job: Job, past: Past | None
+    releaser: "ReleaseMethod", schema: "DataSchema", table: Table, job: Job, past: Past | None
 ) -> Made:
     """A table in one piece."""
     import numpy as np
 
     rng = np.random.default_rng(job.seed)
     job.tell("reading")
-    frame = read_private(table["uri"], table["sha256"])
+    frame = read_private(table.uri, table.sha256)
     job.tell(f"running {releaser.key}")
     began = time.perf_counter()
     with portion(0.8):
         if past is None:
             release, history = releaser.release(frame, schema, rng), None
         else:
-            release, history = _kept_safe(releaser, frame, schema, rng, table["persons"], past)
+            release, history = _kept_safe(releaser, frame, schema, rng, need(table.persons, "persons"), past)
     seconds = time.perf_counter() - began
     job.tell("measuring")
     whole = release.of_persons
@@ -187,9 +180,9 @@ def _anonymized(
         loss = counted_in(loss, before, len(frame), len(schema.quasi_identifiers))
     told = release.manifest()
     bound = {} if before else job.attempts.make("the bound of the loss", partial(loss_bound, release)) or {}
-    if "outliers" in table:
+    if table.outliers:
         told |= {
-            "outliers": public_outliers(table["outliers"]),
+            "outliers": public_outliers(table.outliers),
             "suppressed": told["suppressed"] + before,
         }
     about = facts_of(table) | _facts_of_tables(told)
@@ -299,7 +292,7 @@ def _facts_of_tables(told: Mapping[str, Any]) -> dict[str, str]:
     }
 
 
-def _synthesized(releaser: Any, schema: "DataSchema", table: TableRef, job: Job, budget: Budget) -> Made:
+def _synthesized(releaser: Any, schema: "DataSchema", table: Table, job: Job, budget: Budget) -> Made:
     """Records of the model in the ledger: all derives from that, so nothing is a figure of the source."""
     import numpy as np
 
@@ -312,10 +305,11 @@ def _synthesized(releaser: Any, schema: "DataSchema", table: TableRef, job: Job,
         drawn = draw_parts(releaser, measured.model, schema, rng, job.records)
     seconds = time.perf_counter() - began
     release, notes = drawn.release, finite(drawn.release.notes)
+    promised = measured.booking.over_time
     return Made(
         told=release.manifest()
         | {"rows": drawn.rows, "booking": public_booking(measured.booking)}
-        | {name: told for name, told in measured.booking.items() if name == "over_time"},
+        | ({"over_time": promised} if promised else {}),
         schema=release.schema,
         figures=notes,
         sha256=drawn.sha256,
@@ -325,7 +319,7 @@ def _synthesized(releaser: Any, schema: "DataSchema", table: TableRef, job: Job,
             {},
             table,
             job,
-            budget=_account(job, budget, measured.booking.get("over_time")),
+            budget=_account(job, budget, promised),
             rows=drawn.rows,
         ),
         seconds=seconds,
@@ -340,7 +334,7 @@ def _synthesized(releaser: Any, schema: "DataSchema", table: TableRef, job: Job,
 def _randomized(
     releaser: Any,
     schema: "DataSchema",
-    table: TableRef,
+    table: Table,
     job: Job,
     budget: Budget | None,
     loss: "PrivacyLoss | None",
@@ -373,7 +367,7 @@ def _randomized(
 def _answers(
     releaser: Any,
     schema: "DataSchema",
-    table: TableRef,
+    table: Table,
     job: Job,
     budget: Budget | None,
     loss: "PrivacyLoss | None",
@@ -498,7 +492,7 @@ def _report(
     release: "Release",
     loss: Mapping[str, float],
     risk: Mapping[str, float],
-    table: TableRef,
+    table: Table,
     job: Job,
     *,
     about: Mapping[str, str] | None = None,
@@ -513,11 +507,11 @@ def _report(
             loss,
             risk,
             title=title,
-            source_rows=table["rows"] + suppressed_before(table),
+            source_rows=table.rows + suppressed_before(table),
             about={**(about or {}), **codes_of(table)},
             budget=budget,
             rows=rows,
-            shifted=table["source"].get("shifted"),
+            shifted=table.source.shifted,
             attempts=job.attempts,
         )
 

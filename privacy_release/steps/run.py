@@ -47,7 +47,7 @@ from privacy_release.transforms.transform import transform
 from privacy_release.work.area import WorkArea
 from privacy_release.work.engines import DEFAULT_MEMORY, read_engine, read_memory
 from privacy_release.work.people import identification_of_environment
-from privacy_release.work.references import Published, ReportRef, StagedRef, TableRef
+from privacy_release.work.references import Published, ReportRef, StagedRelease, Table
 from privacy_release.work.staged import left_out_of
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ _OF_SOURCE = frozenset({Stage.INGEST, Stage.VALIDATE, Stage.TRANSFORM, Stage.OUT
 class Outcome:
     """Result of a run; `warnings` are its alerts, why they are incomplete, and missing figures."""
 
-    staged: StagedRef
+    staged: StagedRelease
     report: ReportRef
     published: Published
     warnings: tuple[str, ...] = ()
@@ -169,7 +169,7 @@ def _run(
     check_types_of(spec, table, into)
     if asked.attacks:
         table = hold_out(table, work, asked.holdout, asked.attacks)
-        watch(Stage.HOLD_OUT, f"{counted(table['rows'], 'record is', 'records are')} left to be released")
+        watch(Stage.HOLD_OUT, f"{counted(table.rows, 'record is', 'records are')} left to be released")
     with portion(0.5):
         staged = make_release(
             table,
@@ -184,7 +184,7 @@ def _run(
             memory=memory,
             past=_past(spec, asked, into, release_id),
         )
-    watch(Stage.RELEASE, counted(staged["rows"], "record"))
+    watch(Stage.RELEASE, counted(staged.rows, "record"))
     watch(Stage.VERIFY, "measuring the staged bytes")
     with portion(0.15):
         report = verify_staged(
@@ -199,8 +199,7 @@ def _run(
     raise_if_failed(report)
     watch(
         Stage.VERIFY,
-        f"{counted(len(report['findings']), 'rule')} kept by "
-        f"{counted(report['classes'], 'class', 'classes')}",
+        f"{counted(len(report.findings), 'rule')} kept by {counted(report.classes, 'class', 'classes')}",
     )
     if asked.attacks:
         with portion(0.05):
@@ -217,7 +216,7 @@ def _run(
                 work=work,
             )
         watch(Stage.ATTACK, f"{len(asked.attacks)} bounds kept")
-    warnings = _warned(spec, staged, report, into, release_id, budget)
+    report, warnings = _warned(spec, staged, report, into, release_id, budget)
     watch(Stage.PUBLISH, "committing")
     approved = _approval(spec, report, approved_by)
     with portion(0.1):
@@ -230,10 +229,10 @@ def _run(
             signer=signer,
             rules=rules,
         )
-    watch(Stage.PUBLISH, f"version {published['version']} of {published['table']}")
-    if published.get("completed"):
+    watch(Stage.PUBLISH, f"version {published.version} of {published.table}")
+    if published.completed:
         return Outcome(staged=staged, report=report, published=published, warnings=(*warnings, COMPLETED))
-    missing = [LeftOut(**figure) for figure in published.get("left_out", ())]
+    missing = [LeftOut(**figure) for figure in published.left_out]
     if spec.told_to_curator:
         attempts = Attempts()
         write = partial(report_to_curator, table, staged, spec.name, release_id)
@@ -244,7 +243,7 @@ def _run(
     return Outcome(staged=staged, report=report, published=published, warnings=warnings)
 
 
-def _register(spec: "ReleaseSpec", release_id: str, work: WorkArea) -> TableRef | None:
+def _register(spec: "ReleaseSpec", release_id: str, work: WorkArea) -> Table | None:
     """The public register, copied into the work area, if the specification names one."""
     if spec.public_register is None:
         return None
@@ -262,17 +261,17 @@ def _register(spec: "ReleaseSpec", release_id: str, work: WorkArea) -> TableRef 
 
 def _warned(
     spec: "ReleaseSpec",
-    staged: StagedRef,
+    staged: StagedRelease,
     report: ReportRef,
     table: "ReleaseTable",
     release_id: str,
     budget: Budget | None,
-) -> tuple[str, ...]:
-    """Hold the figures against the limits of the specification; the warnings, which stop nothing."""
+) -> tuple[ReportRef, tuple[str, ...]]:
+    """The report with the alerts of the specification, and the warnings, which stop nothing."""
     if spec.alerts is None:
-        return ()
+        return report, ()
     problems: list[str] = []
-    report["alerts"] = find_alerts(
+    alerts = find_alerts(
         staged,
         report,
         spec.alerts,
@@ -281,7 +280,8 @@ def _warned(
         ledger=budget.ledger if budget else None,
         tell=problems.append,
     )
-    return (*(a["text"] for a in report["alerts"]), *(f"alerts are incomplete: {p}" for p in problems))
+    warnings = (*(a.text for a in alerts), *(f"alerts are incomplete: {p}" for p in problems))
+    return replace(report, alerts=alerts), warnings
 
 
 def _must_be_approved(spec: "ReleaseSpec", floor: Floor | None) -> bool:
@@ -330,7 +330,7 @@ def _budget(
 
 def source_table(
     spec: "ReleaseSpec", release_id: str, schema: "DataSchema", work: WorkArea, watch: Watcher
-) -> TableRef:
+) -> Table:
     """The ingested table, validated and searched for outliers."""
     if spec.tables is not None:
         return _tables(spec, release_id, schema, work, watch)
@@ -341,7 +341,7 @@ def source_table(
     source = spec.only_source
     opened = _opened(source, release_id, watch, spec.undeclared_types)
 
-    def read() -> TableRef:
+    def read() -> Table:
         return ingest(
             opened,
             schema,
@@ -370,15 +370,15 @@ def source_table(
         watch(Stage.VALIDATE, f"{found['passed']} of {counted(found['expected'], 'expectation')} met")
     if spec.transform is not None:
         watch(Stage.TRANSFORM, "running")
-        fields, engine = spec.transformed_fields, table.get("engine")
-        memory = engine["memory"] if engine is not None else read_memory(DEFAULT_MEMORY)
+        fields, engine = spec.transformed_fields, table.engine
+        memory = engine.memory if engine is not None else read_memory(DEFAULT_MEMORY)
         table = transform(
             table,
             work,
             SqlStep(sql=spec.transform.sql, memory=memory),
             schema=None if fields is None else load_schema(fields),
         )
-        watch(Stage.TRANSFORM, counted(table["rows"], "record"))
+        watch(Stage.TRANSFORM, counted(table.rows, "record"))
     if spec.outliers is not None:
         watch(Stage.OUTLIERS, f"running {spec.outliers.method}")
         with portion(0.3):
@@ -390,8 +390,8 @@ def source_table(
                 action=spec.outliers.action,
                 max_share=spec.outliers.max_share,
             )
-        told = table["outliers"][-1]
-        watch(Stage.OUTLIERS, f"{told['flagged']:,} outliers, {told['removed']:,} taken out")
+        told = table.outliers[-1]
+        watch(Stage.OUTLIERS, f"{told.flagged:,} outliers, {told.removed:,} taken out")
     return table
 
 
@@ -414,17 +414,17 @@ def _opened(
     return Query(connection=connection, url=url, sql=sql, values=values, types=types)
 
 
-def _ingested(table: TableRef) -> str:
+def _ingested(table: Table) -> str:
     """What was read, in a line."""
-    source = table["source"]
+    source = table.source
     files = left_out_of(source)
     left_out = f"; hidden or empty files that were not read: {', '.join(files)}" if files else ""
-    return f"{counted(table['rows'], 'record')}, {source['dropped']:,} dropped for nulls{left_out}"
+    return f"{counted(table.rows, 'record')}, {source.dropped:,} dropped for nulls{left_out}"
 
 
 def _tables(
     spec: "ReleaseSpec", release_id: str, schema: "DataSchema", work: WorkArea, watch: Watcher
-) -> TableRef:
+) -> Table:
     """Several tables, ingested as one, each validated by itself."""
     tables = spec.tables or {}
     suites = {name: suite for name, own in tables.items() if (suite := own.suite()) is not None}

@@ -10,7 +10,7 @@ from privacy_release.lake.rows import plain_type
 from privacy_release.spec.rules.facts import Facts
 from privacy_release.spec.rules.judge import refuse
 from privacy_release.work.file_sets import files_of
-from privacy_release.work.references import TableRef
+from privacy_release.work.references import Table
 from privacy_release.work.staged import read_schema
 
 if TYPE_CHECKING:
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
     from privacy_release.spec.model import ReleaseSpec
 
 
-def check_types_of(spec: "ReleaseSpec", table: TableRef, release_table: "ReleaseTable") -> None:
+def check_types_of(spec: "ReleaseSpec", table: Table, release_table: "ReleaseTable") -> None:
     """Do as `check_kept_types` for a specification."""
     release, scheduled = spec.release, spec.budget is not None and spec.budget.schedule is not None
     check_kept_types(table, release.method, release.parameters, release_table, scheduled=scheduled)
 
 
 def check_kept_types(
-    table: TableRef,
+    table: Table,
     method: str,
     parameters: Mapping[str, Any],
     release_table: "ReleaseTable",
@@ -69,7 +69,7 @@ def kept_types(table: "ReleaseTable") -> dict[str, str]:
     return {} if delta is None else {field.name: str(field.type) for field in pa.schema(delta.schema())}
 
 
-def made_types(table: TableRef, method: str, parameters: Mapping[str, Any]) -> dict[str, str]:
+def made_types(table: Table, method: str, parameters: Mapping[str, Any]) -> dict[str, str]:
     """The types of the numeric columns of a release, as far as they follow from the schema and the file.
 
     The types of columns that are missing here are known only after the method.
@@ -81,10 +81,10 @@ def made_types(table: TableRef, method: str, parameters: Mapping[str, Any]) -> d
     """
     import pyarrow.parquet as pq
 
-    schema: DataSchema = read_schema(table["schema"])
+    schema: DataSchema = read_schema(table.schema)
     if is_randomizer(method) or schema.tables:
         return {}
-    columns = pq.read_schema(next(iter(files_of(table["uri"], table["sha256"]))))
+    columns = pq.read_schema(next(iter(files_of(table.uri, table.sha256))))
     known = [a for a in schema.without_identifiers().attributes if a.name in columns.names]
     numbers = [a for a in known if a.dates is None and a.pseudonym is None and a.coding is None]
     if not is_anonymizer(method):

@@ -1,12 +1,13 @@
 """Holding an ingested table against a Great Expectations suite, without Airflow."""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from privacy_engine.errors import SpecError
 from privacy_release.work.parquet import read_private
-from privacy_release.work.references import TableRef
+from privacy_release.work.references import Table
 from privacy_release.work.staged import read_schema
 
 if TYPE_CHECKING:
@@ -17,7 +18,7 @@ EXPECTATIONS = "expectations"  # the XCom that has what was found, for the page 
 
 
 def validate(
-    table: TableRef,
+    table: Table,
     suite: Mapping[str, Any],
     name: str | None = None,
     tell: "Callable[[SuiteResult], None]" = lambda result: None,
@@ -43,7 +44,7 @@ def validate(
     from privacy_release.expectations import gate as expectations
     from privacy_release.expectations.checkpoint import run_actions, suites_of
 
-    schema = read_schema(table["schema"])
+    schema = read_schema(table.schema)
     names = [own.name for own in schema.tables]
     if (name or "") not in (names or [""]):
         raise SpecError(f"a suite is for one of the tables {names or 'that are ingested together'}: name it")
@@ -73,29 +74,26 @@ def counts_of(found: "SuiteResult") -> dict[str, int]:
     return {"expected": found["expected"], "evaluated": found["evaluated"], "passed": found["passed"]}
 
 
-def with_expectations(table: TableRef, found: "Sequence[Mapping[str, int] | None]") -> TableRef:
+def with_expectations(table: Table, found: "Sequence[Mapping[str, int] | None]") -> Table:
     """The table with how many expectations there were, were evaluated and held, added to those it has."""
-    told = [counts for counts in (table["source"].get("expectations"), *found) if counts]
+    told = [counts for counts in (table.source.expectations, *found) if counts]
     if not told:
         return table
     total = {name: sum(counts[name] for counts in told) for name in told[0]}
-    validated = table.copy()
-    validated["source"] = table["source"].copy()
-    validated["source"]["expectations"] = total
-    return validated
+    return replace(table, source=replace(table.source, expectations=total))
 
 
 def _runner(
-    table: TableRef, schema: "DataSchema", name: str | None
+    table: Table, schema: "DataSchema", name: str | None
 ) -> "Callable[[Mapping[str, Any]], SuiteResult]":
     """Runs a suite on the table."""
     from privacy_engine.tables.linked import rows_by_table
     from privacy_release.expectations.gate import run_suite
     from privacy_release.expectations.parts import run_suite_in_parts
 
-    if not name and "engine" in table:
-        return partial(run_suite_in_parts, table["uri"], table["sha256"])
-    records = read_private(table["uri"], table["sha256"])
+    if not name and table.engine is not None:
+        return partial(run_suite_in_parts, table.uri, table.sha256)
+    records = read_private(table.uri, table.sha256)
     if name:
         rows = next(own.table for own in rows_by_table(records, schema) if own.name == name)
         records = rows.drop(columns=schema.by)

@@ -27,7 +27,7 @@ from privacy_release.work.engines import open_engine
 from privacy_release.work.file_sets import paths_of
 from privacy_release.work.parquet import read_private, require_unchanged, unchanged_batches
 from privacy_release.work.people import counted_by_person
-from privacy_release.work.references import ReportRef, StagedRef, TableRef
+from privacy_release.work.references import ReportRef, StagedRelease, Table
 from privacy_release.work.staged import read_manifest, read_schema
 
 if TYPE_CHECKING:
@@ -44,13 +44,13 @@ if TYPE_CHECKING:
 
 @takes_table
 def verify_staged(
-    staged: StagedRef,
+    staged: StagedRelease,
     policy: "ReleasePolicy",
     ledger: "BudgetLedger | None" = None,
     *,
     table: "ReleaseTable | None" = None,
     run: tuple[str, str] | None = None,
-    register: TableRef | None = None,
+    register: Table | None = None,
     accept_unjudged: str | None = None,
 ) -> ReportRef:
     """Hold the staged bytes against a policy and the floor; a rule that fails is in the report, not raised.
@@ -83,20 +83,20 @@ def verify_staged(
     from privacy_engine.engines.checking import verify_files
     from privacy_release.spending.claims import bookkeeping_findings
 
-    schema, manifest = read_schema(staged["schema"]), read_manifest(staged["manifest"])
+    schema, manifest = read_schema(staged.schema), read_manifest(staged.manifest)
     require_one_claim(staged, manifest)
     floor = floor_policy()
     policy = under_floor(policy, floor)
-    loss = PrivacyLoss(**staged["loss"]) if staged["loss"] else None
+    loss = PrivacyLoss(**staged.loss) if staged.loss else None
     together = _held_together(staged, manifest, schema, policy, loss, (table, run), register)
     policy = together.policy
     measured = replace(policy, attacks=())  # they are tried after this, see `privacy_release.steps.attacks`
     before = _unjudged(staged, policy, (table, run), accept_unjudged)
-    require_unchanged(staged["uri"], staged["sha256"])
-    files = paths_of(staged["uri"], staged["sha256"])
+    require_unchanged(staged.uri, staged.sha256)
+    files = paths_of(staged.uri, staged.sha256)
     with (
-        open_engine(staged.get("engine"), Path(staged["uri"]).parent) as engine,
-        counted_by_person(staged["uri"], staged["sha256"], staged.get("people"), schema) as persons,
+        open_engine(staged.engine, Path(staged.uri).parent) as engine,
+        counted_by_person(staged.uri, staged.sha256, staged.people, schema) as persons,
     ):
         with portion(0.7):
             report = verify_files(
@@ -105,37 +105,32 @@ def verify_staged(
                 schema,
                 measured,
                 loss=loss,
-                figures=staged["figures"],
+                figures=staged.figures,
                 across=together.across,
                 by_person=persons,
                 year=datetime.now(UTC).year,
             )
         text = text_findings(files, schema, policy)
-    require_unchanged(staged["uri"], staged["sha256"])
+    require_unchanged(staged.uri, staged.sha256)
     books: tuple[Finding, ...] = ()
     if loss is not None:
         books = bookkeeping_findings(staged, manifest, loss, _frames(staged), schema, ledger)
     counted = _with_counterfeits(report.findings, staged, schema, policy)
     found = replace(report, findings=(*counted, *together.silence, *before, *text, *books)).to_dict()
-    told = ReportRef(
+    judged = register if register is not None and register.persons is not None else None
+    return ReportRef(
         passed=found["passed"],
-        sha256=staged["sha256"],
+        sha256=staged.sha256,
         rows=found["rows"],
         classes=found["classes"],
         findings=found["findings"],
         policy=policy.to_dict(),
+        floor_policy=None if floor is None else {"sha256": floor.sha256},
+        persons=found.get("persons"),
+        unique_records=found.get("unique_records"),
+        compared=together.compared,
+        register=judged if staged.persons is not None else None,
     )
-    if floor is not None:
-        told["floor_policy"] = {"sha256": floor.sha256}
-    if "persons" in found:
-        told["persons"] = found["persons"]
-    if "unique_records" in found:
-        told["unique_records"] = found["unique_records"]
-    if together.compared is not None:
-        told["compared"] = together.compared
-    if register is not None and "persons" in register and "persons" in staged:
-        told["register"] = register
-    return told
 
 
 def require_no_counterfeits(files: Sequence[str]) -> None:
@@ -185,25 +180,25 @@ def text_findings(
     )
 
 
-def require_one_claim(staged: StagedRef, manifest: Mapping[str, Any]) -> None:
+def require_one_claim(staged: StagedRelease, manifest: Mapping[str, Any]) -> None:
     """Refuse a manifest that claims another loss than the release that is verified and published with it.
 
     Raises:
         IntegrityError: see above.
     """
-    if manifest.get("loss") != staged["loss"]:
+    if manifest.get("loss") != staged.loss:
         raise IntegrityError(
             "the manifest must claim the privacy loss of the staged release; run the release again"
         )
 
 
-def _frames(staged: StagedRef) -> "Iterator[pd.DataFrame]":
+def _frames(staged: StagedRelease) -> "Iterator[pd.DataFrame]":
     """The staged records, part by part."""
     import pyarrow as pa
 
     from privacy_engine.engines.frames import to_frame
 
-    for batch in unchanged_batches(staged["uri"], staged["sha256"]):
+    for batch in unchanged_batches(staged.uri, staged.sha256):
         yield to_frame(pa.Table.from_batches([batch]))
 
 
@@ -225,18 +220,18 @@ class _Together:
 
 
 def _held_together(
-    staged: StagedRef,
+    staged: StagedRelease,
     manifest: Mapping[str, Any],
     schema: "DataSchema",
     policy: "ReleasePolicy",
     loss: "PrivacyLoss | None",
     earlier_of: "tuple[ReleaseTable | None, tuple[str, str] | None]",
-    register: TableRef | None,
+    register: Table | None,
 ) -> _Together:
     """What the policy asks of people who are in several releases of the table; of the run itself, none."""
     table, run = earlier_of
     losses_add_up = loss is not None or "randomization" in manifest
-    if "persons" in staged:
+    if staged.persons is not None:
         policy = replace(policy, across=policy.across_people)
         if not window_of(policy.across, Attacker.POPULATION):
             register = None
@@ -244,61 +239,61 @@ def _held_together(
         if policy.across:
             earlier = earlier_releases(
                 known(table),
-                staged["persons"],
+                staged.persons,
                 run,
                 marked=window_of(policy.across, Attacker.CORRECTION),
                 registers=register is not None,
             )
         across = _across(staged, schema, policy, loss, earlier, register)
-        if unseen := len(set(earlier) - set(staged.get("earlier", earlier))):
+        if unseen := len(set(earlier) - set(earlier if staged.earlier is None else staged.earlier)):
             remedy = (
                 f"{unseen} releases were published after this one was made with those before; start a new run"
             )
             across = tuple(found if found.passed else replace(found, remedy=remedy) for found in across)
-        compared = list(earlier) if policy.across else staged.get("earlier")
+        compared = list(earlier) if policy.across else staged.earlier
         return _Together(policy=policy, across=across, compared=compared)
     across = _across(staged, schema, policy, loss, {})  # it says what to do where they are demanded
-    identifiers = staged["source"]["identifiers"]
+    identifiers = staged.source.identifiers
     if policy.repeated_people != "history" or losses_add_up or not identifiers:
         return _Together(policy=policy, across=across)
     table = known(table)
     published = published_releases(table, run)
-    silence = silence_about_people(table.name, identifiers, published, staged["sha256"])
+    silence = silence_about_people(table.name, identifiers, published, staged.sha256)
     compared = [int(entry["version"]) for entry in published]
     return _Together(policy=policy, across=across, silence=(silence,), compared=compared)
 
 
 def _unjudged(
-    staged: StagedRef,
+    staged: StagedRelease,
     policy: "ReleasePolicy",
     earlier_of: "tuple[ReleaseTable | None, tuple[str, str] | None]",
     accepted: str | None,
 ) -> "tuple[Finding, ...]":
     """What is found of releases that were made before differences could be judged."""
     table, run = earlier_of
-    if "persons" not in staged or not asks_for_differences(policy):
+    if staged.persons is None or not asks_for_differences(policy):
         return ()
     table = known(table)
-    found = unjudged_finding(table.name, published_releases(table, run), staged["persons"]["form"], accepted)
+    found = unjudged_finding(table.name, published_releases(table, run), staged.persons.form, accepted)
     return () if found is None else (found,)
 
 
 def _across(
-    staged: StagedRef,
+    staged: StagedRelease,
     schema: "DataSchema",
     policy: "ReleasePolicy",
     loss: "PrivacyLoss | None",
     earlier: "Mapping[int, Membership]",
-    register: TableRef | None = None,
+    register: Table | None = None,
 ) -> "tuple[Finding, ...]":
     """What the models across releases find, which follow every person: their classes are held in memory."""
     from privacy_engine.judge.verification import across_findings
 
     if not policy.across:
         return ()
-    frame = read_private(staged["uri"], staged["sha256"])
-    persons = read_persons(staged["persons"]) if "persons" in staged else None
-    source = read_schema(staged["source_schema"]) if "source_schema" in staged else None
+    frame = read_private(staged.uri, staged.sha256)
+    persons = read_persons(staged.persons) if staged.persons is not None else None
+    source = read_schema(staged.source_schema) if staged.source_schema is not None else None
     return across_findings(
         frame,
         schema,
@@ -307,21 +302,21 @@ def _across(
         persons=persons,
         earlier=tuple(earlier.values()),
         source=source,
-        register=population(register, staged["persons"]) if "persons" in staged else None,
-        owners=owners_of(staged) if "persons" in staged else None,
+        register=population(register, staged.persons) if staged.persons is not None else None,
+        owners=owners_of(staged) if staged.persons is not None else None,
     )
 
 
 def _with_counterfeits(
-    findings: "Sequence[Finding]", staged: StagedRef, schema: "DataSchema", policy: "ReleasePolicy"
+    findings: "Sequence[Finding]", staged: StagedRelease, schema: "DataSchema", policy: "ReleasePolicy"
 ) -> "Sequence[Finding]":
     """The findings, where counterfeits may be among the records: what is of nobody counts for no k."""
     from privacy_engine.judge.verification import with_counterfeits
 
-    if "persons" not in staged:
+    if staged.persons is None:
         return findings
-    frame = read_private(staged["uri"], staged["sha256"])
-    return with_counterfeits(findings, frame, schema, policy, read_persons(staged["persons"]))
+    frame = read_private(staged.uri, staged.sha256)
+    return with_counterfeits(findings, frame, schema, policy, read_persons(staged.persons))
 
 
 def raise_if_failed(report: ReportRef) -> None:
@@ -332,9 +327,9 @@ def raise_if_failed(report: ReportRef) -> None:
     """
     from privacy_engine.judge.verification import Finding, Report
 
-    findings = tuple(Finding(**finding) for finding in report["findings"])
-    Report(rows=report["rows"], classes=report["classes"], findings=findings).raise_if_failed()
-    if not report["passed"]:
+    findings = tuple(Finding(**finding) for finding in report.findings)
+    Report(rows=report.rows, classes=report.classes, findings=findings).raise_if_failed()
+    if not report.passed:
         raise VerificationError(
             "the report says that the release does not pass, but no finding does; verify it again"
         )

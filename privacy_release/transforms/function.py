@@ -14,7 +14,7 @@ from privacy_release.spec.selects import RECORD, RECORDS
 from privacy_release.transforms.query import lost_records
 from privacy_release.transforms.transform import Numbers, Output
 from privacy_release.work.parquet import read_private
-from privacy_release.work.references import TableRef
+from privacy_release.work.references import Table
 
 Frame = Literal["pandas", "arrow"]
 
@@ -49,7 +49,7 @@ class FunctionStep:
         return {}
 
     @contextmanager
-    def run(self, tables: Mapping[str, TableRef], folder: Path) -> Iterator[Output]:
+    def run(self, tables: Mapping[str, Table], folder: Path) -> Iterator[Output]:
         """What the function gives back, in the order of the record that each row comes from."""
         import numpy as np
         import pandas as pd
@@ -57,12 +57,12 @@ class FunctionStep:
 
         from privacy_engine.engines.frames import to_arrow
 
-        if "engine" in tables[RECORDS]:
+        if tables[RECORDS].engine is not None:
             raise SpecError(
                 f"the step {self.name} must have its table in memory, and this one may be larger: write it "
                 "as sql, or take the engine local"
             )
-        given = {name: read_private(table["uri"], table["sha256"]) for name, table in tables.items()}
+        given = {name: read_private(table.uri, table.sha256) for name, table in tables.items()}
         records = given.pop(RECORDS)
         numbers = Numbers.of(tables[RECORDS])
         records.insert(0, RECORD, np.arange(len(records)) * numbers.stride + numbers.offset)

@@ -15,7 +15,7 @@ from privacy_release.spec.selects import RECORD, RECORDS, ROW_NUMBER, computed_o
 from privacy_release.transforms.transform import Numbers, Output
 from privacy_release.work.file_sets import paths_of
 from privacy_release.work.parquet import ROWS
-from privacy_release.work.references import TableRef
+from privacy_release.work.references import Table
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -57,7 +57,7 @@ class SqlStep:
         return computed_of(self.sql, columns)
 
     @contextmanager
-    def run(self, tables: Mapping[str, TableRef], folder: Path) -> Iterator[Output]:
+    def run(self, tables: Mapping[str, Table], folder: Path) -> Iterator[Output]:
         """The records of the query, in the order of the record that each comes from."""
         with (
             tempfile.TemporaryDirectory(dir=folder) as scratch,
@@ -86,7 +86,7 @@ def lost_records(name: str) -> SchemaError:
 
 
 @contextmanager
-def _database(tables: Mapping[str, TableRef], scratch: Path, memory: int) -> Iterator["DuckDBPyConnection"]:
+def _database(tables: Mapping[str, Table], scratch: Path, memory: int) -> Iterator["DuckDBPyConnection"]:
     """A database with the records of these tables, and no way out."""
     import duckdb
 
@@ -94,7 +94,7 @@ def _database(tables: Mapping[str, TableRef], scratch: Path, memory: int) -> Ite
     with duckdb.connect(str(scratch / "records.duckdb"), config=config) as database:
         for name, table in tables.items():
             of, into, begin = Numbers.of(table), f"CREATE TABLE {_quoted(name)} AS", 0
-            for file in paths_of(table["uri"], table["sha256"]):
+            for file in paths_of(table.uri, table.sha256):
                 wanted = f"* EXCLUDE ({ROW_NUMBER})"
                 if name == RECORDS:
                     number = f"({ROW_NUMBER} + {begin}) * {of.stride} + {of.offset}"

@@ -22,7 +22,7 @@ from privacy_release.spec.classification import classification, require_classifi
 from privacy_release.spec.selects import RECORD, RECORDS
 from privacy_release.work.area import WorkArea
 from privacy_release.work.parquet import private_parquet, require_unchanged, unchanged_batches
-from privacy_release.work.references import PersonsRef, TableRef, TransformRef
+from privacy_release.work.references import PersonsRef, StagedRelease, Table, TransformRef
 from privacy_release.work.staged import read_schema, write_schema
 
 if TYPE_CHECKING:
@@ -41,9 +41,9 @@ class Numbers:
     offset: int
 
     @classmethod
-    def of(cls, table: TableRef) -> "Numbers":
+    def of(cls, table: Table) -> "Numbers":
         """Those of a table, the same whenever a step is repeated."""
-        told = hashlib.sha256(f"records of {table['sha256']}".encode()).digest()
+        told = hashlib.sha256(f"records of {table.sha256}".encode()).digest()
         return cls(stride=int.from_bytes(told[:2]) + 65_537, offset=int.from_bytes(told[2:7]) + (1 << 40))
 
     def positions(self, numbers: "npt.NDArray[np.int64]") -> "npt.NDArray[np.int64]":
@@ -85,19 +85,19 @@ class Step(Protocol):
             columns: of `records`, without `RECORD`.
         """
 
-    def run(self, tables: Mapping[str, TableRef], folder: Path) -> AbstractContextManager[Output]:
+    def run(self, tables: Mapping[str, Table], folder: Path) -> AbstractContextManager[Output]:
         """Run it over the tables of these names, with private files in this folder."""
 
 
 def transform(
-    table: TableRef,
+    table: Table,
     work: WorkArea,
     step: Step,
     *,
-    others: Mapping[str, TableRef] | None = None,
+    others: Mapping[str, Table] | None = None,
     schema: "DataSchema | None" = None,
     label: str = "transform",
-) -> TableRef:
+) -> Table:
     """Run a step over an ingested table and stage what it made.
 
     Args:
@@ -118,15 +118,15 @@ def transform(
         CapacityError: if the disk or the memory is too small.
     """
     _require_between(table, others or {})
-    old = read_schema(table["schema"])
+    old = read_schema(table.schema)
     _require_plain(old)
     new = _joined(old, schema)
     if (classes := classification()) is not None:
-        require_classified([table["source"].get("classification")])
+        require_classified([table.source.classification])
         made_of = step.made_of([a.name for a in old.without_identifiers().attributes]) if not others else {}
         classes.require_made(new, old, made_of)
     for ref in (table, *(others or {}).values()):
-        require_unchanged(ref["uri"], ref["sha256"])
+        require_unchanged(ref.uri, ref.sha256)
     made, path = work.path(f"{label}.made.parquet"), work.path(f"{label}.parquet")
     kept = _kept(table, old)
     rows = _Rows(kept=kept, once=not old.by, name=step.name, table=table)
@@ -146,37 +146,40 @@ def transform(
     finally:
         with suppress(FileNotFoundError):
             made.unlink()
-    told = TransformRef(
-        name=step.name, code=step.sha256, before=table["rows"], rows=read.rows, row_by_row=alone
+    told = TransformRef(name=step.name, code=step.sha256, before=table.rows, rows=read.rows, row_by_row=alone)
+    origin = replace(
+        table.source,
+        transforms=[*table.source.transforms, told],
+        text=table.source.text | read.text,
     )
-    origin = table["source"].copy()
-    origin["transforms"] = [*origin.get("transforms", []), told]
-    if text := {**table["source"].get("text", {}), **read.text}:
-        origin["text"] = text
-    passed = table.copy()
-    passed.pop("numbered", None)  # persons are numbered anew
-    passed["uri"], passed["rows"], passed["sha256"] = str(path), read.rows, read.sha256
-    passed["schema"], passed["source"] = write_schema(work, label, read.schema), origin
-    if "persons" in table:
-        passed["persons"] = _followed(
-            table["persons"], rows.positions(), work.path(f"{label}.persons.parquet")
-        )
-    return passed
+    persons = table.persons
+    if persons is not None:
+        persons = _followed(persons, rows.positions(), work.path(f"{label}.persons.parquet"))
+    return replace(
+        table,
+        uri=str(path),
+        rows=read.rows,
+        sha256=read.sha256,
+        schema=write_schema(work, label, read.schema),
+        source=origin,
+        persons=persons,
+        numbered=None,  # the persons have new numbers
+    )
 
 
-def _require_between(table: TableRef, others: Mapping[str, TableRef]) -> None:
+def _require_between(table: Table, others: Mapping[str, Table]) -> None:
     """Refuse references that are no ingested tables, and what a step would put out of order."""
     for ref in (table, *others.values()):
-        if {"manifest", "method", "plan"} & set(ref) or not {"source", "schema"} <= set(ref):
+        if isinstance(ref, StagedRelease) or not isinstance(ref, Table):
             raise SpecError(
                 "a step of your own must stand between ingest and release: what was released, measured or "
                 "cut into fragments must stay as it is; put it before the release"
             )
-        if "tables" in ref["source"]:
+        if ref.source.tables:
             raise SpecError(
                 "tables that share persons must be released as they were read; transform each in its source"
             )
-    if "outliers" in table:
+    if table.outliers:
         raise SpecError(
             "a step of your own must precede the search for outliers, whose findings are about these records "
             "by position; put it before"
@@ -208,14 +211,14 @@ def _joined(old: "DataSchema", new: "DataSchema | None") -> "DataSchema":
     return DataSchema((*old.identifiers, *new.attributes), old.person)
 
 
-def _kept(table: TableRef, schema: "DataSchema") -> "pa.Table":
+def _kept(table: Table, schema: "DataSchema") -> "pa.Table":
     """The columns that tell persons apart, of all records: eight bytes a record for a person."""
     import pyarrow as pa
 
     names = [a.name for a in schema.identifiers]
     if not names:
         return pa.table({})
-    return pa.Table.from_batches(unchanged_batches(table["uri"], table["sha256"], names))
+    return pa.Table.from_batches(unchanged_batches(table.uri, table.sha256, names))
 
 
 class _Rows:
@@ -228,9 +231,9 @@ class _Rows:
         table: whose records they are.
     """
 
-    def __init__(self, *, kept: "pa.Table", once: bool, name: str, table: TableRef) -> None:
+    def __init__(self, *, kept: "pa.Table", once: bool, name: str, table: Table) -> None:
         self._kept, self._once, self._name = kept, once, name
-        self._total, self._numbers = table["rows"], Numbers.of(table)
+        self._total, self._numbers = table.rows, Numbers.of(table)
         self._last = -1
         self._positions: list[npt.NDArray[np.int64]] = []
 
@@ -280,7 +283,7 @@ def _followed(persons: PersonsRef, positions: "npt.NDArray[Any]", path: Path) ->
     """Who the rows are about, in a file of their own."""
     import pyarrow as pa
 
-    whole = pa.Table.from_batches(unchanged_batches(persons["uri"], persons["sha256"]))
+    whole = pa.Table.from_batches(unchanged_batches(persons.uri, persons.sha256))
     with private_parquet(path) as file:
         file.write(whole.take(pa.array(positions)))
-    return PersonsRef(uri=str(path), sha256=file.sha256, key=persons["key"], form=persons["form"])
+    return PersonsRef(uri=str(path), sha256=file.sha256, key=persons.key, form=persons.form)

@@ -120,16 +120,16 @@ def open_engine(ref: EngineRef | None, spill: "Path") -> Iterator["Engine"]:
             executors must not read the files.
     """
     ref = read_engine(LOCAL) if ref is None else ref
-    if ref["kind"] == SPARK:
-        scratch, cluster = _scratch_of(ref), _cluster(ref["connection"])
-        with cluster.session(spill, ref["memory"]) as session, _parts_in(scratch) as parts:
+    if ref.kind == SPARK:
+        scratch, cluster = _scratch_of(ref), _cluster(ref.connection)
+        with cluster.session(spill, ref.memory) as session, _parts_in(scratch) as parts:
             from privacy_engine.engines.spark import SparkEngine
 
-            yield SparkEngine(session, memory=ref["memory"], parts=parts)
+            yield SparkEngine(session, memory=ref.memory, parts=parts)
         return
     from privacy_engine.engines.local import LocalEngine
 
-    with LocalEngine(memory=ref["memory"], spill=spill, processes=ref["processes"], here=SMALL) as engine:
+    with LocalEngine(memory=ref.memory, spill=spill, processes=ref.processes, here=SMALL) as engine:
         yield engine
 
 
@@ -140,12 +140,12 @@ def require_sealed(ref: EngineRef) -> bool:
         SpecError: if they would carry or write what is encrypted there in clear text, or the connection of
             Spark does not exist.
     """
-    if ref["kind"] != SPARK or work_area_address() is None:
+    if ref.kind != SPARK or work_area_address() is None:
         return False
-    cluster = _cluster(ref["connection"])
+    cluster = _cluster(ref.connection)
     if cluster.master.startswith("local"):
         return False
-    cluster.require_encryption(f"connection {ref['connection']}")
+    cluster.require_encryption(f"connection {ref.connection}")
     return True
 
 
@@ -158,9 +158,9 @@ def reads_sources(ref: EngineRef, *, here: bool) -> bool:
         ref: the engine.
         here: whether the source is in the file system of this machine.
     """
-    if ref["kind"] != SPARK:
+    if ref.kind != SPARK:
         return True
-    return not here or _cluster(ref["connection"]).master.startswith("local")
+    return not here or _cluster(ref.connection).master.startswith("local")
 
 
 def executors_files(ref: EngineRef, folder: str) -> SealedFiles | None:

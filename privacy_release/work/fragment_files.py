@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from privacy_engine.errors import IntegrityError
 from privacy_release.work.parquet import write_private
-from privacy_release.work.references import FileRef, TableRef
+from privacy_release.work.references import FileRef, Table
 
 if TYPE_CHECKING:
     from privacy_engine.fragments.figures import FragmentFigures
@@ -31,7 +31,7 @@ class Cut:
         seeded: whether its random choices can be repeated.
     """
 
-    table: TableRef
+    table: Table
     plan: "FragmentPlan"
     method: str
     parameters: Mapping[str, Any]
@@ -70,11 +70,11 @@ class FilesHere:
     @classmethod
     def beside(cls, ref: FileRef) -> "FilesHere":
         """The folder of a file."""
-        return cls(Path(ref["uri"]).parent)
+        return cls(Path(ref.uri).parent)
 
     def read(self, ref: FileRef) -> bytes:
         """See `PrivateFiles`."""
-        path = Path(ref["uri"])
+        path = Path(ref.uri)
         try:
             data = path.read_bytes()
         except OSError as error:
@@ -82,9 +82,9 @@ class FilesHere:
                 f"{path.name} must be in the work area, got {type(error).__name__}; cut the table again"
             ) from None
         found = hashlib.sha256(data).hexdigest()
-        if found != ref["sha256"]:
+        if found != ref.sha256:
             raise IntegrityError(
-                f"{path.name} must have the recorded sha256 {ref['sha256']}, got {found}: it changed between "
+                f"{path.name} must have the recorded sha256 {ref.sha256}, got {found}: it changed between "
                 "two steps; cut the table again"
             )
         return data
@@ -98,7 +98,7 @@ class FilesHere:
 def write_cut(cut: Cut, path: Path) -> FileRef:
     """Write a plan to the work area."""
     fields = {
-        "table": cut.table,
+        "table": cut.table.to_ref(),
         "plan": cut.plan.to_dict(),
         "method": cut.method,
         "parameters": dict(cut.parameters),
@@ -120,7 +120,8 @@ def read_cut(ref: FileRef, files: PrivateFiles | None = None) -> Cut:
     from privacy_engine.fragments.plan import FragmentPlan
 
     fields = json.loads((files or FilesHere.beside(ref)).read(ref))
-    return Cut(**fields | {"plan": FragmentPlan.from_dict(fields["plan"])})
+    table, plan = Table.from_ref(fields["table"]), FragmentPlan.from_dict(fields["plan"])
+    return Cut(**fields | {"table": table, "plan": plan})
 
 
 def account_bytes(account: Account) -> bytes:

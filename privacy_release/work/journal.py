@@ -23,6 +23,7 @@ from typing import Any, Protocol
 
 from privacy_engine.errors import IntegrityError
 from privacy_release.work.area import WorkArea
+from privacy_release.work.references import Reference
 
 FOLDER = "journal"
 _ENTRY = re.compile(r"([0-9a-f]{64})-(\d{1,9})\.(begin|value)")
@@ -206,6 +207,8 @@ def named(task: str, index: int) -> str:
 
 def _plain(value: Any) -> Any:
     """Lists and dictionaries for whatever is like them: Airflow hands on lazy sequences."""
+    if isinstance(value, Reference):
+        return value.to_ref()
     if isinstance(value, Mapping):
         return {name: _plain(item) for name, item in value.items()}
     if isinstance(value, Sequence) and not isinstance(value, str | bytes):

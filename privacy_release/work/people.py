@@ -102,9 +102,9 @@ class Numbering:
         """
         import numpy as np
 
-        found = read_private(numbered["uri"], numbered["sha256"])
+        found = read_private(numbered.uri, numbered.sha256)
         spellings = np.stack([found[name].to_numpy(dtype="int64") for name in (_TEXT, _READ)])
-        return cls(key_id=numbered["key"], form=numbered["form"], spellings=spellings)
+        return cls(key_id=numbered.key, form=numbered.form, spellings=spellings)
 
     def of_stored(self, numbers: "npt.NDArray[np.int64]", form: str, of: str) -> "npt.NDArray[np.int64]":
         """The numbers that stored ones of a form have here; who is not in this table keeps their number.
@@ -207,9 +207,9 @@ def counted_by_person(
     if not schema.by or people is None:
         yield None
         return
-    if people["of"] != sha256:
+    if people.of != sha256:
         raise IntegrityError(
-            f"{Path(people['uri']).name} must tell the persons of the staged records, it is of others; run "
+            f"{Path(people.uri).name} must tell the persons of the staged records, it is of others; run "
             "the release again"
         )
     path = Path(uri).with_name(f"{Path(uri).stem}.by_person.parquet")
@@ -230,7 +230,7 @@ def _write_pairs(path: Path, uri: str, sha256: str, people: PeopleRef, schema: "
     told = [*names, schema.by]
     if schema.linked:
         names, told = [schema.by], [PSEUDONYM, PERSON]
-    persons = unchanged_batches(people["uri"], people["sha256"])
+    persons = unchanged_batches(people.uri, people.sha256)
     with private_parquet(path) as file:
         for batch in unchanged_batches(uri, sha256, names):
             own = next(persons, None)

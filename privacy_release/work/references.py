@@ -1,7 +1,13 @@
 """What travels between the steps of a release: addresses, counts and hashes, never records."""
 
+import typing
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, NotRequired, TypedDict
+from dataclasses import MISSING, Field, dataclass, field, fields
+from functools import cache
+from typing import Any, Literal, Self, TypeVar
+
+from privacy_engine.errors import IntegrityError
 
 # Fields of a reference that are paths in the work area of its run, and those that hold further references.
 # Whatever a `SourceRef` names is elsewhere.
@@ -15,6 +21,9 @@ NESTED = frozenset(
     }
 )
 
+T = TypeVar("T")
+Origin = Literal["source", "public", "simulated", "booked"]
+
 _SYMBOLS: Mapping[str, tuple[str, Callable[[float], float]]] = {
     "k_anonymity": ("k", int),
     "distinct_l_diversity": ("l", int),
@@ -22,7 +31,123 @@ _SYMBOLS: Mapping[str, tuple[str, Callable[[float], float]]] = {
 }
 
 
-class ShiftRef(TypedDict):
+@dataclass(frozen=True, kw_only=True)
+class Reference:
+    """What one step hands on to the next. Between tasks it travels as plain values, see `to_ref`.
+
+    A field with a default may be absent from the plain values, and is where it has that default.
+    """
+
+    @classmethod
+    def from_ref(cls, ref: "Mapping[str, Any] | Self") -> Self:
+        """The reference that plain values stand for.
+
+        Raises:
+            IntegrityError: naming the fields that are missing or not known.
+        """
+        if isinstance(ref, cls):
+            return ref
+        if not isinstance(ref, Mapping):
+            raise IntegrityError(f"a {cls.__name__} must be given as a mapping, got {type(ref).__name__}")
+        kind = next((own for own in cls.__subclasses__() if own.needed() <= ref.keys()), cls)
+        if wrong := sorted((kind.needed() - ref.keys()) | (ref.keys() - kind.known().keys())):
+            raise IntegrityError(
+                f"a {kind.__name__} has other fields than were given: {', '.join(map(str, wrong))}; hand on "
+                "what the task before gave, unchanged"
+            )
+        hints = kind.known()
+        return kind(**{name: read_as(hints[name], value) for name, value in ref.items()})
+
+    def to_ref(self) -> dict[str, Any]:
+        """The reference as plain values, of which JSON can be made."""
+        return {
+            field.name: plain(value)
+            for field in fields(self)
+            if (value := getattr(self, field.name)) != _default(field)
+        }
+
+    @classmethod
+    @cache
+    def known(cls) -> dict[str, Any]:
+        """The type of each field by its name."""
+        return typing.get_type_hints(cls)
+
+    @classmethod
+    def needed(cls) -> set[str]:
+        """The names of the fields without a default."""
+        return {field.name for field in fields(cls) if _default(field) is MISSING}
+
+
+def _like_a_dict(name: str) -> Callable[..., Any]:
+    def method(self: Reference, *given: Any) -> Any:
+        text = "A reference is no dict from 0.3 on: read its attributes, and write replace(it, rows=5)"
+        warnings.warn(text, DeprecationWarning, stacklevel=2)
+        return getattr(self.to_ref(), name)(*given)
+
+    return method
+
+
+# As when references were dicts, for one version. Type checkers know nothing of it, and refuse it.
+for _name in ("__getitem__", "__contains__", "__iter__", "get", "keys", "items", "values", "copy"):
+    setattr(Reference, _name, _like_a_dict(_name))
+
+
+def need(value: "T | None", name: str) -> "T":
+    """A field of a reference that a step relies on.
+
+    Args:
+        value: Value of the field.
+        name: Name of the field, for the error.
+
+    Raises:
+        IntegrityError: if it is absent.
+    """
+    if value is None:
+        raise IntegrityError(f"a reference must have {name}, and has none; clear the run and start again")
+    return value
+
+
+def _default(field: "Field[Any]") -> Any:
+    return field.default if field.default_factory is MISSING else field.default_factory()
+
+
+def read_as(hint: Any, value: Any) -> Any:
+    """Plain values as a type says: references where it names them, in lists, dicts and options, too."""
+    kind, inner = typing.get_origin(hint), typing.get_args(hint)
+    if value in (None, "") or not _names_references(hint):
+        return value
+    if isinstance(hint, type) and issubclass(hint, Reference):
+        return hint.from_ref(value)
+    if kind is dict:
+        return {name: read_as(inner[1], item) for name, item in value.items()}
+    if kind is list:
+        return [read_as(inner[0], item) for item in value]
+    if isinstance(value, Sequence):  # of an option that may be a list
+        return [read_as(hint, item) for item in value]
+    return read_as(
+        next(own for own in inner if _names_references(own) and typing.get_origin(own) is not list), value
+    )
+
+
+def _names_references(hint: Any) -> bool:
+    if isinstance(hint, type) and issubclass(hint, Reference):
+        return True
+    return any(_names_references(own) for own in typing.get_args(hint))
+
+
+def plain(value: Any) -> Any:
+    """References, and those in lists and dicts, as plain values; anything else as it is."""
+    if isinstance(value, Reference):
+        return value.to_ref()
+    if isinstance(value, list):
+        return [plain(item) for item in value]
+    if isinstance(value, dict):
+        return {name: plain(item) for name, item in value.items()}
+    return value
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShiftRef(Reference):
     """Which dates were shifted, by at most how many days a person: a disguise, no guarantee.
 
     Attributes:
@@ -39,7 +164,8 @@ class ShiftRef(TypedDict):
     promise: str
 
 
-class TransformRef(TypedDict):
+@dataclass(frozen=True, kw_only=True)
+class TransformRef(Reference):
     """A step of the user's own after ingest.
 
     Attributes:
@@ -55,7 +181,8 @@ class TransformRef(TypedDict):
     row_by_row: bool
 
 
-class SourceRef(TypedDict):
+@dataclass(frozen=True, kw_only=True)
+class SourceRef(Reference):
     """Where records came from.
 
     Attributes:
@@ -85,22 +212,23 @@ class SourceRef(TypedDict):
     rows: int
     dropped: int
     identifiers: list[str]
-    text: NotRequired[dict[str, dict[str, int]]]
-    derived: NotRequired[dict[str, Any]]
-    shifted: NotRequired[ShiftRef]
-    tables: "NotRequired[dict[str, SourceRef]]"
-    query: NotRequired[str]
-    guessed: NotRequired[bool]
-    version: NotRequired[int]
-    transforms: NotRequired[list[TransformRef]]
-    holdout: NotRequired[float]
-    expectations: NotRequired[dict[str, int]]
-    classification: NotRequired[str]
-    left_out: NotRequired[list[str]]
-    unchecked: NotRequired[int]
+    text: dict[str, dict[str, int]] = field(default_factory=dict)
+    derived: dict[str, Any] = field(default_factory=dict)
+    shifted: ShiftRef | None = None
+    tables: "dict[str, SourceRef]" = field(default_factory=dict)
+    query: str | None = None
+    guessed: bool = False
+    version: int | None = None
+    transforms: list[TransformRef] = field(default_factory=list)
+    holdout: float | None = None
+    expectations: dict[str, int] | None = None
+    classification: str | None = None
+    left_out: list[str] = field(default_factory=list)
+    unchecked: int = 0
 
 
-class OutlierRef(TypedDict):
+@dataclass(frozen=True, kw_only=True)
+class OutlierRef(Reference):
     """What one search for outliers found, and did: counts, and where the scores are in the work area.
 
     Attributes:
@@ -121,10 +249,11 @@ class OutlierRef(TypedDict):
     threshold: float | None
     removed: int
     scores: str
-    aside: NotRequired[str]
+    aside: str | None = None
 
 
-class EngineRef(TypedDict):
+@dataclass(frozen=True, kw_only=True)
+class EngineRef(Reference):
     """What a table is worked on with, see `privacy_release.work.engines`.
 
     Attributes:
@@ -142,13 +271,15 @@ class EngineRef(TypedDict):
     connection: str
 
 
-class FileRef(TypedDict):
+@dataclass(frozen=True, kw_only=True)
+class FileRef(Reference):
     """A private file in the work area."""
 
     uri: str
     sha256: str
 
 
+@dataclass(frozen=True, kw_only=True)
 class KeyedRef(FileRef):
     """A private file of keyed hashes of identifiers.
 
@@ -161,6 +292,7 @@ class KeyedRef(FileRef):
     form: str
 
 
+@dataclass(frozen=True, kw_only=True)
 class PersonsRef(KeyedRef):
     """Who the records of a table are about, in its order.
 
@@ -169,14 +301,16 @@ class PersonsRef(KeyedRef):
             identifies records then, and a person has the same number in every run.
     """
 
-    owners: NotRequired[str]
+    owners: str | None = None
 
 
+@dataclass(frozen=True, kw_only=True)
 class NumberedRef(KeyedRef):
     """By what a person has the same number in every run; the file has texts that are not in their form."""
 
 
-class TableRef(TypedDict):
+@dataclass(frozen=True, kw_only=True)
+class Table(Reference):
     """A table in the work area; `schema` is the path of its schema, as JSON.
 
     Attributes:
@@ -190,20 +324,22 @@ class TableRef(TypedDict):
     sha256: str
     schema: str
     source: SourceRef
-    outliers: NotRequired[list[OutlierRef]]
-    persons: NotRequired[PersonsRef]
-    engine: NotRequired[EngineRef]
-    numbered: NotRequired[NumberedRef]
-    holdout: NotRequired[FileRef]
+    outliers: list[OutlierRef] = field(default_factory=list)
+    persons: PersonsRef | None = None
+    engine: EngineRef | None = None
+    numbered: NumberedRef | None = None
+    holdout: FileRef | None = None
 
 
+@dataclass(frozen=True, kw_only=True)
 class PeopleRef(FileRef):
     """Whose record each released one is; `of` is the sha256 of these records."""
 
     of: str
 
 
-class FragmentRef(TypedDict):
+@dataclass(frozen=True, kw_only=True)
+class FragmentRef(Reference):
     """The records of one fragment in the work area, as they were ingested.
 
     Attributes:
@@ -218,7 +354,8 @@ class FragmentRef(TypedDict):
     plan: FileRef
 
 
-class FragmentReleaseRef(TypedDict):
+@dataclass(frozen=True, kw_only=True)
+class FragmentReleaseRef(Reference):
     """The released records of one fragment in the work area.
 
     Attributes:
@@ -236,7 +373,8 @@ class FragmentReleaseRef(TypedDict):
     seconds: float
 
 
-class BookingRef(TypedDict):
+@dataclass(frozen=True, kw_only=True)
+class BookingRef(Reference):
     """The entry of a budget ledger that covers a differentially private release.
 
     Attributes:
@@ -259,10 +397,11 @@ class BookingRef(TypedDict):
     epsilon: float
     delta: float
     neighbours: str
-    over_time: NotRequired[dict[str, Any]]
+    over_time: dict[str, Any] | None = None
 
 
-class StagedRef(TableRef):
+@dataclass(frozen=True, kw_only=True)
+class StagedRelease(Table):
     """A release in the work area; `schema` is of the released columns.
 
     Attributes:
@@ -286,17 +425,18 @@ class StagedRef(TableRef):
     loss: dict[str, Any] | None
     figures: dict[str, float]
     seconds: float
-    columns: NotRequired[str]
-    people: NotRequired[PeopleRef]
-    source_schema: NotRequired[str]
-    earlier: NotRequired[list[int]]
-    waiting: NotRequired[FileRef]
-    booking: NotRequired[BookingRef]
-    model: NotRequired[str]
-    mechanisms: NotRequired[list[dict[str, Any]]]
+    columns: str | None = None
+    people: PeopleRef | None = None
+    source_schema: str | None = None
+    earlier: list[int] | None = None
+    waiting: FileRef | None = None
+    booking: BookingRef | None = None
+    model: str | None = None
+    mechanisms: list[dict[str, Any]] = field(default_factory=list)
 
 
-class AlertRef(TypedDict):
+@dataclass(frozen=True, kw_only=True)
+class AlertRef(Reference):
     """A warning about a figure of a release that everybody may know, or about its privacy budget.
 
     Attributes:
@@ -311,11 +451,12 @@ class AlertRef(TypedDict):
     text: str
     value: float
     limit: float
-    median: NotRequired[float]
-    releases: NotRequired[int]
+    median: float | None = None
+    releases: int | None = None
 
 
-class TrialRef(TypedDict):
+@dataclass(frozen=True, kw_only=True)
+class TrialRef(Reference):
     """What became of a rule about an attack.
 
     Attributes:
@@ -330,12 +471,13 @@ class TrialRef(TypedDict):
     attack: str
     bound: float
     passed: bool
-    shadows: NotRequired[int]
-    outcomes: NotRequired[list[dict[str, Any]]]
-    published: NotRequired[dict[str, Any]]
+    shadows: int | None = None
+    outcomes: list[dict[str, Any]] | None = None
+    published: dict[str, Any] | None = None
 
 
-class AttackRef(TypedDict):
+@dataclass(frozen=True, kw_only=True)
+class AttackRef(Reference):
     """What the attacks found that a policy bounds; `curator` is the path of the private report on them.
 
     `sha256` is of the very bytes that were attacked.
@@ -346,7 +488,8 @@ class AttackRef(TypedDict):
     curator: str
 
 
-class ReportRef(TypedDict):
+@dataclass(frozen=True, kw_only=True)
+class ReportRef(Reference):
     """What verification found; `sha256` is of the very bytes that were read.
 
     Attributes:
@@ -367,16 +510,17 @@ class ReportRef(TypedDict):
     classes: int
     findings: list[dict[str, Any]]
     policy: dict[str, Any]
-    floor_policy: NotRequired[dict[str, str]]
-    persons: NotRequired[int]
-    unique_records: NotRequired[dict[str, float]]
-    compared: NotRequired[list[int]]
-    alerts: NotRequired[list[AlertRef]]
-    attacks: NotRequired[AttackRef]
-    register: NotRequired[TableRef]
+    floor_policy: dict[str, str] | None = None
+    persons: int | None = None
+    unique_records: dict[str, float] | None = None
+    compared: list[int] | None = None
+    alerts: list[AlertRef] = field(default_factory=list)
+    attacks: AttackRef | None = None
+    register: Table | None = None
 
 
-class Published(TypedDict):
+@dataclass(frozen=True, kw_only=True)
+class Published(Reference):
     """Where a release is, and the `alerts` about it.
 
     `statement` is the sha256 of what was signed about it, None where nothing was. `completed` is true if an
@@ -392,14 +536,64 @@ class Published(TypedDict):
     manifest: str
     report: str
     rows: int
-    statement: NotRequired[str | None]
-    completed: NotRequired[bool]
-    alerts: NotRequired[list[AlertRef]]
-    left_out: NotRequired[list[dict[str, str]]]
+    statement: str | None = None
+    completed: bool = False
+    alerts: list[AlertRef] = field(default_factory=list)
+    left_out: list[dict[str, str]] = field(default_factory=list)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecordsFileRef(FileRef):
+    """A Parquet file in the work area."""
+
+    rows: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecordsRef(Reference):
+    """What a choice is measured on, for any process that reaches the work area.
+
+    Attributes:
+        origin: whose records they are.
+        made_from: what is released.
+        held_out: records of the same population, that a classifier is asked about.
+        schema: path of the file; policy: what a release must keep.
+        target: that a classifier predicts; None: none does.
+        source_rows: records that they were drawn from.
+        smallest_count: counts below it are hidden.
+        seed: of the random choices of the methods, and of what is drawn to measure them.
+        table: of the source, where its budget pays for what is measured.
+    """
+
+    origin: Origin
+    made_from: RecordsFileRef
+    held_out: RecordsFileRef
+    schema: str
+    policy: dict[str, Any]
+    target: str | None
+    source_rows: int
+    smallest_count: int
+    seed: int
+    table: Table | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class MeasuredRef(FileRef):
+    """Where the figures of a choice are in the work area; it tells none of them.
+
+    Attributes:
+        name: of the choice.
+        made: whether a release could be made.
+    """
+
+    name: str
+    made: bool
 
 
 def paths_inside(reference: Any) -> Iterator[tuple[str, str]]:
     """Field and path of each file in the work area that a reference, or a list of them, names."""
+    if isinstance(reference, Reference):
+        reference = reference.to_ref()
     if isinstance(reference, Mapping):
         for name, item in reference.items():
             if name in PATHS:
@@ -413,7 +607,7 @@ def paths_inside(reference: Any) -> Iterator[tuple[str, str]]:
 
 def measured_symbols(report: ReportRef) -> dict[str, float]:
     """What verification measured for k, l and t, where the policy asks for them."""
-    return symbols_of(report["findings"])
+    return symbols_of(report.findings)
 
 
 def symbols_of(findings: Sequence[Mapping[str, Any]]) -> dict[str, float]:

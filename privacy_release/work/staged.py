@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from privacy_engine.errors import IntegrityError
 from privacy_release.work.area import WorkArea
 from privacy_release.work.parquet import write_private
-from privacy_release.work.references import SourceRef, TableRef
+from privacy_release.work.references import SourceRef, Table
 
 if TYPE_CHECKING:
     from privacy_engine.tables.schema import DataSchema
@@ -31,41 +31,41 @@ def public_source(source: SourceRef, *, private: bool) -> dict[str, Any]:
         {"fingerprint", "rows", "dropped", "text", "version", "left_out", "unchecked"} if private else set()
     )
     hidden = {"uri", "expectations", "guessed"} | exact
-    told = {name: value for name, value in source.items() if name not in hidden}
-    if "left_out" in told:  # the names of files may name people
-        told["left_out"] = len(source["left_out"])
-    if private and "transforms" in source:
-        told["transforms"] = [{"name": t["name"], "code": t["code"]} for t in source["transforms"]]
-    if "tables" in source:
-        told["tables"] = {name: public_source(own, private=private) for name, own in source["tables"].items()}
+    told = {name: value for name, value in source.to_ref().items() if name not in hidden}
+    if source.left_out and not private:  # the names of files may name people
+        told["left_out"] = len(source.left_out)
+    if private and source.transforms:
+        told["transforms"] = [{"name": t.name, "code": t.code} for t in source.transforms]
+    if source.tables:
+        told["tables"] = {name: public_source(own, private=private) for name, own in source.tables.items()}
     return told
 
 
 def left_out_of(source: SourceRef) -> list[str]:
     """Names of the files of a source, or of all its tables, that were not read."""
-    return [name for own in tables_of(source) for name in own.get("left_out", [])]
+    return [name for own in tables_of(source) for name in own.left_out]
 
 
 def tables_of(source: SourceRef) -> list[SourceRef]:
     """Where each of several tables came from, or the only one."""
-    return list(source.get("tables", {"": source}).values())
+    return list((source.tables or {"": source}).values())
 
 
-def facts_of(table: TableRef) -> dict[str, str]:
+def facts_of(table: Table) -> dict[str, str]:
     """What a report says of the source, where the release hides no exact count of it."""
-    left_out = left_out_of(table["source"])
+    left_out = left_out_of(table.source)
     files = {"hidden or empty files left out": f"{len(left_out):,}"} if left_out else {}
-    if unchecked := sum(own.get("unchecked", 0) for own in tables_of(table["source"])):
-        files["files without page checksums"] = f"{unchecked:,} of {table['source']['files']:,}"
-    return {"source fingerprint": table["source"]["fingerprint"], **files} | {
-        f"outliers by {o['method']}": f"{o['flagged']:,} of {o['records']:,}, {_DONE[o['action']]}"
-        for o in table.get("outliers", [])
+    if unchecked := sum(own.unchecked for own in tables_of(table.source)):
+        files["files without page checksums"] = f"{unchecked:,} of {table.source.files:,}"
+    return {"source fingerprint": table.source.fingerprint, **files} | {
+        f"outliers by {o.method}": f"{o.flagged:,} of {o.records:,}, {_DONE[o.action]}"
+        for o in table.outliers
     }
 
 
-def codes_of(table: TableRef) -> dict[str, str]:
+def codes_of(table: Table) -> dict[str, str]:
     """What a report says of values that were coded as the table was read."""
-    told = {a.name: a.codes_told() for a in read_schema(table["schema"]).attributes}
+    told = {a.name: a.codes_told() for a in read_schema(table.schema).attributes}
     return {f"codes of {name}": codes for name, codes in told.items() if codes}
 
 

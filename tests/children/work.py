@@ -71,9 +71,9 @@ def release_people(
             )
         done.append(
             {
-                "sha256": staged["sha256"],
-                "key": staged["booking"]["key"],
-                "already": published["already"],
+                "sha256": staged.sha256,
+                "key": staged.booking.key,
+                "already": published.already,
             }
         )
     return done

@@ -101,7 +101,7 @@ def test_alerts_that_cannot_be_made_stop_nothing_and_are_logged(
         file.write_text("{}")
     second = alerting()
     assert [str(done.state) for done in (first, second)] == ["success", "success"]
-    assert returned(second, "verify")["alerts"] == []
+    assert "alerts" not in returned(second, "verify")
     assert letters.sent == []
     logged = "".join(capfd.readouterr())
     assert logged.count("an earlier release is left out: the stored manifest of table people must have") == 1

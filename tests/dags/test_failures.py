@@ -23,7 +23,7 @@ def published(home: Any, airflow_lake: Lake, tmp_path: Path) -> str:
         table = ingest(spec.source.uri, spec.data_schema(), work)
         staged = make_release(table, work, method="mondrian", parameters={"k": 5, "l": 2}, seed=1)
         report = verify_staged(staged, spec.release_policy())
-        return publish_staged(staged, report, airflow_lake.table("people"), "before")["release"]
+        return publish_staged(staged, report, airflow_lake.table("people"), "before").release
 
 
 def assert_failed_at(step: str, done: Any, published: str, lake: Lake, work_root: Path) -> None:

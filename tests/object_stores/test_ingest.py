@@ -84,9 +84,9 @@ def test_processes_copy_the_shares_of_a_source(
     )
     with WorkArea(tmp_path / "work", "run 1") as work:
         table = ingest(bucket.address("people"), SCHEMA, work, engine=engine, **access)
-        assert len(files_of(table["uri"], table["sha256"])) == 4
-        pd.testing.assert_frame_equal(read_private(table["uri"], table["sha256"]), loaded.table)
-        assert table["source"]["fingerprint"] == loaded.fingerprint
+        assert len(files_of(table.uri, table.sha256)) == 4
+        pd.testing.assert_frame_equal(read_private(table.uri, table.sha256), loaded.table)
+        assert table.source.fingerprint == loaded.fingerprint
         work.remove()
 
 
@@ -103,8 +103,8 @@ def test_a_table_for_an_engine_is_copied_from_the_store_alike(
             ingest(
                 bucket.address("people"), SCHEMA, work, label="x", engine=read_engine("fragments"), **access
             )
-        pd.testing.assert_frame_equal(read_private(table["uri"], table["sha256"]), loaded.table)
-    assert table["source"]["fingerprint"] == loaded.fingerprint
+        pd.testing.assert_frame_equal(read_private(table.uri, table.sha256), loaded.table)
+    assert table.source.fingerprint == loaded.fingerprint
 
 
 def test_folders_named_by_a_value_are_a_column_and_hidden_files_are_no_data(
@@ -143,8 +143,8 @@ def test_the_reference_to_an_ingested_table_names_the_source_and_no_key(
 ) -> None:
     bucket.put("people/a.parquet", parquet(PEOPLE))
     table = ingest(bucket.address("people"), SCHEMA, work, **access)
-    assert table["source"]["uri"] == bucket.address("people")
-    assert bucket.store.secret not in json.dumps(table)
+    assert table.source.uri == bucket.address("people")
+    assert bucket.store.secret not in json.dumps(table.to_ref())
 
 
 def test_a_source_that_is_given_the_lakes_names_for_its_keys_is_told_so(

@@ -29,6 +29,7 @@ CANARY = "Wilhelmina-Canary"
 DAG = """
 import shutil
 import threading
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
@@ -36,6 +37,7 @@ from airflow.sdk import DAG, BaseOperator
 from airflow_privacy_release import *
 from airflow_privacy_release.task.errors import recorded
 from airflow_privacy_release.task.run import run_work_area
+from privacy_release.work.references import Table
 
 POLICY = {{"require": [{{"model": "k_anonymity", "k": 10}}]}}
 SCHEMA = {{
@@ -47,7 +49,7 @@ SCHEMA = {{
 class HalfDone(BaseOperator):
     '''A step that at its first attempt never gets beyond the half of what it writes.'''
 
-    references = ("table",)
+    references = {{"table": Table}}
     template_fields = ("table",)
 
     def __init__(self, *, table, **kwargs):
@@ -57,11 +59,11 @@ class HalfDone(BaseOperator):
     @recorded
     def execute(self, context):
         with run_work_area(context) as work:
-            shutil.copy(self.table["uri"], work.path("half.parquet"))
+            shutil.copy(self.table.uri, work.path("half.parquet"))
             if context["ti"].try_number == 1:
                 Path({reached!r}).touch()
                 threading.Event().wait()
-            return dict(self.table) | {{"uri": str(work.path("half.parquet"))}}
+            return replace(self.table, uri=str(work.path("half.parquet")))
 
 
 with DAG(dag_id="shared_nothing", default_args={{"retries": 2, "retry_delay": timedelta(seconds=1)}}):

@@ -34,7 +34,7 @@ from privacy_release.steps.made import Job
 from privacy_release.work.engines import read_engine
 from privacy_release.work.file_sets import files_of
 from privacy_release.work.presence import Mark, Owner
-from privacy_release.work.references import TableRef
+from privacy_release.work.references import FragmentReleaseRef, Table
 from privacy_release.work.remote.keys import Wrapping
 from privacy_release.work.remote.parts import SealedFiles, dealt_out
 from privacy_release.work.remote.scratch import CURRENT, Scratch
@@ -137,7 +137,7 @@ def scratch(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Scratch,
 
 
 @pytest.fixture(scope="module")
-def table(scratch: tuple[Scratch, Bucket], tmp_path_factory: pytest.TempPathFactory) -> TableRef:
+def table(scratch: tuple[Scratch, Bucket], tmp_path_factory: pytest.TempPathFactory) -> Table:
     """4,000 records that were ingested."""
     rng, n = np.random.default_rng(3), 4_000
     path = tmp_path_factory.mktemp("source") / "people.parquet"
@@ -155,10 +155,10 @@ def distant(engine: SparkEngine, scratch: tuple[Scratch, Bucket]) -> Iterator[Sp
 
 
 def test_executors_open_what_is_in_the_bucket_and_refuse_what_was_changed_there(
-    distant: SparkEngine, scratch: tuple[Scratch, Bucket], table: TableRef
+    distant: SparkEngine, scratch: tuple[Scratch, Bucket], table: Table
 ) -> None:
-    expected = np.bincount(pq.read_table(table["uri"])["age"].to_numpy())
-    assert distant.class_sizes([table["uri"]], ["age"]) == Counter(expected[expected > 0].tolist())
+    expected = np.bincount(pq.read_table(table.uri)["age"].to_numpy())
+    assert distant.class_sizes([table.uri], ["age"]) == Counter(expected[expected > 0].tolist())
     bucket = scratch[1]
     one, other = sorted(name for name in bucket.objects() if "/parts-" in name)[:2]
     kept, elsewhere = (bucket.objects()[name] for name in (one, other))
@@ -168,7 +168,7 @@ def test_executors_open_what_is_in_the_bucket_and_refuse_what_was_changed_there(
         with pytest.raises(
             IntegrityError, match=r"parts-\w+/00000.parquet in the work area must be"
         ) as caught:
-            distant.class_sizes([table["uri"]], ["age"])
+            distant.class_sizes([table.uri], ["age"])
         assert caught.value.__context__ is None
     bucket.put(one, kept)
 
@@ -191,14 +191,14 @@ def within_task(
 def test_executors_copy_a_source_of_a_bucket_into_the_bucket_and_read_it_there(
     engine: SparkEngine,
     scratch: tuple[Scratch, Bucket],
-    table: TableRef,
+    table: Table,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The driver has what they wrote, and deals out none of it again."""
     task, bucket = scratch
     source = Bucket(store=bucket.store, name="sources")
     bucket.store.make_bucket(source.name)
-    records = pq.read_table(table["uri"])
+    records = pq.read_table(table.uri)
     for number in range(4):
         file = pa.BufferOutputStream()
         pq.write_table(records.slice(number * 1_000, 1_000), file)
@@ -211,9 +211,9 @@ def test_executors_copy_a_source_of_a_bucket_into_the_bucket_and_read_it_there(
         task,
         label="copied",
         storage_options=bucket.store.source_options(),
-        engine=table["engine"],
+        engine=table.engine,
     )
-    files = files_of(copied["uri"], copied["sha256"])
+    files = files_of(copied.uri, copied.sha256)
     assert len(files) == 4
     assert {Path(name).name for name in bucket.objects() if "/copied.files/" in name} == {
         f.name for f in files
@@ -232,7 +232,7 @@ def test_executors_copy_a_source_of_a_bucket_into_the_bucket_and_read_it_there(
 def test_executors_write_the_files_of_a_set_into_the_bucket(
     distant: SparkEngine,
     scratch: tuple[Scratch, Bucket],
-    table: TableRef,
+    table: Table,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """They come back as they were written, and hold the records of one file in its order."""
@@ -242,8 +242,8 @@ def test_executors_write_the_files_of_a_set_into_the_bucket(
     work = partial(
         release_records, task.send(plan), files=SealedFiles(run=task.run.lent(), folder="sets.fragments")
     )
-    sent = list(distant.apply_by_fragment([table["uri"]], cut.plan.tree.assign, work))
-    made = [task.fetch(ref) for ref in sent]
+    sent = list(distant.apply_by_fragment([table.uri], cut.plan.tree.assign, work))
+    made = [FragmentReleaseRef.from_ref(task.fetch(ref)) for ref in sent]
     one = join(made, plan, Job(work=task, label="one"), distant)
     monkeypatch.setattr(fragment_join, "ROWS_OF_A_FILE", 900)
     several = join(made, plan, Job(work=task, label="several"), distant)
@@ -259,7 +259,7 @@ def test_a_worker_that_dies_changes_no_byte_of_a_release(
     distant: SparkEngine,
     cluster: Standalone,
     scratch: tuple[Scratch, Bucket],
-    table: TableRef,
+    table: Table,
     tmp_path: Path,
 ) -> None:
     task, bucket = scratch
@@ -283,7 +283,7 @@ def test_a_worker_that_dies_changes_no_byte_of_a_release(
     killer = threading.Thread(target=kill_in_the_middle)
     killer.start()
     assign = cut.plan.tree.assign
-    results = list(distant.apply_by_fragment([table["uri"]], assign, work))
+    results = list(distant.apply_by_fragment([table.uri], assign, work))
     killer.join()
 
     lost = [fragment for fragment, tried in work.started().items() if died & set(tried)]
@@ -291,14 +291,14 @@ def test_a_worker_that_dies_changes_no_byte_of_a_release(
     assert all(result["process"] not in died for result in results)
     sent = [result["result"] for result in results]
     assert all(bucket.name in ref["uri"] for ref in sent)
-    made = [task.fetch(ref) for ref in sent]
+    made = [FragmentReleaseRef.from_ref(task.fetch(ref)) for ref in sent]
     with LocalEngine(memory=1 << 30, spill=tmp_path, processes=1) as here:
-        own = here.apply_by_fragment([table["uri"]], assign, partial(release_records, plan))
+        own = here.apply_by_fragment([table.uri], assign, partial(release_records, plan))
         expected = {ref["fragment"]: (ref["sha256"], ref["account"]["sha256"]) for ref in own}
-    assert {ref["fragment"]: (ref["sha256"], ref["account"]["sha256"]) for ref in made} == expected
+    assert {ref.fragment: (ref.sha256, ref.account.sha256) for ref in made} == expected
     assert len(expected) >= 4
     joined = join(made, plan, Job(work=task, label="joined"), distant)
-    assert joined.told["rows"] == table["rows"]
+    assert joined.told["rows"] == table.rows
     wait_for(lambda: cluster.alive() == 1, "the cluster to miss its worker")
 
 

@@ -67,9 +67,9 @@ def test_spark_releases_the_bytes_of_the_process_pool(source: str, tmp_path: Pat
             engine = read_engine({"kind": kind, "rows": 1_000, "memory": "1GB", "processes": 1})
             table = privacy_release.ingest(source, SCHEMA, work, engine=engine)
             staged[kind] = privacy_release.make_release(table, work, label=kind, **METHOD)
-    assert staged["spark"]["sha256"] == staged["fragments"]["sha256"]
-    assert staged["spark"]["figures"] == staged["fragments"]["figures"]
-    told = json.loads(Path(staged["spark"]["manifest"]).read_text())["fragments"]
+    assert staged["spark"].sha256 == staged["fragments"].sha256
+    assert staged["spark"].figures == staged["fragments"].figures
+    told = json.loads(Path(staged["spark"].manifest).read_text())["fragments"]
     assert told["count"] >= 3
     assert told["engine"] == "spark"
 
@@ -90,9 +90,9 @@ def test_executors_copy_the_shares_of_a_source(tmp_path: Path, monkeypatch: pyte
             )
             for kind in ("fragments", "spark")
         }
-        assert len(files_of(tables["spark"]["uri"], tables["spark"]["sha256"])) == 15
+        assert len(files_of(tables["spark"].uri, tables["spark"].sha256)) == 15
         for name in ("rows", "sha256", "source"):
-            assert tables["spark"][name] == tables["fragments"][name]  # type: ignore[literal-required]
+            assert getattr(tables["spark"], name) == getattr(tables["fragments"], name)
         (folder / "0.parquet").write_bytes((folder / "4.parquet").read_bytes())
         with pytest.raises(SchemaError, match="name: 2,600 records repeat another's value"):
             privacy_release.ingest(str(folder), SCHEMA, work, engine=read_engine("spark"))
@@ -110,11 +110,11 @@ def test_executors_write_the_files_of_a_set_in_the_order_of_one_file(
             engine = read_engine({"kind": kind, "rows": 1_000, "memory": "1GB", "processes": 1})
             table = privacy_release.ingest(source, SCHEMA, work, engine=engine)
             found[kind] = privacy_release.make_release(table, work, label=kind, **METHOD)
-        one, several = (read_private(found[kind]["uri"], found[kind]["sha256"]) for kind in found)
-        files = files_of(found["spark"]["uri"], found["spark"]["sha256"])
-        assert found["spark"]["figures"] == found["fragments"]["figures"]
+        one, several = (read_private(found[kind].uri, found[kind].sha256) for kind in found)
+        files = files_of(found["spark"].uri, found["spark"].sha256)
+        assert found["spark"].figures == found["fragments"].figures
         assert several.equals(one)
         assert len(files) >= 4
         assert [sha256_file(path) for path in files] == [*files.values()]
         report = verify_staged(found["spark"], ReleasePolicy(require=(KAnonymity(k=5),)))
-        assert report["passed"]
+        assert report.passed

@@ -2,8 +2,9 @@
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 from airflow.providers.standard.operators.hitl import HITLOperator
 from airflow.sdk import Param
@@ -31,11 +32,11 @@ from privacy_release.steps.approval import (
 )
 from privacy_release.work.durations import parse_duration
 from privacy_release.work.journal import sha256_of
+from privacy_release.work.references import ReportRef, StagedRelease
 
 if TYPE_CHECKING:
     from airflow.sdk import Context, XComArg
 
-    from privacy_release.work.references import ReportRef, StagedRef
 
 _NOTHING = "nothing was published, and the staged records are removed; start a new run to ask again"
 
@@ -60,7 +61,7 @@ class ApproveReleaseOperator(HITLOperator):
         approvers: 1, or 2 for two different users, who both approve the same bytes in that time.
     """
 
-    references = ("table", "report")
+    references: ClassVar = {"table": StagedRelease, "report": ReportRef}
     template_fields = (
         "table",
         "report",
@@ -77,7 +78,7 @@ class ApproveReleaseOperator(HITLOperator):
     def __init__(
         self,
         *,
-        table: "StagedRef | XComArg",
+        table: "StagedRelease | XComArg",
         report: "ReportRef | XComArg",
         name: str,
         lake: str = DEFAULT_LAKE,
@@ -111,8 +112,8 @@ class ApproveReleaseOperator(HITLOperator):
 
         raise_if_failed(self.report)
         require_attacked(self.report)
-        sha256 = self.report["sha256"]
-        if sha256 != self.table["sha256"]:
+        sha256 = self.report.sha256
+        if sha256 != self.table.sha256:
             raise IntegrityError("the report must be about the staged release; verify it again")
         if not self._asked():
             self.log.info("approval not asked for", sha256=sha256)
@@ -186,7 +187,7 @@ class ApproveReleaseOperator(HITLOperator):
             if left <= timedelta(0):
                 raise AirflowFailException(f"no second person approved until {asked['until']}: {_NOTHING}")
             self._ask(context, asked, left)
-        return ApprovalRef(**approval, first=first)
+        return replace(approval, first=first)
 
     def _ask(self, context: "Context", asked: Question, patience: timedelta) -> NoReturn:
         """Wait for an answer to this very question, whatever an upstream task or the DAG may say by then."""

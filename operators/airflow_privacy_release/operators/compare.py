@@ -13,7 +13,7 @@ Choices are explored by a mapped task each, see `explore_dag`::
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 from urllib.parse import quote
 
 from airflow.sdk import BaseOperator
@@ -26,6 +26,7 @@ from airflow_privacy_release.task.rendering import read_field
 from airflow_privacy_release.task.run import file_label, release_id, run_key, run_work_area
 from privacy_engine.errors import SpecError
 from privacy_release.spending.budget import DEFAULT_LEDGER, Budget
+from privacy_release.work.references import MeasuredRef, RecordsRef, ReportRef, StagedRelease, Table
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -34,10 +35,7 @@ if TYPE_CHECKING:
 
     from privacy_engine.judge.policy import ReleasePolicy
     from privacy_release.explore.choices import ChoiceRef
-    from privacy_release.explore.records import RecordsRef
-    from privacy_release.explore.written import MeasuredRef
     from privacy_release.spec.model import ReleaseSpec
-    from privacy_release.work.references import ReportRef, StagedRef, TableRef
 
 
 class CompareOperator(BaseOperator):
@@ -52,7 +50,7 @@ class CompareOperator(BaseOperator):
         lake: Airflow connection id of the lake.
     """
 
-    references = ("tables", "reports")
+    references: ClassVar = {"tables": list[StagedRelease], "reports": list[ReportRef]}
     template_fields = ("tables", "reports", "title", "lake")
     template_fields_renderers = {"tables": "json", "reports": "json"}  # noqa: RUF012  Airflow's own declaration
     ui_color = "#dcebf0"
@@ -60,7 +58,7 @@ class CompareOperator(BaseOperator):
     def __init__(
         self,
         *,
-        tables: "list[StagedRef] | XComArg",
+        tables: "list[StagedRelease] | XComArg",
         reports: "list[ReportRef] | XComArg",
         title: str | None = None,
         lake: str = DEFAULT_LAKE,
@@ -102,7 +100,7 @@ class CompareSynthesizersOperator(BaseOperator):
         lake: Airflow connection id of the lake.
     """
 
-    references = ("source", "tables", "reports")
+    references: ClassVar = {"source": Table, "tables": list[StagedRelease], "reports": list[ReportRef]}
     template_fields = ("source", "tables", "reports", "public_source", "title", "lake")
     template_fields_renderers = {"source": "json", "tables": "json", "reports": "json"}  # noqa: RUF012  Airflow's own declaration
     ui_color = "#dcebf0"
@@ -110,8 +108,8 @@ class CompareSynthesizersOperator(BaseOperator):
     def __init__(
         self,
         *,
-        source: "TableRef | XComArg",
-        tables: "list[StagedRef] | XComArg",
+        source: "Table | XComArg",
+        tables: "list[StagedRelease] | XComArg",
         reports: "list[ReportRef] | XComArg",
         public_source: bool | str = False,
         title: str | None = None,
@@ -174,7 +172,7 @@ class CuratorReportOperator(BaseOperator):
         name: of the release.
     """
 
-    references = ("source", "table")
+    references: ClassVar = {"source": Table, "table": StagedRelease}
     template_fields = ("source", "table", "name")
     template_fields_renderers = {"source": "json", "table": "json"}  # noqa: RUF012  Airflow's own declaration
     ui_color = "#f2e5f7"
@@ -182,8 +180,8 @@ class CuratorReportOperator(BaseOperator):
     def __init__(
         self,
         *,
-        source: "TableRef | XComArg",
-        table: "StagedRef | XComArg",
+        source: "Table | XComArg",
+        table: "StagedRelease | XComArg",
         name: str,
         **kwargs: Any,
     ) -> None:
@@ -275,7 +273,7 @@ class SampleRecordsOperator(BaseOperator):
         book: whether they may see it because the ledger books each choice.
     """
 
-    references = ("choices", "table")
+    references: ClassVar = {"choices": Any, "table": Table}
     template_fields = ("spec", "choices", "table", "sample", "target", "seed", "public", "book")
     template_fields_renderers = {"choices": "json", "table": "json"}  # noqa: RUF012  Airflow's own declaration
     ui_color = "#f2e5f7"
@@ -285,7 +283,7 @@ class SampleRecordsOperator(BaseOperator):
         *,
         spec: str,
         choices: "list[ChoiceRef] | XComArg",
-        table: "TableRef | XComArg | None" = None,
+        table: "Table | XComArg | None" = None,
         sample: int | str | None = None,
         target: str | None = None,
         seed: int | str = 0,
@@ -323,7 +321,7 @@ class SampleRecordsOperator(BaseOperator):
         origin = origin_of(spec, Grid(methods=methods), public=public, book=book)
         with run_work_area(context) as work:
             found = sampled(spec, policy, origin, self.table, wanted, work)
-        self.log.info("records", origin=origin, rows=found["made_from"]["rows"])
+        self.log.info("records", origin=origin, rows=found.made_from.rows)
         return found
 
 
@@ -342,7 +340,7 @@ class MeasureChoiceOperator(BaseOperator):
         ledger: Airflow connection id of the budget's ledger.
     """
 
-    references = ("choice", "records")
+    references: ClassVar = {"choice": Any, "records": RecordsRef}
     template_fields = ("choice", "records", "budget", "policy", "ledger")
     template_fields_renderers = {"choice": "json", "records": "json", "policy": "json"}  # noqa: RUF012  Airflow's own declaration
     ui_color = "#f2e5f7"
@@ -399,7 +397,7 @@ class DrawChoicesOperator(BaseOperator):
         measured: what `MeasureChoiceOperator` gave of each.
     """
 
-    references = ("choices", "records", "measured")
+    references: ClassVar = {"choices": Any, "records": RecordsRef, "measured": list[MeasuredRef]}
     incomplete = ("measured",)  # of a choice whose task died there is none
     template_fields = ("spec", "choices", "records", "measured")
     template_fields_renderers = {"choices": "json", "records": "json", "measured": "json"}  # noqa: RUF012  Airflow's own declaration

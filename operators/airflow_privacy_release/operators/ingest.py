@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from airflow.sdk import Context, XComArg
 
     from privacy_release.sources.extracts import Extract
-    from privacy_release.work.references import TableRef
+    from privacy_release.work.references import Table
 
 
 _SHARED = (
@@ -101,7 +101,7 @@ class IngestOperator(BaseOperator):
         self.max_expansion = max_expansion
         self.series = series
 
-    def _ingested(self, context: "Context", uri: "str | Extract", **access: Any) -> "TableRef":
+    def _ingested(self, context: "Context", uri: "str | Extract", **access: Any) -> "Table":
         """Copy the records into the work area; a reference to them."""
         from privacy_release.sources.pseudonyms import Naming
         from privacy_release.spec.files import load_schema
@@ -131,9 +131,9 @@ class IngestOperator(BaseOperator):
                 max_expansion=int(self.max_expansion),
                 **access,
             )
-        source = table["source"]
-        log_counts(self, "ingested", {"rows": table["rows"]}, files=source["files"], uri=source["uri"])
-        if left_out := source.get("left_out"):
+        source = table.source
+        log_counts(self, "ingested", {"rows": table.rows}, files=source.files, uri=source.uri)
+        if left_out := source.left_out:
             self.log.warning("hidden or empty files were not read", files=left_out)
         return table
 
@@ -200,7 +200,7 @@ class IngestParquetOperator(IngestOperator):
 
     @recorded
     @monitored("ingest")
-    def execute(self, context: "Context") -> "TableRef":
+    def execute(self, context: "Context") -> "Table":
         """Copy the table into the work area; a reference to it."""
         from privacy_release.sources.waiting import FILE, has_come, skipped
 
@@ -236,7 +236,7 @@ class IngestParquetOperator(IngestOperator):
 
     @recorded
     @monitored("ingest")
-    def resume(self, context: "Context", event: Mapping[str, Any]) -> "TableRef":
+    def resume(self, context: "Context", event: Mapping[str, Any]) -> "Table":
         """Go on once the trigger has seen the files, or given up."""
         from privacy_release.sources.waiting import FILE, too_late
 
@@ -293,18 +293,18 @@ class IngestSqlOperator(IngestOperator):
 
     @recorded
     @monitored("ingest")
-    def execute(self, context: "Context") -> "TableRef":
+    def execute(self, context: "Context") -> "Table":
         """Copy the rows into the work area; a reference to them."""
         until = datetime.now(UTC) + parse_duration(self.timeout)
         return self._asked(context) or self._wait(until)
 
     @recorded
     @monitored("ingest")
-    def resume(self, context: "Context", until: str, event: Any = None) -> "TableRef":
+    def resume(self, context: "Context", until: str, event: Any = None) -> "Table":
         """Ask again."""
         return self._asked(context) or self._wait(datetime.fromisoformat(until))
 
-    def _asked(self, context: "Context") -> "TableRef | None":
+    def _asked(self, context: "Context") -> "Table | None":
         """The rows of the query; None where there are none yet."""
         from privacy_release.sources.databases.query import Query
         from privacy_release.sources.waiting import ROW, skipped
@@ -369,7 +369,7 @@ class IngestTablesOperator(BaseOperator):
 
     @recorded
     @monitored("ingest")
-    def execute(self, context: "Context") -> "TableRef":
+    def execute(self, context: "Context") -> "Table":
         """Copy the tables into the work area; a reference to them."""
         from privacy_release.spec.files import load_tables
         from privacy_release.steps.ingest import TableSource, ingest_tables
@@ -388,9 +388,9 @@ class IngestTablesOperator(BaseOperator):
         schema = load_tables(self.tables, self.person)
         with run_work_area(context) as work:
             table = ingest_tables(sources, schema, work, label=file_label(context))
-        for name, origin in table["source"]["tables"].items():
-            counts = {"rows": origin["rows"]}
-            log_counts(self, "ingested", counts, table=name, files=origin["files"], uri=origin["uri"])
-            if left_out := origin.get("left_out"):
+        for name, origin in table.source.tables.items():
+            counts = {"rows": origin.rows}
+            log_counts(self, "ingested", counts, table=name, files=origin.files, uri=origin.uri)
+            if left_out := origin.left_out:
                 self.log.warning("hidden or empty files were not read", table=name, files=left_out)
         return table

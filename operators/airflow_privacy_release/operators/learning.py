@@ -1,7 +1,7 @@
 """Operator that trains naive Bayes on published randomized releases."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 from urllib.parse import quote
 
 from airflow.sdk import BaseOperator
@@ -10,11 +10,10 @@ from airflow_privacy_release.hooks.lake import DEFAULT_LAKE, lake_of
 from airflow_privacy_release.task.errors import guarded
 from airflow_privacy_release.task.rendering import read_field
 from airflow_privacy_release.task.run import release_id, run_work_area
+from privacy_release.work.references import Table
 
 if TYPE_CHECKING:
     from airflow.sdk import Context, XComArg
-
-    from privacy_release.work.references import TableRef
 
 
 class TrainNaiveBayesOperator(BaseOperator):
@@ -38,7 +37,7 @@ class TrainNaiveBayesOperator(BaseOperator):
         lake: Airflow connection id of the lake.
     """
 
-    references = ("test",)
+    references: ClassVar = {"test": Table}
     template_fields = (
         *("name", "target", "releases", "features", "test", "public_test"),
         *("alpha", "var_smoothing", "lake"),
@@ -53,7 +52,7 @@ class TrainNaiveBayesOperator(BaseOperator):
         target: str,
         releases: Sequence[str] | None = None,
         features: Sequence[str] | None = None,
-        test: "TableRef | XComArg | None" = None,
+        test: "Table | XComArg | None" = None,
         public_test: bool | str = False,
         alpha: float | str = 1.0,
         var_smoothing: float | str = 1e-9,

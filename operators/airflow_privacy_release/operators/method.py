@@ -21,11 +21,10 @@ from airflow_privacy_release.operators.release import (
 from airflow_privacy_release.task.errors import recorded
 from airflow_privacy_release.task.links import ReportLink
 from privacy_release.spending.budget import DEFAULT_LEDGER
+from privacy_release.work.references import StagedRelease, Table
 
 if TYPE_CHECKING:
     from airflow.sdk import Context, XComArg
-
-    from privacy_release.work.references import StagedRef, TableRef
 
 
 class MethodOperator(BaseOperator):
@@ -47,7 +46,7 @@ class MethodOperator(BaseOperator):
 
     method: ClassVar[str]
     parameters: ClassVar[tuple[str, ...]]
-    references = ("table", "requires")
+    references: ClassVar = {"table": Table, "requires": list[Table]}
     template_fields_renderers = {"table": "json", "requires": "json"}  # noqa: RUF012  Airflow's own declaration
     operator_extra_links = (ReportLink(),)
 
@@ -66,9 +65,9 @@ class MethodOperator(BaseOperator):
     def __init__(
         self,
         *,
-        table: "TableRef | XComArg",
+        table: "Table | XComArg",
         title: str | None = None,
-        requires: "Sequence[TableRef | XComArg] | None" = None,
+        requires: "Sequence[Table | XComArg] | None" = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -84,7 +83,7 @@ class MethodOperator(BaseOperator):
             cls.parameters = tuple(n for n in arguments if n not in ReleaseOperator.template_fields)
 
     @recorded
-    def execute(self, context: "Context") -> "StagedRef":
+    def execute(self, context: "Context") -> "StagedRelease":
         """Stage a release; a reference to it."""
         return stage_release(
             self,

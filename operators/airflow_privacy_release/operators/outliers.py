@@ -1,7 +1,7 @@
 """Operator that looks for outliers in an ingested table and does with them what its action says."""
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow.sdk import BaseOperator
 
@@ -10,11 +10,10 @@ from airflow_privacy_release.task.metrics import monitored
 from airflow_privacy_release.task.paid import log_counts
 from airflow_privacy_release.task.rendering import detector_parameters, read_field
 from airflow_privacy_release.task.run import file_label, run_work_area
+from privacy_release.work.references import Table
 
 if TYPE_CHECKING:
     from airflow.sdk import Context, XComArg
-
-    from privacy_release.work.references import TableRef
 
 
 class DetectOutliersOperator(BaseOperator):
@@ -31,7 +30,7 @@ class DetectOutliersOperator(BaseOperator):
         max_share: largest share of outliers, 0 to 1; with more the task fails. `fail` needs it.
     """
 
-    references = ("table",)
+    references: ClassVar = {"table": Table}
     template_fields = ("table", "method", "parameters", "action", "max_share")
     template_fields_renderers = {"table": "json", "parameters": "json"}  # noqa: RUF012  Airflow's own declaration
     ui_color = "#efe6f6"
@@ -39,7 +38,7 @@ class DetectOutliersOperator(BaseOperator):
     def __init__(
         self,
         *,
-        table: "TableRef | XComArg",
+        table: "Table | XComArg",
         method: str = "okplof",
         parameters: Mapping[str, Any] | None = None,
         action: str = "report",
@@ -55,7 +54,7 @@ class DetectOutliersOperator(BaseOperator):
 
     @recorded
     @monitored("outliers")
-    def execute(self, context: "Context") -> "TableRef":
+    def execute(self, context: "Context") -> "Table":
         """Detect; a reference to the table to go on with, whose `outliers` hold the counts."""
         from privacy_release.steps.outliers import detect_outliers
 
@@ -69,7 +68,7 @@ class DetectOutliersOperator(BaseOperator):
                 max_share=read_field("outliers: max_share", self.max_share, float | None),
                 label=file_label(context),
             )
-        found = table["outliers"][-1]
-        counts = {name: found[name] for name in ("records", "flagged", "pruned", "removed")}
-        log_counts(self, "outliers", counts, method=found["method"], action=found["action"])
+        found = table.outliers[-1]
+        counts = {name: getattr(found, name) for name in ("records", "flagged", "pruned", "removed")}
+        log_counts(self, "outliers", counts, method=found.method, action=found.action)
         return table

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow.providers.standard.operators.empty import EmptyOperator
 from airflow.sdk import BaseOperator
@@ -17,8 +17,9 @@ from airflow_privacy_release.task.rendering import read_field
 from airflow_privacy_release.task.run import partition_key, release_id, remove_run_work_area, run_key
 from privacy_engine.errors import IntegrityError, PublishError, SpecError
 from privacy_engine.vocabulary import PublishMode, Superseded
+from privacy_release.steps.approval import ApprovalRef
 from privacy_release.work.durations import parse_duration
-from privacy_release.work.references import measured_symbols
+from privacy_release.work.references import Published, ReportRef, StagedRelease, measured_symbols
 from privacy_release.work.sweep import Rules, State, idle_limit
 
 if TYPE_CHECKING:
@@ -27,8 +28,6 @@ if TYPE_CHECKING:
     from airflow.sdk import Context, XComArg
 
     from privacy_release.evidence.kept import EvidenceRef
-    from privacy_release.steps.approval import ApprovalRef
-    from privacy_release.work.references import Published, ReportRef, StagedRef
 
 
 # Work areas that stay until a person looks at them.
@@ -59,7 +58,7 @@ class PublishOperator(BaseOperator):
         grace: for how long the files of a superseded release stay for those who are reading them.
     """
 
-    references = ("table", "report", "approved")
+    references: ClassVar = {"table": StagedRelease, "report": ReportRef, "approved": ApprovalRef}
     template_fields = (
         "table",
         "report",
@@ -79,7 +78,7 @@ class PublishOperator(BaseOperator):
     def __init__(
         self,
         *,
-        table: "StagedRef | XComArg",
+        table: "StagedRelease | XComArg",
         report: "ReportRef | XComArg",
         name: str,
         lake: str = DEFAULT_LAKE,
@@ -133,19 +132,19 @@ class PublishOperator(BaseOperator):
             context["outlet_events"][asset].extra = event_of(published, self.table, self.report)
         self.log.info(
             "published",
-            table=published["table"],
-            release=published["release"],
-            version=published["version"],
-            rows=published["rows"],
-            already=published["already"],
-            manifest=published["manifest"],
-            report=published["report"],
-            signed=published.get("statement") or "by nobody",
+            table=published.table,
+            release=published.release,
+            version=published.version,
+            rows=published.rows,
+            already=published.already,
+            manifest=published.manifest,
+            report=published.report,
+            signed=published.statement or "by nobody",
         )
-        for figure in published.get("left_out", ()):
+        for figure in published.left_out:
             self.log.warning("could not be made and is missing from the release", **figure)
-        if published.get("completed"):
-            self.log.warning(COMPLETED, table=published["table"], release=published["release"])
+        if published.completed:
+            self.log.warning(COMPLETED, table=published.table, release=published.release)
         self._published = published
         return published
 
@@ -163,28 +162,29 @@ class PublishOperator(BaseOperator):
         done = self._published
         if done is None:
             return None
-        told = dictionary_of(lake_of(self.lake).table(done["table"]), done["release"], done["version"])
-        return lineage_of(self.table, done, self.report, told, self.owner)
+        told = dictionary_of(lake_of(self.lake).table(done.table), done.release, done.version)
+        staged, report = StagedRelease.from_ref(self.table), ReportRef.from_ref(self.report)
+        return lineage_of(staged, done, report, told, self.owner)
 
 
-def event_of(published: "Published", staged: "StagedRef", report: "ReportRef") -> dict[str, Any]:
+def event_of(published: "Published", staged: "StagedRelease", report: "ReportRef") -> dict[str, Any]:
     """What an asset event says of a release: its place, and the figures measured on its bytes."""
     return {
-        "release": published["release"],
-        "table": published["table"],
-        "version": published["version"],
-        "rows": published["rows"],
-        "method": staged["method"],
-        "manifest": published["manifest"],
-        "report": published["report"],
-        **({} if published.get("completed") else _of_staged(staged, report)),
+        "release": published.release,
+        "table": published.table,
+        "version": published.version,
+        "rows": published.rows,
+        "method": staged.method,
+        "manifest": published.manifest,
+        "report": published.report,
+        **({} if published.completed else _of_staged(staged, report)),
     }
 
 
-def _of_staged(staged: "StagedRef", report: "ReportRef") -> dict[str, Any]:
+def _of_staged(staged: "StagedRelease", report: "ReportRef") -> dict[str, Any]:
     """The parts of an event that describe the staged bytes of this attempt."""
-    epsilon = {"epsilon": staged["loss"]["epsilon"]} if staged["loss"] else {}
-    return {"sha256": staged["sha256"], **measured_symbols(report), **epsilon}
+    epsilon = {"epsilon": staged.loss["epsilon"]} if staged.loss else {}
+    return {"sha256": staged.sha256, **measured_symbols(report), **epsilon}
 
 
 class EvidenceOperator(BaseOperator):

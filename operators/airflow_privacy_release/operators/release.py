@@ -8,7 +8,7 @@ In one task, or in fragments with a mapped task each::
 """
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow.sdk import BaseOperator
 
@@ -24,13 +24,13 @@ from privacy_engine.errors import SpecError
 from privacy_release.spending.budget import DEFAULT_LEDGER, Budget
 from privacy_release.spending.secrets import Memory, last_fingerprint
 from privacy_release.work.engines import FRAGMENTS, open_engine
+from privacy_release.work.references import FragmentRef, FragmentReleaseRef, StagedRelease, Table
 
 if TYPE_CHECKING:
     from airflow.sdk import Context, XComArg
 
     from privacy_release.steps.fragments import Fragments
     from privacy_release.steps.history import Past
-    from privacy_release.work.references import FragmentRef, FragmentReleaseRef, StagedRef, TableRef
 
 
 class ReleaseOperator(BaseOperator):
@@ -72,7 +72,7 @@ class ReleaseOperator(BaseOperator):
             made of several requires a list, which may be empty.
     """
 
-    references = ("table", "requires")
+    references: ClassVar = {"table": Table, "requires": list[Table]}
     template_fields = (
         *("table", "method", "parameters", "seed", "title", "requires"),
         *("budget", "policy", "ledger", "over_time", "secret", "replaces", "series", "lake", "history"),
@@ -93,7 +93,7 @@ class ReleaseOperator(BaseOperator):
     def __init__(
         self,
         *,
-        table: "TableRef | XComArg",
+        table: "Table | XComArg",
         method: str,
         parameters: Mapping[str, Any] | None = None,
         seed: int | str | None = None,
@@ -108,7 +108,7 @@ class ReleaseOperator(BaseOperator):
         lake: str = DEFAULT_LAKE,
         history: Mapping[str, Any] | None = None,
         engine: str | Mapping[str, Any] | None = None,
-        requires: "Sequence[TableRef | XComArg] | None" = None,
+        requires: "Sequence[Table | XComArg] | None" = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -131,7 +131,7 @@ class ReleaseOperator(BaseOperator):
         require_policy(self.task_id, self.budget, self.policy)
 
     @recorded
-    def execute(self, context: "Context") -> "StagedRef":
+    def execute(self, context: "Context") -> "StagedRelease":
         """Stage a release; a reference to it."""
         return stage_release(
             self,
@@ -162,7 +162,7 @@ def stage_release(
     memory: Memory | None = None,
     past: "Past | None" = None,
     engine: str | Mapping[str, Any] | None = None,
-) -> "StagedRef":
+) -> "StagedRelease":
     """What every release operator does.
 
     Args:
@@ -224,7 +224,7 @@ def stage_release(
             engine=chosen_engine(engine),
         )
     tell_budget(operator, paid)
-    operator.log.info("staged", method=staged["method"], rows=staged["rows"], **staged["figures"])
+    operator.log.info("staged", method=staged.method, rows=staged.rows, **staged.figures)
     return staged
 
 
@@ -262,7 +262,7 @@ class CutFragmentsOperator(BaseOperator):
         requires: as of `ReleaseOperator`.
     """
 
-    references = ("table", "requires")
+    references: ClassVar = {"table": Table, "requires": list[Table]}
     template_fields = ("table", "method", "parameters", "seed", "engine", "requires")
     template_fields_renderers = {"table": "json", "requires": "json", "parameters": "json", "engine": "json"}  # noqa: RUF012  Airflow's own declaration
     ui_color = "#e5f3e1"
@@ -270,12 +270,12 @@ class CutFragmentsOperator(BaseOperator):
     def __init__(
         self,
         *,
-        table: "TableRef | XComArg",
+        table: "Table | XComArg",
         method: str,
         parameters: Mapping[str, Any] | None = None,
         seed: int | str | None = None,
         engine: str | Mapping[str, Any] | None = None,
-        requires: "Sequence[TableRef | XComArg] | None" = None,
+        requires: "Sequence[Table | XComArg] | None" = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -294,11 +294,11 @@ class CutFragmentsOperator(BaseOperator):
         from privacy_release.steps.release import with_required, worked_on_by
 
         table = worked_on_by(chosen_engine(self.engine), with_required(self.table, self.requires))
-        if "engine" not in table or table["engine"]["kind"] != FRAGMENTS:
+        if table.engine is None or table.engine.kind != FRAGMENTS:
             raise SpecError(
                 "mapped tasks need the engine fragments; ingest the table with it, or take ReleaseOperator"
             )
-        with run_work_area(context) as work, open_engine(table["engine"], work.folder) as engine:
+        with run_work_area(context) as work, open_engine(table.engine, work.folder) as engine:
             cut = fragments.cut_table(
                 table,
                 engine,
@@ -308,7 +308,7 @@ class CutFragmentsOperator(BaseOperator):
             )
             plan = fragments.keep(cut, work, file_label(context))
             refs = fragments.partition(cut, plan, engine)
-        self.log.info("cut", rows=table["rows"], fragments=len(refs))
+        self.log.info("cut", rows=table.rows, fragments=len(refs))
         return fragments.in_batches(refs, most_mapped())
 
 
@@ -324,7 +324,7 @@ class ReleaseFragmentOperator(BaseOperator):
             which are released one after the other.
     """
 
-    references = ("fragment",)
+    references: ClassVar = {"fragment": FragmentRef | list[FragmentRef]}
     template_fields = ("fragment",)
     template_fields_renderers = {"fragment": "json"}  # noqa: RUF012  Airflow's own declaration
     ui_color = "#e5f3e1"
@@ -348,9 +348,9 @@ class ReleaseFragmentOperator(BaseOperator):
         released = release_one(fragment)
         self.log.info(
             "fragment released",
-            fragment=released["fragment"],
-            rows_in=fragment["rows"],
-            rows=released["rows"],
+            fragment=released.fragment,
+            rows_in=fragment.rows,
+            rows=released.rows,
         )
         return released
 
@@ -363,7 +363,7 @@ class JoinFragmentsOperator(BaseOperator):
         title: of the report.
     """
 
-    references = ("fragments",)
+    references: ClassVar = {"fragments": list[FragmentReleaseRef | list[FragmentReleaseRef]]}
     template_fields = ("fragments", "title")
     template_fields_renderers = {"fragments": "json"}  # noqa: RUF012  Airflow's own declaration
     ui_color = "#e5f3e1"
@@ -378,14 +378,14 @@ class JoinFragmentsOperator(BaseOperator):
 
     @recorded
     @monitored("release")
-    def execute(self, context: "Context") -> "StagedRef":
+    def execute(self, context: "Context") -> "StagedRelease":
         """Stage the release; a reference to it."""
         from privacy_release.steps.fragment_join import join_staged
 
         released = each(self.fragments)
         with run_work_area(context) as work:
             staged = join_staged(released, work, title=self.title, label=file_label(context))
-        self.log.info("staged", method=staged["method"], rows=staged["rows"], **staged["figures"])
+        self.log.info("staged", method=staged.method, rows=staged.rows, **staged.figures)
         return staged
 
 

@@ -1,7 +1,7 @@
 """Steps of your own between ingest and release: in SQL, or as a Python function."""
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from airflow.sdk import BaseOperator
 
@@ -10,12 +10,12 @@ from airflow_privacy_release.task.metrics import monitored
 from airflow_privacy_release.task.paid import log_counts
 from airflow_privacy_release.task.run import file_label, run_work_area
 from privacy_release.work.engines import DEFAULT_MEMORY, read_memory
+from privacy_release.work.references import Table
 
 if TYPE_CHECKING:
     from airflow.sdk import Context, XComArg
 
     from privacy_release.transforms.transform import Step
-    from privacy_release.work.references import TableRef
 
 
 class TransformOperator(BaseOperator):
@@ -37,7 +37,7 @@ class TransformOperator(BaseOperator):
         memory: that the database may take, such as `1GB`; what is larger goes to the work area.
     """
 
-    references = ("table", "others")
+    references: ClassVar = {"table": Table, "others": dict[str, Table]}
     template_fields = ("table", "others", "schema", "memory")
     template_fields_renderers = {"table": "json", "others": "json", "schema": "json"}  # noqa: RUF012  Airflow's own declaration
     ui_color = "#e8f1fa"
@@ -45,9 +45,9 @@ class TransformOperator(BaseOperator):
     def __init__(
         self,
         *,
-        table: "TableRef | XComArg",
+        table: "Table | XComArg",
         sql: str,
-        others: "Mapping[str, TableRef | XComArg] | None" = None,
+        others: "Mapping[str, Table | XComArg] | None" = None,
         schema: str | Mapping[str, Any] | None = None,
         memory: str | int = DEFAULT_MEMORY,
         **kwargs: Any,
@@ -61,7 +61,7 @@ class TransformOperator(BaseOperator):
 
     @recorded
     @monitored("transform")
-    def execute(self, context: "Context") -> "TableRef":
+    def execute(self, context: "Context") -> "Table":
         """Run the query; a reference to what it made."""
         from privacy_release.transforms.query import SqlStep
 
@@ -72,7 +72,7 @@ class TransformOperator(BaseOperator):
 class _FunctionOperator(BaseOperator):
     """Make a table of an ingested one by a function, see `release_transform`."""
 
-    references = ("table", "others")
+    references: ClassVar = {"table": Table, "others": dict[str, Table]}
     template_fields = ("table", "others", "schema")
     template_fields_renderers = {"table": "json", "others": "json", "schema": "json"}  # noqa: RUF012  Airflow's own declaration
     ui_color = "#e8f1fa"
@@ -80,10 +80,10 @@ class _FunctionOperator(BaseOperator):
     def __init__(
         self,
         *,
-        table: "TableRef | XComArg",
+        table: "Table | XComArg",
         function: Callable[..., Any],
         frame: Literal["pandas", "arrow"],
-        others: "Mapping[str, TableRef | XComArg]",
+        others: "Mapping[str, Table | XComArg]",
         schema: str | Mapping[str, Any] | None,
         **kwargs: Any,
     ) -> None:
@@ -96,7 +96,7 @@ class _FunctionOperator(BaseOperator):
 
     @recorded
     @monitored("transform")
-    def execute(self, context: "Context") -> "TableRef":
+    def execute(self, context: "Context") -> "Table":
         """Run the function; a reference to what it made."""
         from privacy_release.transforms.function import FunctionStep
 
@@ -124,7 +124,7 @@ def release_transform(
     """
 
     def decorated(function: Callable[..., Any]) -> Callable[..., Any]:
-        def step(table: "TableRef | XComArg", task_id: str | None = None, **others: Any) -> Any:
+        def step(table: "Table | XComArg", task_id: str | None = None, **others: Any) -> Any:
             return _FunctionOperator(
                 task_id=task_id or function.__name__,
                 table=table,
@@ -140,7 +140,7 @@ def release_transform(
     return decorated if function is None else decorated(function)
 
 
-def _transformed(operator: Any, step: "Step", context: "Context") -> "TableRef":
+def _transformed(operator: Any, step: "Step", context: "Context") -> "Table":
     """What a step makes of the tables of an operator, told in its log."""
     from privacy_release.spec.files import load_schema
     from privacy_release.transforms.transform import transform
@@ -154,6 +154,6 @@ def _transformed(operator: Any, step: "Step", context: "Context") -> "TableRef":
             schema=None if operator.schema is None else load_schema(operator.schema),
             label=file_label(context),
         )
-    counts = {"before": operator.table["rows"], "rows": table["rows"]}
+    counts = {"before": operator.table.rows, "rows": table.rows}
     log_counts(operator, "transformed", counts, step=step.name)
     return table

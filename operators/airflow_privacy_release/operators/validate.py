@@ -1,17 +1,16 @@
 """Operator that holds a table against a Great Expectations suite and lets it pass or fails."""
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow.sdk import BaseOperator
 
 from airflow_privacy_release.task.errors import recorded
 from airflow_privacy_release.task.paid import log_counts
+from privacy_release.work.references import Table
 
 if TYPE_CHECKING:
     from airflow.sdk import Context, XComArg
-
-    from privacy_release.work.references import TableRef
 
 
 class ValidateOperator(BaseOperator):
@@ -27,7 +26,7 @@ class ValidateOperator(BaseOperator):
         name: which of the tables, where several were ingested together.
     """
 
-    references = ("table",)
+    references: ClassVar = {"table": Table}
     template_fields = ("table", "suite", "name")
     template_fields_renderers = {"table": "json", "suite": "json"}  # noqa: RUF012  Airflow's own declaration
     ui_color = "#fdf3d8"
@@ -35,7 +34,7 @@ class ValidateOperator(BaseOperator):
     def __init__(
         self,
         *,
-        table: "TableRef | XComArg",
+        table: "Table | XComArg",
         suite: str | Mapping[str, Any],
         name: str | None = None,
         **kwargs: Any,
@@ -46,16 +45,16 @@ class ValidateOperator(BaseOperator):
         self.name = name
 
     @recorded
-    def execute(self, context: "Context") -> "TableRef":
+    def execute(self, context: "Context") -> "Table":
         """Run the suite; the reference that was given, with how many expectations held."""
         from privacy_release.spec.files import load_suite
         from privacy_release.steps.validate import EXPECTATIONS, counts_of, validate, with_expectations
 
-        table: TableRef = self.table
+        table: Table = self.table
         run: Any = context["ti"]
         found = validate(
             table, load_suite(self.suite), self.name, lambda result: run.xcom_push(EXPECTATIONS, dict(result))
         )
-        counts = {"rows": table["rows"], "evaluated": found["evaluated"], "passed": found["passed"]}
+        counts = {"rows": table.rows, "evaluated": found["evaluated"], "passed": found["passed"]}
         log_counts(self, "validated", counts, expected=found["expected"])
         return with_expectations(table, [counts_of(found)])

@@ -1,7 +1,8 @@
 """Operators that hold the staged bytes against a policy, and try the attacks that it bounds."""
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow.sdk import BaseOperator
 
@@ -12,12 +13,12 @@ from airflow_privacy_release.task.links import ReportLink
 from airflow_privacy_release.task.metrics import monitored, tell_alerts, tell_findings
 from airflow_privacy_release.task.paid import log_counts
 from airflow_privacy_release.task.run import release_id, run_key, run_work_area
+from privacy_release.work.references import AlertRef, ReportRef, StagedRelease, Table
 
 if TYPE_CHECKING:
     from airflow.sdk import Context, XComArg
 
     from privacy_release.ledger.ledger import BudgetLedger
-    from privacy_release.work.references import AlertRef, ReportRef, StagedRef, TableRef
 
 
 class VerifyOperator(BaseOperator):
@@ -43,7 +44,7 @@ class VerifyOperator(BaseOperator):
             policy names `republication`.
     """
 
-    references = ("table", "register")
+    references: ClassVar = {"table": StagedRelease, "register": Table}
     template_fields = ("table", "policy", "name", "lake", "alerts", "register", "accept_unjudged")
     template_fields_renderers = {  # noqa: RUF012  Airflow's own declaration
         "table": "json",
@@ -57,12 +58,12 @@ class VerifyOperator(BaseOperator):
     def __init__(
         self,
         *,
-        table: "StagedRef | XComArg",
+        table: "StagedRelease | XComArg",
         policy: str | Mapping[str, Any],
         name: str | None = None,
         lake: str = DEFAULT_LAKE,
         alerts: Mapping[str, Any] | None = None,
-        register: "TableRef | XComArg | None" = None,
+        register: "Table | XComArg | None" = None,
         accept_unjudged: str | None = None,
         **kwargs: Any,
     ) -> None:
@@ -84,8 +85,8 @@ class VerifyOperator(BaseOperator):
         from privacy_release.spec.floor import floor_policy, under_floor
         from privacy_release.steps.verify import raise_if_failed, verify_staged
 
-        booking = self.table.get("booking")
-        ledger = ledger_of(booking["ledger"]) if booking else None
+        booking = self.table.booking
+        ledger = ledger_of(booking.ledger) if booking else None
         policy = load_policy(self.policy)
         asked = under_floor(policy, floor_policy()).about_earlier
         table = lake_of(self.lake).table(self.name) if asked and self.name is not None else None
@@ -99,7 +100,7 @@ class VerifyOperator(BaseOperator):
             register=self.register,
             accept_unjudged=self.accept_unjudged,
         )
-        for finding in report["findings"]:
+        for finding in report.findings:
             self.log.info(
                 "finding",
                 rule=finding["rule"],
@@ -107,14 +108,14 @@ class VerifyOperator(BaseOperator):
                 measured=finding["measured"],
                 passed=finding["passed"],
             )
-        for note in notes_over_time(report["findings"], followed="persons" in self.table):
+        for note in notes_over_time(report.findings, followed=self.table.persons is not None):
             self.log.info("over time", note=note)
         tell_findings(context, report)
         raise_if_failed(report)
-        self.log.info("verified", rows=report["rows"], classes=report["classes"], sha256=report["sha256"])
+        self.log.info("verified", rows=report.rows, classes=report.classes, sha256=report.sha256)
         if self.alerts:
-            report["alerts"] = self._alerts(report, ledger, run)
-            tell_alerts(context, report["alerts"])
+            report = replace(report, alerts=self._alerts(report, ledger, run))
+            tell_alerts(context, report.alerts)
         return report
 
     def _alerts(
@@ -134,7 +135,7 @@ class VerifyOperator(BaseOperator):
             tell=lambda problem: self.log.warning("alerts are incomplete", problem=problem),
         )
         for alert in found:
-            self.log.warning("alert", **alert)
+            self.log.warning("alert", **alert.to_ref())
         return found
 
 
@@ -150,32 +151,30 @@ class HoldOutOperator(BaseOperator):
         policy: as of `VerifyOperator`; its rules `attack_risk` say how large a share.
     """
 
-    references = ("table",)
+    references: ClassVar = {"table": Table}
     template_fields = ("table", "policy")
     template_fields_renderers = {"table": "json", "policy": "json"}  # noqa: RUF012  Airflow's own declaration
     ui_color = "#efe6f6"
 
-    def __init__(
-        self, *, table: "TableRef | XComArg", policy: str | Mapping[str, Any], **kwargs: Any
-    ) -> None:
+    def __init__(self, *, table: "Table | XComArg", policy: str | Mapping[str, Any], **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.table: Any = table  # a reference by the time of execute
         self.policy = policy
 
     @recorded
     @monitored("hold_out")
-    def execute(self, context: "Context") -> "TableRef":
+    def execute(self, context: "Context") -> "Table":
         """Leave them out; a reference to the table to go on with."""
         from privacy_release.spec.files import load_policy
         from privacy_release.spec.floor import floor_policy, under_floor
         from privacy_release.steps.attacks.holdout import hold_out
 
         asked = under_floor(load_policy(self.policy), floor_policy())
-        table: TableRef = self.table
+        table: Table = self.table
         if asked.attacks:
             with run_work_area(context) as work:
                 table = hold_out(self.table, work, asked.holdout, asked.attacks)
-        log_counts(self, "held out", {"left": table["rows"]}, share=asked.holdout)
+        log_counts(self, "held out", {"left": table.rows}, share=asked.holdout)
         return table
 
 
@@ -198,7 +197,7 @@ class AttackOperator(BaseOperator):
             the quasi-identifiers; the attack `linkage` tries to name people by them, too.
     """
 
-    references = ("source", "table", "report", "register")
+    references: ClassVar = {"source": Table, "table": StagedRelease, "report": ReportRef, "register": Table}
     template_fields = ("source", "table", "report", "title", "name", "lake", "register")
     template_fields_renderers = {"source": "json", "table": "json", "report": "json", "register": "json"}  # noqa: RUF012  Airflow's own declaration
     ui_color = "#fbe3dc"
@@ -206,13 +205,13 @@ class AttackOperator(BaseOperator):
     def __init__(
         self,
         *,
-        source: "TableRef | XComArg",
-        table: "StagedRef | XComArg",
+        source: "Table | XComArg",
+        table: "StagedRelease | XComArg",
         report: "ReportRef | XComArg",
         title: str,
         name: str | None = None,
         lake: str = DEFAULT_LAKE,
-        register: "TableRef | XComArg | None" = None,
+        register: "Table | XComArg | None" = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -231,7 +230,7 @@ class AttackOperator(BaseOperator):
         from privacy_release.steps.attacks.tries import attack_staged
 
         table = None
-        if "persons" in self.table and self.name is not None:
+        if self.table.persons is not None and self.name is not None:
             table = lake_of(self.lake).table(self.name)
         with run_work_area(context) as work:
             report = attack_staged(
@@ -246,6 +245,6 @@ class AttackOperator(BaseOperator):
                 register=self.register,
                 work=work,
             )
-        for trial in report["attacks"]["trials"] if "attacks" in report else ():
-            self.log.info("attack", rule=trial["rule"], passed=trial["passed"])
+        for trial in report.attacks.trials if report.attacks is not None else ():
+            self.log.info("attack", rule=trial.rule, passed=trial.passed)
         return report

@@ -11,7 +11,7 @@ import traceback
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Concatenate, NamedTuple, ParamSpec, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Concatenate, NamedTuple, ParamSpec, TypeVar
 
 from airflow_privacy_release.compat import WAITING, AirflowException, AirflowFailException
 from airflow_privacy_release.task.paid import is_paid
@@ -27,6 +27,7 @@ from privacy_engine.errors import (
     WorkAreaError,
 )
 from privacy_engine.foreign import is_panic, translated
+from privacy_release.work.references import plain
 from privacy_release.work.settings import let_idle_threads_sleep
 
 if TYPE_CHECKING:
@@ -39,7 +40,6 @@ PACKAGES = frozenset(
 )  # whose places are told
 
 P = ParamSpec("P")
-R = TypeVar("R")
 Operator = TypeVar("Operator", bound="BaseOperator")
 
 
@@ -62,13 +62,15 @@ class UnexpectedError(AirflowException):
 
 
 def guarded(
-    execute: Callable[Concatenate[Operator, P], R],
-) -> Callable[Concatenate[Operator, P], R]:
+    execute: Callable[Concatenate[Operator, P], Any],
+) -> Callable[Concatenate[Operator, P], Any]:
     """Make an operator's `execute` take recorded values only, and raise only errors that may be logged.
 
     What it takes from tasks of this package is what the journal of the run has of them; a value that differs
-    fails the task at once, see `task.chain`. It reports how far it is, see `progressing`. Where workers share
-    no folder, its files are fetched before, and those that it hands on are sent after, see `local_files`.
+    fails the task at once, see `task.chain`. Its fields in `references` have the types that stand there while
+    it runs, and references that it returns become plain values, as XComs must be. It reports how far it is,
+    see `progressing`. Where workers share no folder, its files are fetched before, and those that it hands on
+    are sent after, see `local_files`.
 
     - An error of the engine fails the task at once, with its own message: the same input would fail again.
     - A `PublishError`, `LedgerError`, `WorkAreaError`, `SourceError`, `EngineError` or `CapacityError` is
@@ -83,8 +85,8 @@ def guarded(
 
 
 def recorded(
-    execute: Callable[Concatenate[Operator, P], R],
-) -> Callable[Concatenate[Operator, P], R]:
+    execute: Callable[Concatenate[Operator, P], Any],
+) -> Callable[Concatenate[Operator, P], Any]:
     """As `guarded`, and keep the returned value in the journal of the run, for the tasks that take it.
 
     A method that goes on after a deferral continues the entry that `execute` began.
@@ -93,10 +95,10 @@ def recorded(
 
 
 def _guarded(
-    execute: Callable[Concatenate[Operator, P], R], *, is_recorded: bool
-) -> Callable[Concatenate[Operator, P], R]:
+    execute: Callable[Concatenate[Operator, P], Any], *, is_recorded: bool
+) -> Callable[Concatenate[Operator, P], Any]:
     @functools.wraps(execute)
-    def run(self: Operator, /, *args: P.args, **kwargs: P.kwargs) -> R:
+    def run(self: Operator, /, *args: P.args, **kwargs: P.kwargs) -> Any:
         if _INSIDE.get():
             return execute(self, *args, **kwargs)
         let_idle_threads_sleep()
@@ -106,17 +108,17 @@ def _guarded(
             begun: Any = kwargs.pop(ENTRY, None)
             journal = run_journal(context) if is_recorded or "dag" in context else None
             if journal is not None and (done := _done_before(self, context, journal)) is not None:
-                return cast(R, done)
+                return plain(done)
             with local_files(self, context, journal) as work, progressing(self, context):
                 if journal is None or not is_recorded:
-                    return work.send(execute(self, *args, **kwargs))
+                    return work.send(plain(execute(self, *args, **kwargs)))
                 if begun is None and "dag" in context and execute.__name__ != "execute":
                     raise IntegrityError(_UPGRADED)
                 task, index = context["ti"].task_id, getattr(context["ti"], "map_index", None)
                 place = (task, -1 if index is None else index)
                 entry = journal.begin(*place) if begun is None else int(begun)
                 try:
-                    value = work.send(execute(self, *args, **kwargs))
+                    value = work.send(plain(execute(self, *args, **kwargs)))
                 except WAITING as waiting:
                     waiting.kwargs = {**(waiting.kwargs or {}), ENTRY: entry}
                     raise

@@ -11,15 +11,15 @@ from airflow_privacy_release.task.facets import SCHEMAS, standard_facets
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from privacy_release.work.references import Published, StagedRef
+    from privacy_release.work.references import Published, ReportRef, StagedRelease
 
 FACET = "privacyRelease"
 
 
 def lineage_of(
-    staged: "StagedRef",
+    staged: "StagedRelease",
     published: "Published",
-    report: Any,
+    report: "ReportRef",
     told: "Mapping[str, Any] | None" = None,
     owner: str = "",
 ) -> Any:
@@ -43,22 +43,22 @@ def lineage_of(
 
     facet = _facet(
         FACET,
-        release=published["release"],
-        version=published["version"],
-        rows=published["rows"],
-        method=staged["method"],
+        release=published.release,
+        version=published.version,
+        rows=published.rows,
+        method=staged.method,
         guarantees=[
-            {"rule": finding["rule"], "measured": finding["measured"]} for finding in report["findings"]
+            {"rule": finding["rule"], "measured": finding["measured"]} for finding in report.findings
         ],
-        loss=staged["loss"],
+        loss=staged.loss,
     )
-    sources = staged["source"].get("tables", {"": staged["source"]})
-    inputs = {table: dataset_name(source["uri"]) for table, source in sources.items()}
+    sources = staged.source.tables or {"": staged.source}
+    inputs = {table: dataset_name(source.uri) for table, source in sources.items()}
     facets = {FACET: facet}
     if told is not None:
-        standard = standard_facets(told, report["findings"], staged["source"], inputs, owner)
+        standard = standard_facets(told, report.findings, staged.source.to_ref(), inputs, owner)
         facets |= {name: _facet(name, **fields) for name, fields in standard.items()}
-    target_space, target = dataset_name(f"{published['lake']}/{published['table']}")
+    target_space, target = dataset_name(f"{published.lake}/{published.table}")
     return OperatorLineage(
         inputs=[Dataset(namespace=space, name=name) for space, name in inputs.values()],
         outputs=[Dataset(namespace=target_space, name=target, facets=facets)],

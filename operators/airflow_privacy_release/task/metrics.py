@@ -16,7 +16,8 @@ from airflow_privacy_release.compat import Stats
 from airflow_privacy_release.task.paid import is_paid
 from privacy_engine.errors import LedgerError, VerificationError
 from privacy_release.alerts.budgets import low_budgets
-from privacy_release.work.references import measured_symbols
+from privacy_release.work.references import StagedRelease, measured_symbols
+from privacy_release.work.references import plain as values_of
 
 if TYPE_CHECKING:
     from privacy_release.spending.budget import Budget
@@ -67,7 +68,7 @@ def monitored(
 
 def tell_findings(context: Any, report: "ReportRef") -> None:
     """Send what a verification measured for k, l and t, kept or not, and how many rules failed."""
-    failed = sum(not finding["passed"] for finding in report["findings"])
+    failed = sum(not finding["passed"] for finding in report.findings)
     for name, value in {**measured_symbols(report), "rules_failed": failed}.items():
         _of_task(context, "verify", "gauge", name, value)
 
@@ -120,11 +121,12 @@ def _seconds(result: Any, measured: float) -> float:
 
     How long the measuring took depends on the records, and the epsilon that is claimed does not cover it.
     """
-    return float(result["seconds"]) if isinstance(result, Mapping) and result.get("loss") else measured
+    return result.seconds if isinstance(result, StagedRelease) and result.loss else measured
 
 
 def _figures(result: Any) -> Iterator[tuple[str, float]]:
     """What the reference that a step returned says in numbers, or the list of them."""
+    result = values_of(result)
     if isinstance(result, list):
         parts = each(result)
         yield "rows", sum(part["rows"] for part in parts)

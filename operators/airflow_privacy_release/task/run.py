@@ -20,6 +20,7 @@ from privacy_release.work.durations import PROGRESS, SKIPPED, Pace, how_far, per
 from privacy_release.work.engines import require_sealed
 from privacy_release.work.journal import AreaFiles, Journal
 from privacy_release.work.presence import Mark, Owner, Presence
+from privacy_release.work.references import plain, read_as
 from privacy_release.work.remote.scratch import CURRENT, Scratch
 from privacy_release.work.settings import scratch_folder
 from privacy_release.work.sweep import Rules, sweep
@@ -89,13 +90,16 @@ def local_files(
         SpecError: if the operator wants an engine that must not see the files.
     """
     given = {name: getattr(operator, name) for name in operator.template_fields}
-    found = given if journal is None or "dag" not in context else taken(operator, context, journal)
+    kinds: Mapping[str, Any] = getattr(operator, "references", {})
+    found = plain(given) if journal is None or "dag" not in context else taken(operator, context, journal)
     try:
         with _fetched(context, found) as (area, here):
             for name, value in here.items():
                 setattr(operator, name, value)
             if "dag" in context:
                 require_inside(operator, area.folder)
+            for name, kind in kinds.items():
+                setattr(operator, name, read_as(kind, here[name]))
             yield area
     finally:
         for name, value in given.items():

@@ -46,7 +46,7 @@ def keep_figures(trials: Sequence[TrialRef], sha256: str, *, title: str, release
     Raises:
         IntegrityError, OSError: as `write_for_curator`.
     """
-    told = {"sha256": sha256, "trials": [{"attack": t["attack"], "outcomes": t["outcomes"]} for t in trials]}
+    told = {"sha256": sha256, "trials": [{"attack": t.attack, "outcomes": t.outcomes} for t in trials]}
     write_for_curator(json.dumps(told), title, _named(release_id), ending=".json")
 
 

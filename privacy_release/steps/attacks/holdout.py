@@ -14,6 +14,7 @@ import hashlib
 import hmac
 import secrets
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,7 +23,7 @@ from privacy_release.steps.attacks.shadows import require_enough
 from privacy_release.steps.history import follow
 from privacy_release.work.area import WorkArea
 from privacy_release.work.parquet import parquet_bytes, read_private, write_private
-from privacy_release.work.references import FileRef, TableRef
+from privacy_release.work.references import FileRef, Table
 from privacy_release.work.staged import read_schema
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ _KEY = "holdout.key"
 LEAST = 2  # people on either side
 
 
-def hold_out(table: TableRef, work: WorkArea, share: float, rules: "Sequence[AttackRisk]" = ()) -> TableRef:
+def hold_out(table: Table, work: WorkArea, share: float, rules: "Sequence[AttackRisk]" = ()) -> Table:
     """The table without a share of its people, whose records are kept aside in the work area.
 
     Args:
@@ -57,29 +58,33 @@ def hold_out(table: TableRef, work: WorkArea, share: float, rules: "Sequence[Att
 
     from privacy_engine.tables.columns import factorize
 
-    schema = read_schema(table["schema"])
+    schema = read_schema(table.schema)
     if schema.tables or schema.linked:
         raise SpecError(
             "attacks are on one table whose rows are not linked; take attack_risk out of the policy, or "
             "release the tables apart"
         )
-    if "engine" in table:
+    if table.engine is not None:
         raise SpecError(
             "attacks hold the table in memory; take attack_risk out of the policy, or the engine local"
         )
-    frame = read_private(table["uri"], table["sha256"])
+    frame = read_private(table.uri, table.sha256)
     persons = factorize(frame[schema.by]).codes if schema.by else None
     out = _left_out(len(frame), persons, share, _key(work))
     require_enough(int(out.sum()) if persons is None else len(np.unique(persons[out])), rules)
     kept, aside = work.path("holdout.kept.parquet"), work.path("holdout.aside.parquet")
-    left = table.copy()
-    left["sha256"] = write_private(kept, parquet_bytes(frame[~out]))
-    left["uri"], left["rows"] = str(kept), int((~out).sum())
-    left["source"] = {**table["source"], "holdout": share}
-    left["holdout"] = FileRef(uri=str(aside), sha256=write_private(aside, parquet_bytes(frame[out])))
-    if "persons" in table:
-        left["persons"] = follow(table["persons"], ~out, work.path("holdout.persons.parquet"))
-    return left
+    followed = table.persons
+    if followed is not None:
+        followed = follow(followed, ~out, work.path("holdout.persons.parquet"))
+    return replace(
+        table,
+        uri=str(kept),
+        rows=int((~out).sum()),
+        sha256=write_private(kept, parquet_bytes(frame[~out])),
+        source=replace(table.source, holdout=share),
+        holdout=FileRef(uri=str(aside), sha256=write_private(aside, parquet_bytes(frame[out]))),
+        persons=followed,
+    )
 
 
 def _left_out(

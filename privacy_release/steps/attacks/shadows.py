@@ -25,7 +25,7 @@ from privacy_engine.progress import portion
 from privacy_release.spec.methods import build_method
 from privacy_release.work.area import WorkArea
 from privacy_release.work.parquet import parquet_bytes, read_private, write_private
-from privacy_release.work.references import StagedRef, TableRef
+from privacy_release.work.references import StagedRelease, Table, need
 from privacy_release.work.staged import json_bytes, read_manifest, read_schema
 
 if TYPE_CHECKING:
@@ -43,8 +43,8 @@ _FOLLOWING = frozenset({"releases_of_a_person", "opening"})  # of what a schedul
 
 def shadows_kept(
     rule: "AttackRisk",
-    table: TableRef,
-    staged: StagedRef,
+    table: Table,
+    staged: StagedRelease,
     work: WorkArea,
     tell: Callable[[str], None] = lambda _: None,
 ) -> "tuple[Shadow, ...]":
@@ -67,9 +67,10 @@ def shadows_kept(
     from privacy_engine.attacks.shadow import halves_of
     from privacy_engine.tables.columns import factorize
 
-    manifest, schema = read_manifest(staged["manifest"]), read_schema(table["schema"])
+    manifest, schema = read_manifest(staged.manifest), read_schema(table.schema)
     _require_alone(rule, manifest, staged)
-    outsiders = read_private(table["holdout"]["uri"], table["holdout"]["sha256"])
+    aside = need(table.holdout, "holdout")
+    outsiders = read_private(aside.uri, aside.sha256)
     persons = factorize(outsiders[schema.by]).codes if schema.by else np.arange(len(outsiders))
     require_enough(len(np.unique(persons)), [rule])
     made_by = _MadeBy(
@@ -77,7 +78,7 @@ def shadows_kept(
         schema=schema,
         outsiders=outsiders,
         persons=persons,
-        question=_question(manifest, schema, table["holdout"]["sha256"]),
+        question=_question(manifest, schema, aside.sha256),
         work=work,
     )
     count, found = rule.shadows or 0, []
@@ -210,12 +211,12 @@ def _question(manifest: Mapping[str, Any], schema: "DataSchema", outsiders: str)
     return hashlib.sha256(json_bytes(asked)).hexdigest()
 
 
-def _require_alone(rule: "AttackRisk", manifest: Mapping[str, Any], staged: StagedRef) -> None:
+def _require_alone(rule: "AttackRisk", manifest: Mapping[str, Any], staged: StagedRelease) -> None:
     """Refuse a release that its method does not make by itself, of one table in memory."""
     from privacy_engine.judge.models import rule_of
 
     follows = "history" in manifest or _FOLLOWING & (manifest.get("over_time") or {}).keys()
-    if follows or "engine" in staged:
+    if follows or staged.engine is not None:
         raise SpecError(
             f"{rule_of(rule)} asks for shadows of a release that goes on from earlier ones, counts who is in "
             "them, or was made in fragments: its method alone does not make such a release of other people; "

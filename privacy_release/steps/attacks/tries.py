@@ -9,7 +9,7 @@ all, by which the attacks kept their bounds: one yes or no about the source for 
 does not cover.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +23,7 @@ from privacy_release.steps.attacks.shadows import shadows_kept
 from privacy_release.steps.history import earlier_releases, known, staged_membership
 from privacy_release.work.area import WorkArea
 from privacy_release.work.parquet import read_private
-from privacy_release.work.references import AttackRef, ReportRef, StagedRef, TableRef, TrialRef
+from privacy_release.work.references import AttackRef, ReportRef, StagedRelease, Table, TrialRef
 from privacy_release.work.staged import read_manifest, read_schema
 
 if TYPE_CHECKING:
@@ -36,8 +36,8 @@ if TYPE_CHECKING:
 
 
 def attack_staged(
-    table: TableRef,
-    staged: StagedRef,
+    table: Table,
+    staged: StagedRelease,
     report: ReportRef,
     *,
     title: str,
@@ -45,7 +45,7 @@ def attack_staged(
     release_table: "ReleaseTable | None" = None,
     run: tuple[str, str] | None = None,
     tell: Callable[[str], None] = lambda _: None,
-    register: TableRef | None = None,
+    register: Table | None = None,
     work: WorkArea | None = None,
 ) -> ReportRef:
     """Try the attacks that the policy of a report bounds; the report with what they found.
@@ -77,14 +77,14 @@ def attack_staged(
     from privacy_engine.judge.policy import ReleasePolicy
     from privacy_engine.registry import load_attack
 
-    policy = ReleasePolicy.from_dict(report["policy"])
+    policy = ReleasePolicy.from_dict(report.policy)
     rules = policy.attacks
     if not rules:
         return report
-    if report["sha256"] != staged["sha256"]:
+    if report.sha256 != staged.sha256:
         raise IntegrityError("the report must be about the staged release; verify it again")
     # The same bytes are attacked in the same way: a retry is no second chance.
-    rng = np.random.default_rng(int(staged["sha256"][:16], 16))
+    rng = np.random.default_rng(int(staged.sha256[:16], 16))
     followed = any(rule.attack in OVER_TIME for rule in rules)
     memberships = _memberships(staged, release_table, run) if followed else ()
     evidence = _evidence(table, staged, memberships, register)
@@ -100,26 +100,24 @@ def attack_staged(
             found.append((rule, try_attack(load_attack(rule.attack), seen, rng, rule.confidence)))
     page = attack_page(found, title=title, release_id=release_id, targets=len(case.targets))
     path = write_for_curator(page, title, f"{release_id} attacks")
-    private = staged["loss"] is not None or "randomization" in read_manifest(staged["manifest"])
+    private = staged.loss is not None or "randomization" in read_manifest(staged.manifest)
     alone = followed and len(memberships) == 1  # there is no earlier release to hold this one against
     trials = [_trial(rule, results, private=private, alone=alone) for rule, results in found]
     _raise_if_failed(trials, found, private=private)
     if not private:
-        keep_figures(trials, staged["sha256"], title=title, release_id=release_id)
-    told = report.copy()
-    told["attacks"] = AttackRef(sha256=staged["sha256"], trials=trials, curator=str(path))
-    if not private:
-        told["findings"] = [
-            *report["findings"],
-            *(_finding(rule, t) for rule, t in zip(rules, trials, strict=True)),
-        ]
-    return told
+        keep_figures(trials, staged.sha256, title=title, release_id=release_id)
+    findings = [] if private else [_finding(rule, t) for rule, t in zip(rules, trials, strict=True)]
+    return replace(
+        report,
+        attacks=AttackRef(sha256=staged.sha256, trials=trials, curator=str(path)),
+        findings=[*report.findings, *findings],
+    )
 
 
 def published_attacks(report: ReportRef) -> list[dict[str, Any]]:
     """The figures of attacks that the manifest tells, by rule; none where no rule says so."""
-    trials = report["attacks"]["trials"] if "attacks" in report else []
-    return [trial["published"] for trial in trials if "published" in trial]
+    trials = report.attacks.trials if report.attacks is not None else []
+    return [trial.published for trial in trials if trial.published is not None]
 
 
 def require_attacked(report: ReportRef) -> None:
@@ -131,10 +129,10 @@ def require_attacked(report: ReportRef) -> None:
     from privacy_engine.judge.models import rule_of
     from privacy_engine.judge.policy import ReleasePolicy
 
-    rules = [rule_of(rule) for rule in ReleasePolicy.from_dict(report["policy"]).attacks]
-    tried = report.get("attacks")
-    same = tried is not None and tried["sha256"] == report["sha256"]
-    kept = {trial["rule"] for trial in tried["trials"] if trial["passed"]} if tried and same else set()
+    rules = [rule_of(rule) for rule in ReleasePolicy.from_dict(report.policy).attacks]
+    tried = report.attacks
+    same = tried is not None and tried.sha256 == report.sha256
+    kept = {trial.rule for trial in tried.trials if trial.passed} if tried and same else set()
     if missing := [rule for rule in rules if rule not in kept]:
         raise VerificationError(
             f"the policy asks for {', '.join(missing)}, and the attack was not tried on these bytes, or did "
@@ -143,29 +141,29 @@ def require_attacked(report: ReportRef) -> None:
 
 
 def _evidence(
-    table: TableRef, staged: StagedRef, memberships: "tuple[Membership, ...]", register: TableRef | None
+    table: Table, staged: StagedRelease, memberships: "tuple[Membership, ...]", register: Table | None
 ) -> "Evidence":
     from privacy_engine.attacks.trial import Evidence
 
-    if "holdout" not in table:
+    if table.holdout is None:
         raise SpecError(
             "attacks need people who were left out of the release, and nobody was; hold them out before the "
             "release is made"
         )
     return Evidence(
-        release=read_private(staged["uri"], staged["sha256"]),
-        source=read_schema(table["schema"]),
-        people=read_private(table["uri"], table["sha256"]),
-        outsiders=read_private(table["holdout"]["uri"], table["holdout"]["sha256"]),
+        release=read_private(staged.uri, staged.sha256),
+        source=read_schema(table.schema),
+        people=read_private(table.uri, table.sha256),
+        outsiders=read_private(table.holdout.uri, table.holdout.sha256),
         memberships=memberships,
-        register=None if register is None else read_private(register["uri"], register["sha256"]),
+        register=None if register is None else read_private(register.uri, register.sha256),
     )
 
 
 def _shadows(
     rules: "Sequence[AttackRisk]",
-    table: TableRef,
-    staged: StagedRef,
+    table: Table,
+    staged: StagedRelease,
     work: WorkArea | None,
     tell: Callable[[str], None],
 ) -> "tuple[Shadow, ...]":
@@ -185,21 +183,21 @@ def _with_shadows(case: "Case", shadows: "tuple[Shadow, ...]") -> "Case":
     return replace(case, evidence=replace(case.evidence, shadows=shadows)) if shadows else case
 
 
-def _made_by(staged: StagedRef, policy: "ReleasePolicy") -> "tuple[PrivacyModel, ...]":
+def _made_by(staged: StagedRelease, policy: "ReleasePolicy") -> "tuple[PrivacyModel, ...]":
     """The models of classes that the release was made by: those that it claims, and the policy's."""
     from privacy_engine.judge.models import MODELS, model_from_dict
 
-    claimed = (model_from_dict(told) for told in staged["guarantees"] if told["model"] in MODELS)
+    claimed = (model_from_dict(told) for told in staged.guarantees if told["model"] in MODELS)
     return tuple(dict.fromkeys((*claimed, *policy.require)))
 
 
 def _memberships(
-    staged: StagedRef, table: "ReleaseTable | None", run: tuple[str, str] | None
+    staged: StagedRelease, table: "ReleaseTable | None", run: tuple[str, str] | None
 ) -> "tuple[Membership, ...]":
     """Who is in which class of this release and the earlier ones; empty where nothing follows people."""
-    if "persons" not in staged:
+    if staged.persons is None:
         return ()
-    earlier = earlier_releases(known(table), staged["persons"], run)
+    earlier = earlier_releases(known(table), staged.persons, run)
     return (staged_membership(staged), *earlier.values())
 
 
@@ -209,32 +207,33 @@ def _trial(rule: "AttackRisk", results: "Results", *, private: bool, alone: bool
     nothing = rule.attack in OVER_TIME and alone
     # What cannot be attacked at all is not safe, but for the first release, which there is no other beside.
     passed = nothing or (bool(results.outcomes) and all(o.within(rule.excess) for o in results.outcomes))
-    told = TrialRef(rule=rule_of(rule), attack=rule.attack.value, bound=rule.excess, passed=passed)
-    if rule.shadows:
-        told["shadows"] = rule.shadows
-    if not private:
-        told["outcomes"] = [figures_of(outcome) for outcome in results.outcomes]
-        if rule.publish_figures:
-            told["published"] = published_figures(rule, told["outcomes"])
-    return told
+    outcomes = None if private else [figures_of(outcome) for outcome in results.outcomes]
+    published = published_figures(rule, outcomes) if outcomes is not None and rule.publish_figures else None
+    return TrialRef(
+        rule=rule_of(rule),
+        attack=rule.attack.value,
+        bound=rule.excess,
+        passed=passed,
+        shadows=rule.shadows or None,
+        outcomes=outcomes,
+        published=published,
+    )
 
 
 def _finding(rule: "AttackRisk", trial: TrialRef) -> dict[str, Any]:
     """What everybody may know: the bound, and that it was kept."""
     from privacy_engine.judge.verification import Finding
 
-    return Finding(
-        rule=trial["rule"], threshold=rule.threshold, measured=None, passed=trial["passed"]
-    ).to_dict()
+    return Finding(rule=trial.rule, threshold=rule.threshold, measured=None, passed=trial.passed).to_dict()
 
 
 def _raise_if_failed(
-    trials: Sequence[Mapping[str, Any]], found: "Sequence[tuple[AttackRisk, Results]]", *, private: bool
+    trials: Sequence[TrialRef], found: "Sequence[tuple[AttackRisk, Results]]", *, private: bool
 ) -> None:
     failed = [
-        f"{trial['rule']} is not kept" + ("" if private else f": {_why(rule, results)}")
+        f"{trial.rule} is not kept" + ("" if private else f": {_why(rule, results)}")
         for trial, (rule, results) in zip(trials, found, strict=True)
-        if not trial["passed"]
+        if not trial.passed
     ]
     if failed:
         raise VerificationError(

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from privacy_release.work.parquet import parquet_bytes, read_private, write_private
-from privacy_release.work.references import TableRef
+from privacy_release.work.references import Table
 from privacy_release.work.staged import read_schema
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _PERSON, _VALUE = "person", "value of "
 
 
-def population_of(register: TableRef, persons: "npt.NDArray[np.object_]") -> "Membership":
+def population_of(register: Table, persons: "npt.NDArray[np.object_]") -> "Membership":
     """The persons of an ingested register and their known values.
 
     Args:
@@ -33,8 +33,8 @@ def population_of(register: TableRef, persons: "npt.NDArray[np.object_]") -> "Me
     """
     from privacy_engine.judge.published_boxes import known_texts
 
-    frame = read_private(register["uri"], register["sha256"])
-    return _population(persons, known_texts(frame, read_schema(register["schema"])))
+    frame = read_private(register.uri, register.sha256)
+    return _population(persons, known_texts(frame, read_schema(register.schema)))
 
 
 def write_population(population: "Membership", path: Path) -> str:

@@ -35,7 +35,7 @@ class SealedFiles:
 
     def read(self, ref: FileRef) -> bytes:
         """See `PrivateFiles`."""
-        return self.run.get_bytes(ref["uri"].removeprefix(f"{self.run.address}/"), ref["sha256"])
+        return self.run.get_bytes(ref.uri.removeprefix(f"{self.run.address}/"), ref.sha256)
 
     def write(self, name: str, data: bytes) -> FileRef:
         """See `PrivateFiles`."""

@@ -14,6 +14,7 @@ from privacy_engine.errors import IntegrityError, PrivacyEngineError
 from privacy_release.work.area import WorkArea, sha256_file
 from privacy_release.work.file_sets import folder_of_list, is_list, listed, parts_of
 from privacy_release.work.presence import BEAT_SECONDS, Mark
+from privacy_release.work.references import Reference
 from privacy_release.work.remote.store import RunFiles
 
 _NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.-]*(/[A-Za-z0-9_-][A-Za-z0-9_.-]*)?")
@@ -67,6 +68,8 @@ class Scratch(WorkArea):
             IntegrityError: if a file is gone, or not the one that was stored.
             WorkAreaError: if the store cannot be reached.
         """
+        if isinstance(told, Reference):
+            return type(told).from_ref(self.fetch(told.to_ref()))
         return self._fetched(told, None)  # type: ignore[no-any-return]  # of the same form
 
     def send(self, told: Told) -> Told:
@@ -75,6 +78,8 @@ class Scratch(WorkArea):
         Raises:
             WorkAreaError: if the store cannot be reached.
         """
+        if isinstance(told, Reference):
+            return type(told).from_ref(self.send(told.to_ref()))
         return self._sent(told)  # type: ignore[no-any-return]  # of the same form
 
     def stored(self, path: Path) -> str | None:

@@ -2,6 +2,7 @@
 
 import json
 from collections import defaultdict
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
@@ -23,7 +24,14 @@ from privacy_release.reports.text import ALONE
 from privacy_release.reports.text import shown as shown_as
 from privacy_release.spec.files import load_schema
 from privacy_release.spec.model import ReleaseSpec, load_spec
-from privacy_release.steps.approval import LONGEST_COMMENT, body, escaped, plain_comment, question
+from privacy_release.steps.approval import (
+    LONGEST_COMMENT,
+    approval_of,
+    body,
+    escaped,
+    plain_comment,
+    question,
+)
 from privacy_release.steps.ingest import ingest
 from privacy_release.steps.publish import publish_staged
 from privacy_release.steps.release import make_release
@@ -88,7 +96,7 @@ def answer(option: str = "Approve", comment: str | None = None, **more: Any) -> 
 
 def asked(made: tuple[Any, Any], **more: Any) -> str:
     """The question as the task keeps it while it waits."""
-    lake = Lake(root=str(Path(made[0]["uri"]).parent / "lake"))
+    lake = Lake(root=str(Path(made[0].uri).parent / "lake"))
     return json.dumps(question(made[0], made[1], lake.table("people"), "run 1", **more))
 
 
@@ -121,7 +129,7 @@ def test_the_form_asks_for_what_was_verified_and_waits_for_two_days(
     assert waiting.value.timeout == parse_duration("2 days")
     assert waiting.value.kwargs is not None
     kept = json.loads(waiting.value.kwargs["question"])
-    assert (kept["sha256"], kept["file"]) == (made[1]["sha256"], Path(made[0]["uri"]).name)
+    assert (kept["sha256"], kept["file"]) == (made[1].sha256, Path(made[0].uri).name)
     assert {column["name"]: column["role"] for column in kept["columns"]} == {
         column: told["role"]
         for name, told in SCHEMA.items()
@@ -136,7 +144,7 @@ def test_the_form_asks_for_what_was_verified_and_waits_for_two_days(
     assert asked["subject"] == "Publish release run 1 of people?"
     assert asked["params"]["comment"]["value"] is None
     assert asked["params"]["comment"]["schema"]["type"] == ["null", "string"]
-    assert made[1]["sha256"] in asked["body"]
+    assert made[1].sha256 in asked["body"]
 
 
 @pytest.mark.parametrize("private", [False, True], ids=["anonymized", "private"])
@@ -144,14 +152,14 @@ def test_whoever_decides_sees_how_many_records_are_alone(
     made: Any, airflow_lake: Lake, private: bool
 ) -> None:
     loss = {"epsilon": 1.0, "delta": 0.0, "neighbours": "replace_one"}
-    staged = {**made[0], "loss": loss} if private else made[0]
+    staged = replace(made[0], loss=loss) if private else made[0]
     labels = {label for label, _, _ in ALONE.values()}
     figures = {
         label: value
         for label, value, _ in question(staged, made[1], airflow_lake.table("people"), "r")["figures"]
     }
     assert {label: figures[label] for label in labels} == {
-        label: shown_as(made[1]["unique_records"][name], unit) for name, (label, unit, _) in ALONE.items()
+        label: shown_as(made[1].unique_records[name], unit) for name, (label, unit, _) in ALONE.items()
     }
     assert labels == set(figures) or not private
     for label in labels:
@@ -292,19 +300,19 @@ def test_a_wrong_argument_is_named(made: Any, argument: str, value: Any, message
 def test_a_report_that_did_not_pass_is_not_shown_for_approval(made: Any) -> None:
     staged, report = made
     with pytest.raises(AirflowFailException, match="does not pass"):
-        operator((staged, report | {"passed": False})).execute(context())
+        operator((staged, replace(report, passed=False))).execute(context())
     with pytest.raises(AirflowFailException, match="about the staged release"):
-        operator((staged, report | {"sha256": "0" * 64})).execute(context())
+        operator((staged, replace(report, sha256="0" * 64))).execute(context())
 
 
 def test_an_approval_of_other_bytes_publishes_nothing(made: Any, airflow_lake: Lake, work: WorkArea) -> None:
     other = staged_in(work, k=20, label="other")
-    assert other[1]["sha256"] != made[1]["sha256"]
+    assert other[1].sha256 != made[1].sha256
     with pytest.raises(
         AirflowFailException, match=r"approved must be the verified bytes.*ask for approval again"
     ):
         publish(other, approved(made))
-    approval: Any = {"by": "officer"}
+    approval = replace(approval_of(made[1], "officer", AT.isoformat()), sha256="0" * 64)
     with pytest.raises(IntegrityError, match="verified bytes"):
         publish_staged(*made, airflow_lake.table("people"), "run 1", approved=approval)
     assert releases(airflow_lake.table("people")) == []
@@ -313,12 +321,12 @@ def test_an_approval_of_other_bytes_publishes_nothing(made: Any, airflow_lake: L
 def test_an_answer_is_to_what_was_shown_whatever_was_staged_since(made: Any, work: WorkArea) -> None:
     other = staged_in(work, k=20, label="other")
     approval = operator(other).execute_complete(context(), answer(), asked(made))
-    assert (approval["sha256"], approval["report_sha256"]) == (made[1]["sha256"], sha256_of(made[1]))
+    assert (approval["sha256"], approval["report_sha256"]) == (made[1].sha256, sha256_of(made[1]))
 
 
 def test_an_approval_of_another_report_publishes_nothing(made: Any, airflow_lake: Lake) -> None:
     staged, report = made
-    again = report | {"findings": [finding | {"threshold": 2} for finding in report["findings"]]}
+    again = replace(report, findings=[finding | {"threshold": 2} for finding in report.findings])
     with pytest.raises(AirflowFailException, match=r"approved must be the report.*ask for approval again"):
         publish((staged, again), approved(made))
     assert releases(airflow_lake.table("people")) == []
@@ -346,7 +354,7 @@ def test_an_approval_task_that_was_marked_as_successful_publishes_nothing(
 
 def test_the_form_shows_every_rule_with_limit_and_measure_and_the_report(made: Any, lake: Lake) -> None:
     text = shown(made, lake)
-    for finding in made[1]["findings"]:
+    for finding in made[1].findings:
         limit = f"{finding['threshold']:g}"
         assert f"| {escaped(finding['rule'])} | {escaped(limit)} |" in text
     assert "(/privacy/report?dag_id=the+dag&run_id=run+1)" in text
@@ -365,7 +373,7 @@ def test_the_form_compares_with_the_last_release_that_is_not_retracted(
     retract(lake.table("people"), "second", "a mistake")
     text = shown(made, lake)
     assert "The last one is **first**" in text
-    was, now = (r["findings"][0]["measured"] for r in (staged_in(work, k=20, label="first")[1], made[1]))
+    was, now = (r.findings[0]["measured"] for r in (staged_in(work, k=20, label="first")[1], made[1]))
     assert f"| k | {was:.0f} | {now:.0f} |" in text
     assert "| rows | 120 | 120 |" in text
     assert "| gcp |" in text
@@ -384,9 +392,11 @@ def test_markdown_and_html_in_a_name_are_shown_as_text(made: Any, lake: Lake, wo
 
 def test_the_form_of_a_private_release_shows_no_figure_of_the_source(made: Any, lake: Lake) -> None:
     staged, report = made
-    report = report | {"findings": [f for f in report["findings"] if not f["rule"].startswith("max_gcp")]}
+    found = [f for f in report.findings if not f["rule"].startswith("max_gcp")]
+    report = replace(report, findings=found)
     loss = {"epsilon": 0.5, "delta": 0.0, "neighbours": "replace_one"}
-    text = shown((staged | {"loss": loss, "booking": {"dataset": "adult"}}, report), lake)
+    booking: Any = SimpleNamespace(dataset="adult", over_time=None)
+    text = shown((replace(staged, loss=loss, booking=booking), report), lake)
     assert "Epsilon **0.5**" in text
     assert "budget of **adult**" in text
     assert not [label for label in ("Utility", "Risk", "penalty", "gcp |", "Suppressed") if label in text]

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -30,7 +31,7 @@ from privacy_release.steps.release import make_release
 from privacy_release.steps.run import run_release
 from privacy_release.steps.verify import verify_staged
 from privacy_release.work.area import WorkArea
-from privacy_release.work.references import TableRef
+from privacy_release.work.references import Table
 
 ODD = (70, 130)  # positions of the records that stand apart
 SCHEMA = {
@@ -63,38 +64,36 @@ def people() -> pd.DataFrame:
 
 
 @pytest.fixture
-def table(people: pd.DataFrame, work: WorkArea, tmp_path: Path) -> TableRef:
+def table(people: pd.DataFrame, work: WorkArea, tmp_path: Path) -> Table:
     path = tmp_path / "people.parquet"
     people.to_parquet(path, index=False)
     return ingest(str(path), DataSchema.from_dict(SCHEMA), work)
 
 
-def top_two(table: TableRef, work: WorkArea, action: str, **more: Any) -> TableRef:
+def top_two(table: Table, work: WorkArea, action: str, **more: Any) -> Table:
     return detect_outliers(table, work, method="lof", parameters={"top": 2}, action=action, **more)
 
 
 @pytest.mark.parametrize("method", detector_names())
-def test_every_detector_finds_the_records_that_stand_apart(
-    method: str, table: TableRef, work: WorkArea
-) -> None:
-    told = detect_outliers(table, work, method=method, parameters={"top": 2})["outliers"][0]
-    scores = pd.read_parquet(told["scores"])
+def test_every_detector_finds_the_records_that_stand_apart(method: str, table: Table, work: WorkArea) -> None:
+    told = detect_outliers(table, work, method=method, parameters={"top": 2}).outliers[0]
+    scores = pd.read_parquet(told.scores)
     assert tuple(np.flatnonzero(scores["flagged"])) == ODD
-    assert (told["flagged"], told["records"], told["share"]) == (2, 200, 0.01)
-    assert told["pruned"] == scores["pruned"].mean()
+    assert (told.flagged, told.records, told.share) == (2, 200, 0.01)
+    assert told.pruned == scores["pruned"].mean()
 
 
-def test_a_reported_table_goes_on_unchanged(table: TableRef, work: WorkArea) -> None:
+def test_a_reported_table_goes_on_unchanged(table: Table, work: WorkArea) -> None:
     passed = top_two(table, work, "report")
-    assert {name: value for name, value in passed.items() if name != "outliers"} == table
-    assert passed["outliers"][0]["removed"] == 0
-    assert "aside" not in passed["outliers"][0]
+    assert replace(passed, outliers=[]) == table
+    assert passed.outliers[0].removed == 0
+    assert passed.outliers[0].aside is None
 
 
-def test_the_threshold_that_was_used_is_told(table: TableRef, work: WorkArea) -> None:
+def test_the_threshold_that_was_used_is_told(table: Table, work: WorkArea) -> None:
     def threshold(**parameters: Any) -> float | None:
         found = detect_outliers(table, work, method="lof", parameters=parameters)
-        return found["outliers"][0]["threshold"]
+        return found.outliers[0].threshold
 
     assert threshold() == 1.5
     assert threshold(threshold=3.0) == 3.0
@@ -103,26 +102,24 @@ def test_the_threshold_that_was_used_is_told(table: TableRef, work: WorkArea) ->
 
 @pytest.mark.parametrize("action", ["set_aside", "suppress"])
 def test_removed_outliers_are_in_a_file_of_their_own_and_the_others_keep_their_order(
-    action: str, table: TableRef, work: WorkArea
+    action: str, table: Table, work: WorkArea
 ) -> None:
     passed = top_two(table, work, action)
-    before, kept = pd.read_parquet(table["uri"]), pd.read_parquet(passed["uri"])
-    aside = pd.read_parquet(passed["outliers"][0]["aside"])
+    before, kept = pd.read_parquet(table.uri), pd.read_parquet(passed.uri)
+    aside = pd.read_parquet(passed.outliers[0].aside)
     pd.testing.assert_frame_equal(kept, before.drop(index=list(ODD)).reset_index(drop=True))
     pd.testing.assert_frame_equal(aside, before.loc[list(ODD)].reset_index(drop=True))
-    assert passed["rows"] == 198
-    assert passed["outliers"][0]["removed"] == 2
+    assert passed.rows == 198
+    assert passed.outliers[0].removed == 2
 
 
-def test_all_that_is_written_is_for_the_service_user_alone(table: TableRef, work: WorkArea) -> None:
+def test_all_that_is_written_is_for_the_service_user_alone(table: Table, work: WorkArea) -> None:
     top_two(table, work, "set_aside")
     assert {path.stat().st_mode & 0o777 for path in work.folder.iterdir()} == {0o600}
 
 
-def test_too_many_outliers_fail_and_a_share_that_is_just_met_does_not(
-    table: TableRef, work: WorkArea
-) -> None:
-    assert top_two(table, work, "fail", max_share=0.01)["sha256"] == table["sha256"]
+def test_too_many_outliers_fail_and_a_share_that_is_just_met_does_not(table: Table, work: WorkArea) -> None:
+    assert top_two(table, work, "fail", max_share=0.01).sha256 == table.sha256
     with pytest.raises(SchemaError, match=r"at most a share 0\.009 .* found 2 of 200"):
         top_two(table, work, "fail", max_share=0.009)
     with pytest.raises(SchemaError, match="at most a share 0 "):
@@ -143,52 +140,52 @@ def test_too_many_outliers_fail_and_a_share_that_is_just_met_does_not(
     ],
 )
 def test_what_makes_no_sense_is_refused_by_name(
-    change: dict[str, Any], message: str, table: TableRef, work: WorkArea
+    change: dict[str, Any], message: str, table: Table, work: WorkArea
 ) -> None:
     with pytest.raises(SpecError, match=message):
         detect_outliers(table, work, **change)
 
 
-def test_a_table_that_changed_is_refused(table: TableRef, work: WorkArea) -> None:
-    Path(table["uri"]).write_bytes(b"PAR1 of something else")
+def test_a_table_that_changed_is_refused(table: Table, work: WorkArea) -> None:
+    Path(table.uri).write_bytes(b"PAR1 of something else")
     with pytest.raises(IntegrityError, match="sha256"):
         detect_outliers(table, work)
 
 
-def test_an_empty_rest_is_infeasible(table: TableRef, work: WorkArea) -> None:
+def test_an_empty_rest_is_infeasible(table: Table, work: WorkArea) -> None:
     with pytest.raises(InfeasibleError, match="all 200 records are outliers"):
         detect_outliers(table, work, method="lof", parameters={"top": 200}, action="set_aside")
 
 
 def test_suppressed_outliers_count_against_the_policy_and_those_set_aside_do_not(
-    table: TableRef, work: WorkArea
+    table: Table, work: WorkArea
 ) -> None:
     policy = ReleasePolicy.from_dict(POLICY | {"max_suppressed": 0.009})
 
     def verdict(action: str) -> tuple[float, bool]:
         staged = make_release(top_two(table, work, action), work, method="mondrian", parameters={"k": 5})
-        return staged["figures"]["suppressed"], verify_staged(staged, policy)["passed"]
+        return staged.figures["suppressed"], verify_staged(staged, policy).passed
 
     assert verdict("set_aside") == (0.0, True)
     assert verdict("suppress") == (0.01, False)
 
 
-def test_the_manifest_tells_counts_and_no_place(table: TableRef, work: WorkArea) -> None:
+def test_the_manifest_tells_counts_and_no_place(table: Table, work: WorkArea) -> None:
     staged = make_release(top_two(table, work, "suppress"), work, method="mondrian", parameters={"k": 5})
-    manifest = json.loads(Path(staged["manifest"]).read_text())
+    manifest = json.loads(Path(staged.manifest).read_text())
     assert manifest["suppressed"] == 2
     (told,) = manifest["outliers"]
     assert (told["method"], told["action"], told["flagged"], told["removed"]) == ("lof", "suppress", 2, 2)
     assert not {"scores", "aside"} & set(told)
-    assert "outliers by lof" in Path(staged["report"]).read_text()
+    assert "outliers by lof" in Path(staged.report).read_text()
 
 
-def test_two_searches_add_up(table: TableRef, work: WorkArea) -> None:
+def test_two_searches_add_up(table: Table, work: WorkArea) -> None:
     once = top_two(table, work, "suppress", label="first")
     twice = top_two(once, work, "suppress", label="second")
-    assert [o["records"] for o in twice["outliers"]] == [200, 198]
+    assert [o.records for o in twice.outliers] == [200, 198]
     staged = make_release(twice, work, method="mondrian", parameters={"k": 5})
-    assert staged["figures"]["suppressed_records"] == 4
+    assert staged.figures["suppressed_records"] == 4
 
 
 def test_figures_with_removed_records_are_those_of_one_suppression(people: pd.DataFrame) -> None:
@@ -216,9 +213,7 @@ def context(task_id: str = "detect_outliers", map_index: int = -1) -> Any:
     }
 
 
-def test_the_operator_reads_rendered_text_and_gives_a_plain_reference(
-    table: TableRef, work_root: Path
-) -> None:
+def test_the_operator_reads_rendered_text_and_gives_a_plain_reference(table: Table, work_root: Path) -> None:
     operator = DetectOutliersOperator(
         task_id="detect_outliers",
         table=table,
@@ -234,7 +229,7 @@ def test_the_operator_reads_rendered_text_and_gives_a_plain_reference(
     assert not Path(passed["outliers"][0]["scores"]).exists()
 
 
-def test_the_operator_fails_without_a_retry_above_the_share(table: TableRef, work_root: Path) -> None:
+def test_the_operator_fails_without_a_retry_above_the_share(table: Table, work_root: Path) -> None:
     operator = DetectOutliersOperator(
         task_id="detect_outliers", table=table, parameters={"top": 3}, action="fail", max_share=0.01
     )
@@ -242,13 +237,13 @@ def test_the_operator_fails_without_a_retry_above_the_share(table: TableRef, wor
         operator.execute(context())
 
 
-def test_the_operator_names_a_share_that_is_no_number(table: TableRef, work_root: Path) -> None:
+def test_the_operator_names_a_share_that_is_no_number(table: Table, work_root: Path) -> None:
     operator = DetectOutliersOperator(task_id="detect_outliers", table=table, max_share="a lot")
     with pytest.raises(AirflowFailException, match="outliers: max_share: must be a number"):
         operator.execute(context())
 
 
-def test_mapped_searches_do_not_overwrite_each_other(table: TableRef, work_root: Path) -> None:
+def test_mapped_searches_do_not_overwrite_each_other(table: Table, work_root: Path) -> None:
     found = [
         DetectOutliersOperator(
             task_id="detect_outliers", table=table, parameters={"top": top}, action="set_aside"
@@ -290,7 +285,7 @@ def test_a_release_without_airflow_sets_outliers_aside(
     seen: list[str] = []
     spec = load_spec(written(method="lof", action="set_aside", top=2))
     outcome = run_release(spec, lake, "one", work, lambda stage, text: seen.append(f"{stage}: {text}"))
-    assert outcome.published["rows"] == 198
+    assert outcome.published.rows == 198
     assert "outliers: 2 outliers, 2 taken out" in seen
     assert manifest_of(lake.table("people"), "one")["outliers"][0]["removed"] == 2
 

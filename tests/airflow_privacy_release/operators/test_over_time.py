@@ -23,6 +23,7 @@ from privacy_engine.dp.loss import Neighbours
 from privacy_release.lake.store import Lake
 from privacy_release.ledger.ledger import BudgetLedger
 from privacy_release.steps.approval import body, question
+from privacy_release.work.references import ReportRef, StagedRelease
 
 SCHEMA = {
     "patient": {"role": "identifier"},
@@ -115,7 +116,12 @@ def test_who_approves_is_told_the_promise(ledger: BudgetLedger, tmp_path: Path) 
     staged = released(tmp_path, "run 1")
     verify = VerifyOperator(task_id="verify", table=staged, policy={"max_epsilon": 0.5})
     report = verify.execute(context("verify", "run 1"))
-    asked = question(staged, report, Lake(root=str(tmp_path / "lake")).table("visits"), "run 1")
+    asked = question(
+        StagedRelease.from_ref(staged),
+        ReportRef.from_ref(report),
+        Lake(root=str(tmp_path / "lake")).table("visits"),
+        "run 1",
+    )
     told = "Each person's loss is at most epsilon 1 in any 365 days, however many releases"
     assert told in str(asked["promise"])
     assert told in body(asked, "visits", "run 1")

@@ -35,7 +35,7 @@ def ingested(source: str, *, dag: str = "visits", run: str = "1", scope: str = "
     operator = IngestParquetOperator(task_id="ingest", uri=source, schema=schema, **given)
     task = SimpleNamespace(dag_id=dag, task_id="ingest", run_id=run, map_index=-1)
     now = datetime(2026, 1, 5, tzinfo=UTC)
-    return operator.execute({"ti": task, "run_id": run, "logical_date": now})  # type: ignore[typeddict-item]
+    return operator.execute({"ti": task, "run_id": run, "logical_date": now})
 
 
 def kept(table: Any) -> list[str]:

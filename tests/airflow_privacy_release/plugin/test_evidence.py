@@ -30,7 +30,7 @@ def kept(airflow_lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setenv("PRIVACY_CURATOR", str(tmp_path / "curator"))
     signer = StatementSigner(key=KEY)
     made = publish_people(tmp_path / "source", airflow_lake, run_key=f"{OWN_DAG}/run", signer=signer)
-    assert made["version"] == ONE["version"]
+    assert made.version == ONE["version"]
     return Path(keep_evidence(airflow_lake.table("people"), "1", KEY)["evidence"])
 
 

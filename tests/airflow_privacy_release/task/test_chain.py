@@ -7,7 +7,7 @@ from copy import copy
 from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from airflow.sdk import DAG, BaseOperator, task, task_group
@@ -331,6 +331,8 @@ def test_a_function_of_ones_own_hands_on_what_it_made(dag: Any, work_root: Path)
 
 def test_a_subclass_that_changes_what_it_returns_is_refused_downstream(dag: Any, work_root: Path) -> None:
     class Ours(DetectOutliersOperator):
+        references: ClassVar = {"table": dict}
+
         @recorded
         def execute(self, context: Any) -> Any:
             return reference("recorded")
@@ -351,6 +353,8 @@ def test_a_subclass_that_changes_what_it_returns_is_refused_downstream(dag: Any,
 
 def test_a_call_inside_of_a_recorded_one_is_recorded_once(dag: Any, work_root: Path) -> None:
     class Ours(DetectOutliersOperator):
+        references: ClassVar = {"table": dict}
+
         @recorded
         def execute(self, context: Any) -> Any:
             return reference("inner")
@@ -406,6 +410,8 @@ def test_a_resumed_task_goes_on_with_the_entry_that_it_began(dag: Any, work_root
     from airflow_privacy_release.task.errors import ENTRY
 
     class Waits(DetectOutliersOperator):
+        references: ClassVar = {"table": dict}
+
         @recorded
         def execute(self, context: Any) -> Any:
             self.defer(trigger=SimpleNamespace(), method_name="resume", kwargs={"until": 3})

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
@@ -71,8 +72,8 @@ def alerts(lake: Lake, problems: list[str]) -> Alerts:
         asked: Mapping[str, Any], /, *, rows: int = 100, k: float = 10, **figures: Any
     ) -> list[AlertRef]:
         measured = [{"rule": "k_anonymity(k=5)", "threshold": 5.0, "measured": k, "passed": True}]
-        staged: Any = {"rows": rows, "loss": None, "figures": figures}
-        report: Any = {"findings": measured}
+        staged: Any = SimpleNamespace(rows=rows, loss=None, figures=figures, booking=None)
+        report: Any = SimpleNamespace(findings=measured)
         return find_alerts(
             staged, report, asked, table=lambda: lake.table("people"), run=RUN, tell=problems.append
         )
@@ -82,7 +83,7 @@ def alerts(lake: Lake, problems: list[str]) -> Alerts:
 
 def test_the_first_release_warns_on_its_own_limits_alone(alerts: Alerts, problems: list[str]) -> None:
     asked = {"gcp_lca": {"above": 0.2, "rises_by": 0.01}, "rows": {"falls_by": 0.01, "below": 101}}
-    assert [a["text"] for a in alerts(asked, gcp_lca=0.25)] == [
+    assert [a.text for a in alerts(asked, gcp_lca=0.25)] == [
         "Records released: 100, below 101",
         "Global certainty penalty, by common ancestor: 25 %, above 20 %",
     ]
@@ -95,19 +96,17 @@ def test_a_figure_is_held_against_the_median_of_the_last_releases(alerts: Alerts
     asked = {"last": 3, "rows": {"falls_by": 0.25}, "gcp_lca": {"rises_by": 0.5}}
     assert alerts(asked, rows=90, gcp_lca=0.18) == []  # a quarter below 120, and half above 0.12: the limits
     fewer, lossier = alerts(asked, rows=89, gcp_lca=0.19)
-    assert (
-        fewer["text"] == "Records released: 89, more than 25 % below 120, the median of the last 3 releases"
-    )
-    assert (fewer["value"], fewer["limit"], fewer["median"], fewer["releases"]) == (89, 90, 120, 3)
-    assert lossier["text"].endswith(": 19 %, more than 50 % above 12 %, the median of the last 3 releases")
-    assert [a["median"] for a in alerts(asked | {"last": 4}, rows=10, gcp_lca=0.1)] == [130]
+    assert fewer.text == "Records released: 89, more than 25 % below 120, the median of the last 3 releases"
+    assert (fewer.value, fewer.limit, fewer.median, fewer.releases) == (89, 90, 120, 3)
+    assert lossier.text.endswith(": 19 %, more than 50 % above 12 %, the median of the last 3 releases")
+    assert [a.median for a in alerts(asked | {"last": 4}, rows=10, gcp_lca=0.1)] == [130]
 
 
 def test_more_records_and_a_smaller_class_are_told_too(alerts: Alerts, published: Publish) -> None:
     published("r1", rows=100)
     more, smaller = alerts({"rows": {"rises_by": 0.5}, "k": {"falls_by": 0.2, "below": 5}}, rows=151, k=7)
-    assert more["text"] == "Records released: 151, more than 50 % above 100, the last release"
-    assert smaller["text"] == "k, measured: 7, more than 20 % below 10, the last release"
+    assert more.text == "Records released: 151, more than 50 % above 100, the last release"
+    assert smaller.text == "k, measured: 7, more than 20 % below 10, the last release"
 
 
 def test_retracted_releases_do_not_count_and_superseded_ones_do(
@@ -124,14 +123,14 @@ def test_retracted_releases_do_not_count_and_superseded_ones_do(
         "retracted",
     }
     (told,) = alerts({"rows": {"below": 1, "falls_by": 0.5}})
-    assert (told["median"], told["releases"]) == (300, 2)
+    assert (told.median, told.releases) == (300, 2)
 
 
 def test_what_a_run_published_itself_is_no_earlier_release(alerts: Alerts, published: Publish) -> None:
     published("r1", rows=200)
     published(RUN[0], rows=100, run="now")
     (told,) = alerts({"rows": {"falls_by": 0.2}})
-    assert (told["median"], told["releases"]) == (200, 1)
+    assert (told.median, told.releases) == (200, 1)
 
 
 def test_an_earlier_manifest_that_cannot_be_read_is_left_out_and_told(
@@ -144,7 +143,7 @@ def test_an_earlier_manifest_that_cannot_be_read_is_left_out_and_told(
     (changed_file,) = Path(lake.root).rglob(f"{changed}.json")
     changed_file.write_text('{"figures": {"gcp_lca": 0.0001}}')
     (told,) = alerts({"gcp_lca": {"rises_by": 0.5}}, gcp_lca=0.16)
-    assert (told["median"], told["releases"]) == (0.1, 1)
+    assert (told.median, told.releases) == (0.1, 1)
     number, hash_of = problems
     assert number.startswith("an earlier release is left out: an error of the type ValueError")
     assert hash_of.startswith("an earlier release is left out: the stored manifest of table people must have")
@@ -160,7 +159,7 @@ def test_records_are_compared_without_reading_a_manifest(
     published("r1", rows=200)
     for file in Path(lake.root).rglob(f"{publications(lake.table('people'))[0].manifest_sha256}.json"):
         file.unlink()
-    assert [a["figure"] for a in alerts({"rows": {"falls_by": 0.1}})] == ["rows"]
+    assert [a.figure for a in alerts({"rows": {"falls_by": 0.1}})] == ["rows"]
     assert problems == []
 
 
@@ -168,8 +167,8 @@ def test_a_lake_out_of_reach_leaves_the_limits_that_need_no_history(problems: li
     def unreachable() -> ReleaseTable:
         raise OSError("secret address")
 
-    staged: Any = {"rows": 5, "loss": None, "figures": {}}
-    report: Any = {"findings": []}
+    staged: Any = SimpleNamespace(rows=5, loss=None, figures={}, booking=None)
+    report: Any = SimpleNamespace(findings=[])
     found = find_alerts(
         staged,
         report,
@@ -178,7 +177,7 @@ def test_a_lake_out_of_reach_leaves_the_limits_that_need_no_history(problems: li
         run=RUN,
         tell=problems.append,
     )
-    assert [a["text"] for a in found] == ["Records released: 5, below 10"]
+    assert [a.text for a in found] == ["Records released: 5, below 10"]
     assert problems == ["an error of the type OSError, whose message may quote what it read"]
 
 
@@ -201,13 +200,14 @@ def test_no_figure_of_the_source_is_told_of_a_differentially_private_release(
     published("r1", gcp_lca=0.1)
     published("r2", loss=loss, gcp_lca=0.1)
     hidden = 0.123456
-    staged: Any = {"rows": 100, "loss": loss, "figures": {"gcp_lca": hidden, "suppressed_records": 77.0}}
+    figures = {"gcp_lca": hidden, "suppressed_records": 77.0}
+    staged: Any = SimpleNamespace(rows=100, loss=loss, figures=figures, booking=None)
     asked = {"gcp_lca": {"above": 0.01}, "suppressed_records": {"above": 1}, "epsilon": {"above": 0.4}}
-    report: Any = {"findings": []}
+    report: Any = SimpleNamespace(findings=[])
     found = find_alerts(
         staged, report, asked, table=lambda: lake.table("people"), run=RUN, tell=problems.append
     )
-    assert [a["text"] for a in found] == ["Epsilon spent: 0.5, above 0.4"]
+    assert [a.text for a in found] == ["Epsilon spent: 0.5, above 0.4"]
     assert problems == [
         "gcp_lca, suppressed_records of this release are not known: nothing of it measures them"
     ]
@@ -224,8 +224,9 @@ def test_little_left_of_a_budget_is_told(ledger: BudgetLedger, lake: Lake, probl
     ledger.grant("people", Limit(epsilon=1.0), reason="a test", by="officer")
     spent = PrivacyLoss(epsilon=0.75, delta=0.0, neighbours=Neighbours.REPLACE_ONE)
     ledger.reserve("people", "a" * 64, spent)
-    staged: Any = {"rows": 1, "loss": None, "figures": {}, "booking": {"dataset": "people"}}
-    report: Any = {"findings": []}
+    booking = SimpleNamespace(dataset="people")
+    staged: Any = SimpleNamespace(rows=1, loss=None, figures={}, booking=booking)
+    report: Any = SimpleNamespace(findings=[])
     for share, left in ((0.25, []), (0.26, [0.25])):
         found = find_alerts(
             staged,
@@ -236,8 +237,8 @@ def test_little_left_of_a_budget_is_told(ledger: BudgetLedger, lake: Lake, probl
             ledger=ledger,
             tell=problems.append,
         )
-        assert [a["value"] for a in found] == left
-    assert found[0]["text"].startswith("0.25 of epsilon 1 is left of people (total)")
+        assert [a.value for a in found] == left
+    assert found[0].text.startswith("0.25 of epsilon 1 is left of people (total)")
     assert problems == []
 
 

@@ -22,7 +22,7 @@ from privacy_release.expectations.parts import OF_COLUMNS, OF_NUMBER, OF_RECORDS
 from privacy_release.work.area import WorkArea
 from privacy_release.work.engines import read_engine
 from privacy_release.work.parquet import private_parquet, read_private
-from privacy_release.work.references import TableRef
+from privacy_release.work.references import Table
 
 CANARY = "X9-canary"
 ROWS = 1_000
@@ -281,7 +281,7 @@ def test_a_result_that_is_missing_on_one_part_is_an_error(
 
 
 @pytest.fixture
-def large(tmp_path: Path, work: WorkArea) -> TableRef:
+def large(tmp_path: Path, work: WorkArea) -> Table:
     pd.DataFrame({"age": np.arange(ROWS) % 90}).to_parquet(tmp_path / "people.parquet")
     schema = DataSchema.from_dict({"age": {"role": "quasi_identifier", "kind": "numeric"}})
     return privacy_release.ingest(
@@ -289,7 +289,7 @@ def large(tmp_path: Path, work: WorkArea) -> TableRef:
     )
 
 
-def test_a_table_with_an_engine_is_validated_in_parts(large: TableRef) -> None:
+def test_a_table_with_an_engine_is_validated_in_parts(large: Table) -> None:
     good = expect("column_values_to_be_between", column="age", max_value=89)
     assert privacy_release.validate(large, suite(good))["passed"] == 1
     with pytest.raises(SchemaError, match=r"expect_column_values_to_be_between\(age\)"):

@@ -16,10 +16,10 @@ from privacy_engine.tables.persons import Person
 from privacy_release.cli.main import DONE, main
 from privacy_release.cli.main import WRONG as WRONG_FILE
 from privacy_release.explore.cost import Point, Steps, cost, measured_on_samples
-from privacy_release.explore.records import FileRef
 from privacy_release.spec.model import load_spec
 from privacy_release.work.area import WorkArea
 from privacy_release.work.parquet import parquet_bytes, write_private
+from privacy_release.work.references import RecordsFileRef
 from privacy_release.work.staged import read_schema, write_schema
 from tests.wrong_files import RELEASE, RIGHT, write_right
 
@@ -66,7 +66,7 @@ def steps(home: Path, work: WorkArea, people: pd.DataFrame) -> Steps:
     many = pd.concat([people] * 8, ignore_index=True)
     uri = work.path("records.parquet")
     return Steps(
-        records=FileRef(uri=str(uri), rows=len(many), sha256=write_private(uri, parquet_bytes(many))),
+        records=RecordsFileRef(uri=str(uri), rows=len(many), sha256=write_private(uri, parquet_bytes(many))),
         schema=write_schema(work, "records", schema),
         method="mondrian",
         parameters={"k": 5},
@@ -78,7 +78,7 @@ def test_samples_double_until_all_records_are_released(steps: Steps) -> None:
     points = measured_on_samples(steps)
     rows = [point.rows for point in points]
     assert rows[0] == 500
-    assert rows[-1] == steps.records["rows"]
+    assert rows[-1] == steps.records.rows
     assert all(later <= 2 * earlier for earlier, later in pairwise(rows))
     assert all(point.seconds > 0 and point.memory > 50 * 2**20 for point in points)
     assert [p.memory for p in points] == sorted(p.memory for p in points)
@@ -115,7 +115,7 @@ def test_a_process_that_breaks_down_says_no_more_than_how(
     schema = replace(read_schema(steps.schema), person=Person(column="name"))
     file = work.path("nameless.parquet")
     sha256 = write_private(file, parquet_bytes(people.drop(columns="name")))
-    records = FileRef(uri=str(file), rows=len(people), sha256=sha256)
+    records = RecordsFileRef(uri=str(file), rows=len(people), sha256=sha256)
     with pytest.raises(CapacityError, match=r"^mondrian broke down on a sample: KeyError$"):
         measured_on_samples(replace(steps, records=records, schema=write_schema(work, "other", schema)))
     told = capfd.readouterr()
@@ -123,7 +123,7 @@ def test_a_process_that_breaks_down_says_no_more_than_how(
 
 
 def test_records_that_changed_are_not_measured(steps: Steps) -> None:
-    file = Path(steps.records["uri"])
+    file = Path(steps.records.uri)
     file.write_bytes(file.read_bytes()[:-1])
     with pytest.raises(IntegrityError):
         measured_on_samples(steps)

@@ -21,7 +21,7 @@ from privacy_release.steps.verify import verify_staged
 from privacy_release.work.area import WorkArea
 from privacy_release.work.file_sets import Part, list_bytes, list_of, new_folder, part_name
 from privacy_release.work.parquet import parquet_bytes, write_private
-from privacy_release.work.references import Published, SourceRef, StagedRef, TableRef
+from privacy_release.work.references import Published, SourceRef, StagedRelease, Table
 from privacy_release.work.staged import write_schema
 
 NAME = "people"
@@ -72,7 +72,7 @@ def staged_release(
     label: str,
     files: int = 1,
     more: Mapping[str, Any] = MappingProxyType({}),
-) -> StagedRef:
+) -> StagedRelease:
     """A release of this frame in a work area, as one file or a set of some; its manifest tells more."""
     job = Job(work=WorkArea(folder, f"test/{label}"), label=label)
     records = None if files == 1 else list_of(job.records)
@@ -80,7 +80,7 @@ def staged_release(
         sha256 = write_private(job.records, parquet_bytes(frame))
     else:
         sha256 = write_set(records, frame, files)
-    source = SourceRef(uri="x", fingerprint="0" * 64, rows=len(frame), dropped=0, files=1, identifiers=[])  # type: ignore[typeddict-item]  # the rest is optional here
+    source = SourceRef(uri="x", fingerprint="0" * 64, rows=len(frame), dropped=0, files=1, identifiers=[])
     made = Made(
         told={
             "method": "by_hand",
@@ -100,7 +100,7 @@ def staged_release(
         seeded=True,
     )
     schema = write_schema(job.work, f"{label}-source", SCHEMA)
-    return stage(made, TableRef(uri="x", rows=len(frame), sha256="", schema=schema, source=source), job)
+    return stage(made, Table(uri="x", rows=len(frame), sha256="", schema=schema, source=source), job)
 
 
 def write_set(path: Path, frame: pd.DataFrame, files: int) -> str:

@@ -118,8 +118,8 @@ def test_a_statement_binds_what_stands_in_the_lake(by: Publisher) -> None:
     (payload,) = statements(by)
     assert payload["_type"] == "https://in-toto.io/Statement/v1"
     digests = {subject["name"]: subject["digest"] for subject in payload["subject"]}
-    assert digests["manifest"] == {"sha256": sha256_file(Path(done["manifest"]))}
-    assert digests["report"] == {"sha256": sha256_file(Path(done["report"]))}
+    assert digests["manifest"] == {"sha256": sha256_file(Path(done.manifest))}
+    assert digests["report"] == {"sha256": sha256_file(Path(done.report))}
     (about_files,) = (Path(by.lake.root) / "_proof" / NAME).glob("*.files.dsse.json")
     files = json.loads(base64.b64decode(json.loads(about_files.read_bytes())["payload"]))["subject"]
     assert {f["name"]: f["digest"]["sha256"] for f in files} == {
@@ -246,7 +246,7 @@ def test_a_retry_signs_what_a_crash_after_the_commit_left_unsigned(by: Publisher
     found = checked(by)
     assert faults(found) == {Fault.STATEMENT_MISSING}
     assert "run it again" in found.reasons[0].text
-    assert by.publish(people(3), "w1")["already"]
+    assert by.publish(people(3), "w1").already
     assert checked(by).right
 
 
@@ -256,7 +256,7 @@ def test_a_retry_with_other_bytes_signs_the_release_that_a_crash_left_unsigned(b
         by.publish(people(3), "w1", signer=InterruptedSigner(key=KEY))
     published = read_release(by.lake.table(NAME), "w1")
     done = by.publish(people(3, shift=1), "w1")
-    assert (done["already"], done["completed"]) == (True, True)
+    assert (done.already, done.completed) == (True, True)
     assert checked(by).right
     assert read_release(by.lake.table(NAME), "w1").equals(published)
     with pytest.raises(PublishError, match="published other bytes already"):

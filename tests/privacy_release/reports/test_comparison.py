@@ -9,7 +9,7 @@ import pytest
 
 from privacy_engine.errors import IntegrityError, SpecError
 from privacy_release.reports.comparison import LINE, Entry, compare, render_comparison, spread
-from privacy_release.work.references import ReportRef, StagedRef
+from privacy_release.work.references import ReportRef, StagedRelease
 
 SOURCE = {
     "uri": "/raw/people",
@@ -21,10 +21,15 @@ SOURCE = {
 }
 
 
-def staged(method: str, gcp: float | None, risk: float | None, **more: Any) -> StagedRef:
+def staged(method: str, gcp: float | None, risk: float | None, **more: Any) -> StagedRelease:
     """A reference with a loss and a mean risk."""
     given = {"gcp": gcp, "prosecutor_mean": risk, "prosecutor_max": 0.2, "suppressed": 0.0}
-    reference: Any = {
+    reference = {
+        "uri": "",
+        "schema": "",
+        "manifest": "",
+        "report": "",
+        "loss": None,
         "method": method,
         "rows": 990,
         "sha256": f"{method}-{gcp}-{risk}",
@@ -34,20 +39,20 @@ def staged(method: str, gcp: float | None, risk: float | None, **more: Any) -> S
         "seconds": 1.25,
         **more,
     }
-    return reference
+    return StagedRelease.from_ref(reference)
 
 
-def report(release: StagedRef, **more: Any) -> ReportRef:
+def report(release: StagedRelease, **more: Any) -> ReportRef:
     finding = {"rule": "k_anonymity(k=5)", "measured": 7.0, "threshold": 5, "passed": True}
-    found: Any = {"passed": True, "sha256": release["sha256"], "findings": [finding], **more}
-    return found
+    found = {"passed": True, "sha256": release.sha256, "findings": [finding], **more}
+    return ReportRef.from_ref({"rows": 990, "classes": 99, "policy": {}} | found)
 
 
-def entries(*releases: StagedRef) -> dict[str, Entry]:
+def entries(*releases: StagedRelease) -> dict[str, Entry]:
     return {entry.label: entry for entry in compare(releases, [report(r) for r in releases])}
 
 
-def page(*releases: StagedRef, title: str = "Three ways") -> str:
+def page(*releases: StagedRelease, title: str = "Three ways") -> str:
     return render_comparison(releases, [report(r) for r in releases], title=title)
 
 
@@ -97,7 +102,7 @@ def test_a_release_that_misses_its_policy_is_shown_as_such() -> None:
 @pytest.mark.parametrize(
     ("releases", "reports"), [([], []), ([A], []), ([A, B], [report(A)])], ids=["none", "no report", "one"]
 )
-def test_every_release_needs_a_report(releases: list[StagedRef], reports: list[ReportRef]) -> None:
+def test_every_release_needs_a_report(releases: list[StagedRelease], reports: list[ReportRef]) -> None:
     with pytest.raises(SpecError, match="a comparison needs releases, and a report on each"):
         render_comparison(releases, reports, title="x")
 

@@ -334,11 +334,11 @@ def test_ingest_with_an_engine_says_so_in_its_reference(tmp_path: Path, work: Wo
     file = write(tmp_path / "a.parquet", people(1_000))
     table = privacy_release.ingest(str(file), SCHEMA, work, engine=FRAGMENTS)
     small = privacy_release.ingest(str(file), SCHEMA, work, label="small", engine=read_engine("local"))
-    assert table["engine"] == FRAGMENTS
-    assert "engine" not in small
-    assert {k: table[k] for k in ("rows", "source")} == {k: small[k] for k in ("rows", "source")}  # type: ignore[literal-required]
+    assert table.engine == FRAGMENTS
+    assert small.engine is None
+    assert (table.rows, table.source) == (small.rows, small.source)
     pd.testing.assert_frame_equal(
-        read_private(table["uri"], table["sha256"]), read_private(small["uri"], small["sha256"])
+        read_private(table.uri, table.sha256), read_private(small.uri, small.sha256)
     )
 
 
@@ -350,14 +350,14 @@ def test_persons_and_individuals_are_the_same_with_an_engine(tmp_path: Path, wor
         privacy_release.ingest(file, SCHEMA, work, engine=engine, people=known, label=f"p{i}")
         for i, engine in enumerate(engines)
     ]
-    assert by_person[0]["persons"]["sha256"] == by_person[1]["persons"]["sha256"]
-    assert "name" not in pq.read_schema(by_person[0]["uri"]).names
+    assert by_person[0].persons.sha256 == by_person[1].persons.sha256
+    assert "name" not in pq.read_schema(by_person[0].uri).names
     with_name = [
         privacy_release.ingest(file, SCHEMA, work, engine=engine, individual="name", label=f"i{i}")
         for i, engine in enumerate(engines)
     ]
-    assert with_name[0]["sha256"] == with_name[1]["sha256"]
-    assert "name" in pq.read_schema(with_name[0]["uri"]).names
+    assert with_name[0].sha256 == with_name[1].sha256
+    assert "name" in pq.read_schema(with_name[0].uri).names
 
 
 def test_parts_are_regrouped_in_order() -> None:

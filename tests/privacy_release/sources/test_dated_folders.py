@@ -37,7 +37,7 @@ def test_columns_of_folders_have_the_types_of_the_schema(tmp_path: Path, work: W
     source = tmp_path / "source"
     write(source, "year=2025/month=02/day=2025-02-03", "year=2026/month=11/day=2026-11-30")
     table = ingest(str(source), DataSchema.from_dict(FIELDS), work)
-    found = pq.read_table(table["uri"])
+    found = pq.read_table(table.uri)
     assert str(found.schema.field("year").type) == "int64"
     assert str(found.schema.field("month").type) == "string"
     cells = {(row["year"], row["month"], str(row["day"])[:10]) for row in found.to_pylist()}
@@ -61,7 +61,7 @@ def test_one_partition_can_be_read_by_the_date_of_the_release(tmp_path: Path, wo
     asked = f"{source}/year={{release:%Y}}/month={{release:%m}}/day={{release:%Y-%m-%d}}/*.parquet"
     columns = {name: fields for name, fields in FIELDS.items() if name == "age"}
     table = ingest(ReleaseName.of("2026-11-02").address(asked), DataSchema.from_dict(columns), work)
-    assert (table["rows"], table["source"]["files"]) == (20, 1)
+    assert (table.rows, table.source.files) == (20, 1)
 
 
 def test_a_release_without_a_date_is_told_so() -> None:

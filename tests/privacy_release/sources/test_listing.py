@@ -1,8 +1,8 @@
 """Every file of a folder is read, named as left out, or refused."""
 
 import io
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import fsspec
 import pyarrow as pa
@@ -14,6 +14,7 @@ from privacy_engine.tables.schema import DataSchema
 from privacy_release.sources.addresses import find_source, partition_values
 from privacy_release.steps.ingest import ingest
 from privacy_release.work.area import WorkArea
+from privacy_release.work.references import SourceRef, Table
 from privacy_release.work.staged import facts_of, public_source
 
 SCHEMA = DataSchema.from_dict({"age": {"role": "quasi_identifier", "kind": "numeric", "bounds": [0, 120]}})
@@ -100,22 +101,24 @@ def test_markers_hold_no_records(tmp_path: Path, name: str) -> None:
 def test_hidden_and_empty_files_are_named_where_people_look(tmp_path: Path, work: WorkArea) -> None:
     hidden = {"_old.parquet": DATA, ".b.parquet": DATA, "_temporary/0/p.parquet": DATA, "empty": b""}
     table = ingest(fill(tmp_path / "source", **hidden), SCHEMA, work)
-    assert table["rows"] == 3
-    assert table["source"]["left_out"] == sorted(hidden)
+    assert table.rows == 3
+    assert table.source.left_out == sorted(hidden)
     assert facts_of(table)["hidden or empty files left out"] == "4"
-    assert public_source(table["source"], private=False)["left_out"] == 4
-    assert "left_out" not in public_source(table["source"], private=True)
+    assert public_source(table.source, private=False)["left_out"] == 4
+    assert "left_out" not in public_source(table.source, private=True)
 
 
 def test_those_of_several_tables_are_counted_together() -> None:
-    tables: Any = {"patients": {"left_out": ["a", "b"]}, "visits": {"left_out": ["c"]}, "drugs": {}}
-    table: Any = {"source": {"fingerprint": "0", "tables": tables}}
+    source = SourceRef(uri="", files=1, fingerprint="0", rows=1, dropped=0, identifiers=[])
+    left_out = {"patients": ["a", "b"], "visits": ["c"], "drugs": []}
+    tables = {name: replace(source, left_out=files) for name, files in left_out.items()}
+    table = Table(uri="", rows=1, sha256="", schema="", source=replace(source, tables=tables))
     assert facts_of(table)["hidden or empty files left out"] == "3"
 
 
 def test_a_source_without_them_says_nothing(tmp_path: Path, work: WorkArea) -> None:
     table = ingest(fill(tmp_path / "source"), SCHEMA, work)
-    assert "left_out" not in table["source"]
+    assert not table.source.left_out
     assert "hidden or empty files left out" not in facts_of(table)
 
 

@@ -105,7 +105,7 @@ def test_what_lies_between_the_dates_of_a_person_stays(tmp_path: Path, by: str) 
     assert each.first().abs().between(1, DAYS).all()
     assert each.first().nunique() > 20
     assert made.shifted is not None
-    assert made.shifted["columns"] == ["at", "to"]
+    assert made.shifted.columns == ["at", "to"]
 
 
 def test_amounts_are_uniform_and_never_none(tmp_path: Path) -> None:

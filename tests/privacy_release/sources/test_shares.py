@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -309,7 +309,7 @@ def test_all_steps_read_a_table_that_was_copied_in_shares(
             {"type": "expect_table_row_count_to_equal", "kwargs": {"value": 700}},
         ],
     }
-    engine = {**TWO, "rows": 200}
+    engine = replace(TWO, rows=200)
     policy = privacy_release.load_policy({"require": [{"model": "k_anonymity", "k": 5}]})
     domains = {
         "illness": {"categories": ["flu", "cold", "gout"]},
@@ -319,15 +319,15 @@ def test_all_steps_read_a_table_that_was_copied_in_shares(
     schema = DataSchema.from_dict({name: {**told, **domains.get(name, {})} for name, told in FIELDS.items()})
     with WorkArea(tmp_path / "area", "shares") as work:
         table = privacy_release.ingest(str(folders.source), schema, work, engine=engine)
-        assert is_list(table["uri"])
-        assert len(files_of(table["uri"], table["sha256"])) == 4
+        assert is_list(table.uri)
+        assert len(files_of(table.uri, table.sha256)) == 4
         assert privacy_release.validate(table, suite)["success"]
         seen = transform(table, work, SqlStep(sql="SELECT * FROM records WHERE age < 100", memory=10**9))
-        assert seen["source"]["transforms"][0]["before"] == 700
-        ages = read_private(table["uri"], table["sha256"])["age"]
-        assert read_private(seen["uri"], seen["sha256"])["age"].tolist() == ages[ages < 100].tolist()
+        assert seen.source.transforms[0].before == 700
+        ages = read_private(table.uri, table.sha256)["age"]
+        assert read_private(seen.uri, seen.sha256)["age"].tolist() == ages[ages < 100].tolist()
         staged = privacy_release.make_release(table, work, method="mondrian", parameters={"k": 5}, seed=1)
-        assert json.loads(Path(staged["manifest"]).read_bytes())["fragments"]["count"] > 2
+        assert json.loads(Path(staged.manifest).read_bytes())["fragments"]["count"] > 2
         privacy_release.raise_if_failed(privacy_release.verify_staged(staged, policy))
         budget = Budget(dataset="people", run="people/1", ledger=ledger)
         small = {"epsilon": 1.0, "classes": 2, "fits": 1}
@@ -340,7 +340,7 @@ def test_all_steps_read_a_table_that_was_copied_in_shares(
             budget=budget,
             label="private",
         )
-        assert private["rows"] > 0
+        assert private.rows > 0
         work.remove()
 
 

@@ -22,7 +22,7 @@ from privacy_release.sources.databases.types import LONGEST, array_of
 from privacy_release.spec.placeholders import ReleaseName
 from privacy_release.steps.ingest import ingest
 from privacy_release.work.area import WorkArea
-from privacy_release.work.references import TableRef
+from privacy_release.work.references import Table
 from privacy_release.work.staged import public_source
 from tests.servers import postgres
 from tests.waiting import wait_for
@@ -83,8 +83,8 @@ def query(url: str, sql: str = f"SELECT {COLUMNS} FROM visits ORDER BY name", re
     return Query(connection="hospital", url=url, sql=told, values=values)
 
 
-def read(table: TableRef) -> pa.Table:
-    return pq.read_table(table["uri"])
+def read(table: Table) -> pa.Table:
+    return pq.read_table(table.uri)
 
 
 def through(url: str, driver: str) -> str:
@@ -117,9 +117,9 @@ def test_each_type_of_postgresql_comes_out_as_it_is(database: str, work: WorkAre
 
 def test_the_manifest_has_a_hash_of_the_query_and_no_text_of_it(database: str, work: WorkArea) -> None:
     sql = f"SELECT {COLUMNS} FROM visits WHERE illness = 'flu' OR illness IS NULL ORDER BY name"
-    told = ingest(query(database, sql), SCHEMA, work)["source"]
-    assert told["uri"] == "query of hospital"
-    assert len(told["query"]) == 64
+    told = ingest(query(database, sql), SCHEMA, work).source
+    assert told.uri == "query of hospital"
+    assert len(told.query) == 64
     assert "flu" not in str(told)
     assert url_password(database) not in str(told)
 
@@ -129,16 +129,16 @@ def url_password(url: str) -> str:
 
 
 def test_the_fingerprint_is_of_the_query_and_of_the_rows(database: str, work: WorkArea) -> None:
-    first = ingest(query(database), SCHEMA, work, label="a")["source"]["fingerprint"]
-    again = ingest(query(database), SCHEMA, work, label="b")["source"]["fingerprint"]
+    first = ingest(query(database), SCHEMA, work, label="a").source.fingerprint
+    again = ingest(query(database), SCHEMA, work, label="b").source.fingerprint
     other = ingest(
         query(database, f"SELECT {COLUMNS} FROM visits WHERE true ORDER BY name"), SCHEMA, work, label="c"
-    )["source"]["fingerprint"]
+    ).source.fingerprint
     with create_engine(database, poolclass=NullPool).begin() as connection:
         connection.execute(
             text("UPDATE visits SET age = age + 1 WHERE name = :name"), {"name": f"{SECRET}-3"}
         )
-    changed = ingest(query(database), SCHEMA, work, label="d")["source"]["fingerprint"]
+    changed = ingest(query(database), SCHEMA, work, label="d").source.fingerprint
     assert first == again
     assert len({first, other, changed}) == 3
 
@@ -148,7 +148,7 @@ def test_the_date_of_the_release_is_bound_and_not_pasted(database: str, work: Wo
     database = through(database, driver)
     sql = f"SELECT {COLUMNS} FROM visits WHERE day = {{release:%Y-%m-%d}}"
     table = ingest(query(database, sql, "2026-11-02"), SCHEMA, work)
-    assert table["rows"] == sum(row["day"] == DAY for row in rows())
+    assert table.rows == sum(row["day"] == DAY for row in rows())
     attack = "x' OR 'a' = 'a"
     with pytest.raises(SchemaError, match="the table is empty"):
         ingest(
@@ -162,7 +162,7 @@ def test_a_colon_or_a_percent_in_a_query_begins_no_parameter(
 ) -> None:
     database = through(database, driver)
     sql = f"SELECT {COLUMNS} FROM visits WHERE name LIKE '%:x%' OR name::text LIKE 'canary%' AND 10 % 3 = 1"
-    assert ingest(query(database, sql), SCHEMA, work)["rows"] == 40
+    assert ingest(query(database, sql), SCHEMA, work).rows == 40
 
 
 @pytest.mark.parametrize(
@@ -333,7 +333,7 @@ def test_types_by_the_schema_are_the_same_whatever_one_record_is(
         connection.execute(insert, [dict(zip("abcdef", row, strict=True)) for row in (record, others) if row])
     asked = replace(query(through(url, driver), "SELECT * FROM visits"), types="schema")
     table = ingest(asked, PUBLIC, work)
-    assert "guessed" not in table["source"]
+    assert not table.source.guessed
     found = read(table)
     assert [str(field.type) for field in found.schema] == PUBLIC_TYPES
     age, children, born, smoker, ward, illness = record
@@ -361,8 +361,8 @@ def test_a_column_whose_schema_says_no_type_is_refused_and_the_values_are_not_as
 def test_a_query_says_that_types_were_read_off_its_values(work: WorkArea, driver: str) -> None:
     schema = DataSchema.from_dict({"age": {"role": "insensitive", "kind": "numeric"}})
     table = ingest(query(f"{driver}://", "SELECT 1 AS age"), schema, work)
-    assert table["source"]["guessed"] is True
-    assert "guessed" not in public_source(table["source"], private=False)
+    assert table.source.guessed is True
+    assert "guessed" not in public_source(table.source, private=False)
 
 
 @DRIVERS
@@ -388,7 +388,7 @@ def test_a_text_of_many_megabytes_is_refused_before_it_is_looked_through(
     for length, refused in ((LONGEST, False), (LONGEST + 2, True)):
         asked = query(url, f"SELECT hex(zeroblob({length // 2})) AS illness")
         if not refused:
-            assert ingest(asked, schema, work)["rows"] == 1
+            assert ingest(asked, schema, work).rows == 1
             continue
         with pytest.raises(
             SchemaError, match=r"'illness' must hold no text of more than 16,777,216 characters"

@@ -55,12 +55,12 @@ def test_files_without_page_checksums_are_told_by_their_number(tmp_path: Path, w
     write(folder / "a.parquet", checked=True)
     write(folder / "b.parquet")
     table = ingest(str(folder), SCHEMA, work)
-    assert table["source"]["unchecked"] == 1
+    assert table.source.unchecked == 1
     assert facts_of(table)["files without page checksums"] == "1 of 2"
-    assert public_source(table["source"], private=False)["unchecked"] == 1
-    assert "unchecked" not in public_source(table["source"], private=True)
+    assert public_source(table.source, private=False)["unchecked"] == 1
+    assert "unchecked" not in public_source(table.source, private=True)
     (folder / "b.parquet").unlink()
-    assert "unchecked" not in ingest(str(folder), SCHEMA, work, label="whole")["source"]
+    assert ingest(str(folder), SCHEMA, work, label="whole").source.unchecked == 0
 
 
 def test_a_byte_that_was_flipped_is_noticed_by_the_stated_hash(tmp_path: Path, work: WorkArea) -> None:
@@ -70,7 +70,7 @@ def test_a_byte_that_was_flipped_is_noticed_by_the_stated_hash(tmp_path: Path, w
     data = bytearray(path.read_bytes())
     data[data.index((40).to_bytes(8, "little"))] = 41
     path.write_bytes(data)
-    assert ingest(str(path), SCHEMA, work, label="damaged")["rows"] == whole["rows"]
+    assert ingest(str(path), SCHEMA, work, label="damaged").rows == whole.rows
     with pytest.raises(IntegrityError, match=r"source\.sha256 must be that of what is read, and is not") as e:
         ingest(str(path), SCHEMA, work, label="refused", sha256=sha256)
     assert hashlib.sha256(data).hexdigest() not in str(e.value)
@@ -82,8 +82,8 @@ def test_of_several_files_the_fingerprint_is_stated(tmp_path: Path, work: WorkAr
     folder.mkdir()
     for name in ("a", "b"):
         write(folder / f"{name}.parquet")
-    fingerprint = ingest(str(folder), SCHEMA, work)["source"]["fingerprint"]
-    assert ingest(str(folder), SCHEMA, work, label="again", sha256=fingerprint)["rows"] == 80
+    fingerprint = ingest(str(folder), SCHEMA, work).source.fingerprint
+    assert ingest(str(folder), SCHEMA, work, label="again", sha256=fingerprint).rows == 80
     with pytest.raises(IntegrityError, match="sha256"):
         ingest(str(folder), SCHEMA, work, label="other", sha256="0" * 64)
 

@@ -57,8 +57,8 @@ def ages(uri: str) -> list[int]:
 def read(table: str, work: WorkArea, **which: object) -> tuple[list[int], int]:
     source = DeltaVersion(uri=table, **which)  # type: ignore[arg-type]
     found = ingest(source, SCHEMA, work, columns=list(SCHEMA.names))
-    assert found["source"]["uri"] == table
-    return ages(found["uri"]), found["source"]["version"]
+    assert found.source.uri == table
+    return ages(found.uri), found.source.version
 
 
 def test_a_version_is_read_as_it_was_and_the_newest_is_recorded(table: str, work: WorkArea) -> None:
@@ -166,7 +166,7 @@ def test_a_delta_column_that_came_later_is_null_in_the_files_before(tmp_path: Pa
     write_deltalake(uri, rows(20).drop_columns("name"))
     write_deltalake(uri, rows(60), mode="append", schema_mode="merge")
     found = ingest(DeltaVersion(uri=uri), SCHEMA, work, columns=list(SCHEMA.names))
-    assert found["rows"] == 60
+    assert found.rows == 60
 
 
 def test_the_version_stands_in_the_manifest(
@@ -213,7 +213,7 @@ def test_a_snapshot_of_iceberg_is_read_as_it_was(iceberg: Any, work: WorkArea) -
     def read_it(label: str, **which: Any) -> tuple[list[int], int]:
         source = IcebergVersion(uri=iceberg.metadata_location, **which)
         found = ingest(source, SCHEMA, work, columns=list(SCHEMA.names), label=label)
-        return ages(found["uri"]), found["source"]["version"]
+        return ages(found.uri), found.source.version
 
     first, second, *_, last = iceberg.snapshots()
     assert read_it("a", version=first.snapshot_id) == (list(range(20, 50)), first.snapshot_id)

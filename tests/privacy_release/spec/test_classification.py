@@ -266,7 +266,7 @@ def test_a_step_of_the_release_gives_no_column_a_weaker_role(
     table = privacy_release.ingest(str(source), schema(), work)
     step, made = SqlStep(sql=sql, memory=1 << 28), schema(x=TOWN)
     if not told:
-        assert transform(table, work, step, schema=made)["rows"] == 40
+        assert transform(table, work, step, schema=made).rows == 40
         return
     with pytest.raises(SpecError, match=told):
         transform(table, work, step, schema=made)
@@ -286,7 +286,7 @@ def test_a_second_step_does_not_undo_what_the_first_one_had_to_declare(
     numbers = {"role": "insensitive", "kind": "numeric"}
     with pytest.raises(SpecError, match="town is made of town, so it must be identifier or quasi_identifier"):
         transform(table, work, second, schema=schema(town=numbers), label="second")
-    assert transform(table, work, second, schema=schema(town={**AGE}), label="third")["rows"] == 40
+    assert transform(table, work, second, schema=schema(town={**AGE}), label="third").rows == 40
 
 
 def test_nothing_is_known_of_a_step_in_python(classes: Classes, source: Path, work: WorkArea) -> None:

@@ -20,7 +20,7 @@ from privacy_release.spec.model import load_spec
 from privacy_release.steps.approval import approval_of
 from privacy_release.steps.run import run_release
 from privacy_release.work.area import WorkArea
-from privacy_release.work.references import StagedRef
+from privacy_release.work.references import StagedRelease
 
 Floor = Callable[..., Path]
 
@@ -39,7 +39,7 @@ def set_floor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Floor:
 
 
 @pytest.fixture
-def staged(home: Path, work: WorkArea) -> StagedRef:
+def staged(home: Path, work: WorkArea) -> StagedRelease:
     spec = load_spec(home / "releases" / "people.yaml")
     table = privacy_release.ingest(spec.source.uri, spec.data_schema(), work, columns=spec.source.columns)
     return privacy_release.make_release(table, work, method="mondrian", parameters={"k": 5, "l": 2}, seed=7)
@@ -58,21 +58,23 @@ def test_without_the_setting_there_is_no_floor(monkeypatch: pytest.MonkeyPatch) 
     assert floor_policy() is None
 
 
-def test_a_release_is_verified_under_its_policy_and_the_floor(staged: StagedRef, set_floor: Floor) -> None:
-    assert privacy_release.verify_staged(staged, weak())["passed"]
+def test_a_release_is_verified_under_its_policy_and_the_floor(
+    staged: StagedRelease, set_floor: Floor
+) -> None:
+    assert privacy_release.verify_staged(staged, weak()).passed
     set_floor(k(50), max_suppressed=0.25)
     report = privacy_release.verify_staged(staged, weak())
-    assert not report["passed"]
-    assert {f["rule"]: f["passed"] for f in report["findings"]} == {
+    assert not report.passed
+    assert {f["rule"]: f["passed"] for f in report.findings} == {
         "k_anonymity(k=2)": True,
         "k_anonymity(k=50)": False,
         "max_suppressed": True,
     }
-    assert report["policy"]["max_suppressed"] == 0.25
+    assert report.policy["max_suppressed"] == 0.25
 
 
 def test_the_manifest_records_the_sha256_of_the_floor(
-    staged: StagedRef, lake: Lake, set_floor: Floor
+    staged: StagedRelease, lake: Lake, set_floor: Floor
 ) -> None:
     path = set_floor(k(3))
     privacy_release.publish_staged(
@@ -84,7 +86,7 @@ def test_the_manifest_records_the_sha256_of_the_floor(
 
 
 def test_what_was_verified_without_the_floor_of_today_is_not_published(
-    staged: StagedRef, lake: Lake, set_floor: Floor
+    staged: StagedRelease, lake: Lake, set_floor: Floor
 ) -> None:
     without = privacy_release.verify_staged(staged, weak())
     set_floor(k(3))
@@ -99,7 +101,7 @@ def test_what_was_verified_without_the_floor_of_today_is_not_published(
 
 
 def test_a_floor_that_asks_for_an_approval_publishes_nothing_without(
-    home: Path, staged: StagedRef, lake: Lake, work: WorkArea, set_floor: Floor
+    home: Path, staged: StagedRelease, lake: Lake, work: WorkArea, set_floor: Floor
 ) -> None:
     set_floor(k(3), approval=True)
     report = privacy_release.verify_staged(staged, weak())
@@ -112,7 +114,7 @@ def test_a_floor_that_asks_for_an_approval_publishes_nothing_without(
     spec = load_spec(home / "releases" / "people.yaml")
     with pytest.raises(SpecError, match="must be approved"):
         run_release(spec, lake, "r2", work)
-    assert run_release(spec, lake, "r2", work, approved_by="officer").published["rows"] == 200
+    assert run_release(spec, lake, "r2", work, approved_by="officer").published.rows == 200
 
 
 @pytest.mark.parametrize(
@@ -192,7 +194,7 @@ def test_a_floor_that_cannot_be_read_stops_every_release_and_no_page(
     content: str | None,
     told: str,
     home: Path,
-    staged: StagedRef,
+    staged: StagedRelease,
     lake: Lake,
     work: WorkArea,
     set_floor: Floor,

@@ -2,6 +2,7 @@
 
 import hashlib
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ from privacy_release.spending.claims import _values_in_domains
 from privacy_release.work.area import WorkArea
 from privacy_release.work.engines import read_engine
 from privacy_release.work.parquet import parquet_bytes
-from privacy_release.work.references import EngineRef, TableRef
+from privacy_release.work.references import EngineRef, SourceRef, Table
 from privacy_release.work.staged import write_schema
 
 SCHEMA = DataSchema.from_dict(
@@ -54,22 +55,22 @@ def ledger(tmp_path: Path) -> BudgetLedger:
     return made
 
 
-def table_of(frame: pd.DataFrame, work: WorkArea, engine: EngineRef = ENGINE) -> TableRef:
+def table_of(frame: pd.DataFrame, work: WorkArea, engine: EngineRef = ENGINE) -> Table:
     """A table in the work area, too large to be loaded."""
     data = parquet_bytes(frame)
     path = work.path("ingest.parquet")
     path.write_bytes(data)
-    return TableRef(
+    return Table(
         uri=str(path),
         rows=len(frame),
         sha256=hashlib.sha256(data).hexdigest(),
         schema=write_schema(work, "ingest", SCHEMA),
-        source={"uri": "x", "files": 1, "fingerprint": "x", "rows": 1, "dropped": 0, "identifiers": []},
+        source=SourceRef(uri="x", files=1, fingerprint="x", rows=1, dropped=0, identifiers=[]),
         engine=engine,
     )
 
 
-def measured(table: TableRef, ledger: BudgetLedger, run: str = "run 1", **parameters: Any) -> Measured:
+def measured(table: Table, ledger: BudgetLedger, run: str = "run 1", **parameters: Any) -> Measured:
     method = load_method("privbayes", epsilon=0.4, **parameters)
     return measured_model(method, table, SCHEMA, Budget(dataset="people", run=run, ledger=ledger))
 
@@ -94,7 +95,7 @@ def test_the_same_bytes_cost_nothing_again_and_are_not_read_again(
 ) -> None:
     table = table_of(people(), work)
     first = measured(table, ledger)
-    Path(table["uri"]).unlink()
+    Path(table.uri).unlink()
     again = measured(table, ledger, "run 2")
     assert again.text == first.text
     assert events(ledger) == ["grant", "reserve", "commit"]
@@ -125,13 +126,13 @@ def test_a_table_that_does_not_fit_gives_the_reservation_back(
 
 def test_too_little_memory_gives_the_reservation_back(work: WorkArea, ledger: BudgetLedger) -> None:
     with pytest.raises(CapacityError, match="give it more memory, or the attributes fewer bins"):
-        measured(table_of(people(), work, {**ENGINE, "memory": 100}), ledger)
+        measured(table_of(people(), work, replace(ENGINE, memory=100)), ledger)
     assert events(ledger) == ["grant", "reserve", "cancel"]
 
 
 def test_a_file_that_changed_since_ingest_is_not_read(work: WorkArea, ledger: BudgetLedger) -> None:
     table = table_of(people(), work)
-    Path(table["uri"]).write_bytes(parquet_bytes(people(299)))
+    Path(table.uri).write_bytes(parquet_bytes(people(299)))
     with pytest.raises(IntegrityError, match="recorded sha256"):
         measured(table, ledger)
     assert events(ledger) == ["grant", "reserve", "cancel"]
@@ -145,7 +146,7 @@ def test_a_file_that_changes_while_it_is_read_gets_no_noise(
 
     def read_and_change(*given: Any) -> CodedTable:
         coded = read(*given)
-        Path(table["uri"]).write_bytes(parquet_bytes(people(299)))
+        Path(table.uri).write_bytes(parquet_bytes(people(299)))
         return coded
 
     monkeypatch.setattr(synthesizer, "coded_files", read_and_change)
@@ -156,9 +157,9 @@ def test_a_file_that_changes_while_it_is_read_gets_no_noise(
 
 def test_nothing_is_left_in_the_work_area(work: WorkArea, ledger: BudgetLedger) -> None:
     table = table_of(people(), work)
-    before = sorted(Path(table["uri"]).parent.rglob("*"))
+    before = sorted(Path(table.uri).parent.rglob("*"))
     measured(table, ledger)
-    assert sorted(Path(table["uri"]).parent.rglob("*")) == before
+    assert sorted(Path(table.uri).parent.rglob("*")) == before
 
 
 def test_values_outside_of_their_domain_are_added_up_over_the_parts_of_a_release() -> None:

@@ -16,7 +16,7 @@ from privacy_release.spending.budget import Budget
 from privacy_release.steps.release import make_release
 from privacy_release.steps.verify import verify_staged
 from privacy_release.work.area import WorkArea
-from privacy_release.work.references import StagedRef, TableRef
+from privacy_release.work.references import StagedRelease, Table
 from privacy_release.work.staged import read_manifest
 from tests.privacy_release.spending.test_budget import ingested, people
 from tests.tables import SPENDING
@@ -42,13 +42,13 @@ def budget(ledger: BudgetLedger) -> Budget:
 
 
 @pytest.fixture
-def table(work: WorkArea, tmp_path: Path) -> TableRef:
+def table(work: WorkArea, tmp_path: Path) -> Table:
     return ingested(people(), work, tmp_path)
 
 
 def released(
-    table: TableRef, work: WorkArea, budget: Budget, label: str = "staged", **more: Any
-) -> StagedRef:
+    table: Table, work: WorkArea, budget: Budget, label: str = "staged", **more: Any
+) -> StagedRelease:
     given = {"epsilon": 0.7, "delta": DELTA} | QUICK | more
     return make_release(
         table, work, method="latent_class", parameters=given, policy=SPENDING, budget=budget, label=label
@@ -56,52 +56,52 @@ def released(
 
 
 def test_it_is_booked_by_its_rho_and_a_retry_costs_nothing(
-    table: TableRef, work: WorkArea, budget: Budget, ledger: BudgetLedger
+    table: Table, work: WorkArea, budget: Budget, ledger: BudgetLedger
 ) -> None:
     first = released(table, work, budget)
     again = released(table, work, replace(budget, run="people/run 2"), label="again")
-    assert first["booking"] == again["booking"]
+    assert first.booking == again.booking
     (standing,) = ledger.standing("people")
     assert float(standing.rho) == CLAIM.rho
-    assert first["loss"] == CLAIM.to_dict()
+    assert first.loss == CLAIM.to_dict()
     with pytest.raises(BudgetExceededError, match="as zcdp"):
         released(table, work, budget, label="more", epsilon=0.75)
 
 
 def test_it_passes_its_verification_and_the_manifest_tells_rho(
-    table: TableRef, work: WorkArea, budget: Budget, ledger: BudgetLedger
+    table: Table, work: WorkArea, budget: Budget, ledger: BudgetLedger
 ) -> None:
     staged = released(table, work, budget)
     report = verify_staged(staged, POLICY, ledger)
-    assert report["passed"], report["findings"]
-    manifest = read_manifest(staged["manifest"])
+    assert report.passed, report.findings
+    manifest = read_manifest(staged.manifest)
     assert manifest["loss"]["rho"] == CLAIM.rho
     assert {"rho"} <= set(manifest["model"]["mechanisms"][0])
     assert "epsilon" not in manifest["model"]["mechanisms"][0]
 
 
 def test_a_policy_without_a_delta_refuses_it(
-    table: TableRef, work: WorkArea, budget: Budget, ledger: BudgetLedger
+    table: Table, work: WorkArea, budget: Budget, ledger: BudgetLedger
 ) -> None:
     staged = released(table, work, budget)
     report = verify_staged(staged, replace(POLICY, max_delta=0), ledger)
-    assert not report["passed"]
+    assert not report.passed
 
 
 def test_a_smaller_claim_of_rho_than_was_booked_and_spent_fails(
-    table: TableRef, work: WorkArea, budget: Budget, ledger: BudgetLedger
+    table: Table, work: WorkArea, budget: Budget, ledger: BudgetLedger
 ) -> None:
     staged = released(table, work, budget)
     told = PrivacyLoss.within(0.5, DELTA, Neighbours.REPLACE_ONE).to_dict()
-    manifest = Path(staged["manifest"])
+    manifest = Path(staged.manifest)
     manifest.write_text(json.dumps(json.loads(manifest.read_text()) | {"loss": told}))
-    report = verify_staged(staged | {"loss": told}, POLICY, ledger)  # type: ignore[arg-type]
-    failed = [finding["rule"] for finding in report["findings"] if not finding["passed"]]
+    report = verify_staged(replace(staged, loss=told), POLICY, ledger)
+    failed = [finding["rule"] for finding in report.findings if not finding["passed"]]
     assert "rho of all mechanisms, at most the claimed" in failed
     assert "epsilon of all mechanisms, at most the claimed" in failed
 
 
-def test_its_report_tells_rho(table: TableRef, work: WorkArea, budget: Budget) -> None:
-    words = " ".join(Path(released(table, work, budget)["report"]).read_text().split())
+def test_its_report_tells_rho(table: Table, work: WorkArea, budget: Budget) -> None:
+    words = " ".join(Path(released(table, work, budget).report).read_text().split())
     assert "Discrete Gaussian noise: rho" in words
     assert "which gives the claim at its delta" in words

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -33,9 +34,10 @@ from privacy_release.spending import participation
 from privacy_release.spending.budget import Budget
 from privacy_release.spending.participation import Schedule
 from privacy_release.work.area import WorkArea
+from privacy_release.work.engines import read_engine
 from privacy_release.work.parquet import write_private
 from privacy_release.work.people import Identification, Numbering
-from privacy_release.work.references import StagedRef, TableRef
+from privacy_release.work.references import StagedRelease, Table
 from tests.meeting import Meeting
 from tests.privacy_release.ledger.clocks import Clock, ledger_with
 from tests.tables import SPENDING
@@ -77,7 +79,7 @@ class Weeks:
     def __init__(self, folder: Path, work: WorkArea, ledger: BudgetLedger, clock: Clock) -> None:
         self.folder, self.work, self.ledger, self.clock, self.made = folder, work, ledger, clock, 0
 
-    def table(self, persons: str, numbering: Identification | None = KNOWN, **fields: Any) -> TableRef:
+    def table(self, persons: str, numbering: Identification | None = KNOWN, **fields: Any) -> Table:
         """A delivery of two rows of each person; no two deliveries have the same bytes."""
         self.made += 1
         rng = np.random.default_rng(self.made)
@@ -100,8 +102,8 @@ class Weeks:
         )
 
     def release(
-        self, table: TableRef, plan: Schedule | None = None, label: str = "staged", **parameters: Any
-    ) -> StagedRef:
+        self, table: Table, plan: Schedule | None = None, label: str = "staged", **parameters: Any
+    ) -> StagedRelease:
         budget = Budget(dataset="clinic", run="run", ledger=self.ledger, schedule=plan or schedule())
         given = {"epsilon": 0.5, "max_rows": 2} | parameters
         staged = privacy_release.make_release(
@@ -148,10 +150,10 @@ def test_a_year_of_weeks_is_paid_by_one_promise_and_nobody_takes_part_more_than_
 ) -> None:
     for _ in range(6):
         staged = weeks.release(weeks.table("abc"))
-        assert privacy_release.verify_staged(staged, POLICY, ledger)["passed"]
+        assert privacy_release.verify_staged(staged, POLICY, ledger).passed
     assert spent(ledger) == 2.0
     assert sorted(weeks.took_part()) == ["", "", "", "", "abc", "abc"]
-    assert staged["loss"] == {"epsilon": 0.5, "delta": 0.0, "neighbours": "replace_person"}
+    assert staged.loss == {"epsilon": 0.5, "delta": 0.0, "neighbours": "replace_person"}
 
 
 def test_who_took_part_long_ago_takes_part_again(weeks: Weeks, clock: Clock) -> None:
@@ -167,7 +169,7 @@ def test_who_took_part_long_ago_takes_part_again(weeks: Weeks, clock: Clock) -> 
 def test_the_same_bytes_again_are_the_same_release(weeks: Weeks, ledger: BudgetLedger) -> None:
     table = weeks.table("ab")
     first, again = weeks.release(table), weeks.release(table, label="again")
-    assert first["sha256"] == again["sha256"]
+    assert first.sha256 == again.sha256
     assert weeks.took_part() == ["ab"]
     assert len(ledger.history("clinic")) == 3  # grant, reserve, commit
 
@@ -197,12 +199,12 @@ def test_nothing_that_leaves_tells_how_many_rows_or_persons_took_part(
     weeks.release(weeks.table("abc"))
     staged = weeks.release(weeks.table("abcdef"), label="third")
     assert sorted(weeks.took_part()) == ["abc", "abc", "def"]
-    manifest = json.loads(Path(staged["manifest"]).read_text())
+    manifest = json.loads(Path(staged.manifest).read_text())
     assert manifest["model"]["participants"] == "noisy"
     assert not {"source_rows", "source_persons"} & set(manifest["model"])
     loss = {"epsilon": 2.0, "delta": 0.0, "neighbours": "replace_person"}
     assert manifest["over_time"] == {"releases_of_a_person": 2, "period": "365d", "loss": loss}
-    report = Path(staged["report"]).read_text()
+    report = Path(staged.report).read_text()
     assert "at most epsilon 2 in any 365 days, however many releases" in report
     assert "left out or added; neither the number of persons nor that of rows is public" in report
     assert "which the promise takes as public" not in report
@@ -342,13 +344,13 @@ def test_a_refusal_by_a_noisy_number_is_kept_and_the_same_in_every_retry(
 
 def test_too_little_budget_fails_before_the_table_is_read_or_anybody_counted(weeks: Weeks) -> None:
     table = weeks.table("ab")
-    Path(table["uri"]).unlink()
+    Path(table.uri).unlink()
     with pytest.raises(BudgetExceededError, match=r"cannot pay epsilon 0\.6 under the promise"):
         weeks.release(table, epsilon=0.6)
     assert weeks.files() == []
 
 
-def refused(weeks: Weeks, table: TableRef, plan: Schedule | None = None, **given: Any) -> PrivacyEngineError:
+def refused(weeks: Weeks, table: Table, plan: Schedule | None = None, **given: Any) -> PrivacyEngineError:
     budget = Budget(dataset="clinic", run="run", ledger=weeks.ledger, schedule=plan or schedule())
     with pytest.raises(PrivacyEngineError) as told:
         privacy_release.make_release(table, weeks.work, policy=SPENDING, budget=budget, **given)
@@ -368,8 +370,8 @@ def test_what_cannot_be_scheduled_is_refused_before_anybody_is_counted(weeks: We
     assert "name the person of each row as `person`" in str(error)
     unknown = weeks.table("ab", None)
     assert "needs persons to have the same number in every run" in str(refused(weeks, unknown, **private))
-    engine = {"kind": "fragments", "rows": 1000, "memory": 300_000_000, "processes": 1}
-    on_files: Any = {**whole, "engine": engine}
+    engine = read_engine("fragments")
+    on_files: Any = replace(whole, engine=engine)
     assert "must not stand beside engine fragments" in str(refused(weeks, on_files, **private))
 
 
@@ -387,7 +389,7 @@ def test_another_run_on_the_same_source_is_the_same_release(weeks: Weeks, ledger
         label="again",
         numbering=KNOWN,
     )
-    assert first["sha256"] == again["sha256"]
+    assert first.sha256 == again.sha256
 
 
 def test_a_release_waits_while_another_one_of_its_schedule_filters_who_takes_part(

@@ -22,7 +22,7 @@ OWN, OTHER = Secret(b"o" * 32), Secret(b"p" * 32)
 def published(lake: Lake, folder: Path, release: str, secret: str | None) -> Published:
     """A release by hand, whose manifest names the secret of its answers."""
     staged = staged_release(people(), folder, release)
-    manifest = Path(staged["manifest"])
+    manifest = Path(staged.manifest)
     told = json.loads(manifest.read_text())
     manifest.write_text(json.dumps(told | {"randomization": {"secret": secret}}))
     return publish_staged(staged, verify_staged(staged, POLICY), lake.table(NAME), release)

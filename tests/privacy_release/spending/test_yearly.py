@@ -235,15 +235,15 @@ def test_a_manifest_that_tells_another_part_is_found(
     staged = privacy_release.make_release(
         table, work, method="latent_class", parameters=parameters, policy=SPENDING, budget=budget
     )
-    assert verify_staged(staged, ReleasePolicy(max_epsilon=1.0), ledger)["passed"]
+    assert verify_staged(staged, ReleasePolicy(max_epsilon=1.0), ledger).passed
     assert "each of 3 releases spends an equal part, epsilon 0.3333" in " ".join(
-        Path(staged["report"]).read_text().split()
+        Path(staged.report).read_text().split()
     )
-    manifest: dict[str, Any] = dict(read_manifest(staged["manifest"]))
+    manifest: dict[str, Any] = dict(read_manifest(staged.manifest))
     rule = "promise of the schedule that the manifest tells otherwise than the ledger"
     for change in ({"part": {"epsilon": 0.1, "delta": 0.0}}, {"releases": 52}):
         told = json.loads(json.dumps(manifest)) | {"over_time": manifest["over_time"] | change}
-        found = bookkeeping_findings(staged, told, PART, [], read_schema(staged["schema"]), ledger)
+        found = bookkeeping_findings(staged, told, PART, [], read_schema(staged.schema), ledger)
         assert [f.rule for f in found if not f.passed] == [rule]
     with pytest.raises(SpecError, match="must spend an equal part of the promise"):
         privacy_release.make_release(

@@ -4,7 +4,9 @@ import json
 import sys
 
 from privacy_release.steps.fragments import release_one
+from privacy_release.work.references import FragmentRef
 
 if __name__ == "__main__":
+    fragment = FragmentRef.from_ref(json.loads(sys.argv[1]))
     while True:
-        release_one(json.loads(sys.argv[1]))
+        release_one(fragment)

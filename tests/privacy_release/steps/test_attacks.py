@@ -5,6 +5,7 @@ import json
 import re
 import stat
 import zipfile
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,7 @@ from privacy_release.steps.run import Stage, run_release
 from privacy_release.steps.verify import verify_staged
 from privacy_release.work.area import WorkArea
 from privacy_release.work.parquet import read_private
+from privacy_release.work.references import AttackRef, ReportRef, TrialRef, plain
 from tests import tables
 from tests.privacy_release.proof import signed_tables
 
@@ -90,7 +92,7 @@ def test_a_bound_that_is_kept_is_told_without_figures(
     seen: list[tuple[Stage, str]] = []
     # The illness is drawn at random: an excess above the bound of 0.5 is ten standard errors away.
     done = run_release(write(INFERENCE), lake, "r1", work, lambda s, text: seen.append((s, text)))
-    assert done.published["rows"] == 900
+    assert done.published.rows == 900
     manifest = manifest_of(lake.table("people"), "r1")
     told = [f for f in manifest["measured"] if f["rule"].startswith("attack_risk")]
     assert [(f["threshold"], f["measured"], f["passed"]) for f in told] == [(0.5, None, True)]
@@ -106,9 +108,9 @@ def test_a_bound_that_is_kept_is_told_without_figures(
     assert stat.S_IMODE(page.stat().st_mode) == 0o600
     assert "Inference" in page.read_text()
     assert [stage for stage, _ in seen if stage is Stage.ATTACK] == [Stage.ATTACK] * 2
-    (trial,) = done.report["attacks"]["trials"]
-    assert [o["subject"] for o in trial["outcomes"]] == ["illness"]
-    assert "person-" not in json.dumps([done.report, done.staged, seen])
+    (trial,) = done.report.attacks.trials
+    assert [o["subject"] for o in trial.outcomes] == ["illness"]
+    assert "person-" not in json.dumps(plain([done.report, done.staged, seen]))
 
 
 def test_figures_that_the_steward_publishes_are_rounded_and_tell_no_rate(
@@ -117,7 +119,7 @@ def test_figures_that_the_steward_publishes_are_rounded_and_tell_no_rate(
     # As above: an excess above the bound of 0.5 is ten standard errors away.
     done = run_release(write(INFERENCE | {"publish_figures": True}), lake, "r1", work)
     (told,) = manifest_of(lake.table("people"), "r1")["attacks"]
-    (exact,) = done.report["attacks"]["trials"][0]["outcomes"]
+    (exact,) = done.report.attacks.trials[0].outcomes
     (outcome,) = told["outcomes"]
     assert (told["attack"], told["bound"], told["confidence"]) == ("inference", 0.5, 0.95)
     assert outcome.keys() == {"subject", "excess", "low", "high"}
@@ -195,9 +197,9 @@ def test_a_release_that_the_rule_did_not_make_coarser_keeps_the_bound(
     streets: Any, lake: Lake, work: WorkArea
 ) -> None:
     done = run_release(streets(alike=0.0), lake, "r1", work)
-    (trial,) = done.report["attacks"]["trials"]
-    assert [(o["subject"], o["verdict"]) for o in trial["outcomes"]] == [("illness", "quiet")]
-    assert trial["outcomes"][0]["planted"] > 0.15
+    (trial,) = done.report.attacks.trials
+    assert [(o["subject"], o["verdict"]) for o in trial.outcomes] == [("illness", "quiet")]
+    assert trial.outcomes[0]["planted"] > 0.15
     assert "Somebody who knows the rules of the release" in report_of(lake)
 
 
@@ -238,7 +240,7 @@ def test_no_figure_of_a_private_release_leaves_the_curators_report(
     assert not [f for f in manifest["measured"] if f["rule"].startswith("attack_risk")]
     assert manifest["policy"]["require"][0]["model"] == "attack_risk"
     assert "attacks" not in manifest
-    assert done.report["attacks"]["trials"][0].keys() == {"rule", "attack", "bound", "passed"}
+    assert done.report.attacks.trials[0].to_ref().keys() == {"rule", "attack", "bound", "passed"}
     report = report_of(lake)
     told = report[report.index('id="attacks"') : report.index('id="meaning"')]
     assert "bound kept" in told
@@ -260,10 +262,10 @@ def test_no_figure_of_a_randomized_release_without_a_loss_leaves_the_curators_re
     policy = home / "policies" / "people.yaml"
     policy.write_text(yaml.safe_dump({"require": [asked], "max_breach": 1}))
     done = run_release(spec, lake, "r1", work)
-    assert done.staged["loss"] is None
-    (trial,) = done.report["attacks"]["trials"]
-    assert trial.keys() == {"rule", "attack", "bound", "passed"}
-    assert not [f for f in done.report["findings"] if f["rule"].startswith("attack_risk")]
+    assert done.staged.loss is None
+    (trial,) = done.report.attacks.trials
+    assert trial.to_ref().keys() == {"rule", "attack", "bound", "passed"}
+    assert not [f for f in done.report.findings if f["rule"].startswith("attack_risk")]
     assert "attacks" not in manifest_of(lake.table("people"), "r1")
     assert "<svg" not in report_of(lake).partition('id="attacks"')[2].partition('id="meaning"')[0]
     policy.write_text(yaml.safe_dump({"require": [asked | {"excess": 0.9}], "max_breach": 1}))
@@ -288,11 +290,11 @@ def test_linkage_tries_to_name_people_by_a_public_register(listed: Any, lake: La
     # Whoever knows a half of two attributes finds at most every second planted record, and of a class of 5
     # and more nobody oftener than once in five times: .3 is eight standard errors from both.
     done = run_release(listed(LINKAGE | {"excess": 0.3}), lake, "r1", work)
-    (trial,) = done.report["attacks"]["trials"]
-    part, register = trial["outcomes"]
+    (trial,) = done.report.attacks.trials
+    part, register = trial.outcomes
     assert (part["subject"], register["subject"]) == ("a part of the record", "a public register")
     assert register["planted"] > 0.5
-    assert "voters" not in json.dumps([done.report, manifest_of(lake.table("people"), "r1")])
+    assert "voters" not in json.dumps([done.report.to_ref(), manifest_of(lake.table("people"), "r1")])
 
 
 @pytest.mark.parametrize(
@@ -322,8 +324,8 @@ def test_the_gate_subtracts_earlier_releases_where_people_are_followed(
         check_files(write(asked), None)
     spec = write(asked, history={"identifier": "name", "keep": False})
     run_release(spec, lake, "r1", work)  # there is nothing to subtract
-    (trial,) = run_release(spec, lake, "r2", work).report["attacks"]["trials"]
-    subjects = [outcome["subject"] for outcome in trial["outcomes"]]
+    (trial,) = run_release(spec, lake, "r2", work).report.attacks.trials
+    subjects = [outcome["subject"] for outcome in trial.outcomes]
     assert subjects == ["illness of people who came", "illness of people who left"]
 
 
@@ -348,19 +350,19 @@ def test_a_register_that_nothing_uses_or_that_tells_too_much_or_is_csv_is_refuse
 
 def test_a_report_without_the_attack_is_not_published(write: Any, lake: Lake, work: WorkArea) -> None:
     done = run_release(write(INFERENCE), lake, "r1", work)
-    untried = {name: value for name, value in done.report.items() if name != "attacks"}
-    others = {**done.report, "attacks": {**done.report["attacks"], "sha256": "0" * 64}}
+    untried = replace(done.report, attacks=None)
+    others = replace(done.report, attacks=replace(done.report.attacks, sha256="0" * 64))
     require_attacked(done.report)
     for report in (untried, others):
         with pytest.raises(VerificationError, match="was not tried on these bytes"):
-            require_attacked(report)  # type: ignore[arg-type]
+            require_attacked(report)
 
 
 def test_an_attack_without_people_left_out_is_refused(write: Any, lake: Lake, work: WorkArea) -> None:
     done = run_release(write(INFERENCE), lake, "r1", work)
-    table = {name: value for name, value in done.staged.items() if name != "holdout"}
+    table = replace(done.staged, holdout=None)
     with pytest.raises(SpecError, match="nobody was; hold them out"):
-        attack_staged(table, done.staged, done.report, title="people", release_id="r1")  # type: ignore[arg-type]
+        attack_staged(table, done.staged, done.report, title="people", release_id="r1")
 
 
 def test_who_is_held_out_goes_by_the_key_of_the_run_alone(write: Any, home: Path, work: WorkArea) -> None:
@@ -368,18 +370,16 @@ def test_who_is_held_out_goes_by_the_key_of_the_run_alone(write: Any, home: Path
     table = ingest(str(home / "people.parquet"), spec.data_schema(), work, columns=list(tables.FIELDS))
     one, again = (hold_out(table, work, 0.1) for _ in range(2))
     assert one == again
-    kept = read_private(one["uri"], one["sha256"])
-    aside = read_private(one["holdout"]["uri"], one["holdout"]["sha256"])
+    kept = read_private(one.uri, one.sha256)
+    aside = read_private(one.holdout.uri, one.holdout.sha256)
     assert (len(kept), len(aside)) == (900, 100)
     assert set(kept["visits"]).isdisjoint(aside["visits"])
     # Other records in the same places: the same places are left out.
-    frame = read_private(table["uri"], table["sha256"])
+    frame = read_private(table.uri, table.sha256)
     frame.assign(name=frame["visits"].astype(str), age=1.5, illness="flu").to_parquet(home / "people.parquet")
     other = ingest(str(home / "people.parquet"), spec.data_schema(), work, columns=list(tables.FIELDS))
     moved = hold_out(other, work, 0.1)
-    assert list(read_private(moved["holdout"]["uri"], moved["holdout"]["sha256"])["visits"]) == list(
-        aside["visits"]
-    )
+    assert list(read_private(moved.holdout.uri, moved.holdout.sha256)["visits"]) == list(aside["visits"])
     with pytest.raises(InfeasibleError, match="cannot be held out"):
         hold_out(other, work, 0.001)
 
@@ -404,31 +404,30 @@ def test_all_rows_of_a_person_are_held_out_or_none(tmp_path: Path, work: WorkAre
     )
     table = ingest(str(tmp_path / "visits.parquet"), DataSchema.from_dict(fields), work)
     left = hold_out(table, work, 0.2)
-    kept, aside = (
-        set(read_private(file["uri"], file["sha256"])["age"] % 20) for file in (left, left["holdout"])
-    )
+    kept, aside = (set(read_private(file.uri, file.sha256)["age"] % 20) for file in (left, left.holdout))
     assert (len(kept), len(aside), kept & aside) == (16, 4, set())
 
 
 def test_a_rule_about_attacks_is_kept_by_a_trial_that_passed_on_these_bytes_alone() -> None:
     rule, own = rule_of(AttackRisk(attack=AttackName.INFERENCE, excess=0.5)), "a" * 64
-    trial = {"rule": rule, "attack": "inference", "bound": 0.5, "passed": True}
-    report: Any = {"policy": {"require": [tables.POLICY["require"][0], INFERENCE]}, "sha256": own}
-    require_attacked(report | {"attacks": {"sha256": own, "trials": [trial], "curator": ""}})
+    trial = TrialRef(rule=rule, attack="inference", bound=0.5, passed=True)
+    policy = {"require": [tables.POLICY["require"][0], INFERENCE]}
+    report = ReportRef(passed=True, sha256=own, rows=5, classes=1, findings=[], policy=policy)
+    require_attacked(replace(report, attacks=AttackRef(sha256=own, trials=[trial], curator="")))
     for sha256, trials in (
         ("b" * 64, [trial]),
         (own, []),
-        (own, [trial | {"passed": False}]),
-        (own, [trial | {"rule": rule.replace("0.5", "0.6")}]),
+        (own, [replace(trial, passed=False)]),
+        (own, [replace(trial, rule=rule.replace("0.5", "0.6"))]),
     ):
         with pytest.raises(VerificationError, match=r"inference.* was not tried on these bytes"):
-            require_attacked(report | {"attacks": {"sha256": sha256, "trials": trials, "curator": ""}})
+            require_attacked(replace(report, attacks=AttackRef(sha256=sha256, trials=trials, curator="")))
 
 
 def test_an_attack_that_had_nothing_to_go_for_keeps_no_bound_but_on_a_first_release() -> None:
     none = Results(attack="inference")
     kept = [
-        _trial(AttackRisk(attack=attack, excess=0.5), none, private=False, alone=alone)["passed"]
+        _trial(AttackRisk(attack=attack, excess=0.5), none, private=False, alone=alone).passed
         for attack in (AttackName.INFERENCE, AttackName.INTERSECTION)
         for alone in (False, True)
     ]

@@ -28,7 +28,7 @@ def test_twelve_weeks_keep_the_policy_and_hold_few_persons_back(
         write_table(file, patients_of_week(key), "generated")
         with WorkArea(tmp_path / "work", f"week {week}") as work:
             outcome = run_release(spec, lake, key, work)
-        assert outcome.report["passed"]
+        assert outcome.report.passed
         told = manifest_of(lake.table("clinic_weekly"), key)["history"]
         assert told["releases"] == week
         assert told["withheld"] <= 80

@@ -2,6 +2,7 @@
 
 import datetime as dt
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,6 @@ from privacy_release.steps.run import run_release
 from privacy_release.steps.verify import verify_staged
 from privacy_release.work.area import WorkArea
 from privacy_release.work.engines import read_engine
-from privacy_release.work.references import StagedRef
 from tests import tables
 from tests.dated import FIELDS, covers, stays
 from tests.tables import SPENDING
@@ -120,17 +120,17 @@ def test_both_ways_of_verifying_report_the_same(
     )
     parameters = {"k": 5, "l": 2, "intervals": intervals}
     staged = make_release(table, work, method="mondrian", parameters=parameters, seed=7)
-    whole = StagedRef(**{k: v for k, v in staged.items() if k != "engine"})  # type: ignore[typeddict-item]  # same keys
-    apart = StagedRef(**{**staged, "engine": ENGINES["fragments"]})  # type: ignore[typeddict-item]  # same keys
+    whole = replace(staged, engine=None)
+    apart = replace(staged, engine=ENGINES["fragments"])
     assert verify_staged(whole, POLICY) == verify_staged(apart, POLICY)
-    assert verify_staged(apart, POLICY)["passed"]
+    assert verify_staged(apart, POLICY).passed
 
 
 def test_the_report_shows_dates_by_periods_and_no_day_of_anybody(work: WorkArea, tmp_path: Path) -> None:
     write_stays(tmp_path / "stays.parquet", 1_000)
     table = privacy_release.ingest(str(tmp_path / "stays.parquet"), DataSchema.from_dict(FIELDS), work)
     staged = make_release(table, work, method="mondrian", parameters={"k": 5}, seed=7)
-    report = Path(staged["report"]).read_text()
+    report = Path(staged.report).read_text()
     assert "1930s" in report
     assert "2000s" in report
     assert not np.isin(stays(1_000)["born"].dt.strftime("%Y-%m-%d"), report).any()
@@ -208,8 +208,8 @@ def test_a_private_release_of_dates_keeps_its_claim_and_its_domains(work: WorkAr
         budget=Budget(dataset="stays", run="run 1", ledger=ledger),
     )
     report = verify_staged(staged, ReleasePolicy(max_epsilon=0.5), ledger)
-    assert report["passed"]
-    released = pq.read_table(staged["uri"])
+    assert report.passed
+    released = pq.read_table(staged.uri)
     assert [released.schema.field(name).type for name in ("born", "died", "paid")] == [pa.date32()] * 3
     assert {(day.month % 3, day.day) for day in released["died"].to_pylist()} <= {(1, 1)}
 

@@ -261,26 +261,26 @@ def test_a_release_is_published_if_its_dictionary_cannot_be_made(
     table = privacy_release.ingest(str(tmp_path / "people.parquet"), SCHEMA, work)
     staged = privacy_release.make_release(table, work, method="mondrian", parameters={"k": 5}, seed=1)
     report = privacy_release.verify_staged(staged, POLICY)
-    columns = Path(staged["columns"])
+    columns = Path(staged.columns)
     columns.write_bytes(columns.read_bytes().replace(b"lower_bound", b"canary-form"))
     published = privacy_release.publish_staged(staged, report, lake.table(NAME), "1")
-    assert published["left_out"] == [{"figure": "the dictionary", "error": "ValueError"}]
-    assert json.loads(Path(published["manifest"]).read_bytes())["left_out"] == published["left_out"]
+    assert published.left_out == [{"figure": "the dictionary", "error": "ValueError"}]
+    assert json.loads(Path(published.manifest).read_bytes())["left_out"] == published.left_out
     (entry,) = publications(lake.table(NAME))
     assert entry.further == {}
-    assert len(read_release(lake.table(NAME), "1")) == staged["rows"]
+    assert len(read_release(lake.table(NAME), "1")) == staged.rows
 
 
 def test_a_manifest_names_missing_figures(tmp_path: Path, work: WorkArea, lake: Lake) -> None:
     records().to_parquet(tmp_path / "people.parquet", index=False)
     table = privacy_release.ingest(str(tmp_path / "people.parquet"), SCHEMA, work)
     staged = privacy_release.make_release(table, work, method="mondrian", parameters={"k": 5}, seed=1)
-    manifest = read_manifest(staged["manifest"])
+    manifest = read_manifest(staged.manifest)
     assert "left_out" not in manifest
     job = Job(work=work)
     job.attempts.make("the network", lambda: 1 / 0)
     made = Made(
-        told=manifest, schema=SCHEMA, figures={}, sha256=staged["sha256"], report="", seconds=1, seeded=True
+        told=manifest, schema=SCHEMA, figures={}, sha256=staged.sha256, report="", seconds=1, seeded=True
     )
-    left_out = read_manifest(stage(made, table, job)["manifest"])["left_out"]
+    left_out = read_manifest(stage(made, table, job).manifest)["left_out"]
     assert {"figure": "the network", "error": "ZeroDivisionError"} in left_out

@@ -22,7 +22,7 @@ from privacy_release.steps.run import run_release
 from privacy_release.steps.verify import raise_if_failed, verify_staged
 from privacy_release.work.area import WorkArea
 from privacy_release.work.engines import read_engine
-from privacy_release.work.references import StagedRef
+from privacy_release.work.references import StagedRelease
 from tests import tables
 
 KEY = "key-of-pseudonyms-that-nobody-must-see"
@@ -96,14 +96,14 @@ def test_verification_holds_them_against_the_policy(
     fields, policy = with_pseudonyms(scope, pseudonyms=allowed)
     staged = staged_by(home, work, fields, engine)
     report = verify_staged(staged, ReleasePolicy.from_dict(policy))
-    (finding,) = [f for f in report["findings"] if f["rule"] == f"pseudonyms: {allowed}"]
-    assert (finding["measured"], finding["passed"], report["passed"]) == (0 if passes else 1, passes, passes)
+    (finding,) = [f for f in report.findings if f["rule"] == f"pseudonyms: {allowed}"]
+    assert (finding["measured"], finding["passed"], report.passed) == (0 if passes else 1, passes, passes)
     if not passes:
         with pytest.raises(VerificationError, match=f"pseudonyms: {allowed} measured 1"):
             raise_if_failed(report)
 
 
-def staged_by(home: Path, work: WorkArea, fields: dict[str, Any], engine: str) -> StagedRef:
+def staged_by(home: Path, work: WorkArea, fields: dict[str, Any], engine: str) -> StagedRelease:
     spec = load_spec(written(home, fields, tables.POLICY))
     naming = Naming(series="people", release="1")
     table = privacy_release.ingest(
@@ -168,15 +168,15 @@ def test_redacted_and_allowed_text_is_told_by_count(
     schema = tables.schema(note={**text, "text": "redact"}, other=other)
     table = privacy_release.ingest(str(tmp_path / "noted.parquet"), schema, work)
     staged = make_release(table, work, method="mondrian", parameters={"k": 5, "l": 2}, seed=7)
-    manifest = json.loads(Path(staged["manifest"]).read_text())
+    manifest = json.loads(Path(staged.manifest).read_text())
     assert manifest["source"]["text"] == {
         "note": {"email": 2, "phone": 1},
         "other": {"email": 2, "phone": 1},
     }
     assert manifest["columns"]["note"]["text"] == "redact"
     assert manifest["columns"]["other"]["text"] == {"allow": "addresses of the clinic"}
-    assert "canary" not in Path(staged["manifest"]).read_text()
-    assert not any("canary" in str(v) for v in pd.read_parquet(staged["uri"])["note"])
+    assert "canary" not in Path(staged.manifest).read_text()
+    assert not any("canary" in str(v) for v in pd.read_parquet(staged.uri)["note"])
     plain = tables.schema(note=text, other=other)
     with pytest.raises(SchemaError, match="note: email in 2 records, phone in 1 record") as caught:
         privacy_release.ingest(str(tmp_path / "noted.parquet"), plain, work, label="again")

@@ -4,7 +4,7 @@ import decimal
 import json
 import shutil
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -35,7 +35,15 @@ from privacy_release.work.engines import open_engine, read_engine
 from privacy_release.work.file_sets import files_of, list_of, new_folder, part_name
 from privacy_release.work.fragment_files import FilesHere
 from privacy_release.work.parquet import read_private, unchanged_batches
-from privacy_release.work.references import FragmentRef, FragmentReleaseRef, StagedRef, TableRef
+from privacy_release.work.references import (
+    FileRef,
+    FragmentRef,
+    FragmentReleaseRef,
+    StagedRelease,
+    Table,
+    plain,
+    read_as,
+)
 from privacy_release.work.staged import read_manifest
 from tests.servers.pages import require_closed_page
 
@@ -75,11 +83,11 @@ class Released:
     """Fragments as mapped tasks leave them: cut, each released, and not yet joined."""
 
     work: WorkArea
-    table: TableRef
+    table: Table
     cut: list[FragmentRef]
     parts: list[FragmentReleaseRef]
 
-    def join(self, parts: list[FragmentReleaseRef] | None = None) -> StagedRef:
+    def join(self, parts: list[FragmentReleaseRef] | None = None) -> StagedRelease:
         return join_staged(self.parts if parts is None else parts, self.work, title=None, label="release")
 
     @property
@@ -88,7 +96,7 @@ class Released:
 
 
 @pytest.fixture(scope="module")
-def ingested(tmp_path_factory: pytest.TempPathFactory) -> tuple[WorkArea, TableRef]:
+def ingested(tmp_path_factory: pytest.TempPathFactory) -> tuple[WorkArea, Table]:
     """A work area with the table, cut by no test."""
     root = tmp_path_factory.mktemp("fragments")
     population().to_parquet(root / "people.parquet", index=False)
@@ -97,7 +105,7 @@ def ingested(tmp_path_factory: pytest.TempPathFactory) -> tuple[WorkArea, TableR
 
 
 @pytest.fixture(scope="module")
-def made(ingested: tuple[WorkArea, TableRef]) -> Released:
+def made(ingested: tuple[WorkArea, Table]) -> Released:
     """Fragments of a release by Mondrian, to be copied before they are spoilt."""
     work, table = ingested
     with work:
@@ -111,12 +119,13 @@ def released(made: Released, tmp_path: Path) -> Iterator[Released]:
     with WorkArea(tmp_path / "work", "people/run") as work:
         shutil.copytree(made.work.folder, work.folder, dirs_exist_ok=True)
         moved = json.loads(
-            json.dumps([made.cut, made.parts]).replace(str(made.work.folder), str(work.folder))
+            json.dumps(plain([made.cut, made.parts])).replace(str(made.work.folder), str(work.folder))
         )
-        yield Released(work=work, table=made.table, cut=moved[0], parts=moved[1])
+        cut, parts = read_as(list[FragmentRef], moved[0]), read_as(list[FragmentReleaseRef], moved[1])
+        yield Released(work=work, table=made.table, cut=cut, parts=parts)
 
 
-def cut_up(table: TableRef, work: WorkArea, label: str = "cut", **method: Any) -> list[FragmentRef]:
+def cut_up(table: Table, work: WorkArea, label: str = "cut", **method: Any) -> list[FragmentRef]:
     with open_engine(ENGINE, work.folder) as engine:
         cut = fragments.cut_table(table, engine, **method)
         return fragments.partition(cut, fragments.keep(cut, work, label), engine)
@@ -124,20 +133,20 @@ def cut_up(table: TableRef, work: WorkArea, label: str = "cut", **method: Any) -
 
 def rewritten(ref: FragmentReleaseRef, change: Callable[[pa.Table], pa.Table]) -> FragmentReleaseRef:
     """Other released records with their true hash and count: what a faulty worker would have made."""
-    path = Path(ref["uri"])
+    path = Path(ref.uri)
     table = change(pq.read_table(path))
     pq.write_table(table, path)
-    return FragmentReleaseRef(**{**ref, "sha256": sha256_file(path), "rows": len(table)})  # type: ignore[typeddict-item]  # same keys
+    return replace(ref, sha256=sha256_file(path), rows=len(table))
 
 
 def retold(ref: FragmentReleaseRef, change: Callable[[dict[str, Any]], None]) -> FragmentReleaseRef:
     """Another account with its true hash."""
-    path = Path(ref["account"]["uri"])
+    path = Path(ref.account.uri)
     fields = json.loads(path.read_bytes())
     change(fields)
     path.write_text(json.dumps(fields))
-    account = {"uri": str(path), "sha256": sha256_file(path)}
-    return FragmentReleaseRef(**{**ref, "account": account})  # type: ignore[typeddict-item]  # same keys
+    account = FileRef(uri=str(path), sha256=sha256_file(path))
+    return replace(ref, account=account)
 
 
 def without_one_record(table: pa.Table) -> pa.Table:
@@ -167,9 +176,9 @@ def another_claim(fields: dict[str, Any]) -> None:
 
 def test_a_cut_gives_each_record_to_one_fragment(released: Released) -> None:
     assert len(released.cut) >= 3
-    assert [ref["fragment"] for ref in released.cut] == list(range(len(released.cut)))
-    assert sum(ref["rows"] for ref in released.cut) == ROWS
-    assert all(pq.read_metadata(ref["uri"]).num_rows == ref["rows"] for ref in released.cut)
+    assert [ref.fragment for ref in released.cut] == list(range(len(released.cut)))
+    assert sum(ref.rows for ref in released.cut) == ROWS
+    assert all(pq.read_metadata(ref.uri).num_rows == ref.rows for ref in released.cut)
 
 
 def test_a_missing_fragment_stages_nothing(released: Released) -> None:
@@ -200,7 +209,7 @@ def test_a_fragment_of_another_plan_stages_nothing(released: Released) -> None:
 
 
 def test_a_number_that_the_plan_does_not_know_stages_nothing(released: Released) -> None:
-    foreign = FragmentReleaseRef(**{**released.parts[-1], "fragment": 77})  # type: ignore[typeddict-item]  # same keys
+    foreign = replace(released.parts[-1], fragment=77)
     with pytest.raises(IntegrityError, match="1 missing, 0 more than once, 1 of another plan"):
         released.join([*released.parts[:-1], foreign])
 
@@ -240,9 +249,9 @@ def test_an_account_of_fewer_records_stages_nothing(released: Released) -> None:
 
 def test_a_count_that_is_not_the_files_stages_nothing(released: Released) -> None:
     first, second, *rest = released.parts
-    longer = FragmentReleaseRef(**{**first, "rows": first["rows"] + 1})  # type: ignore[typeddict-item]  # same keys
-    shorter = FragmentReleaseRef(**{**second, "rows": second["rows"] - 1})  # type: ignore[typeddict-item]  # same keys
-    with pytest.raises(IntegrityError, match=f"fragment 0 must have {first['rows'] + 1:,} released records"):
+    longer = replace(first, rows=first.rows + 1)
+    shorter = replace(second, rows=second.rows - 1)
+    with pytest.raises(IntegrityError, match=f"fragment 0 must have {first.rows + 1:,} released records"):
         released.join([longer, shorter, *rest])
     assert released.staged == []
 
@@ -257,7 +266,7 @@ def test_a_count_that_is_not_the_files_stages_nothing(released: Released) -> Non
 )
 def test_other_columns_than_the_first_fragments_stage_nothing(change: Any, released: Released) -> None:
     last = rewritten(released.parts[-1], change)
-    with pytest.raises(IntegrityError, match=f"same columns and types, fragment {last['fragment']} differs"):
+    with pytest.raises(IntegrityError, match=f"same columns and types, fragment {last.fragment} differs"):
         released.join([*released.parts[:-1], last])
     assert released.staged == []
 
@@ -270,7 +279,7 @@ def test_another_claim_than_the_first_fragments_stages_nothing(released: Release
 
 def test_what_does_not_keep_its_claim_is_not_staged(released: Released) -> None:
     spoilt = rewritten(released.parts[0], with_a_class_of_one)
-    taken = released.parts[0]["rows"] - spoilt["rows"]
+    taken = released.parts[0].rows - spoilt.rows
 
     def suppressed(fields: dict[str, Any]) -> None:
         fields["figures"]["released"] -= taken
@@ -286,19 +295,19 @@ def test_what_does_not_keep_its_claim_is_not_staged(released: Released) -> None:
 
 def test_records_that_changed_since_the_cut_are_not_released(released: Released) -> None:
     ref = released.cut[0]
-    frame = pd.read_parquet(ref["uri"]).iloc[:-1]
-    frame.to_parquet(ref["uri"], index=False)
+    frame = pd.read_parquet(ref.uri).iloc[:-1]
+    frame.to_parquet(ref.uri, index=False)
     with pytest.raises(IntegrityError, match="must have the recorded sha256"):
         fragments.release_one(ref)
-    renamed = FragmentRef(**{**ref, "sha256": sha256_file(Path(ref["uri"]))})  # type: ignore[typeddict-item]  # same keys
+    renamed = replace(ref, sha256=sha256_file(Path(ref.uri)))
     with pytest.raises(IntegrityError, match="fragment 0 must have the"):
         fragments.release_one(renamed)
 
 
 def test_a_table_that_changed_since_it_was_ingested_is_not_cut(released: Released, tmp_path: Path) -> None:
     other = tmp_path / "other.parquet"
-    pd.read_parquet(released.table["uri"]).iloc[:-1].to_parquet(other, index=False)
-    table = TableRef(**{**released.table, "uri": str(other)})  # type: ignore[typeddict-item]  # same keys
+    pd.read_parquet(released.table.uri).iloc[:-1].to_parquet(other, index=False)
+    table = replace(released.table, uri=str(other))
     with pytest.raises(IntegrityError, match="sha256"):
         cut_up(table, released.work, label="again", method="mondrian", parameters=MONDRIAN, seed=7)
     assert not (released.work.folder / "again.fragments").exists()
@@ -306,7 +315,7 @@ def test_a_table_that_changed_since_it_was_ingested_is_not_cut(released: Release
 
 def test_releasing_a_fragment_again_gives_the_same_bytes(released: Released) -> None:
     again = fragments.release_one(released.cut[1])
-    assert {**again, "seconds": 0} == {**released.parts[1], "seconds": 0}
+    assert replace(again, seconds=0) == replace(released.parts[1], seconds=0)
 
 
 def test_the_order_in_which_fragments_come_changes_nothing(released: Released, made: Released) -> None:
@@ -314,11 +323,11 @@ def test_the_order_in_which_fragments_come_changes_nothing(released: Released, m
     (released.work.folder / "release.joined.json").unlink()
     shutil.copytree(made.work.folder / "cut.fragments", released.work.folder / "cut.fragments")
     back = released.join(released.parts[::-1])
-    assert (forth["sha256"], forth["figures"]) == (back["sha256"], back["figures"])
+    assert (forth.sha256, forth.figures) == (back.sha256, back.figures)
 
 
 def test_where_a_record_stands_does_not_tell_its_fragment(released: Released) -> None:
-    staged = pq.read_table(released.join()["uri"])
+    staged = pq.read_table(released.join().uri)
     by_value = [(name, "ascending") for name in staged.column_names]
     assert staged.equals(staged.sort_by(by_value))
 
@@ -327,42 +336,42 @@ def test_joining_again_gives_what_was_staged_though_the_fragments_are_gone(relea
     staged = released.join()
     assert not (released.work.folder / "cut.fragments").exists()
     assert released.join() == staged
-    Path(staged["uri"]).write_bytes(b"changed")
+    Path(staged.uri).write_bytes(b"changed")
     with pytest.raises(IntegrityError, match="sha256"):
         released.join()
 
 
 def test_a_joined_release_is_measured_as_a_whole(released: Released) -> None:
     staged = released.join()
-    frame = pd.read_parquet(staged["uri"])
+    frame = pd.read_parquet(staged.uri)
     classes = EquivalenceClasses.of_columns(frame, QUASI, ["illness"])
-    assert len(frame) == staged["rows"] == ROWS
-    assert staged["figures"]["smallest_class"] == classes.sizes.min() >= 5
-    assert staged["figures"]["classes"] == len(classes)
+    assert len(frame) == staged.rows == ROWS
+    assert staged.figures["smallest_class"] == classes.sizes.min() >= 5
+    assert staged.figures["classes"] == len(classes)
     assert DistinctLDiversity(l=2).measure(classes) >= 2
-    assert sha256_file(Path(staged["uri"])) == staged["sha256"]
-    assert staged["engine"] == ENGINE
+    assert sha256_file(Path(staged.uri)) == staged.sha256
+    assert staged.engine == ENGINE
 
 
 def test_the_manifest_and_the_report_tell_of_the_fragments(released: Released) -> None:
-    sizes = [ref["rows"] for ref in released.cut]
+    sizes = [ref.rows for ref in released.cut]
     staged = released.join()
-    told = json.loads(Path(staged["manifest"]).read_text())["fragments"]
+    told = json.loads(Path(staged.manifest).read_text())["fragments"]
     assert told["count"] == len(sizes)
     assert told["rows"] == {"most": 1_000, "smallest": min(sizes), "largest": max(sizes)}
     assert told["engine"] == "fragments"
-    report = Path(staged["report"]).read_text()
+    report = Path(staged.report).read_text()
     require_closed_page(report)
     assert f"{len(sizes)} fragments</strong> of {min(sizes):,} to {max(sizes):,} records" in report
-    assert "non_uniform_entropy" not in staged["figures"]
+    assert "non_uniform_entropy" not in staged.figures
     assert "Loss of each quasi-identifier" in report
     assert "Before and after" in report
 
 
 def test_columns_keep_the_type_of_the_source_in_every_fragment(released: Released) -> None:
-    assert any(pq.read_table(ref["uri"])["paid"].null_count == ref["rows"] for ref in released.parts)
+    assert any(pq.read_table(ref.uri)["paid"].null_count == ref.rows for ref in released.parts)
     staged = released.join()
-    assert pq.read_schema(staged["uri"]).field("paid").type == pa.decimal128(8, 2)
+    assert pq.read_schema(staged.uri).field("paid").type == pa.decimal128(8, 2)
 
 
 def test_working_files_are_for_the_service_user_alone(released: Released) -> None:
@@ -372,14 +381,14 @@ def test_working_files_are_for_the_service_user_alone(released: Released) -> Non
 
 
 def test_what_travels_holds_no_value_and_no_count_below_a_fragment(released: Released) -> None:
-    text = json.dumps([released.cut, released.parts])
+    text = json.dumps(plain([released.cut, released.parts]))
     assert not any(word in text for word in ("cold", "cough", "measles", "tallies", "person"))
 
 
 @pytest.mark.parametrize("small", [None, 0], ids=["here", "pool"])
 def test_one_process_and_the_process_pool_give_the_bytes_of_mapped_tasks(
     small: int | None,
-    ingested: tuple[WorkArea, TableRef],
+    ingested: tuple[WorkArea, Table],
     released: Released,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -393,8 +402,8 @@ def test_one_process_and_the_process_pool_give_the_bytes_of_mapped_tasks(
             table, work, method="mondrian", parameters=MONDRIAN, seed=7, label="pooled", progress=told.append
         )
     mapped = released.join()
-    assert pooled["sha256"] == mapped["sha256"]
-    assert pooled["figures"] == mapped["figures"]
+    assert pooled.sha256 == mapped.sha256
+    assert pooled.figures == mapped.figures
     count = len(released.cut)
     assert [step for step in told if step.startswith("fragment")] == [
         f"fragment {i} of {count}" for i in range(1, count + 1)
@@ -415,36 +424,36 @@ def test_one_process_and_the_process_pool_give_the_bytes_of_mapped_tasks(
     ids=["bottom_up", "ilp_l_diversity", "obpa", "t_closeness"],
 )
 def test_the_guarantees_of_a_method_hold_on_the_joined_records(
-    method: str, parameters: dict[str, Any], ingested: tuple[WorkArea, TableRef]
+    method: str, parameters: dict[str, Any], ingested: tuple[WorkArea, Table]
 ) -> None:
     work, table = ingested
     staged = make_release(table, work, method=method, parameters=parameters, seed=3, label=method)
-    frame = pd.read_parquet(staged["uri"])
+    frame = pd.read_parquet(staged.uri)
     classes = EquivalenceClasses.of_columns(frame, QUASI, ["illness"])
     assert KAnonymity(k=2).measure(classes) >= parameters["k"]
     assert DistinctLDiversity(l=2).measure(classes) >= parameters.get("l", 1)
     if "require" in parameters:
         assert TCloseness(t=0.3).measure(classes) <= 0.3
-    assert list(staged["guarantees"]) == json.loads(Path(staged["manifest"]).read_text())["guarantees"]
+    assert list(staged.guarantees) == json.loads(Path(staged.manifest).read_text())["guarantees"]
 
 
 def test_a_release_in_fragments_loses_little_more_than_one_in_a_piece(
-    ingested: tuple[WorkArea, TableRef],
+    ingested: tuple[WorkArea, Table],
 ) -> None:
     work, table = ingested
     arguments: dict[str, Any] = {"method": "mondrian", "parameters": MONDRIAN, "seed": 3}
     parts = make_release(table, work, label="parts", **arguments)
     whole = make_release(table, work, label="whole", engine=read_engine("local"), **arguments)
-    assert "engine" not in whole
+    assert whole.engine is None
     names = [*QUASI, "illness", "paid"]
-    assert pq.read_schema(parts["uri"]).names == pq.read_schema(whole["uri"]).names == names
-    assert parts["figures"]["gcp"] <= 1.1 * whole["figures"]["gcp"]
-    missing = set(whole["figures"]) - set(parts["figures"])
+    assert pq.read_schema(parts.uri).names == pq.read_schema(whole.uri).names == names
+    assert parts.figures["gcp"] <= 1.1 * whole.figures["gcp"]
+    missing = set(whole.figures) - set(parts.figures)
     assert missing == {"gcp_bound", "non_uniform_entropy", "query_error"}  # of the table in one piece
 
 
 def test_an_infeasible_guarantee_fails_before_any_fragment_is_released(
-    ingested: tuple[WorkArea, TableRef],
+    ingested: tuple[WorkArea, Table],
 ) -> None:
     work, table = ingested
     with pytest.raises(InfeasibleError):
@@ -459,7 +468,7 @@ def test_an_infeasible_guarantee_fails_before_any_fragment_is_released(
         (
             "mondrian",
             {"k": 5},
-            {"persons": {}},
+            {"persons": {"uri": "", "sha256": "", "key": "", "form": ""}},
             "history must not stand beside engine fragments.*engine local",
         ),
         (
@@ -479,11 +488,12 @@ def test_what_needs_the_whole_table_is_refused_with_what_to_do(
     parameters: dict[str, Any],
     more: dict[str, Any],
     message: str,
-    ingested: tuple[WorkArea, TableRef],
+    ingested: tuple[WorkArea, Table],
 ) -> None:
     work, table = ingested
+    table = Table.from_ref(table.to_ref() | more)
     with pytest.raises(SpecError, match=message):
-        make_release(TableRef(**table, **more), work, method=method, parameters=parameters, label="refused")
+        make_release(table, work, method=method, parameters=parameters, label="refused")
 
 
 # Larger releases: a set of files
@@ -500,31 +510,31 @@ def test_a_set_has_the_records_of_the_one_file_in_the_same_order(
     released: Released, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     other = released.work.path("copy")
-    shutil.copytree(Path(released.parts[0]["plan"]["uri"]).parent, other)
-    plan = Path(released.parts[0]["plan"]["uri"]).parent
+    shutil.copytree(Path(released.parts[0].plan.uri).parent, other)
+    plan = Path(released.parts[0].plan.uri).parent
     one = released.join()
-    table = read_private(one["uri"], one["sha256"])
+    table = read_private(one.uri, one.sha256)
     shutil.copytree(other, plan)
     released.work.path("release.joined.json").unlink()
     monkeypatch.setattr(fragment_join, "ROWS_OF_A_FILE", 1_000)
     several = released.join()
-    files = files_of(several["uri"], several["sha256"])
+    files = files_of(several.uri, several.sha256)
     assert [pq.read_metadata(file).num_rows for file in files] == [1_000] * 3 + [len(table) - 3_000]
-    assert read_private(several["uri"], several["sha256"]).equals(table)
+    assert read_private(several.uri, several.sha256).equals(table)
     assert [sha256_file(file) for file in files] == list(files.values())
-    assert several["figures"] == one["figures"]
-    assert read_manifest(several["manifest"])["sha256"] == several["sha256"] != one["sha256"]
+    assert several.figures == one.figures
+    assert read_manifest(several.manifest)["sha256"] == several.sha256 != one.sha256
 
 
 @pytest.mark.usefixtures("in_sets")
 def test_a_set_is_verified_and_published_as_it_is(released: Released, lake: Lake) -> None:
     staged = released.join()
     report = verify_staged(staged, ReleasePolicy(require=(KAnonymity(k=5),)))
-    assert (report["passed"], report["sha256"]) == (True, staged["sha256"])
+    assert (report.passed, report.sha256) == (True, staged.sha256)
     published = publish_staged(staged, report, lake.table("people"), "w1")
-    assert published["rows"] == staged["rows"]
+    assert published.rows == staged.rows
     stored = {sha256_file(Path(lake.root) / path) for path in data_files(lake.table("people"), None)}
-    assert stored == set(files_of(staged["uri"], staged["sha256"]).values())
+    assert stored == set(files_of(staged.uri, staged.sha256).values())
 
 
 @pytest.mark.usefixtures("in_sets")
@@ -537,7 +547,7 @@ def test_a_set_of_which_a_file_changed_is_neither_verified_nor_published(
     use: Callable[[], object] = partial(verify_staged, staged, policy)
     if verified:
         use = partial(publish_staged, staged, verify_staged(staged, policy), lake.table("people"), "w1")
-    file = list(files_of(staged["uri"], staged["sha256"]))[1]
+    file = list(files_of(staged.uri, staged.sha256))[1]
     pq.write_table(pq.read_table(file).slice(1), file)
     with pytest.raises(IntegrityError, match="it changed between two steps"):
         use()
@@ -560,13 +570,13 @@ def test_what_fails_while_a_set_is_written_stages_nothing(
         released.join()
     assert released.staged == []
     monkeypatch.setattr(FilesHere, "write", write)
-    assert released.join()["rows"]  # nothing of the fragments was lost
+    assert released.join().rows  # nothing of the fragments was lost
 
 
 @pytest.mark.usefixtures("in_sets")
 def test_a_set_that_does_not_keep_the_claims_is_removed(released: Released) -> None:
     parts = [rewritten(released.parts[0], with_a_class_of_one), *released.parts[1:]]
-    lost = released.parts[0]["rows"] - parts[0]["rows"]
+    lost = released.parts[0].rows - parts[0].rows
 
     def lowered(fields: dict[str, Any]) -> None:
         fields["figures"]["suppressed"] += lost
@@ -582,8 +592,8 @@ def test_what_a_killed_attempt_left_of_a_set_is_not_in_it(released: Released) ->
     left = new_folder(list_of(released.work.path("release.parquet")))
     (left / part_name(77)).write_bytes(b"of another attempt")
     staged = released.join()
-    assert sum(map(len, unchanged_batches(staged["uri"], staged["sha256"]))) == staged["rows"]
+    assert sum(map(len, unchanged_batches(staged.uri, staged.sha256))) == staged.rows
     assert released.join() == staged  # a retry finds what was staged
-    next(iter(files_of(staged["uri"], staged["sha256"]))).unlink()
+    next(iter(files_of(staged.uri, staged.sha256))).unlink()
     with pytest.raises(IntegrityError, match="must be in the work area"):
         released.join()

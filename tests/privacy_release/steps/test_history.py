@@ -41,6 +41,7 @@ from privacy_release.steps.run import run_release
 from privacy_release.work.area import WorkArea
 from privacy_release.work.parquet import parquet_bytes, read_private, write_private
 from privacy_release.work.people import Identification
+from privacy_release.work.references import ReportRef, StagedRelease
 from tests import tables
 
 KEY = "a secret of the tests alone, long enough"
@@ -291,7 +292,9 @@ def test_the_values_of_classes_are_kept_and_a_newcomer_is_found_by_subtracting(
     said = r"difference 0, correction 0; not judged: population \(not named by the policy\)\)"
     with pytest.raises(AirflowFailException, match=said):
         runs.verify(staged, "second", SUBTRACTED)
-    (earlier,) = earlier_releases(airflow_lake.table("people"), staged["persons"]).values()
+    (earlier,) = earlier_releases(
+        airflow_lake.table("people"), StagedRelease.from_ref(staged).persons
+    ).values()
     counts = earlier.counts["disease"]
     assert counts.persons.sum() == 160
     assert (counts.records == counts.persons).all()
@@ -330,7 +333,8 @@ def test_what_was_judged_over_time_stands_in_report_question_and_manifest(
 ) -> None:
     staged = runs.stage(patients(SORTED), "first")
     report = runs.verify(staged, "first", rule)
-    asked = question(staged, report, airflow_lake.table("people"), "first")
+    made, found = StagedRelease.from_ref(staged), ReportRef.from_ref(report)
+    asked = question(made, found, airflow_lake.table("people"), "first")
     assert said in " ".join(asked["over_time"])
     assert escaped(said) in body(asked, dag_id="people", run_id="first")
     published = runs.publish(staged, report, "first")
@@ -435,10 +439,10 @@ def test_the_attack_subtracts_what_is_kept_of_earlier_releases(
     first = patients(SORTED)
     runs.release(first, "first")
     people = pd.concat([first, came], ignore_index=True) if certain else first
-    staged = runs.stage(people, "second")
-    earlier = earlier_releases(airflow_lake.table("people"), staged["persons"]).values()
+    staged = StagedRelease.from_ref(runs.stage(people, "second"))
+    earlier = earlier_releases(airflow_lake.table("people"), staged.persons).values()
     evidence = Evidence(
-        release=read_private(staged["uri"], staged["sha256"]),
+        release=read_private(staged.uri, staged.sha256),
         source=DataSchema.from_dict(SCHEMA),
         people=people,
         outsiders=first,
@@ -645,8 +649,8 @@ def test_a_run_without_airflow_looks_at_the_earlier_releases(
         with WorkArea(tmp_path / "work", f"run {number}") as work:
             outcome = run_release(spec, lake, f"r{number}", work)
             staged, report = outcome.staged, outcome.report
-    assert [f["measured"] >= 5 for f in report["findings"] if f["rule"].startswith("cross")] == [True]
-    assert set(earlier_releases(lake.table("people"), staged["persons"])) == {1, 2}
+    assert [f["measured"] >= 5 for f in report.findings if f["rule"].startswith("cross")] == [True]
+    assert set(earlier_releases(lake.table("people"), staged.persons)) == {1, 2}
     monkeypatch.delenv("PRIVACY_MEMBERSHIP_KEY")
     with (
         WorkArea(tmp_path / "work", "run 3") as work,
@@ -704,7 +708,7 @@ def test_a_table_with_releases_of_before_is_refused_before_anything_is_read_unle
     accepted = load_spec(tables.write_release(home, rules, history=reason, schedule=None))
     with WorkArea(tmp_path / "work", "run 4") as work:
         done = run_release(accepted, lake, "r4", work)
-    for uri in (done.published["manifest"], done.published["report"]):
+    for uri in (done.published.manifest, done.published.report):
         assert "accepted because: 20 people of a pilot" in Path(uri.removeprefix("file://")).read_text()
     verify = release_dag(accepted).get_task("verify")
     assert verify.accept_unjudged == "20 people of a pilot"

@@ -75,7 +75,7 @@ def test_weekly_releases_by_methods_in_turn_keep_what_the_policy_asks_of_every_a
 ) -> None:
     for week, table in enumerate(weeks(6)):
         outcome = run(specified(METHODS[week % 4]), table, f"week {week}")
-        (found,) = [f for f in outcome.report["findings"] if f["rule"].startswith("republication")]
+        (found,) = [f for f in outcome.report.findings if f["rule"].startswith("republication")]
         assert found["passed"]
         assert found["measured"] >= 3
         told = manifest_of(lake.table("people"), f"week {week}")["history"]
@@ -104,7 +104,7 @@ def test_a_policy_on_repeated_people_demands_it_where_it_names_no_model_across_r
     rules = {"require": of_each, "repeated_people": "history", "max_suppressed": 0.9}
     run(specified(rules=rules), people(30), "1")
     outcome = run(specified(rules=rules), people(31), "2")
-    (found,) = [f for f in outcome.report["findings"] if f["rule"].startswith("republication")]
+    (found,) = [f for f in outcome.report.findings if f["rule"].startswith("republication")]
     assert found["rule"].startswith("republication(k=3, m=2, attackers=['identity', 'membership'")
     assert manifest_of(lake.table("people"), "2")["history"]["held_back"] == 1
     with pytest.raises(SpecError, match=r"release.method must be one of .* got rfka"):
@@ -151,7 +151,7 @@ def test_after_a_retraction_the_classes_of_the_newest_other_release_are_kept(
     run(spec, people(36), "2")
     retract_release(lake.table("people"), retracted, reason="a test")
     outcome = run(spec, people(37), "3")
-    (found,) = [f for f in outcome.report["findings"] if f["rule"].startswith("republication")]
+    (found,) = [f for f in outcome.report.findings if f["rule"].startswith("republication")]
     assert found["passed"]
     told = manifest_of(lake.table("people"), "3")
     assert (told["history"]["releases"], told["history"]["withheld"], told["rows"]) == (1, 0, 30)

@@ -4,6 +4,7 @@ import json
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,7 @@ from privacy_release.steps.approval import body, question
 from privacy_release.work import parquet as parquet_files
 from privacy_release.work.area import WorkArea
 from privacy_release.work.engines import open_engine, read_engine
-from privacy_release.work.references import StagedRef, TableRef
+from privacy_release.work.references import StagedRelease, Table, plain
 from privacy_release.work.staged import read_manifest
 from tests.tables import SPENDING
 
@@ -43,14 +44,14 @@ def spec(home: Path) -> ReleaseSpec:
 
 
 @pytest.fixture
-def table(spec: ReleaseSpec, work: WorkArea) -> TableRef:
+def table(spec: ReleaseSpec, work: WorkArea) -> Table:
     return privacy_release.ingest(
         spec.source.uri, spec.data_schema(), work, columns=spec.source.columns, engine=FRAGMENTS
     )
 
 
 @pytest.fixture
-def small(table: TableRef, work: WorkArea) -> StagedRef:
+def small(table: Table, work: WorkArea) -> StagedRelease:
     """A release of the table that was made, and is worked on, in memory."""
     return privacy_release.make_release(
         table,
@@ -63,15 +64,13 @@ def small(table: TableRef, work: WorkArea) -> StagedRef:
 
 
 @pytest.fixture
-def staged(small: StagedRef) -> StagedRef:
+def staged(small: StagedRelease) -> StagedRelease:
     """The same release, as an engine works on it."""
-    large = small.copy()
-    large["engine"] = FRAGMENTS
-    return large
+    return replace(small, engine=FRAGMENTS)
 
 
 @pytest.fixture
-def unloaded(staged: StagedRef, monkeypatch: pytest.MonkeyPatch) -> StagedRef:
+def unloaded(staged: StagedRelease, monkeypatch: pytest.MonkeyPatch) -> StagedRelease:
     """The same release, where no step may read a whole Parquet file."""
 
     def load(path: Path) -> bytes:
@@ -88,53 +87,51 @@ def policy(*require: dict[str, Any], **limits: float) -> ReleasePolicy:
     return load_policy({"require": list(require), **limits})
 
 
-def rewritten(staged: StagedRef, change: Callable[[pd.DataFrame], pd.DataFrame]) -> StagedRef:
+def rewritten(staged: StagedRelease, change: Callable[[pd.DataFrame], pd.DataFrame]) -> StagedRelease:
     """Other staged bytes, with their true hash: what a faulty method would have made."""
-    path = Path(staged["uri"])
+    path = Path(staged.uri)
     data = parquet_files.parquet_bytes(change(pq.read_table(path).to_pandas()))
-    other = staged.copy()
-    other["sha256"] = parquet_files.write_private(path, data)
-    return other
+    return replace(staged, sha256=parquet_files.write_private(path, data))
 
 
 def test_an_engine_finds_what_verification_in_memory_finds(
-    unloaded: StagedRef, small: StagedRef, monkeypatch: pytest.MonkeyPatch
+    unloaded: StagedRelease, small: StagedRelease, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked = policy(K, L, T, max_gcp=0.9, max_suppressed=0.1)
     found = privacy_release.verify_staged(unloaded, asked)
     monkeypatch.undo()
     assert found == privacy_release.verify_staged(small, asked)
-    assert found["passed"]
+    assert found.passed
 
 
-def test_a_class_that_is_too_small_is_found_and_not_published(staged: StagedRef, lake: Lake) -> None:
+def test_a_class_that_is_too_small_is_found_and_not_published(staged: StagedRelease, lake: Lake) -> None:
     def without_most_of_a_class(released: pd.DataFrame) -> pd.DataFrame:
         first = released[QUASI].eq(released[QUASI].iloc[0]).all(axis="columns")
         return released.drop(index=released.index[first][:-1])
 
     staged = rewritten(staged, without_most_of_a_class)
     report = privacy_release.verify_staged(staged, policy(K, L))
-    assert [finding["passed"] for finding in report["findings"]] == [False, False]
+    assert [finding["passed"] for finding in report.findings] == [False, False]
     with pytest.raises(VerificationError, match="k_anonymity"):
         privacy_release.publish_staged(staged, report, lake.table("people"), "a")
     assert not releases(lake.table("people"))
 
 
-def test_a_staged_file_that_changed_is_not_verified(staged: StagedRef) -> None:
-    path = Path(staged["uri"])
+def test_a_staged_file_that_changed_is_not_verified(staged: StagedRelease) -> None:
+    path = Path(staged.uri)
     path.write_bytes(path.read_bytes() + b"?")
     with pytest.raises(IntegrityError, match=r"staged\.parquet must have the recorded sha256"):
         privacy_release.verify_staged(staged, policy(K))
 
 
 def test_a_staged_file_that_changes_while_the_engine_reads_it_is_not_verified(
-    staged: StagedRef, monkeypatch: pytest.MonkeyPatch
+    staged: StagedRelease, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     @contextmanager
     def meddled(*given: Any) -> Iterator[Any]:
         with open_engine(*given) as engine:
             yield engine
-        with Path(staged["uri"]).open("r+b") as stream:
+        with Path(staged.uri).open("r+b") as stream:
             stream.seek(-1, os.SEEK_END)
             stream.write(b"?")
 
@@ -143,21 +140,21 @@ def test_a_staged_file_that_changes_while_the_engine_reads_it_is_not_verified(
         privacy_release.verify_staged(staged, policy(K))
 
 
-def test_an_engine_leaves_nothing_in_the_work_area(staged: StagedRef, work: WorkArea) -> None:
+def test_an_engine_leaves_nothing_in_the_work_area(staged: StagedRelease, work: WorkArea) -> None:
     before = set(work.folder.iterdir())
     privacy_release.verify_staged(staged, policy(K))
     assert set(work.folder.iterdir()) == before
 
 
 def test_policies_across_releases_are_refused_where_nobody_knows_the_persons(
-    staged: StagedRef, lake: Lake
+    staged: StagedRelease, lake: Lake
 ) -> None:
     across = policy(K, {"model": "m_invariance", "m": 2, "attribute": "illness"})
     with pytest.raises(VerificationError, match="not known whose records"):
         privacy_release.verify_staged(staged, across, table=lake.table("people"))
 
 
-def test_columns_that_are_not_in_the_schema_are_refused(staged: StagedRef) -> None:
+def test_columns_that_are_not_in_the_schema_are_refused(staged: StagedRelease) -> None:
     staged = rewritten(staged, lambda released: released.assign(name="canary"))
     with pytest.raises(VerificationError, match="name") as caught:
         privacy_release.verify_staged(staged, policy(K))
@@ -165,7 +162,7 @@ def test_columns_that_are_not_in_the_schema_are_refused(staged: StagedRef) -> No
 
 
 def test_verified_rows_are_published_without_loading_them(
-    unloaded: StagedRef, lake: Lake, monkeypatch: pytest.MonkeyPatch
+    unloaded: StagedRelease, lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     staged = unloaded
     report = privacy_release.verify_staged(staged, policy(K, L))
@@ -173,15 +170,15 @@ def test_verified_rows_are_published_without_loading_them(
     done = privacy_release.publish_staged(staged, report, lake.table("people"), "a", run_key="run 1")
     again = privacy_release.publish_staged(staged, report, lake.table("people"), "a", run_key="run 1")
     monkeypatch.undo()
-    assert (done["rows"], done["already"], again["already"]) == (staged["rows"], False, True)
-    assert again["version"] == done["version"]
-    names = list(pq.read_schema(staged["uri"]).names)
+    assert (done.rows, done.already, again.already) == (staged.rows, False, True)
+    assert again.version == done.version
+    names = list(pq.read_schema(staged.uri).names)
     published = read_release(lake.table("people"), "a").to_pandas().sort_values(names, ignore_index=True)
-    expected = pq.read_table(staged["uri"]).to_pandas().sort_values(names, ignore_index=True)
+    expected = pq.read_table(staged.uri).to_pandas().sort_values(names, ignore_index=True)
     pd.testing.assert_frame_equal(published, expected)
 
 
-def test_a_file_that_changed_after_verification_is_not_published(staged: StagedRef, lake: Lake) -> None:
+def test_a_file_that_changed_after_verification_is_not_published(staged: StagedRelease, lake: Lake) -> None:
     report = privacy_release.verify_staged(staged, policy(K, L))
     rewritten(staged, lambda released: released.assign(visits=0))
     with pytest.raises(IntegrityError, match="recorded sha256"):
@@ -189,26 +186,26 @@ def test_a_file_that_changed_after_verification_is_not_published(staged: StagedR
     assert not releases(lake.table("people"))
 
 
-def test_a_report_about_other_bytes_is_refused(staged: StagedRef, lake: Lake) -> None:
+def test_a_report_about_other_bytes_is_refused(staged: StagedRelease, lake: Lake) -> None:
     report = privacy_release.verify_staged(staged, policy(K, L))
-    report["sha256"] = "0" * 64
+    report = replace(report, sha256="0" * 64)
     with pytest.raises(IntegrityError, match="verified bytes"):
         privacy_release.publish_staged(staged, report, lake.table("people"), "a")
 
 
 @pytest.mark.parametrize("action", ["set_aside", "suppress"])
-def test_outliers_go_before_a_release_in_fragments(table: TableRef, work: WorkArea, action: str) -> None:
+def test_outliers_go_before_a_release_in_fragments(table: Table, work: WorkArea, action: str) -> None:
     left = privacy_release.detect_outliers(
         table, work, method="lof", parameters={"top": 7}, action=action, max_share=0.5
     )
-    assert (left["engine"], left["rows"]) == (FRAGMENTS, table["rows"] - 7)
+    assert (left.engine, left.rows) == (FRAGMENTS, table.rows - 7)
     staged = privacy_release.make_release(
         left, work, method="mondrian", parameters={"k": 5, "l": 2}, seed=7, label="without"
     )
-    manifest = read_manifest(staged["manifest"])
-    assert (staged["rows"], manifest["outliers"][0]["removed"]) == (table["rows"] - 7, 7)
+    manifest = read_manifest(staged.manifest)
+    assert (staged.rows, manifest["outliers"][0]["removed"]) == (table.rows - 7, 7)
     assert manifest["suppressed"] == (7 if action == "suppress" else 0)
-    assert privacy_release.verify_staged(staged, policy(K, L))["passed"]
+    assert privacy_release.verify_staged(staged, policy(K, L)).passed
 
 
 def test_random_answers_with_an_engine_are_those_without(
@@ -218,21 +215,20 @@ def test_random_answers_with_an_engine_are_those_without(
     table = privacy_release.ingest(
         str(tmp_path / "private.parquet"), DataSchema.from_dict(PRIVATE), work, engine=FRAGMENTS
     )
-    without = table.copy()
-    del without["engine"]
+    without = replace(table, engine=None)
     parameters = {"p_0": 0.7, "randomness": "seeded"}
     found = [
         privacy_release.make_release(given, work, method="errph", parameters=parameters, seed=3, label=label)
         for given, label in ((table, "with"), (without, "without"))
     ]
-    assert found[0]["sha256"] == found[1]["sha256"]
-    assert found[0]["engine"] == FRAGMENTS
+    assert found[0].sha256 == found[1].sha256
+    assert found[0].engine == FRAGMENTS
 
 
 def test_references_of_large_tables_are_plain_and_hold_no_record(
-    table: TableRef, staged: StagedRef, people: pd.DataFrame
+    table: Table, staged: StagedRelease, people: pd.DataFrame
 ) -> None:
-    text = json.dumps([table, staged])
+    text = json.dumps(plain([table, staged]))
     assert not [name for name in people["name"] if name in text]
 
 
@@ -243,7 +239,7 @@ PRIVATE = {
 
 
 @pytest.fixture
-def paid(tmp_path: Path, people: pd.DataFrame, work: WorkArea) -> tuple[StagedRef, BudgetLedger]:
+def paid(tmp_path: Path, people: pd.DataFrame, work: WorkArea) -> tuple[StagedRelease, BudgetLedger]:
     """A differentially private release of a table that an engine works on, and the ledger that paid."""
     ledger = BudgetLedger(str(tmp_path / "ledger.db"))
     ledger.migrate()
@@ -268,24 +264,23 @@ def paid(tmp_path: Path, people: pd.DataFrame, work: WorkArea) -> tuple[StagedRe
 
 
 def test_a_private_release_with_an_engine_is_held_against_its_ledger_and_published(
-    paid: tuple[StagedRef, BudgetLedger], lake: Lake
+    paid: tuple[StagedRelease, BudgetLedger], lake: Lake
 ) -> None:
     staged, ledger = paid
     asked = policy(max_epsilon=0.5)
     report = privacy_release.verify_staged(staged, asked, ledger)
-    in_memory = staged.copy()
-    del in_memory["engine"]
-    assert "engine" in staged
+    in_memory = replace(staged, engine=None)
+    assert staged.engine is not None
     assert report == privacy_release.verify_staged(in_memory, asked, ledger)
-    assert report["passed"]
+    assert report.passed
     done = privacy_release.publish_staged(staged, report, lake.table("people"), "a")
-    assert read_release(lake.table("people"), "a").num_rows == done["rows"] == staged["rows"]
+    assert read_release(lake.table("people"), "a").num_rows == done.rows == staged.rows
     with pytest.raises(SpecError, match="ledger"):
         privacy_release.verify_staged(staged, asked)
 
 
 def test_a_value_outside_of_its_public_domain_is_found_in_the_last_part(
-    paid: tuple[StagedRef, BudgetLedger],
+    paid: tuple[StagedRelease, BudgetLedger],
 ) -> None:
     staged, ledger = paid
 
@@ -294,8 +289,8 @@ def test_a_value_outside_of_its_public_domain_is_found_in_the_last_part(
         return released
 
     report = privacy_release.verify_staged(rewritten(staged, with_canary), policy(max_epsilon=0.5), ledger)
-    failed = [finding for finding in report["findings"] if not finding["passed"]]
+    failed = [finding for finding in report.findings if not finding["passed"]]
     assert [(f["rule"], f["measured"]) for f in failed] == [
         ("values of illness outside of its public domain", 1)
     ]
-    assert "X9-canary" not in json.dumps(report)
+    assert "X9-canary" not in json.dumps(report.to_ref())

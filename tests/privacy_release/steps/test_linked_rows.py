@@ -2,6 +2,7 @@
 
 import json
 from collections import Counter, defaultdict
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,7 @@ from privacy_release.work.area import WorkArea
 from privacy_release.work.engines import read_engine
 from privacy_release.work.parquet import parquet_bytes, write_private
 from privacy_release.work.people import write_people
-from privacy_release.work.references import StagedRef
+from privacy_release.work.references import StagedRelease
 from tests.privacy_release.steps.test_persons import CANARY, FIELDS, ingested, specified, visits
 
 LINKED = {"column": "patient", "rows": "linked"}
@@ -43,106 +44,107 @@ def source(tmp_path: Path) -> str:
 
 
 @pytest.fixture
-def staged(source: str, work: WorkArea) -> StagedRef:
+def staged(source: str, work: WorkArea) -> StagedRelease:
     table = privacy_release.ingest(source, SCHEMA, work)
     return make_release(table, work, method="mondrian", parameters={"k": 10, "l": 3}, seed=7)
 
 
-def with_records(staged: StagedRef, frame: pd.DataFrame) -> StagedRef:
+def with_records(staged: StagedRelease, frame: pd.DataFrame) -> StagedRelease:
     """Other bytes in the place of the staged ones, with all hashes set right."""
-    sha256 = write_private(Path(staged["uri"]), parquet_bytes(frame))
-    people = {**staged["people"], "of": sha256}
-    return StagedRef(**{**staged, "sha256": sha256, "people": people})  # type: ignore[typeddict-item]  # same keys
+    sha256 = write_private(Path(staged.uri), parquet_bytes(frame))
+    people = replace(staged.people, of=sha256)
+    return replace(staged, sha256=sha256, people=people)
 
 
-def test_every_published_class_has_k_trajectories_by_a_plain_query(staged: StagedRef, work: WorkArea) -> None:
+def test_every_published_class_has_k_trajectories_by_a_plain_query(
+    staged: StagedRelease, work: WorkArea
+) -> None:
     report = verify_staged(staged, POLICY)
-    assert report["passed"]
+    assert report.passed
     smallest, classes, persons = duckdb.sql(
         f"""
         WITH ways AS (
             SELECT patient, list_sort(list((age_from, age_to, district))) AS way
-            FROM read_parquet('{staged["uri"]}') GROUP BY patient
+            FROM read_parquet('{staged.uri}') GROUP BY patient
         ),
         classes AS (SELECT count(*) AS persons FROM ways GROUP BY way)
         SELECT min(persons), count(*), sum(persons)::INT FROM classes
         """
     ).fetchall()[0]
     assert smallest >= 10
-    assert (report["findings"][0]["measured"], report["classes"]) == (smallest, classes)
-    assert report["persons"] == persons == 200
-    manifest = json.loads(Path(staged["manifest"]).read_bytes())
-    assert manifest["person"] == {**LINKED, "sha256": staged["people"]["sha256"]}
+    assert (report.findings[0]["measured"], report.classes) == (smallest, classes)
+    assert report.persons == persons == 200
+    manifest = json.loads(Path(staged.manifest).read_bytes())
+    assert manifest["person"] == {**LINKED, "sha256": staged.people.sha256}
     assert manifest["classes"] == classes
     assert manifest["columns"]["patient"] == {"role": "insensitive", "kind": "categorical"}
     assert not list(work.folder.glob("*.by_person.parquet"))
 
 
 def test_pseudonyms_are_neither_identifiers_nor_the_numbers_of_the_run(
-    staged: StagedRef, source: str, work: WorkArea
+    staged: StagedRelease, source: str, work: WorkArea
 ) -> None:
-    names = set(pq.read_table(staged["uri"])["patient"].to_pylist())
-    numbers = pq.read_table(ingested(source, work)["uri"])["patient"].to_pylist()
+    names = set(pq.read_table(staged.uri)["patient"].to_pylist())
+    numbers = pq.read_table(ingested(source, work).uri)["patient"].to_pylist()
     assert len(names) == 200
     assert not names & set(map(str, numbers))
     assert not any(CANARY.encode() in path.read_bytes() for path in work.folder.rglob("*") if path.is_file())
 
 
-def test_the_report_tells_of_linked_rows(staged: StagedRef) -> None:
-    told = Path(staged["report"]).read_text()
+def test_the_report_tells_of_linked_rows(staged: StagedRelease) -> None:
+    told = Path(staged.report).read_text()
     assert "The rows of a person are linked" in told
     assert "persons; " in told
 
 
-def test_a_row_moved_to_another_pseudonym_fails(staged: StagedRef) -> None:
-    frame = pd.read_parquet(staged["uri"])
+def test_a_row_moved_to_another_pseudonym_fails(staged: StagedRelease) -> None:
+    frame = pd.read_parquet(staged.uri)
     frame.loc[0, "patient"] = frame["patient"].iloc[-1]
     with pytest.raises(VerificationError, match="200 pseudonyms of 200 persons in 201 pairs"):
         verify_staged(with_records(staged, frame), POLICY)
 
 
-def test_a_person_split_over_two_pseudonyms_fails(staged: StagedRef) -> None:
-    frame = pd.read_parquet(staged["uri"])
+def test_a_person_split_over_two_pseudonyms_fails(staged: StagedRelease) -> None:
+    frame = pd.read_parquet(staged.uri)
     frame.loc[0, "patient"] = "aaaaaaaa"
     with pytest.raises(VerificationError, match="201 pseudonyms of 200 persons"):
         verify_staged(with_records(staged, frame), POLICY)
 
 
-def test_two_persons_of_one_pseudonym_fail(staged: StagedRef) -> None:
-    frame = pd.read_parquet(staged["uri"])
+def test_two_persons_of_one_pseudonym_fail(staged: StagedRelease) -> None:
+    frame = pd.read_parquet(staged.uri)
     first, last = frame["patient"].iloc[[0, -1]]
     with pytest.raises(VerificationError, match="199 pseudonyms of 200 persons"):
         verify_staged(with_records(staged, frame.replace({"patient": {last: first}})), POLICY)
 
 
-def test_a_cell_of_one_trajectory_changed_fails(staged: StagedRef) -> None:
-    frame = pd.read_parquet(staged["uri"])
+def test_a_cell_of_one_trajectory_changed_fails(staged: StagedRelease) -> None:
+    frame = pd.read_parquet(staged.uri)
     frame.loc[0, "district"] = "{a, b, c, d}"
     report = verify_staged(with_records(staged, frame), POLICY)
-    assert not report["passed"]
-    assert report["findings"][0]["measured"] == 1
+    assert not report.passed
+    assert report.findings[0]["measured"] == 1
 
 
-def test_without_its_persons_a_staged_release_is_not_verified(staged: StagedRef) -> None:
-    alone = staged.copy()
-    del alone["people"]
+def test_without_its_persons_a_staged_release_is_not_verified(staged: StagedRelease) -> None:
+    alone = replace(staged, people=None)
     with pytest.raises(IntegrityError, match="must stand beside the staged records"):
         verify_staged(alone, POLICY)
 
 
-def test_persons_of_another_length_are_refused(staged: StagedRef) -> None:
-    path = Path(staged["people"]["uri"])
-    few = write_people(np.arange(staged["rows"] - 1), path.with_name("few.parquet"), staged["sha256"])
+def test_persons_of_another_length_are_refused(staged: StagedRelease) -> None:
+    path = Path(staged.people.uri)
+    few = write_people(np.arange(staged.rows - 1), path.with_name("few.parquet"), staged.sha256)
     with pytest.raises(IntegrityError, match="one person for each"):
-        verify_staged(StagedRef(**{**staged, "people": few}), POLICY)  # type: ignore[typeddict-item]  # same keys
+        verify_staged(replace(staged, people=few), POLICY)
 
 
 def test_a_pseudonym_planted_into_independent_rows_fails(source: str, work: WorkArea) -> None:
     independent = DataSchema.from_dict({**FIELDS, "person": "patient"})
     table = privacy_release.ingest(source, independent, work)
     made = make_release(table, work, method="mondrian", parameters={"k": 10, "l": 3}, seed=7)
-    frame = pd.read_parquet(made["uri"])
-    planted = frame.assign(patient=pq.read_table(made["people"]["uri"])["person"].to_numpy())
+    frame = pd.read_parquet(made.uri)
+    planted = frame.assign(patient=pq.read_table(made.people.uri)["person"].to_numpy())
     with pytest.raises(VerificationError, match=r"identifiers|not in the schema"):
         verify_staged(with_records(made, planted), POLICY)
 

@@ -48,6 +48,7 @@ from privacy_release.steps.run import Outcome, run_release
 from privacy_release.work.area import WorkArea
 from privacy_release.work.parquet import parquet_bytes, write_private
 from privacy_release.work.people import Identification
+from privacy_release.work.references import plain
 from tests import tables
 from tests.privacy_release.proof.signed_tables import InterruptedSigner, Killed
 
@@ -66,6 +67,7 @@ KILLED = """
 import os, signal, sys
 from privacy_release.cli.main import main
 from privacy_release.steps import publish
+from privacy_release.work.references import plain
 publish.{step} = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
 main(sys.argv[1:])
 """
@@ -110,7 +112,7 @@ class Runs:
         known = {Identification(column="name", key=KEY).person(normal(name)): name for name in names}
         with WorkArea(self.folder / "work", release) as work:
             outcome = run_release(spec, self.lake, release, work)
-            persons = read_persons(outcome.staged["persons"])
+            persons = read_persons(outcome.staged.persons)
         rows = read_release(self.lake.table("people"), release).to_pandas()
         cells = list(rows[QUASI].astype(str).itertuples(index=False, name=None))
         self.people[release] = {
@@ -253,7 +255,7 @@ def test_somebody_who_does_not_know_who_left_has_a_reading_of_its_own(
     for week, table in enumerate(deliveries(3, 0.2)):
         table.to_parquet(home / "people.parquet")
         outcome = runs.run(spec, f"week {week}")
-    (found,) = [f for f in outcome.report["findings"] if f["rule"].startswith("cross_release")]
+    (found,) = [f for f in outcome.report.findings if f["rule"].startswith("cross_release")]
     assert found["measured"] >= 5
     assert runs.left() < 5  # for somebody who does
 
@@ -313,7 +315,7 @@ def test_a_release_that_others_got_ahead_of_is_refused_at_verification_and_at_pu
         past = Past(table=lake.table("people"), policy=policy, run=("w", "w"))
         waiting = staged_by(spec, work, past, method="bottom_up", k=5, l=2)
         report = privacy_release.verify_staged(waiting, policy, table=lake.table("people"))
-        assert report["passed"]
+        assert report.passed
         runs.run(spec, "quick")
         with pytest.raises(VerificationError, match=r"1 releases of table people were published after"):
             publish_staged(waiting, report, lake.table("people"), "w")
@@ -352,8 +354,8 @@ def test_a_policy_that_asks_nothing_across_releases_still_stops_who_was_overtake
 def test_a_run_that_is_repeated_publishes_nothing_twice(specified: Specified, runs: Runs, lake: Lake) -> None:
     runs.run(specified(FIRST), "1")
     spec = specified({"method": "bottom_up", "k": 5, "l": 2, "seed": 11})
-    assert not runs.run(spec, "2").published["already"]
-    assert runs.run(spec, "2").published["already"]
+    assert not runs.run(spec, "2").published.already
+    assert runs.run(spec, "2").published.already
     assert len(releases(lake.table("people"))) == 2
 
 
@@ -376,7 +378,7 @@ def test_a_retry_of_a_killed_run_publishes_its_release_once_with_the_record_of_i
     assert killed.returncode == -signal.SIGKILL, killed.stderr
     assert len(releases(lake.table("people"))) == published
     assert len(list(private.rglob("*.parquet"))) == published
-    assert runs.run(spec, "2").published["already"] == (published == 2)
+    assert runs.run(spec, "2").published.already == (published == 2)
     runs.run(spec, "3")
     assert len(releases(lake.table("people"))) == 3
     assert runs.left() >= 5
@@ -433,7 +435,7 @@ def test_no_person_leaves_the_private_files(
     travels = ""
     for number, release in enumerate((FIRST, FIRST | {"method": "bottom_up"})):
         outcome = runs.run(specified(release), f"{number}")
-        travels += json.dumps([outcome.staged, outcome.report, outcome.published])
+        travels += json.dumps(plain([outcome.staged, outcome.report, outcome.published]))
     told = capfd.readouterr()
     planted = {person for path in private.rglob("*.parquet") for person in pd.read_parquet(path)["person"]}
     planted |= set(runs.people["1"]) | {KEY}
@@ -481,7 +483,7 @@ def test_counterfeits_are_published_counted_and_followed_as_nobody(
     assert added > 0
     assert told["history"]["counterfeits"] == {"allowed": 0.5, "added": added, "column": "counterfeits"}
     assert told["history"]["withheld"] == 0
-    assert told["rows"] == outcome.published["rows"] == count + added
+    assert told["rows"] == outcome.published.rows == count + added
     for number in ("1", "2"):
         table = read_release(lake.table("people"), number, version=int(number)).to_pandas()
         classes = table.groupby(QUASI)
@@ -518,7 +520,7 @@ def test_a_policy_of_unique_classes_makes_them_and_any_number_of_counterfeits(
         outcome = runs.run(spec, f"{week}")
         rows = read_release(lake.table("people"), f"{week}").to_pandas()
         assert not rows.duplicated([*QUASI, "illness"]).any()
-    (found,) = [f for f in outcome.report["findings"] if f["rule"] == "m_invariance(m=3, unique=True)"]
+    (found,) = [f for f in outcome.report.findings if f["rule"] == "m_invariance(m=3, unique=True)"]
     assert found["measured"] >= 3
     assert runs.kept_values()
     told = manifest_of(lake.table("people"), "1")["history"]
@@ -543,25 +545,25 @@ def test_a_release_that_hides_which_records_are_of_nobody_is_refused(
     with WorkArea(tmp_path / "work", "spoilt") as work:
         past = Past(table=lake.table("people"), policy=policy, run=("w", "w"), **spec.history.kept)
         staged = staged_by(spec, work, past, method="bottom_up", k=5, l=2)
-        assert privacy_release.verify_staged(staged, policy, table=lake.table("people"))["passed"]
-        persons, table = read_persons(staged["persons"]).copy(), pd.read_parquet(staged["uri"])
+        assert privacy_release.verify_staged(staged, policy, table=lake.table("people")).passed
+        persons, table = read_persons(staged.persons).copy(), pd.read_parquet(staged.uri)
         fake = int(np.flatnonzero(pd.isna(persons))[0])
         mates = (table[QUASI] == table.loc[fake, QUASI]).all(axis=1).to_numpy()
         real = int(np.flatnonzero(mates & pd.notna(persons))[0])
         if spoil == "number":
             table.loc[mates, "counterfeits"] -= 1
-            staged["sha256"] = write_private(Path(staged["uri"]), parquet_bytes(table))
+            staged = replace(staged, sha256=write_private(Path(staged.uri), parquet_bytes(table)))
         if spoil in ("claimed", "exchanged"):
             persons[fake] = persons[real] if spoil == "exchanged" else "0" * 32
         if spoil in ("disowned", "exchanged"):
             persons[real] = None
-        told = staged["persons"]
+        told = staged.persons
         hashes = np.stack([persons, persons, np.full(len(persons), None)])
-        staged["persons"] = write_persons(hashes, Path(told["uri"]), told["key"], told["form"])
+        staged = replace(staged, persons=write_persons(hashes, Path(told.uri), told.key, told.form))
         report = privacy_release.verify_staged(staged, policy, table=lake.table("people"))
         failed = {
             finding["rule"].split(":")[0].split("(")[0]
-            for finding in report["findings"]
+            for finding in report.findings
             if not finding["passed"]
         }
         assert failed == {"m_invariance"} if spoil == "exchanged" else "counterfeits" in failed

@@ -79,17 +79,17 @@ def test_every_engine_keeps_nulls_and_says_where_they_are(
         nulls="keep",
         engine=engine_of(kind, monkeypatch),
     )
-    assert (table["rows"], table["source"]["dropped"]) == (2_600, 0)
+    assert (table.rows, table.source.dropped) == (2_600, 0)
     staged = privacy_release.make_release(table, work, **METHOD)
     report = privacy_release.verify_staged(staged, POLICY)
-    assert report["passed"]
+    assert report.passed
     smallest, fewest = duckdb.sql(
         f"""SELECT min(n), min(illnesses) FROM (
             SELECT count(*) AS n, count(DISTINCT coalesce(illness, 'no illness')) AS illnesses
-            FROM read_parquet('{staged["uri"]}') GROUP BY age_from, age_to, age_null, town)"""
+            FROM read_parquet('{staged.uri}') GROUP BY age_from, age_to, age_null, town)"""
     ).fetchall()[0]
-    assert [f["measured"] for f in report["findings"][:2]] == [smallest, fewest]
-    released = pq.read_table(staged["uri"]).to_pandas().set_index("visits")
+    assert [f["measured"] for f in report.findings[:2]] == [smallest, fewest]
+    released = pq.read_table(staged.uri).to_pandas().set_index("visits")
     own = people().set_index("visits").loc[released.index]
     assert len(released) == 2_600
     for cells, known_age, known_town in zip(
@@ -102,9 +102,9 @@ def test_every_engine_keeps_nulls_and_says_where_they_are(
         else:
             assert cells["age_from"] <= known_age <= cells["age_to"]
         assert place.null if pd.isna(known_town) else known_town in place.values
-    manifest = json.loads(Path(staged["manifest"]).read_bytes())
+    manifest = json.loads(Path(staged.manifest).read_bytes())
     assert "age_null is true" in manifest["columns"]["age_from"]["nulls"]
-    assert "Missing values" in Path(staged["report"]).read_text()
+    assert "Missing values" in Path(staged.report).read_text()
 
 
 @pytest.mark.parametrize("kind", ["local", "fragments"])
@@ -115,12 +115,12 @@ def test_without_keep_a_null_stops_ingest_and_drop_leaves_it_out(
     with pytest.raises(SchemaError, match=r"age: \d+ values are null: .*nulls: keep"):
         privacy_release.ingest(source, schema, work, engine=engine)
     dropped = privacy_release.ingest(source, schema, work, nulls="drop", label="dropped", engine=engine)
-    assert dropped["rows"] == len(people().dropna())
+    assert dropped.rows == len(people().dropna())
     fields = {name: told | ({"nullable": True} if name == "age" else {}) for name, told in FIELDS.items()}
     some = privacy_release.ingest(
         source, DataSchema.from_dict(fields), work, nulls="drop", label="some", engine=engine
     )
-    assert some["rows"] == len(people().dropna(subset=["town", "illness"]))
+    assert some.rows == len(people().dropna(subset=["town", "illness"]))
 
 
 def specified(home: Path, **changes: Any) -> Path:

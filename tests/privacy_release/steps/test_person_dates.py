@@ -198,7 +198,7 @@ def test_a_policy_that_forbids_pseudonyms_says_nothing_of_shifts(
     (home / "policies" / "people.yaml").write_text(yaml.safe_dump(tables.policy(pseudonyms="forbid")))
     spec = load_spec(path)
     check_files(spec, None)
-    assert run_release(spec, lake, "1", work).report["passed"]
+    assert run_release(spec, lake, "1", work).report.passed
 
 
 WRONG: dict[str, tuple[dict[str, Any], str]] = {
@@ -297,11 +297,11 @@ def test_a_private_release_takes_shifted_dates_in_domains_that_the_schema_tells(
         policy=SPENDING,
         budget=Budget(dataset="seen", run="run 1", ledger=ledger),
     )
-    assert verify_staged(staged, ReleasePolicy(max_epsilon=0.5), ledger)["passed"]
-    manifest = json.loads(Path(staged["manifest"]).read_text())
+    assert verify_staged(staged, ReleasePolicy(max_epsilon=0.5), ledger).passed
+    manifest = json.loads(Path(staged.manifest).read_text())
     assert manifest["source"]["shifted"]["days"] == 60
     assert "rows" not in manifest["source"]
-    assert "Shifted dates" not in Path(staged["report"]).read_text()
+    assert "Shifted dates" not in Path(staged.report).read_text()
 
 
 def test_random_answers_take_what_is_derived_of_dates_and_no_dates(work: WorkArea, tmp_path: Path) -> None:
@@ -316,7 +316,7 @@ def test_random_answers_take_what_is_derived_of_dates_and_no_dates(work: WorkAre
     true.to_parquet(tmp_path / "t.parquet", index=False)
     naming, schema = Naming(series="s", release="1"), DataSchema.from_dict(fields)
     table = privacy_release.ingest(str(tmp_path / "t.parquet"), schema, work, naming=naming)
-    found, kept = pd.read_parquet(table["uri"]), read_schema(table["schema"])
+    found, kept = pd.read_parquet(table.uri), read_schema(table.schema)
     rng, method = np.random.default_rng(0), load_method("errph", p_0=0.2)
     release = method.release(found, kept, rng)
     # an insensitive date is released as it was ingested: moved

@@ -2,6 +2,7 @@
 
 import json
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,7 @@ from privacy_release.work.area import WorkArea
 from privacy_release.work.engines import read_engine
 from privacy_release.work.file_sets import files_of
 from privacy_release.work.parquet import read_private
-from privacy_release.work.references import EngineRef, StagedRef, TableRef
+from privacy_release.work.references import EngineRef, StagedRelease, Table
 from tests.servers.pages import Page
 
 CANARY = "canary-of-a-patient"
@@ -67,17 +68,17 @@ def source(tmp_path: Path) -> str:
     return str(tmp_path / "visits.parquet")
 
 
-def ingested(source: str, work: WorkArea, engine: EngineRef | None = None) -> TableRef:
+def ingested(source: str, work: WorkArea, engine: EngineRef | None = None) -> Table:
     return privacy_release.ingest(source, SCHEMA, work, engine=engine)
 
 
-def staged_by(table: TableRef, work: WorkArea) -> StagedRef:
+def staged_by(table: Table, work: WorkArea) -> StagedRelease:
     return make_release(table, work, method="mondrian", parameters={"k": 10, "l": 3}, seed=7)
 
 
 def test_the_work_area_knows_persons_by_numbers_alone(source: str, work: WorkArea) -> None:
     table = ingested(source, work)
-    kept = pq.read_table(table["uri"]).to_pandas()
+    kept = pq.read_table(table.uri).to_pandas()
     told = visits()["patient"]
     assert kept.groupby(told)["patient"].nunique().eq(1).all()
     assert kept["patient"].nunique() == told.nunique()
@@ -86,7 +87,7 @@ def test_the_work_area_knows_persons_by_numbers_alone(source: str, work: WorkAre
 
 def test_two_runs_know_the_same_person_by_other_numbers(source: str, work: WorkArea, tmp_path: Path) -> None:
     with WorkArea(tmp_path / "other", "run 2") as other:
-        both = [pq.read_table(ingested(source, area)["uri"])["patient"] for area in (work, other)]
+        both = [pq.read_table(ingested(source, area).uri)["patient"] for area in (work, other)]
     assert not set(both[0].to_pylist()) & set(both[1].to_pylist())
 
 
@@ -97,9 +98,9 @@ def test_every_published_class_has_k_persons_by_a_plain_query(
     table = ingested(source, work, ENGINES[engine])
     staged = staged_by(table, work)
     report = verify_staged(staged, POLICY)
-    assert report["passed"]
-    assert report["persons"] == 200
-    released, people = staged["uri"], staged["people"]["uri"]
+    assert report.passed
+    assert report.persons == 200
+    released, people = staged.uri, staged.people.uri
     smallest, fewest = duckdb.sql(
         f"""
         WITH joined AS (
@@ -115,9 +116,9 @@ def test_every_published_class_has_k_persons_by_a_plain_query(
     ).fetchall()[0]
     assert smallest >= 10
     assert fewest >= 3
-    assert report["findings"][0]["measured"] == smallest
-    manifest = json.loads(Path(staged["manifest"]).read_bytes())
-    assert manifest["person"] == {"column": "patient", "sha256": staged["people"]["sha256"]}
+    assert report.findings[0]["measured"] == smallest
+    manifest = json.loads(Path(staged.manifest).read_bytes())
+    assert manifest["person"] == {"column": "patient", "sha256": staged.people.sha256}
     assert "patient" not in pq.read_schema(released).names
     assert not list(work.folder.glob("*.by_person.parquet"))
 
@@ -125,7 +126,7 @@ def test_every_published_class_has_k_persons_by_a_plain_query(
 @pytest.mark.parametrize("engine", ENGINES)
 def test_the_report_speaks_of_persons(source: str, work: WorkArea, engine: str) -> None:
     staged = staged_by(ingested(source, work, ENGINES[engine]), work)
-    text = Page(Path(staged["report"]).read_text()).text
+    text = Page(Path(staged.report).read_text()).text
     for told in (
         "with records of at least 10 persons, its own included",
         "persons with at least 3 distinct sets of them",
@@ -138,7 +139,7 @@ def test_the_report_speaks_of_persons(source: str, work: WorkArea, engine: str) 
 
 def test_both_ways_report_the_same_of_the_same_bytes(source: str, work: WorkArea) -> None:
     staged = staged_by(ingested(source, work), work)
-    apart = StagedRef(**{**staged, "engine": ENGINES["fragments"]})  # type: ignore[typeddict-item]  # same keys
+    apart = replace(staged, engine=ENGINES["fragments"])
     assert verify_staged(apart, POLICY) == verify_staged(staged, POLICY)
 
 
@@ -149,24 +150,23 @@ def test_persons_of_a_set_of_files_are_those_of_its_records(
     one = staged_by(table, work)
     expected = verify_staged(one, POLICY)
     whole = (
-        read_private(one["uri"], one["sha256"]),
-        read_private(one["people"]["uri"], one["people"]["sha256"]),
+        read_private(one.uri, one.sha256),
+        read_private(one.people.uri, one.people.sha256),
     )
     monkeypatch.setattr(fragment_join, "ROWS_OF_A_FILE", 1_500)
     several = staged_by(table, work)
-    people = several["people"]
-    assert [len(files_of(ref["uri"], ref["sha256"])) for ref in (several, people)] == [3, 3]
-    assert read_private(several["uri"], several["sha256"]).equals(whole[0])
+    people = several.people
+    assert [len(files_of(ref.uri, ref.sha256)) for ref in (several, people)] == [3, 3]
+    assert read_private(several.uri, several.sha256).equals(whole[0])
     assert "patient" not in whole[0]
     # equal records may have changed their places, each with its person
     pairs = [
-        pd.concat([whole[0], found], axis=1)
-        for found in (whole[1], read_private(people["uri"], people["sha256"]))
+        pd.concat([whole[0], found], axis=1) for found in (whole[1], read_private(people.uri, people.sha256))
     ]
     first, second = (sorted(map(str, found.itertuples(index=False))) for found in pairs)
     assert first == second
-    assert verify_staged(several, POLICY) == {**expected, "sha256": several["sha256"]}
-    part = list(files_of(people["uri"], people["sha256"]))[2]
+    assert verify_staged(several, POLICY) == replace(expected, sha256=several.sha256)
+    part = list(files_of(people.uri, people.sha256))[2]
     part.unlink()
     with pytest.raises(IntegrityError):
         verify_staged(several, POLICY)
@@ -176,14 +176,14 @@ def test_a_release_by_rows_fails_by_persons(source: str, work: WorkArea) -> None
     by_rows = DataSchema.from_dict({**FIELDS, "person": {"none": "for the test alone"}})
     table = privacy_release.ingest(source, by_rows, work, label="rows")
     staged = staged_by(table, work)
-    assert verify_staged(staged, POLICY)["passed"]
-    manifest = json.loads(Path(staged["manifest"]).read_bytes())
+    assert verify_staged(staged, POLICY).passed
+    manifest = json.loads(Path(staged.manifest).read_bytes())
     assert manifest["person"] == {"none": "for the test alone"}
 
 
 def test_persons_of_other_records_are_refused(source: str, work: WorkArea) -> None:
     staged = staged_by(ingested(source, work), work)
-    others = StagedRef(**{**staged, "people": {**staged["people"], "of": "0" * 64}})  # type: ignore[typeddict-item]  # same keys
+    others = replace(staged, people=replace(staged.people, of="0" * 64))
     with pytest.raises(IntegrityError, match="persons of the staged records"):
         verify_staged(others, POLICY)
 
@@ -192,18 +192,17 @@ def test_persons_that_changed_or_are_too_few_are_refused(source: str, work: Work
     from privacy_release.work.people import write_people
 
     staged = staged_by(ingested(source, work), work)
-    path = Path(staged["people"]["uri"])
-    few = write_people(np.arange(staged["rows"] - 1), path.with_name("few.parquet"), staged["sha256"])
+    path = Path(staged.people.uri)
+    few = write_people(np.arange(staged.rows - 1), path.with_name("few.parquet"), staged.sha256)
     with pytest.raises(IntegrityError, match="one person for each"):
-        verify_staged(StagedRef(**{**staged, "people": few}), POLICY)  # type: ignore[typeddict-item]  # same keys
-    write_people(np.arange(staged["rows"]), path, staged["sha256"])
+        verify_staged(replace(staged, people=few), POLICY)
+    write_people(np.arange(staged.rows), path, staged.sha256)
     with pytest.raises(IntegrityError, match="sha256"):
         verify_staged(staged, POLICY)
 
 
 def test_without_its_persons_a_release_is_not_verified(source: str, work: WorkArea) -> None:
-    staged = staged_by(ingested(source, work), work)
-    del staged["people"]
+    staged = replace(staged_by(ingested(source, work), work), people=None)
     with pytest.raises(VerificationError, match="rows are not people"):
         verify_staged(staged, POLICY)
 
@@ -236,7 +235,7 @@ def test_names_that_people_share_are_not_advised_as_the_person(
     assert "`person: number`; if surname names them" in str(told.value)
     assert "person: given" not in str(told.value)
     named = DataSchema.from_dict({**schema.to_dict(), "person": "number"})
-    assert privacy_release.ingest(str(tmp_path / "people.parquet"), named, work)["rows"] == 4
+    assert privacy_release.ingest(str(tmp_path / "people.parquet"), named, work).rows == 4
 
 
 def test_an_identifier_that_repeats_is_found_over_files_and_beyond_memory(
@@ -271,7 +270,7 @@ def test_a_record_of_nobody_is_refused_or_dropped(work: WorkArea, tmp_path: Path
     with pytest.raises(SchemaError, match="patient: 5 records are without a person"):
         ingested(str(tmp_path / "visits.parquet"), work)
     left = privacy_release.ingest(str(tmp_path / "visits.parquet"), SCHEMA, work, nulls="drop")
-    assert left["rows"] == len(table) - 5
+    assert left.rows == len(table) - 5
 
 
 def specified(home: Path, **fields: Any) -> Path:

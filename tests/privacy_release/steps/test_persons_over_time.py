@@ -72,7 +72,7 @@ def test_weekly_releases_of_visits_keep_k_patients_against_every_attacker(
     table = table_of(visits(range(40)), visits(range(0, 40, 2), 1))
     for week in range(4):
         outcome = run(specified(), table, f"week {week}")
-        found = {f["rule"].partition("(")[0]: f for f in outcome.report["findings"]}
+        found = {f["rule"].partition("(")[0]: f for f in outcome.report.findings}
         assert found["republication"]["passed"]
         assert found["republication"]["measured"] >= 3
         assert found["k_anonymity"]["measured"] >= 3

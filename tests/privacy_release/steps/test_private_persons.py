@@ -1,6 +1,7 @@
 """Private releases of tables with many rows a person: the loss, the books and the words are about persons."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,7 @@ from privacy_release.steps.verify import verify_staged
 from privacy_release.work.area import WorkArea
 from privacy_release.work.engines import read_engine
 from privacy_release.work.parquet import write_private
-from privacy_release.work.references import EngineRef, StagedRef
+from privacy_release.work.references import EngineRef, StagedRelease
 from tests.tables import SPENDING
 
 CANARY = "canary-of-a-patient"
@@ -83,7 +84,7 @@ def ledger(tmp_path: Path) -> BudgetLedger:
 
 def released(
     source: str, work: WorkArea, ledger: BudgetLedger, engine: EngineRef | None = None, **parameters: Any
-) -> StagedRef:
+) -> StagedRelease:
     table = privacy_release.ingest(source, SCHEMA, work, engine=engine)
     budget = Budget(dataset="patients", run="run 1", ledger=ledger)
     given = {"epsilon": 1.0, "classes": 4, "fits": 1, **parameters}
@@ -97,18 +98,18 @@ def test_a_release_is_made_booked_and_verified_for_persons(
 ) -> None:
     staged = released(source, work, ledger, ENGINES[engine], **BOUNDS[bound])
     report = verify_staged(staged, POLICY, ledger)
-    assert report["passed"]
-    rules = [finding["rule"] for finding in report["findings"]]
+    assert report.passed
+    rules = [finding["rule"] for finding in report.findings]
     assert "claims about one row where several may be of one person" in rules
-    assert staged["loss"] == {"epsilon": 1.0, "delta": 0.0, "neighbours": "replace_person"}
+    assert staged.loss == {"epsilon": 1.0, "delta": 0.0, "neighbours": "replace_person"}
     (booked,) = [e for e in ledger.history("patients") if e.event.value == "reserve"]
     assert booked.neighbours is Neighbours.REPLACE_PERSON
-    manifest = json.loads(Path(staged["manifest"]).read_text())
+    manifest = json.loads(Path(staged.manifest).read_text())
     assert manifest["person"] == {"column": "patient"}
     assert manifest["booking"]["neighbours"] == "replace_person"
     assert manifest["model"]["source_persons"] == PERSONS
     assert manifest["model"]["contribution"] == BOUNDS[bound]
-    assert staged["rows"] == PERSONS if bound == "weight" else PERSONS <= staged["rows"] <= 4 * PERSONS
+    assert staged.rows == PERSONS if bound == "weight" else PERSONS <= staged.rows <= 4 * PERSONS
 
 
 @bounds
@@ -116,19 +117,19 @@ def test_neither_the_number_of_rows_nor_a_person_is_in_what_is_published(
     source: str, work: WorkArea, ledger: BudgetLedger, bound: str
 ) -> None:
     staged = released(source, work, ledger, **BOUNDS[bound])
-    for path in (staged["manifest"], staged["report"], staged["model"], staged["schema"]):
+    for path in (staged.manifest, staged.report, staged.model, staged.schema):
         text = Path(path).read_text()
         assert CANARY not in text
         assert f"{ROWS:,}" not in text
         assert f" {ROWS}," not in text
-    assert CANARY.encode() not in Path(staged["uri"]).read_bytes()
+    assert CANARY.encode() not in Path(staged.uri).read_bytes()
 
 
 @bounds
 def test_the_report_says_whom_the_promise_is_for_and_what_a_record_stands_for(
     source: str, work: WorkArea, ledger: BudgetLedger, bound: str
 ) -> None:
-    words = " ".join(Path(released(source, work, ledger, **BOUNDS[bound])["report"]).read_text().split())
+    words = " ".join(Path(released(source, work, ledger, **BOUNDS[bound]).report).read_text().split())
     assert "all rows of any one person exchanged for another person&#39;s" in words
     assert "The promise is for all rows of one person." in words
     assert "The promise is for one record." not in words
@@ -157,13 +158,13 @@ def test_a_data_set_without_a_budget_is_told_for_whom_to_grant_it(
 def test_a_claim_about_rows_fails_the_verification(source: str, work: WorkArea, ledger: BudgetLedger) -> None:
     """As if somebody edited both the reference and the manifest."""
     staged = released(source, work, ledger, weight="person")
-    of_rows = {**staged["loss"], "neighbours": "replace_one"}
-    manifest = json.loads(Path(staged["manifest"]).read_text()) | {"loss": of_rows}
-    write_private(Path(staged["manifest"]), json.dumps(manifest).encode())
+    of_rows = {**staged.loss, "neighbours": "replace_one"}
+    manifest = json.loads(Path(staged.manifest).read_text()) | {"loss": of_rows}
+    write_private(Path(staged.manifest), json.dumps(manifest).encode())
     with pytest.raises(IntegrityError, match="manifest must claim"):
         verify_staged(staged, POLICY, ledger)
-    report = verify_staged({**staged, "loss": of_rows}, POLICY, ledger)
-    failed = {finding["rule"] for finding in report["findings"] if not finding["passed"]}
+    report = verify_staged(replace(staged, loss=of_rows), POLICY, ledger)
+    failed = {finding["rule"] for finding in report.findings if not finding["passed"]}
     assert "claims about one row where several may be of one person" in failed
     assert "epsilon booked in the ledger, at least the claimed" in failed
 
@@ -191,7 +192,7 @@ def test_a_retry_on_the_same_bytes_costs_nothing(source: str, work: WorkArea, le
         )
         for label in ("one", "other")
     )
-    assert one["sha256"] == other["sha256"]
+    assert one.sha256 == other.sha256
     assert [e.event.value for e in ledger.history("patients")] == ["grant", "reserve", "commit"]
 
 

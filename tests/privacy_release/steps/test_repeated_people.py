@@ -1,6 +1,7 @@
 """`repeated_people: history`: nobody is released again while nothing follows who is in the releases."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -26,7 +27,7 @@ from privacy_release.steps.publish import publish_staged
 from privacy_release.steps.retraction import retract_release
 from privacy_release.steps.run import run_release
 from privacy_release.work.area import WorkArea
-from privacy_release.work.references import StagedRef
+from privacy_release.work.references import StagedRelease
 from tests import tables
 from tests.meeting import Meeting
 
@@ -46,7 +47,7 @@ def specified(home: Path) -> Specified:
     return write
 
 
-def stage(spec: ReleaseSpec, work: WorkArea, k: int, label: str = "staged") -> StagedRef:
+def stage(spec: ReleaseSpec, work: WorkArea, k: int, label: str = "staged") -> StagedRelease:
     table = privacy_release.ingest(
         spec.only_source.uri, spec.data_schema(), work, columns=spec.only_source.columns, label=f"in-{label}"
     )
@@ -81,8 +82,8 @@ def test_verification_counts_the_earlier_releases_and_names_the_remedies(
     report = privacy_release.verify_staged(
         stage(spec, work, 9), spec.release_policy(), table=lake.table("people")
     )
-    (finding,) = [found for found in report["findings"] if found["rule"] == RULE]
-    assert (report["passed"], finding["measured"], finding["threshold"]) == (False, 2, 0)
+    (finding,) = [found for found in report.findings if found["rule"] == RULE]
+    assert (report.passed, finding["measured"], finding["threshold"]) == (False, 2, 0)
     with pytest.raises(
         VerificationError,
         match=r"repeated_people: history measured 2: table people has 2 earlier releases.*declare `history`",
@@ -90,7 +91,7 @@ def test_verification_counts_the_earlier_releases_and_names_the_remedies(
         privacy_release.raise_if_failed(report)
     assert privacy_release.verify_staged(
         stage(spec, work, 9), ReleasePolicy.from_dict(tables.POLICY), table=lake.table("people")
-    )["passed"]
+    ).passed
 
 
 def test_the_same_bytes_again_are_no_second_release(specified: Specified, lake: Lake, work: WorkArea) -> None:
@@ -99,7 +100,7 @@ def test_the_same_bytes_again_are_no_second_release(specified: Specified, lake: 
     for _ in range(2):  # a retry
         report = privacy_release.verify_staged(staged, spec.release_policy(), table=lake.table("people"))
         published = publish_staged(staged, report, lake.table("people"), "1")
-    assert published["already"]
+    assert published.already
 
 
 def test_of_two_first_releases_at_a_time_one_is_published(
@@ -124,7 +125,7 @@ def test_a_table_that_names_nobody_may_be_released_again(
     spec = specified(schema=columns, source=told["source"] | {"columns": list(columns)}, schedule="@daily")
     for release in ("1", "2"):
         report = run_release(spec, lake, release, work).report
-    assert RULE not in {finding["rule"] for finding in report["findings"]}
+    assert RULE not in {finding["rule"] for finding in report.findings}
 
 
 def test_losses_add_up_in_the_ledger_instead(
@@ -246,7 +247,7 @@ def test_a_manifest_of_another_release_is_not_published(
     spec = specified(None)
     made, other = (stage(spec, work, k, f"k{k}") for k in (5, 6))
     report = privacy_release.verify_staged(made, spec.release_policy(), table=lake.table("people"))
-    foreign: Any = {**made, "manifest": other["manifest"]}
+    foreign: Any = replace(made, manifest=other.manifest)
     with pytest.raises(IntegrityError, match="the manifest must be of the staged release"):
         publish_staged(foreign, report, lake.table("people"), "1")
     assert not releases(lake.table("people"))

@@ -86,9 +86,9 @@ def test_an_engine_draws_the_records_that_one_process_draws_from_the_same_model(
     release = {"method": "privbayes", "parameters": {"epsilon": 1.0}, "budget": budget, "policy": SPENDING}
     whole = privacy_release.make_release(table, work, label="whole", **release)
     parts = privacy_release.make_release(table, work, label="parts", engine=ENGINE, **release)
-    pd.testing.assert_frame_equal(pd.read_parquet(whole["uri"]), pd.read_parquet(parts["uri"]))
+    pd.testing.assert_frame_equal(pd.read_parquet(whole.uri), pd.read_parquet(parts.uri))
     assert float(ledger.standing("people")[0].spent) == 1.0
-    assert (parts["engine"], parts["rows"], "engine" in whole) == (ENGINE, 200, False)
-    manifests = [json.loads(Path(staged["manifest"]).read_text()) for staged in (whole, parts)]
+    assert (parts.engine, parts.rows, whole.engine is not None) == (ENGINE, 200, False)
+    manifests = [json.loads(Path(staged.manifest).read_text()) for staged in (whole, parts)]
     assert manifests[0] | {"sha256": ""} == manifests[1] | {"sha256": ""}
     assert {path.stat().st_mode & 0o777 for path in work.folder.iterdir()} == {0o600}

@@ -1,6 +1,7 @@
 """Releases of several tables: from their sources to the lake, all or nothing, and what must not pass."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,7 @@ from privacy_release.steps.verify import verify_staged
 from privacy_release.work.area import WorkArea
 from privacy_release.work.engines import read_engine
 from privacy_release.work.parquet import parquet_bytes, write_private
-from privacy_release.work.references import StagedRef, TableRef
+from privacy_release.work.references import StagedRelease, Table
 from tests.children.fault_points import arm, crashed
 from tests.clinic_release import REST, TABLES, clinic_spec, files_in, written
 from tests.several_tables import clinic, recounted
@@ -37,7 +38,7 @@ from tests.several_tables import clinic, recounted
 OWN = {"patients": ["age", "district"], "visits": ["month", "ward", "age"]}
 
 
-def ingested(folder: Path, work: WorkArea) -> TableRef:
+def ingested(folder: Path, work: WorkArea) -> Table:
     spec = clinic_spec(folder)
     assert spec.tables is not None
     sources = {name: TableSource(uri=own.source.uri, nulls="keep") for name, own in spec.tables.items()}
@@ -45,11 +46,11 @@ def ingested(folder: Path, work: WorkArea) -> TableRef:
 
 
 @pytest.fixture
-def table(tmp_path: Path, work: WorkArea) -> TableRef:
+def table(tmp_path: Path, work: WorkArea) -> Table:
     return ingested(tmp_path, work)
 
 
-def made(table: TableRef, work: WorkArea, seed: int = 7, label: str = "staged") -> StagedRef:
+def made(table: Table, work: WorkArea, seed: int = 7, label: str = "staged") -> StagedRelease:
     parameters = {"k": 4, "l": 2}
     return make_release(
         table, work, method="bottom_up", parameters=parameters, seed=seed, label=label, title="clinic"
@@ -64,11 +65,11 @@ def test_the_tables_reach_the_lake_as_one_release(tmp_path: Path, lake: Lake, wo
     outcome = run_release(clinic_spec(tmp_path), lake, "r1", work)
     rows = read_release(lake.table("clinic"), "r1").to_pandas()
     found = recounted(rows, OWN, {"visits": "illness"})
-    findings = {f["rule"]: f["measured"] for f in outcome.report["findings"]}
+    findings = {f["rule"]: f["measured"] for f in outcome.report.findings}
     assert findings["k_anonymity(k=4)"] == min(told["k"] for told in found) >= 4
     least = min(told["visits"] for told in found if "visits" in told)
     assert findings["distinct_l_diversity(l=2)"] == least >= 2
-    assert outcome.report["classes"] == len(found)
+    assert outcome.report.classes == len(found)
     tables = read_tables(lake.table("clinic"), "r1")
     ages, months = ["age_from", "age_to", "age_null"], ["month_from", "month_to", "month_null"]
     assert tables["patients"].column_names == ["patient", *ages, "district", "insurer"]
@@ -78,7 +79,7 @@ def test_the_tables_reach_the_lake_as_one_release(tmp_path: Path, lake: Lake, wo
         name: told["rows"] for name, told in manifest["tables"].items()
     }
     assert not set(rows["patient"]) & set(clinic()["visits"]["patient"])
-    assert manifest["sha256"] == outcome.report["sha256"]
+    assert manifest["sha256"] == outcome.report.sha256
     assert set(manifest["source"]["tables"]) == {"patients", "visits"}
     assert "uri" not in json.dumps(manifest["source"])
     told = dictionary_of(lake.table("clinic"), "r1")
@@ -92,7 +93,7 @@ def test_the_tables_reach_the_lake_as_one_release(tmp_path: Path, lake: Lake, wo
     assert all("of another table" in columns[name]["null"] for name in ("month_from", "ward", "insurer"))
 
 
-def test_the_classes_of_the_released_bytes_can_be_counted_in_sql(table: TableRef, work: WorkArea) -> None:
+def test_the_classes_of_the_released_bytes_can_be_counted_in_sql(table: Table, work: WorkArea) -> None:
     staged = made(table, work)
     counted = duckdb.sql(
         f"""
@@ -101,19 +102,19 @@ def test_the_classes_of_the_released_bytes_can_be_counted_in_sql(table: TableRef
                 SELECT patient, list_sort(list((
                     table_name, age_from, age_to, district, month_from, month_to, ward
                 ))) AS way
-                FROM read_parquet('{staged["uri"]}') GROUP BY patient
+                FROM read_parquet('{staged.uri}') GROUP BY patient
             ) GROUP BY way
         )
         """
     ).fetchall()
     assert counted[0][0] >= 4
-    assert counted[0][1] == json.loads(Path(staged["manifest"]).read_bytes())["classes"]
+    assert counted[0][1] == json.loads(Path(staged.manifest).read_bytes())["classes"]
 
 
 def test_a_person_has_one_number_in_all_tables_and_no_identifier_is_copied(
-    table: TableRef, work: WorkArea
+    table: Table, work: WorkArea
 ) -> None:
-    rows, source = pq.read_table(table["uri"]).to_pandas(), clinic()
+    rows, source = pq.read_table(table.uri).to_pandas(), clinic()
     by_name = {}
     for name in ("patients", "visits"):
         told = rows.loc[rows["table_name"] == name, "patient"].to_numpy()
@@ -121,7 +122,7 @@ def test_a_person_has_one_number_in_all_tables_and_no_identifier_is_copied(
             assert by_name.setdefault(person, number) == number
     assert len(set(by_name.values())) == len(by_name)
     assert not list(work.folder.glob("ingest.*s.parquet"))
-    assert table["rows"] == len(rows) == sum(map(len, source.values()))
+    assert table.rows == len(rows) == sum(map(len, source.values()))
 
 
 def test_no_identifier_is_in_any_file_of_a_release(tmp_path: Path, work: WorkArea, lake: Lake) -> None:
@@ -145,8 +146,8 @@ def test_the_person_may_have_another_name_in_a_table(tmp_path: Path, lake: Lake,
     assert len(persons["patients"] & persons["visits"]) > 20
 
 
-def test_the_report_names_the_tables(table: TableRef, work: WorkArea) -> None:
-    told = Path(made(table, work)["report"]).read_text()
+def test_the_report_names_the_tables(table: Table, work: WorkArea) -> None:
+    told = Path(made(table, work).report).read_text()
     for words in ("Several tables are one release", "patients: age", "visits: month", "table visits"):
         assert words in told
     assert "visits: age" not in told  # it is carried, and no cell of its own
@@ -155,51 +156,51 @@ def test_the_report_names_the_tables(table: TableRef, work: WorkArea) -> None:
 # What must not pass
 
 
-def with_records(staged: StagedRef, frame: pd.DataFrame) -> StagedRef:
+def with_records(staged: StagedRelease, frame: pd.DataFrame) -> StagedRelease:
     """Other bytes in the place of the staged ones, with all hashes set right."""
-    sha256 = write_private(Path(staged["uri"]), parquet_bytes(frame))
-    people = {**staged["people"], "of": sha256}
-    return StagedRef(**{**staged, "sha256": sha256, "people": people})  # type: ignore[typeddict-item]  # same keys
+    sha256 = write_private(Path(staged.uri), parquet_bytes(frame))
+    people = replace(staged.people, of=sha256)
+    return replace(staged, sha256=sha256, people=people)
 
 
-def test_a_cell_of_one_visit_changed_fails(tmp_path: Path, table: TableRef, work: WorkArea) -> None:
+def test_a_cell_of_one_visit_changed_fails(tmp_path: Path, table: Table, work: WorkArea) -> None:
     staged = made(table, work)
-    frame = pd.read_parquet(staged["uri"])
+    frame = pd.read_parquet(staged.uri)
     frame.loc[frame.index[-1], "ward"] = "{a, b, c, d}"
     report = verify_staged(with_records(staged, frame), policy_of(tmp_path))
-    assert not report["passed"]
-    assert report["findings"][0]["measured"] == 1
+    assert not report.passed
+    assert report.findings[0]["measured"] == 1
 
 
-def test_a_value_in_a_row_of_another_table_fails(tmp_path: Path, table: TableRef, work: WorkArea) -> None:
+def test_a_value_in_a_row_of_another_table_fails(tmp_path: Path, table: Table, work: WorkArea) -> None:
     staged = made(table, work)
-    frame = pd.read_parquet(staged["uri"])
+    frame = pd.read_parquet(staged.uri)
     frame.loc[0, "illness"] = "a"
     with pytest.raises(VerificationError, match=r"patients does not have the columns \['illness'\]"):
         verify_staged(with_records(staged, frame), policy_of(tmp_path))
 
 
-def test_a_visit_of_another_pseudonym_fails(tmp_path: Path, table: TableRef, work: WorkArea) -> None:
+def test_a_visit_of_another_pseudonym_fails(tmp_path: Path, table: Table, work: WorkArea) -> None:
     staged = made(table, work)
-    frame = pd.read_parquet(staged["uri"])
+    frame = pd.read_parquet(staged.uri)
     frame.loc[frame.index[-1], "patient"] = frame["patient"].iloc[0]
     with pytest.raises(VerificationError, match="one pseudonym for each person"):
         verify_staged(with_records(staged, frame), policy_of(tmp_path))
 
 
 def test_bytes_that_changed_after_the_verification_are_not_published(
-    tmp_path: Path, table: TableRef, work: WorkArea, lake: Lake
+    tmp_path: Path, table: Table, work: WorkArea, lake: Lake
 ) -> None:
     staged = made(table, work)
     report = verify_staged(staged, policy_of(tmp_path))
-    frame = pd.read_parquet(staged["uri"])
-    write_private(Path(staged["uri"]), parquet_bytes(frame.iloc[1:]))
+    frame = pd.read_parquet(staged.uri)
+    write_private(Path(staged.uri), parquet_bytes(frame.iloc[1:]))
     with pytest.raises(IntegrityError):
         publish_staged(staged, report, lake.table("clinic"), "r1")
     assert releases(lake.table("clinic")) == []
 
 
-def test_fragments_and_methods_without_classes_are_refused(table: TableRef, work: WorkArea) -> None:
+def test_fragments_and_methods_without_classes_are_refused(table: Table, work: WorkArea) -> None:
     engine = read_engine({"kind": "fragments", "rows": 1_000, "memory": "300MB", "processes": 1})
     with pytest.raises(SpecError, match="must not be linked beside engine fragments"):
         make_release(table, work, method="mondrian", parameters={"k": 4}, engine=engine)
@@ -208,7 +209,7 @@ def test_fragments_and_methods_without_classes_are_refused(table: TableRef, work
             make_release(table, work, method=method)
 
 
-def test_steps_of_one_table_refuse_several(table: TableRef, work: WorkArea) -> None:
+def test_steps_of_one_table_refuse_several(table: Table, work: WorkArea) -> None:
     with pytest.raises(SpecError, match="outliers are of one table"):
         detect_outliers(table, work)
     suite = {"name": "any", "expectations": []}
@@ -217,7 +218,7 @@ def test_steps_of_one_table_refuse_several(table: TableRef, work: WorkArea) -> N
             validate(table, suite, name)
 
 
-def test_each_table_is_validated_by_its_own_rows(table: TableRef) -> None:
+def test_each_table_is_validated_by_its_own_rows(table: Table) -> None:
     rows = {"type": "expect_table_row_count_to_be_between", "severity": "critical"}
     many = len(clinic()["patients"])
     suite = {"name": "s", "expectations": [rows | {"kwargs": {"min_value": many, "max_value": many}}]}
@@ -310,25 +311,25 @@ def test_pseudonyms_must_be_allowed_by_the_policy(tmp_path: Path) -> None:
 # All or nothing
 
 
-def staged_twice(table: TableRef, work: WorkArea) -> tuple[StagedRef, StagedRef]:
+def staged_twice(table: Table, work: WorkArea) -> tuple[StagedRelease, StagedRelease]:
     return made(table, work, 7, "first"), made(table, work, 8, "second")
 
 
-def send(lake: Lake, folder: Path, staged: StagedRef, run: str) -> Any:
+def send(lake: Lake, folder: Path, staged: StagedRelease, run: str) -> Any:
     report = verify_staged(staged, policy_of(folder))
     return publish_staged(staged, report, lake.table("clinic"), "r", run_key=run)
 
 
-def publish_alone(lake: Lake, staged: StagedRef, run: str) -> None:
+def publish_alone(lake: Lake, staged: StagedRelease, run: str) -> None:
     """Publish the staged files, without the steps around it."""
-    manifest = json.loads(Path(staged["manifest"]).read_bytes())
-    files, digest = Path(staged["uri"]), staged["sha256"]
+    manifest = json.loads(Path(staged.manifest).read_bytes())
+    files, digest = Path(staged.uri), staged.sha256
     publish(
         lake.table("clinic"),
         "r",
         files,
         manifest,
-        Path(staged["report"]),
+        Path(staged.report),
         expected_sha256=digest,
         run_key=run,
     )
@@ -344,14 +345,14 @@ def shown(lake: Lake) -> dict[str, set[str]]:
     return told
 
 
-def pseudonyms(staged: StagedRef) -> dict[str, set[str]]:
-    frame = pd.read_parquet(staged["uri"])
+def pseudonyms(staged: StagedRelease) -> dict[str, set[str]]:
+    frame = pd.read_parquet(staged.uri)
     return {str(name): set(own["patient"]) for name, own in frame.groupby("table_name")}
 
 
 @pytest.mark.parametrize("point", ["between_proofs", "before_commit", "data_on_disk", "after_commit"])
 def test_a_crash_leaves_all_old_tables_or_all_new_ones_and_a_retry_publishes_once(
-    tmp_path: Path, table: TableRef, work: WorkArea, lake: Lake, point: str, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, table: Table, work: WorkArea, lake: Lake, point: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     old, new = staged_twice(table, work)
     send(lake, tmp_path, old, "run 1")
@@ -364,7 +365,7 @@ def test_a_crash_leaves_all_old_tables_or_all_new_ones_and_a_retry_publishes_onc
 
 
 def test_racing_publishers_leave_the_tables_of_the_last_one(
-    table: TableRef, work: WorkArea, lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    table: Table, work: WorkArea, lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     both = staged_twice(table, work)
     send(lake, tmp_path, both[0], "run 0")
@@ -374,9 +375,7 @@ def test_racing_publishers_leave_the_tables_of_the_last_one(
     assert [e["state"] for e in releases(lake.table("clinic"))] == ["superseded", "superseded", "current"]
 
 
-def test_a_retraction_takes_all_tables_back(
-    table: TableRef, work: WorkArea, lake: Lake, tmp_path: Path
-) -> None:
+def test_a_retraction_takes_all_tables_back(table: Table, work: WorkArea, lake: Lake, tmp_path: Path) -> None:
     send(lake, tmp_path, made(table, work), "run 1")
     retract(lake.table("clinic"), "r", "wrong source")
     with pytest.raises(PublishError, match="retracted"):

@@ -36,9 +36,10 @@ from privacy_release.steps.release import make_release
 from privacy_release.steps.run import run_release
 from privacy_release.steps.verify import verify_staged
 from privacy_release.work.area import WorkArea, sha256_file
+from privacy_release.work.engines import read_engine
 from privacy_release.work.parquet import read_private
 from privacy_release.work.presence import Mark, Owner
-from privacy_release.work.references import StagedRef, TableRef
+from privacy_release.work.references import StagedRelease, Table
 from privacy_release.work.remote.keys import KEY_VARIABLE, Wrapping
 from privacy_release.work.remote.scratch import Scratch
 from privacy_release.work.remote.store import Store
@@ -133,7 +134,7 @@ def test_the_gate_refuses_a_leak_that_only_shadows_see(
 
 
 @pytest.fixture
-def released(places: Any, home: Path, work: WorkArea, filtering: list[int]) -> tuple[TableRef, StagedRef]:
+def released(places: Any, home: Path, work: WorkArea, filtering: list[int]) -> tuple[Table, StagedRelease]:
     """A table without 240 people who were held out, and its release."""
     schema = places(MEMBERSHIP).data_schema()
     table = hold_out(ingest(str(home / "people.parquet"), schema, work), work, 0.4)
@@ -362,9 +363,9 @@ def test_shadows_of_a_private_release_are_not_booked(
     done = run_release(spec, lake, "r1", work, ledger=ledger)
     assert [e.event.value for e in ledger.check("people")] == ["grant", "reserve", "commit"]
     assert len(files_of(work)) == 8
-    (trial,) = done.report["attacks"]["trials"]
-    assert trial.keys() == {"rule", "attack", "bound", "passed", "shadows"}
-    told = json.dumps([done.report, done.staged, manifest_of(lake.table("people"), "r1")])
+    (trial,) = done.report.attacks.trials
+    assert trial.to_ref().keys() == {"rule", "attack", "bound", "passed", "shadows"}
+    told = json.dumps([done.report.to_ref(), done.staged.to_ref(), manifest_of(lake.table("people"), "r1")])
     assert "shadow-" not in told
     (page,) = curator.rglob("*attacks*.html")
     (entry,) = releases(lake.table("people"))
@@ -472,8 +473,8 @@ def test_the_gate_refuses_shadows_of_a_release_that_tells_of_earlier_ones(
     loss = PrivacyLoss.within(epsilon, delta, Neighbours.REPLACE_PERSON)
     if over_time == YEARLY or "opening" in over_time:
         loss = equal_part(loss, schedule.releases, gaussian=True)
-    told = json.loads(Path(staged["manifest"]).read_bytes()) | {"over_time": schedule.told(loss)}
-    Path(staged["manifest"]).write_text(json.dumps(told))
+    told = json.loads(Path(staged.manifest).read_bytes()) | {"over_time": schedule.told(loss)}
+    Path(staged.manifest).write_text(json.dumps(told))
     if alone:
         assert len(shadows_kept(RULE, table, staged, work)) == 4
     else:
@@ -485,11 +486,11 @@ def test_the_gate_refuses_shadows_of_a_release_that_was_made_with_earlier_ones_o
     released: Any, work: WorkArea
 ) -> None:
     table, staged = released
-    cut = {**staged, "engine": {"kind": "fragments"}}
+    cut = replace(staged, engine=read_engine("fragments"))
     with pytest.raises(SpecError, match="was made in fragments"):
         shadows_kept(RULE, table, cut, work)
-    told = json.loads(Path(staged["manifest"]).read_bytes()) | {"history": {"releases": 1, "k": 5}}
-    Path(staged["manifest"]).write_text(json.dumps(told))
+    told = json.loads(Path(staged.manifest).read_bytes()) | {"history": {"releases": 1, "k": 5}}
+    Path(staged.manifest).write_text(json.dumps(told))
     with pytest.raises(SpecError, match="release without history and over_time"):
         shadows_kept(RULE, table, staged, work)
 
@@ -508,7 +509,9 @@ def test_every_method_makes_shadows_from_what_its_manifest_tells(
     if "trees" in parameters:
         parameters["trees"] = 20
     manifest.write_text(json.dumps({"method": name, "parameters": parameters}))
-    made = shadows_kept(RULE, table, {**table, "manifest": str(manifest)}, work)  # type: ignore[typeddict-item]
+    claims = {"method": name, "guarantees": [], "loss": None, "figures": {}, "seconds": 0.0}
+    staged = StagedRelease.from_ref(table.to_ref() | claims | {"manifest": str(manifest), "report": ""})
+    made = shadows_kept(RULE, table, staged, work)
     assert [len(shadow.inside) for shadow in made] == [30] * 4
     assert all("name" not in shadow.release for shadow in made)
     assert all(len(shadow.release) > 0 for shadow in made)
@@ -524,7 +527,7 @@ def test_of_people_with_several_records_each_is_in_a_shadow_as_a_whole(
     pd.concat([people, people[: N // 2]]).to_parquet(home / "people.parquet")
     schema = load_spec(path).data_schema()
     table = hold_out(ingest(str(home / "people.parquet"), schema, work), work, 0.2, [RULE])
-    aside = read_private(table["holdout"]["uri"], table["holdout"]["sha256"])
+    aside = read_private(table.holdout.uri, table.holdout.sha256)
     staged = make_release(table, work, method="mondrian", parameters={"k": 2}, seed=7)
     for shadow in shadows_kept(RULE, table, staged, work):
         inside = set(aside[schema.by].iloc[shadow.inside])

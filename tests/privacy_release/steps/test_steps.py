@@ -4,6 +4,7 @@ import hashlib
 import io
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,7 @@ from privacy_release.spec.files import load_policy
 from privacy_release.spec.model import ReleaseSpec, load_spec
 from privacy_release.steps.approval import approval_of, public_approval
 from privacy_release.work.area import WorkArea
-from privacy_release.work.references import StagedRef, TableRef
+from privacy_release.work.references import StagedRelease, Table
 from privacy_release.work.staged import public_source
 
 QUASI = ["age_from", "age_to", "zip"]  # as they are released
@@ -40,12 +41,12 @@ def spec(home: Path) -> ReleaseSpec:
 
 
 @pytest.fixture
-def table(spec: ReleaseSpec, work: WorkArea) -> TableRef:
+def table(spec: ReleaseSpec, work: WorkArea) -> Table:
     return privacy_release.ingest(spec.source.uri, spec.data_schema(), work, columns=spec.source.columns)
 
 
 @pytest.fixture
-def staged(table: TableRef, work: WorkArea) -> StagedRef:
+def staged(table: Table, work: WorkArea) -> StagedRelease:
     return privacy_release.make_release(table, work, method="mondrian", parameters={"k": 5, "l": 2}, seed=7)
 
 
@@ -53,13 +54,13 @@ def policy(*require: dict[str, Any], **limits: float) -> ReleasePolicy:
     return load_policy({"require": list(require) or [K, L], **limits})
 
 
-def tampered(staged: StagedRef, change: Callable[[pd.DataFrame], pd.DataFrame]) -> StagedRef:
+def tampered(staged: StagedRelease, change: Callable[[pd.DataFrame], pd.DataFrame]) -> StagedRelease:
     """Other staged bytes, with their true hash: what a faulty method would have made."""
-    path = Path(staged["uri"])
+    path = Path(staged.uri)
     buffer = io.BytesIO()
     change(pd.read_parquet(path)).to_parquet(buffer, index=False)
     path.write_bytes(buffer.getvalue())
-    return StagedRef(**{**staged, "sha256": hashlib.sha256(buffer.getvalue()).hexdigest()})  # type: ignore[typeddict-item]  # same keys
+    return replace(staged, sha256=hashlib.sha256(buffer.getvalue()).hexdigest())
 
 
 def one_class_smaller(released: pd.DataFrame) -> pd.DataFrame:
@@ -68,21 +69,23 @@ def one_class_smaller(released: pd.DataFrame) -> pd.DataFrame:
     return released.drop(index=sizes.idxmin())
 
 
-def test_references_are_plain_and_hold_no_record(staged: StagedRef, people: pd.DataFrame) -> None:
-    text = json.dumps(staged)
+def test_references_are_plain_and_hold_no_record(staged: StagedRelease, people: pd.DataFrame) -> None:
+    text = json.dumps(staged.to_ref())
     assert not [name for name in people["name"] if name in text]
 
 
-def test_who_decides_is_told_the_bound_of_the_loss_and_nobody_else(staged: StagedRef) -> None:
-    bound = staged["figures"]["gcp_bound"]
-    assert 0 < bound < staged["figures"]["gcp_lca"]
+def test_who_decides_is_told_the_bound_of_the_loss_and_nobody_else(staged: StagedRelease) -> None:
+    bound = staged.figures["gcp_bound"]
+    assert 0 < bound < staged.figures["gcp_lca"]
     assert bound == float(f"{bound:.2g}")
-    told = json.loads(Path(staged["manifest"]).read_text())["figures"]
-    assert told == {name: value for name, value in staged["figures"].items() if name != "gcp_bound"}
-    assert "can lose less than" not in Path(staged["report"]).read_text()
+    told = json.loads(Path(staged.manifest).read_text())["figures"]
+    assert told == {name: value for name, value in staged.figures.items() if name != "gcp_bound"}
+    assert "can lose less than" not in Path(staged.report).read_text()
 
 
-def test_everything_in_the_work_area_is_for_the_service_user_alone(staged: StagedRef, work: WorkArea) -> None:
+def test_everything_in_the_work_area_is_for_the_service_user_alone(
+    staged: StagedRelease, work: WorkArea
+) -> None:
     files = list(work.folder.iterdir())
     assert {path.name for path in files} == {
         ".lock",
@@ -97,32 +100,32 @@ def test_everything_in_the_work_area_is_for_the_service_user_alone(staged: Stage
     assert {path.stat().st_mode & 0o777 for path in files} == {0o600}
 
 
-def test_ingest_tells_the_source_and_leaves_identifiers_behind(table: TableRef, people: pd.DataFrame) -> None:
-    assert (table["rows"], table["source"]["rows"], table["source"]["dropped"]) == (200, 200, 0)
-    assert table["source"]["identifiers"] == ["name"]
-    assert "name" not in pq.read_schema(table["uri"]).names
-    assert not [name for name in people["name"] if name.encode() in Path(table["uri"]).read_bytes()]
+def test_ingest_tells_the_source_and_leaves_identifiers_behind(table: Table, people: pd.DataFrame) -> None:
+    assert (table.rows, table.source.rows, table.source.dropped) == (200, 200, 0)
+    assert table.source.identifiers == ["name"]
+    assert "name" not in pq.read_schema(table.uri).names
+    assert not [name for name in people["name"] if name.encode() in Path(table.uri).read_bytes()]
 
 
-def test_labels_keep_the_files_of_two_tasks_apart(spec: ReleaseSpec, work: WorkArea, table: TableRef) -> None:
+def test_labels_keep_the_files_of_two_tasks_apart(spec: ReleaseSpec, work: WorkArea, table: Table) -> None:
     made = [
         privacy_release.make_release(
             table, work, method="mondrian", parameters={"k": k}, seed=1, label=f"mapped-{k}"
         )
         for k in (5, 20)
     ]
-    assert privacy_release.verify_staged(made[0], policy(K))["passed"]
-    assert made[0]["uri"] != made[1]["uri"]
+    assert privacy_release.verify_staged(made[0], policy(K)).passed
+    assert made[0].uri != made[1].uri
 
 
-def test_suite_that_holds_is_counted(table: TableRef, spec: ReleaseSpec) -> None:
+def test_suite_that_holds_is_counted(table: Table, spec: ReleaseSpec) -> None:
     suite = spec.expectation_suite()
     assert suite is not None
     found = privacy_release.validate(table, suite)
     assert (found["expected"], found["evaluated"], found["passed"]) == (2, 2, 2)
 
 
-def test_suite_that_fails_stops_the_release_without_a_value(table: TableRef) -> None:
+def test_suite_that_fails_stops_the_release_without_a_value(table: Table) -> None:
     kwargs = {"column": "illness", "value_set": ["cold"]}
     suite = {"name": "s", "expectations": [{"type": "expect_column_values_to_be_in_set", "kwargs": kwargs}]}
     with pytest.raises(SchemaError, match="expect_column_values_to_be_in_set") as caught:
@@ -130,7 +133,7 @@ def test_suite_that_fails_stops_the_release_without_a_value(table: TableRef) -> 
     assert "cold" not in str(caught.value)
 
 
-def test_misspelt_expectation_is_an_error_and_not_a_pass(table: TableRef) -> None:
+def test_misspelt_expectation_is_an_error_and_not_a_pass(table: Table) -> None:
     kinds = ("expect_column_values_to_not_be_null", "expect_column_values_to_not_be_nul")
     suite = {"name": "s", "expectations": [{"type": kind, "kwargs": {"column": "age"}} for kind in kinds]}
     with pytest.raises(SpecError):
@@ -138,17 +141,17 @@ def test_misspelt_expectation_is_an_error_and_not_a_pass(table: TableRef) -> Non
 
 
 def test_release_that_keeps_its_policy_is_published_with_its_proof(
-    staged: StagedRef, table: TableRef, lake: Lake, people: pd.DataFrame
+    staged: StagedRelease, table: Table, lake: Lake, people: pd.DataFrame
 ) -> None:
     report = privacy_release.verify_staged(staged, policy(K, L, max_gcp=0.9))
     approved = approval_of(report, "officer", "2026-11-20T12:30:00+00:00")
     done = privacy_release.publish_staged(
         staged, report, lake.table("people"), "r1", run_key="dag/1", approved=approved
     )
-    assert (done["release"], done["table"], done["rows"], done["already"]) == ("r1", "people", 200, False)
+    assert (done.release, done.table, done.rows, done.already) == ("r1", "people", 200, False)
     manifest = privacy_release.manifest_of(lake.table("people"), "r1")
-    assert manifest["sha256"] == report["sha256"] == staged["sha256"]
-    assert manifest["source"]["fingerprint"] == table["source"]["fingerprint"]
+    assert manifest["sha256"] == report.sha256 == staged.sha256
+    assert manifest["source"]["fingerprint"] == table.source.fingerprint
     assert "uri" not in manifest["source"]
     assert manifest["policy"]["require"] == [K, L]
     assert [finding["passed"] for finding in manifest["measured"]] == [True, True, True]
@@ -156,38 +159,38 @@ def test_release_that_keeps_its_policy_is_published_with_its_proof(
     assert manifest["seeded"] is True
     assert "seed" not in manifest["parameters"]
     assert manifest["software"]["version"]
-    assert manifest["figures"].items() < staged["figures"].items()
+    assert manifest["figures"].items() < staged.figures.items()
     text = json.dumps(manifest)
     assert not [
         value for value in {*people["name"], *people["illness"], *people["zip"]} if f'"{value}"' in text
     ]
 
 
-def test_manifest_of_a_private_release_tells_no_exact_count_of_the_source(table: TableRef) -> None:
-    assert set(public_source(table["source"], private=True)) == {"files", "identifiers"}
-    assert set(public_source(table["source"], private=False)) == set(table["source"]) - {"uri"}
+def test_manifest_of_a_private_release_tells_no_exact_count_of_the_source(table: Table) -> None:
+    assert set(public_source(table.source, private=True)) == {"files", "identifiers"}
+    assert set(public_source(table.source, private=False)) == set(table.source.to_ref()) - {"uri"}
 
 
-def test_retry_publishes_nothing_twice(staged: StagedRef, lake: Lake) -> None:
+def test_retry_publishes_nothing_twice(staged: StagedRelease, lake: Lake) -> None:
     report = privacy_release.verify_staged(staged, policy())
     first, second = (
         privacy_release.publish_staged(staged, report, lake.table("people"), "r1", run_key="dag/1")
         for _ in range(2)
     )
-    assert (first["already"], second["already"], second["version"]) == (False, True, first["version"])
+    assert (first.already, second.already, second.version) == (False, True, first.version)
 
 
-def test_equal_seeds_stage_equal_bytes(table: TableRef, work: WorkArea) -> None:
+def test_equal_seeds_stage_equal_bytes(table: Table, work: WorkArea) -> None:
     hashes = {
         privacy_release.make_release(
             table, work, method="mondrian", parameters={"k": 5}, seed=3, label=f"run{i}"
-        )["sha256"]
+        ).sha256
         for i in range(2)
     }
     assert len(hashes) == 1
 
 
-def test_progress_names_each_part_of_the_work(table: TableRef, work: WorkArea) -> None:
+def test_progress_names_each_part_of_the_work(table: Table, work: WorkArea) -> None:
     told: list[str] = []
     privacy_release.make_release(table, work, method="mondrian", parameters={"k": 5}, progress=told.append)
     assert told == ["reading", "running mondrian", "measuring", "staging"]
@@ -207,7 +210,7 @@ def test_ingest_tells_how_many_of_the_records_are_read(
 
 
 def test_publishing_tells_how_many_of_the_records_are_written(
-    staged: StagedRef, lake: Lake, monkeypatch: pytest.MonkeyPatch
+    staged: StagedRelease, lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("privacy_release.lake.rows._AT_ONCE", 0)  # in batches, as a large release
     monkeypatch.setattr("privacy_release.lake.rows._BATCH", 50)
@@ -218,22 +221,22 @@ def test_publishing_tells_how_many_of_the_records_are_written(
     assert told == [0.25, 0.5, 0.75, 1.0]
 
 
-def test_a_release_is_the_same_bytes_whether_anybody_listens_or_not(table: TableRef, work: WorkArea) -> None:
+def test_a_release_is_the_same_bytes_whether_anybody_listens_or_not(table: Table, work: WorkArea) -> None:
     told: list[float] = []
     with telling(told.append):
         heard = privacy_release.make_release(
             table, work, method="bottom_up", parameters={"k": 5}, seed=3, label="heard"
         )
     unheard = privacy_release.make_release(table, work, method="bottom_up", parameters={"k": 5}, seed=3)
-    assert heard["sha256"] == unheard["sha256"]
+    assert heard.sha256 == unheard.sha256
     assert told == sorted(told)
     assert told[-1] == 1.0
     assert len(told) > 5
 
 
-def test_policy_stricter_than_the_method_is_reported_and_refused(staged: StagedRef, lake: Lake) -> None:
+def test_policy_stricter_than_the_method_is_reported_and_refused(staged: StagedRelease, lake: Lake) -> None:
     report = privacy_release.verify_staged(staged, policy({"model": "k_anonymity", "k": 50}))
-    assert not report["passed"]
+    assert not report.passed
     with pytest.raises(VerificationError, match=r"k_anonymity\(k=50\) measured .*missed by"):
         privacy_release.raise_if_failed(report)
     with pytest.raises(VerificationError):
@@ -241,41 +244,41 @@ def test_policy_stricter_than_the_method_is_reported_and_refused(staged: StagedR
     assert privacy_release.releases(lake.table("people")) == []
 
 
-def test_class_of_k_minus_one_in_the_staged_file_is_found(staged: StagedRef) -> None:
+def test_class_of_k_minus_one_in_the_staged_file_is_found(staged: StagedRelease) -> None:
     report = privacy_release.verify_staged(tampered(staged, one_class_smaller), policy())
-    (finding,) = [f for f in report["findings"] if not f["passed"]]
+    (finding,) = [f for f in report.findings if not f["passed"]]
     assert (finding["measured"], finding["failing_classes"], finding["failing_rows"]) == (4, 1, 4)
 
 
-def test_class_without_l_values_in_the_staged_file_is_found(staged: StagedRef) -> None:
+def test_class_without_l_values_in_the_staged_file_is_found(staged: StagedRelease) -> None:
     def same_illness(released: pd.DataFrame) -> pd.DataFrame:
         first = (released[QUASI] == released.loc[0, QUASI]).all(axis=1)
         return released.assign(illness=released["illness"].mask(first, "flu"))
 
     report = privacy_release.verify_staged(tampered(staged, same_illness), policy())
-    assert [f["rule"].partition("(")[0] for f in report["findings"] if not f["passed"]] == [
+    assert [f["rule"].partition("(")[0] for f in report.findings if not f["passed"]] == [
         "distinct_l_diversity"
     ]
 
 
-def test_limit_on_loss_is_held_against_the_figures(staged: StagedRef) -> None:
+def test_limit_on_loss_is_held_against_the_figures(staged: StagedRelease) -> None:
     report = privacy_release.verify_staged(staged, policy(K, max_gcp=1e-6))
-    assert [f["rule"] for f in report["findings"] if not f["passed"]] == ["max_gcp"]
+    assert [f["rule"] for f in report.findings if not f["passed"]] == ["max_gcp"]
 
 
-def test_identifier_in_the_staged_file_is_refused(staged: StagedRef) -> None:
+def test_identifier_in_the_staged_file_is_refused(staged: StagedRelease) -> None:
     leaked = tampered(staged, lambda released: released.assign(name="x"))
     with pytest.raises(VerificationError, match=r"\['name'\] are not in the schema"):
         privacy_release.verify_staged(leaked, policy())
 
 
-def test_staged_file_that_changed_before_verification_is_refused(staged: StagedRef) -> None:
+def test_staged_file_that_changed_before_verification_is_refused(staged: StagedRelease) -> None:
     tampered(staged, one_class_smaller)
     with pytest.raises(IntegrityError, match="changed between two steps"):
         privacy_release.verify_staged(staged, policy())
 
 
-def test_staged_file_that_changed_after_verification_is_refused(staged: StagedRef, lake: Lake) -> None:
+def test_staged_file_that_changed_after_verification_is_refused(staged: StagedRelease, lake: Lake) -> None:
     report = privacy_release.verify_staged(staged, policy())
     tampered(staged, one_class_smaller)
     with pytest.raises(IntegrityError, match="must have the recorded sha256"):
@@ -283,22 +286,22 @@ def test_staged_file_that_changed_after_verification_is_refused(staged: StagedRe
     assert privacy_release.releases(lake.table("people")) == []
 
 
-def test_report_on_other_bytes_is_refused(staged: StagedRef, lake: Lake) -> None:
+def test_report_on_other_bytes_is_refused(staged: StagedRelease, lake: Lake) -> None:
     stale = privacy_release.verify_staged(staged, policy())
     changed = tampered(staged, lambda released: released.iloc[::-1])
     with pytest.raises(IntegrityError, match="verified bytes"):
         privacy_release.publish_staged(changed, stale, lake.table("people"), "r1")
 
 
-def test_report_that_was_edited_to_pass_is_refused(staged: StagedRef, lake: Lake) -> None:
+def test_report_that_was_edited_to_pass_is_refused(staged: StagedRelease, lake: Lake) -> None:
     report = privacy_release.verify_staged(staged, policy({"model": "k_anonymity", "k": 50}))
-    report["passed"] = True
+    report = replace(report, passed=True)
     with pytest.raises(VerificationError):
         privacy_release.publish_staged(staged, report, lake.table("people"), "r1")
 
 
-def test_ingested_file_that_changed_is_refused(table: TableRef, work: WorkArea) -> None:
-    Path(table["uri"]).write_bytes(b"PAR1")
+def test_ingested_file_that_changed_is_refused(table: Table, work: WorkArea) -> None:
+    Path(table.uri).write_bytes(b"PAR1")
     with pytest.raises(IntegrityError, match="recorded sha256"):
         privacy_release.make_release(table, work, method="mondrian")
 
@@ -313,19 +316,19 @@ def test_ingested_file_that_changed_is_refused(table: TableRef, work: WorkArea) 
     ],
 )
 def test_wrong_method_or_parameter_is_named(
-    table: TableRef, work: WorkArea, method: str, parameters: dict[str, Any], message: str
+    table: Table, work: WorkArea, method: str, parameters: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(SpecError, match=message):
         privacy_release.make_release(table, work, method=method, parameters=parameters)
 
 
-def test_fewer_records_than_k_is_infeasible_and_stages_nothing(table: TableRef, work: WorkArea) -> None:
+def test_fewer_records_than_k_is_infeasible_and_stages_nothing(table: Table, work: WorkArea) -> None:
     with pytest.raises(InfeasibleError, match="200"):
         privacy_release.make_release(table, work, method="mondrian", parameters={"k": 201})
     assert not work.path("staged.parquet").exists()
 
 
-def test_fewer_sensitive_values_than_l_is_infeasible(table: TableRef, work: WorkArea) -> None:
+def test_fewer_sensitive_values_than_l_is_infeasible(table: Table, work: WorkArea) -> None:
     with pytest.raises(InfeasibleError):
         privacy_release.make_release(table, work, method="mondrian", parameters={"k": 5, "l": 5})
 
@@ -338,16 +341,18 @@ def test_hierarchy_that_misses_a_value_is_named_by_column_and_count(home: Path, 
     assert "S2" not in str(caught.value)
 
 
-def test_unreachable_lake_keeps_everything_for_a_retry(staged: StagedRef, tmp_path: Path, lake: Lake) -> None:
+def test_unreachable_lake_keeps_everything_for_a_retry(
+    staged: StagedRelease, tmp_path: Path, lake: Lake
+) -> None:
     report = privacy_release.verify_staged(staged, policy())
     Path(lake.root).write_text("a file stands where the lake should be")
     with pytest.raises(PublishError, match="check the lake"):
         privacy_release.publish_staged(staged, report, lake.table("people"), "r1")
     Path(lake.root).unlink()
-    assert privacy_release.publish_staged(staged, report, lake.table("people"), "r1")["already"] is False
+    assert privacy_release.publish_staged(staged, report, lake.table("people"), "r1").already is False
 
 
-def test_failed_run_leaves_the_previous_release_readable(staged: StagedRef, lake: Lake) -> None:
+def test_failed_run_leaves_the_previous_release_readable(staged: StagedRelease, lake: Lake) -> None:
     report = privacy_release.verify_staged(staged, policy())
     privacy_release.publish_staged(staged, report, lake.table("people"), "r1")
     worse = tampered(staged, one_class_smaller)

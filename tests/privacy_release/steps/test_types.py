@@ -21,7 +21,7 @@ from privacy_release.spec.files import load_policy
 from privacy_release.spending.typed import typed_records
 from privacy_release.steps.types import check_kept_types, kept_types, made_types
 from privacy_release.work.area import WorkArea
-from privacy_release.work.references import TableRef
+from privacy_release.work.references import Table
 from privacy_release.work.staged import read_schema
 from tests.contract.tables import QUICK
 
@@ -51,7 +51,7 @@ def ingested(
     gap: bool = False,
     schema: DataSchema = SCHEMA,
     nulls: Nulls = "keep",
-) -> TableRef:
+) -> Table:
     """Ingest people whose `age` and `cost` have a type; with a gap, one cost is null."""
     rng = np.random.default_rng(1)
     number = {pa.decimal128(9, 2): Decimal, pa.float64(): float, pa.float32(): float}.get(kind, int)
@@ -65,7 +65,7 @@ def ingested(
     return privacy_release.ingest(str(folder / "people.parquet"), schema, work, nulls=nulls)
 
 
-def stage(table: TableRef, work: WorkArea, **parameters: Any) -> Any:
+def stage(table: Table, work: WorkArea, **parameters: Any) -> Any:
     given = {"k": 5, **parameters}
     return privacy_release.make_release(table, work, method="mondrian", parameters=given, seed=1)
 
@@ -98,7 +98,7 @@ def test_every_anonymizer_keeps_the_predicted_types(
     table = ingested(tmp_path, work, kind, gap=True)
     parameters = {"k": 5, **QUICK.get(name, {})}
     staged = privacy_release.make_release(table, work, method=name, parameters=parameters, seed=1)
-    types = {field.name: str(field.type) for field in pq.read_schema(staged["uri"])}
+    types = {field.name: str(field.type) for field in pq.read_schema(staged.uri)}
     predicted = made_types(table, name, parameters)
     assert predicted.keys() == {"age_from", "age_to", "cost"}
     assert predicted == {column: types[column] for column in predicted}
@@ -110,7 +110,7 @@ def test_drawn_records_have_the_types_that_were_predicted(
     kind: pa.DataType, nulls: Nulls, tmp_path: Path, work: WorkArea
 ) -> None:
     table = ingested(tmp_path, work, kind, schema=PUBLIC, nulls=nulls)
-    schema = read_schema(table["schema"])
+    schema = read_schema(table.schema)
     method = load_method("latent_class", epsilon=1.0, classes=2, fits=1)
     made = method.release(typed_records(table, schema), schema, np.random.default_rng(1))
     types = {field.name: str(field.type) for field in to_arrow(made.table).schema}

@@ -26,7 +26,7 @@ from privacy_release.transforms.query import SqlStep
 from privacy_release.transforms.transform import transform
 from privacy_release.work.area import WorkArea
 from privacy_release.work.people import Identification
-from privacy_release.work.references import TableRef
+from privacy_release.work.references import Table
 from privacy_release.work.staged import read_manifest, read_schema
 from tests import tables
 
@@ -61,8 +61,8 @@ def visits(people: int = N) -> pd.DataFrame:
 
 
 @pytest.fixture
-def ingested(tmp_path: Path, work: WorkArea) -> Callable[..., TableRef]:
-    def read(frame: pd.DataFrame, fields: dict[str, Any], label: str = "ingest", **more: Any) -> TableRef:
+def ingested(tmp_path: Path, work: WorkArea) -> Callable[..., Table]:
+    def read(frame: pd.DataFrame, fields: dict[str, Any], label: str = "ingest", **more: Any) -> Table:
         path = tmp_path / f"{label}.parquet"
         frame.to_parquet(path, index=False)
         return ingest(str(path), DataSchema.from_dict(fields), work, label=label, **more)
@@ -71,40 +71,36 @@ def ingested(tmp_path: Path, work: WorkArea) -> Callable[..., TableRef]:
 
 
 @pytest.fixture
-def table(ingested: Callable[..., TableRef]) -> TableRef:
+def table(ingested: Callable[..., Table]) -> Table:
     return ingested(visits(), FIELDS)
 
 
-def rows(table: TableRef) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = pq.read_table(table["uri"]).to_pylist()
+def rows(table: Table) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = pq.read_table(table.uri).to_pylist()
     return found
 
 
-def test_a_query_filters_and_derives_and_is_recorded(table: TableRef, work: WorkArea) -> None:
+def test_a_query_filters_and_derives_and_is_recorded(table: Table, work: WorkArea) -> None:
     text = "SELECT _record, age // 10 AS decade, illness FROM records WHERE age >= 40"
     made = transform(table, work, sql(text), schema=DataSchema.from_dict(DECADES))
     expected = Counter((age // 10, ill) for age, ill in visits()[["age", "illness"]].to_numpy() if age >= 40)
     assert Counter((row["decade"], row["illness"]) for row in rows(made)) == expected
-    assert set(read_schema(made["schema"]).names) == {"decade", "illness"}
-    (told,) = made["source"]["transforms"]
-    assert (told["before"], told["rows"], told["row_by_row"]) == (60, 40, False)
-    assert made["source"]["fingerprint"] == table["source"]["fingerprint"]
-    assert made["sha256"] != table["sha256"]
+    assert set(read_schema(made.schema).names) == {"decade", "illness"}
+    (told,) = made.source.transforms
+    assert (told.before, told.rows, told.row_by_row) == (60, 40, False)
+    assert made.source.fingerprint == table.source.fingerprint
+    assert made.sha256 != table.sha256
     again = transform(table, work, sql(text), schema=DataSchema.from_dict(DECADES), label="again")
     other = transform(table, work, sql(f"{text} "), schema=DataSchema.from_dict(DECADES), label="other")
-    assert again["sha256"] == made["sha256"]
-    assert (
-        again["source"]["transforms"][0]["code"] == told["code"] != other["source"]["transforms"][0]["code"]
-    )
+    assert again.sha256 == made.sha256
+    assert again.source.transforms[0].code == told.code != other.source.transforms[0].code
     staged = make_release(made, work, method="mondrian", parameters={"k": 5}, seed=1)
-    manifest = read_manifest(staged["manifest"])
-    assert manifest["source"]["transforms"] == [told]
+    manifest = read_manifest(staged.manifest)
+    assert manifest["source"]["transforms"] == [told.to_ref()]
     assert text not in json.dumps(manifest)
 
 
-def test_another_table_can_be_joined(
-    ingested: Callable[..., TableRef], table: TableRef, work: WorkArea
-) -> None:
+def test_another_table_can_be_joined(ingested: Callable[..., Table], table: Table, work: WorkArea) -> None:
     towns = pd.DataFrame({"zip": ["N0", "N1", "N2"], "town": ["Ulm", "Bonn", "Ulm"]})
     other = ingested(towns, TOWNS, "towns")
     text = "SELECT records.* EXCLUDE (zip), towns.town FROM records JOIN towns USING (zip)"
@@ -120,7 +116,7 @@ def test_another_table_can_be_joined(
 
 
 @pytest.mark.parametrize("frame", ["pandas", "arrow"])
-def test_a_function_does_the_same_as_a_query(table: TableRef, work: WorkArea, frame: Any) -> None:
+def test_a_function_does_the_same_as_a_query(table: Table, work: WorkArea, frame: Any) -> None:
     def adults(records: Any) -> Any:
         if isinstance(records, pa.Table):
             return records.filter(pa.compute.greater(records["age"], 40))
@@ -129,11 +125,11 @@ def test_a_function_does_the_same_as_a_query(table: TableRef, work: WorkArea, fr
     made = transform(table, work, FunctionStep(function=adults, frame=frame))
     wanted = transform(table, work, sql("SELECT * FROM records WHERE age > 40"), label="sql")
     assert rows(made) == rows(wanted)
-    assert made["source"]["transforms"][0]["name"] == "adults"
+    assert made.source.transforms[0].name == "adults"
 
 
 def test_times_that_were_read_on_the_clock_of_a_zone_are_not_moved_by_a_step(
-    ingested: Callable[..., TableRef], work: WorkArea
+    ingested: Callable[..., Table], work: WorkArea
 ) -> None:
     seen = {"role": "insensitive", "kind": "timestamp", "zone": "Asia/Tokyo", "as_is": True}
     at = pd.Timestamp("2020-03-14T23:30", tz="UTC")
@@ -142,7 +138,7 @@ def test_times_that_were_read_on_the_clock_of_a_zone_are_not_moved_by_a_step(
     assert {row["seen"].isoformat() for row in rows(made)} == {"2020-03-15T08:30:00"}
 
 
-def test_persons_stay_with_their_rows(ingested: Callable[..., TableRef], work: WorkArea) -> None:
+def test_persons_stay_with_their_rows(ingested: Callable[..., Table], work: WorkArea) -> None:
     """The person need not be selected, and cannot be changed: it comes back by the record's number."""
     table = ingested(visits(people=20), FIELDS | {"person": {"column": "name"}})
     person_of = {row["age"]: row["name"] for row in rows(table)}
@@ -157,14 +153,14 @@ def test_persons_stay_with_their_rows(ingested: Callable[..., TableRef], work: W
         assert len(found) == 49 * (2 if label == "joined" else 1)
         pairs = {(row["name"], person_of[row["age"]]) for row in found}
         assert len(pairs) == len({a for a, _ in pairs}) == len({b for _, b in pairs}) == 20
-        assert read_schema(made["schema"]).by == "name"
+        assert read_schema(made.schema).by == "name"
 
 
-def test_hashes_of_persons_stay_with_their_rows(ingested: Callable[..., TableRef], work: WorkArea) -> None:
+def test_hashes_of_persons_stay_with_their_rows(ingested: Callable[..., Table], work: WorkArea) -> None:
     table = ingested(visits(), FIELDS, people=Identification(column="name", key=KEY))
     made = transform(table, work, sql("SELECT * FROM records WHERE age % 7 = 3 ORDER BY age DESC"))
-    of = dict(zip((row["age"] for row in rows(table)), read_persons(table["persons"]), strict=True))
-    assert read_persons(made["persons"]).tolist() == [of[row["age"]] for row in rows(made)]
+    of = dict(zip((row["age"] for row in rows(table)), read_persons(table.persons), strict=True))
+    assert read_persons(made.persons).tolist() == [of[row["age"]] for row in rows(made)]
 
 
 @pytest.mark.parametrize(
@@ -196,7 +192,7 @@ def test_hashes_of_persons_stay_with_their_rows(ingested: Callable[..., TableRef
         ("SELEC * FROM records", "not valid SQL"),
     ],
 )
-def test_what_a_query_must_not_do(table: TableRef, work: WorkArea, text: str, said: str) -> None:
+def test_what_a_query_must_not_do(table: Table, work: WorkArea, text: str, said: str) -> None:
     with pytest.raises(SchemaError, match=said) as caught:
         transform(table, work, sql(text))
     assert "person-" not in str(caught.value)
@@ -216,12 +212,12 @@ def test_what_a_query_must_not_do(table: TableRef, work: WorkArea, text: str, sa
         "",
     ],
 )
-def test_only_one_select_is_run(table: TableRef, work: WorkArea, text: str) -> None:
+def test_only_one_select_is_run(table: Table, work: WorkArea, text: str) -> None:
     with pytest.raises(SpecError, match="must be one SELECT"):
         transform(table, work, sql(text))
 
 
-def test_text_with_addresses_is_refused_after_a_step_as_after_ingest(table: TableRef, work: WorkArea) -> None:
+def test_text_with_addresses_is_refused_after_a_step_as_after_ingest(table: Table, work: WorkArea) -> None:
     fields = {"age": FIELDS["age"], "note": {"role": "insensitive", "kind": "categorical"}}
     text = "SELECT _record, age, 'write to ann@example.org' AS note FROM records"
     with pytest.raises(SchemaError, match="note") as caught:
@@ -233,7 +229,7 @@ def test_text_with_addresses_is_refused_after_a_step_as_after_ingest(table: Tabl
 
 
 def test_a_step_stands_between_ingest_and_release(
-    ingested: Callable[..., TableRef], table: TableRef, work: WorkArea
+    ingested: Callable[..., Table], table: Table, work: WorkArea
 ) -> None:
     same = sql("SELECT * FROM records")
     staged = make_release(table, work, method="mondrian", parameters={"k": 5}, seed=1)
@@ -247,7 +243,7 @@ def test_a_step_stands_between_ingest_and_release(
     fields = FIELDS | {"name": FIELDS["name"]}
     with pytest.raises(SpecError, match="must have no identifiers"):
         transform(table, work, same, schema=DataSchema.from_dict(fields))
-    Path(table["uri"]).write_bytes(b"other")
+    Path(table.uri).write_bytes(b"other")
     with pytest.raises(Exception, match="must have the recorded sha256"):
         transform(table, work, same)
 
@@ -264,7 +260,7 @@ LOOKING = {
 
 
 def test_only_a_query_that_looks_at_each_row_alone_precedes_random_answers(
-    ingested: Callable[..., TableRef], work: WorkArea
+    ingested: Callable[..., Table], work: WorkArea
 ) -> None:
     fields: dict[str, Any] = {
         "age": {"role": "quasi_identifier", "kind": "numeric", "bounds": [-100, 100], "bins": 5},
@@ -272,19 +268,19 @@ def test_only_a_query_that_looks_at_each_row_alone_precedes_random_answers(
     }
     table = ingested(visits()[list(fields)], fields)
 
-    def answer(ref: TableRef, label: str) -> Any:
+    def answer(ref: Table, label: str) -> Any:
         asked: dict[str, Any] = {"p_0": 0.5, "randomness": "seeded"}
         return make_release(ref, work, method="errph", parameters=asked, seed=1, label=f"{label}-answers")
 
     alone = transform(table, work, sql(ALONE))
-    assert alone["source"]["transforms"][0]["row_by_row"]
+    assert alone.source.transforms[0].row_by_row
     staged = answer(alone, "alone")
-    assert read_manifest(staged["manifest"])["source"]["transforms"] == [
-        {"name": "sql", "code": alone["source"]["transforms"][0]["code"]}
+    assert read_manifest(staged.manifest)["source"]["transforms"] == [
+        {"name": "sql", "code": alone.source.transforms[0].code}
     ]
     for label, text in LOOKING.items():
         made = transform(table, work, sql(text), label=label)
-        assert not made["source"]["transforms"][0]["row_by_row"], label
+        assert not made.source.transforms[0].row_by_row, label
         with pytest.raises(SpecError, match="by itself alone"):
             answer(made, label)
     function = transform(table, work, FunctionStep(function=lambda records: records), label="function")
