@@ -104,11 +104,13 @@ def run(root: Path, name: str) -> "DagRun":
 
 def results(done: "DagRun", name: str) -> tuple["StagedRelease", "Published"]:
     """What the run's tasks handed on."""
+    from privacy_release.work.references import Published, StagedRelease
+
     by_id = {task.task_id: task for task in done.get_task_instances()}
     publish = by_id["publish"]
     return (
-        publish.xcom_pull(task_ids="release"),
-        publish.xcom_pull(task_ids="publish"),
+        StagedRelease.from_ref(publish.xcom_pull(task_ids="release")),
+        Published.from_ref(publish.xcom_pull(task_ids="publish")),
     )
 
 
