@@ -27,7 +27,7 @@ def meaning(method: str, parameter: str) -> str:
     """What a parameter of a method means.
 
     >>> meaning("mondrian", "rule")
-    "which of the allowed cuts is taken; `widest` is the paper's."
+    "Rule that picks one of the allowed cuts: `least_loss`, or `widest`, the paper's."
     """
     return _meanings().get(method, {}).get(parameter, f"parameter of `{method}`")
 

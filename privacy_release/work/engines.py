@@ -67,7 +67,7 @@ class EngineSettings(BaseModel):
 def read_engine(given: str | Mapping[str, Any] | None) -> EngineRef:
     """An engine by its kind, or by a mapping of `kind` and its settings.
 
-    >>> read_engine("fragments")["rows"]
+    >>> read_engine("fragments").rows
     500000
 
     Raises:

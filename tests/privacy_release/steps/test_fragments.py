@@ -217,7 +217,7 @@ def test_a_number_that_the_plan_does_not_know_stages_nothing(released: Released)
 @pytest.mark.parametrize("what", ["uri", "account", "plan"])
 def test_a_file_that_changed_on_the_way_stages_nothing(what: str, released: Released) -> None:
     last: Any = released.parts[-1]
-    path = Path(last[what] if what == "uri" else last[what]["uri"])
+    path = Path(last.uri if what == "uri" else getattr(last, what).uri)
     path.write_bytes(path.read_bytes()[:-1] + b"x")
     with pytest.raises(IntegrityError, match=r"must have the recorded sha256 [0-9a-f]{64}, got"):
         released.join()
@@ -227,7 +227,7 @@ def test_a_file_that_changed_on_the_way_stages_nothing(what: str, released: Rele
 @pytest.mark.parametrize("what", ["uri", "account", "plan"])
 def test_a_file_that_is_gone_stages_nothing(what: str, released: Released) -> None:
     last: Any = released.parts[-1]
-    Path(last[what] if what == "uri" else last[what]["uri"]).unlink()
+    Path(last.uri if what == "uri" else getattr(last, what).uri).unlink()
     with pytest.raises(IntegrityError, match="must be in the work area, got FileNotFoundError"):
         released.join()
     assert released.staged == []

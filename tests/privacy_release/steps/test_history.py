@@ -672,7 +672,7 @@ def test_a_specification_names_a_register_of_each_release(
         people.to_parquet(home / "registers" / f"r{number}.parquet")
         with WorkArea(tmp_path / "work", f"run {number}") as work:
             report = run_release(load_spec(file), lake, f"r{number}", work).report
-    assert "the population is the register of each release" in over_time(report)["note"]
+    assert "the population is the register of each release" in over_time(report.to_ref())["note"]
     assert len([*private.rglob("*.register.parquet")]) == 2
     task = release_dag(load_spec(file)).get_task("verify")
     assert task.register.operator.task_id == "register"

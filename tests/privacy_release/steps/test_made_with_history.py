@@ -403,7 +403,7 @@ def test_a_retry_that_completes_a_release_keeps_the_record_of_the_published_rows
     recorded = list(private.rglob("*.parquet"))
     assert len(recorded) == 1
     done = attempt(9, StatementSigner(key=key))
-    assert (done["already"], done["completed"]) == (True, True)
+    assert (done.already, done.completed) == (True, True)
     assert list(private.rglob("*.parquet")) == recorded
 
 

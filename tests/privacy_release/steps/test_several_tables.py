@@ -359,7 +359,7 @@ def test_a_crash_leaves_all_old_tables_or_all_new_ones_and_a_retry_publishes_onc
     crashed(monkeypatch, point, publish_alone, lake, new, "run 2")
     assert shown(lake) == pseudonyms(new if point == "after_commit" else old)
     done = send(lake, tmp_path, new, "run 2")
-    assert done["already"] == (point == "after_commit")
+    assert done.already == (point == "after_commit")
     assert shown(lake) == pseudonyms(new)
     assert [entry["state"] for entry in releases(lake.table("clinic"))] == ["superseded", "current"]
 
