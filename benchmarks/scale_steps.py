@@ -114,8 +114,8 @@ def measure(table: Table, rows: int, folder: Path) -> list[list[str]]:
         with steps("cut and work on the fragments"):
             assign, work_on = cut.plan.tree.assign, partial(release_records, plan)
             files = paths_of(given.uri, given.sha256)
-            made_of = list(engine.apply_by_fragment(files, assign, work_on))
-            released = read_as(list[FragmentReleaseRef], made_of)
+            made_values = list(engine.apply_by_fragment(files, assign, work_on))
+            released = read_as(list[FragmentReleaseRef], made_values)
         job = Job(work=work, label="released")
         with steps("join, count and verify"):
             made = join(released, plan, job, engine)

@@ -226,7 +226,7 @@ def release_records(
         table = table.append_column(release.schema.by, pa.array(release.persons, pa.int64()))
     released = files.write(f"{name}.released.parquet", part_bytes(table))
     account = Account(told=release.manifest(), schema=release.schema, figures=made.figures)
-    made_of = FragmentReleaseRef(
+    reference = FragmentReleaseRef(
         uri=released.uri,
         rows=len(release.table),
         sha256=released.sha256,
@@ -235,7 +235,7 @@ def release_records(
         account=files.write(f"{name}.account.json", account_bytes(account)),
         seconds=seconds,
     )
-    return made_of.to_ref()
+    return reference.to_ref()
 
 
 def _typed(released: "pa.Table", schema: "DataSchema", source: "pa.Schema") -> "pa.Table":

@@ -192,6 +192,27 @@ def follow(
     return replace(followed, owners=persons.owners)
 
 
+def with_records(
+    table: Table, frame: "pd.DataFrame", kept: "npt.NDArray[np.bool_]", path: Path, persons: Path
+) -> Table:
+    """The table with some of its records, in their order, and with their persons.
+
+    Args:
+        table: The table.
+        frame: Its records, shape (n, columns).
+        kept: Flag of each record that stays, shape (n,).
+        path: Path of the new file.
+        persons: Path of the file of their persons, where the table has persons.
+    """
+    return replace(
+        table,
+        uri=str(path),
+        rows=int(kept.sum()),
+        sha256=write_private(path, parquet_bytes(frame[kept])),
+        persons=None if table.persons is None else follow(table.persons, kept, persons),
+    )
+
+
 def staged_membership(staged: StagedRelease) -> "Membership":
     """Who is in which class of a staged release, read from its bytes.
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from privacy_engine.errors import InfeasibleError, SchemaError, SpecError
 from privacy_release.spec.outliers import REMOVING, Action, build_detector, check_action
-from privacy_release.steps.history import follow
+from privacy_release.steps.history import with_records
 from privacy_release.work.area import WorkArea
 from privacy_release.work.parquet import parquet_bytes, read_private, write_private
 from privacy_release.work.references import OutlierRef, Table
@@ -109,16 +109,7 @@ def _without(
         )
     aside, kept = work.path(f"{label}.aside.parquet"), work.path(f"{label}.parquet")
     write_private(aside, parquet_bytes(frame[found.flags]))
-    persons = table.persons
-    if persons is not None:
-        persons = follow(persons, ~found.flags, work.path(f"{label}.persons.parquet"))
-    left = replace(
-        table,
-        uri=str(kept),
-        rows=len(frame) - found.count,
-        sha256=write_private(kept, parquet_bytes(frame[~found.flags])),
-        persons=persons,
-    )
+    left = with_records(table, frame, ~found.flags, kept, work.path(f"{label}.persons.parquet"))
     return left, str(aside)
 
 

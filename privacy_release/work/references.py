@@ -592,8 +592,6 @@ class MeasuredRef(FileRef):
 
 def paths_inside(reference: Any) -> Iterator[tuple[str, str]]:
     """Field and path of each file in the work area that a reference, or a list of them, names."""
-    if isinstance(reference, Reference):
-        reference = reference.to_ref()
     if isinstance(reference, Mapping):
         for name, item in reference.items():
             if name in PATHS:

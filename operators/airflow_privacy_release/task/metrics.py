@@ -16,12 +16,11 @@ from airflow_privacy_release.compat import Stats
 from airflow_privacy_release.task.paid import is_paid
 from privacy_engine.errors import LedgerError, VerificationError
 from privacy_release.alerts.budgets import low_budgets
-from privacy_release.work.references import StagedRelease, measured_symbols
-from privacy_release.work.references import plain as values_of
+from privacy_release.work.references import ReportRef, StagedRelease, Table, measured_symbols
 
 if TYPE_CHECKING:
     from privacy_release.spending.budget import Budget
-    from privacy_release.work.references import AlertRef, ReportRef
+    from privacy_release.work.references import AlertRef
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -126,23 +125,22 @@ def _seconds(result: Any, measured: float) -> float:
 
 def _figures(result: Any) -> Iterator[tuple[str, float]]:
     """What the reference that a step returned says in numbers, or the list of them."""
-    result = values_of(result)
     if isinstance(result, list):
         parts = each(result)
-        yield "rows", sum(part["rows"] for part in parts)
+        yield "rows", sum(part.rows for part in parts)
         yield "fragments", len(parts)
         return
-    yield "rows", result["rows"]
-    if "method" in result:
-        if result["loss"]:
-            yield "epsilon", result["loss"]["epsilon"]
-    elif "findings" in result:
-        yield "classes", result["classes"]
-    elif "source" in result:
-        yield "rows_in", result["source"]["rows"]
-        yield "rows_dropped", result["source"]["dropped"]
-        if result.get("outliers"):
-            yield "outliers", result["outliers"][-1]["flagged"]
+    yield "rows", result.rows
+    if isinstance(result, StagedRelease):
+        if result.loss:
+            yield "epsilon", result.loss["epsilon"]
+    elif isinstance(result, ReportRef):
+        yield "classes", result.classes
+    elif isinstance(result, Table):
+        yield "rows_in", result.source.rows
+        yield "rows_dropped", result.source.dropped
+        if result.outliers:
+            yield "outliers", result.outliers[-1].flagged
 
 
 def each(parts: Iterable[Any]) -> list[Any]:

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 from privacy_engine.errors import InfeasibleError, SpecError
 from privacy_release.steps.attacks.shadows import require_enough
-from privacy_release.steps.history import follow
+from privacy_release.steps.history import with_records
 from privacy_release.work.area import WorkArea
 from privacy_release.work.parquet import parquet_bytes, read_private, write_private
 from privacy_release.work.references import FileRef, Table
@@ -73,17 +73,10 @@ def hold_out(table: Table, work: WorkArea, share: float, rules: "Sequence[Attack
     out = _left_out(len(frame), persons, share, _key(work))
     require_enough(int(out.sum()) if persons is None else len(np.unique(persons[out])), rules)
     kept, aside = work.path("holdout.kept.parquet"), work.path("holdout.aside.parquet")
-    followed = table.persons
-    if followed is not None:
-        followed = follow(followed, ~out, work.path("holdout.persons.parquet"))
     return replace(
-        table,
-        uri=str(kept),
-        rows=int((~out).sum()),
-        sha256=write_private(kept, parquet_bytes(frame[~out])),
+        with_records(table, frame, ~out, kept, work.path("holdout.persons.parquet")),
         source=replace(table.source, holdout=share),
         holdout=FileRef(uri=str(aside), sha256=write_private(aside, parquet_bytes(frame[out]))),
-        persons=followed,
     )
 
 

@@ -63,16 +63,16 @@ def test_paths_are_found_in_references_within_references() -> None:
 
 
 SOURCE = SourceRef(uri="s3://people", files=1, fingerprint="0", rows=9, dropped=0, identifiers=["name"])
-TABLE = Table(uri="/work/t.parquet", rows=9, sha256="1", schema="/work/t.json", source=SOURCE)
+TABLE = Table(uri="area/t.parquet", rows=9, sha256="1", schema="area/t.json", source=SOURCE)
 STAGED = StagedRelease(
-    uri="/work/r.parquet",
+    uri="area/r.parquet",
     rows=8,
     sha256="2",
-    schema="/work/r.json",
+    schema="area/r.json",
     source=replace(SOURCE, tables={"visits": SOURCE}, left_out=["_old.parquet"]),
-    persons=PersonsRef(uri="/work/p.parquet", sha256="3", key="k", form="written"),
-    manifest="/work/m.json",
-    report="/work/r.html",
+    persons=PersonsRef(uri="area/p.parquet", sha256="3", key="k", form="written"),
+    manifest="area/m.json",
+    report="area/r.html",
     method="mondrian",
     guarantees=[],
     loss=None,
@@ -111,7 +111,7 @@ def test_other_fields_than_those_of_a_reference_are_refused(changed: dict[str, A
     with pytest.raises(IntegrityError, match="rows"):
         Table.from_ref({name: value for name, value in TABLE.to_ref().items() if name != "rows"})
     with pytest.raises(IntegrityError, match="must be given as a mapping, got str"):
-        Table.from_ref("/work/t.parquet")  # type: ignore[arg-type]
+        Table.from_ref("area/t.parquet")  # type: ignore[arg-type]
 
 
 def test_a_step_that_needs_what_a_reference_lacks_says_so() -> None:
