@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import datetime
-from functools import wraps
+from functools import lru_cache, wraps
 from inspect import signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
@@ -23,6 +23,7 @@ from privacy_engine.foreign import is_panic, translated
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
+    from deltalake.fs import DeltaStorageHandler
     from pyarrow.dataset import Dataset
     from pyarrow.fs import FileSystem
 
@@ -212,9 +213,7 @@ def put_new(lake: Lake, path: str, parts: Iterable[bytes]) -> None:
     """Store bytes that come piece by piece, as `put` does, under a path that no other writer has."""
     with reaching(lake, "store a data file"):
         if lake.folder is None:
-            from deltalake.fs import DeltaStorageHandler
-
-            store = DeltaStorageHandler(lake.root, lake.options)._handler.open_output_stream(path, None)
+            store = _handler(lake)._handler.open_output_stream(path, None)
             for part in parts:
                 store.write(part)
             store.close()  # type: ignore[attr-defined]  # its stub forgets it
@@ -224,10 +223,8 @@ def put_new(lake: Lake, path: str, parts: Iterable[bytes]) -> None:
 
 def _put_object(lake: Lake, path: str, data: bytes) -> None:
     """One upload, visible when complete."""
-    from deltalake.fs import DeltaStorageHandler
-
     # The handler's own open_output_stream hands pyarrow buffers to a writer that takes bytes only.
-    stream = DeltaStorageHandler(lake.root, lake.options)._handler.open_output_stream(path, None)
+    stream = _handler(lake)._handler.open_output_stream(path, None)
     try:
         stream.write(data)
         stream.close()  # type: ignore[attr-defined]  # its stub forgets it
@@ -339,12 +336,17 @@ def dataset_of(table: ReleaseTable, delta: "DeltaTable", wanted: "PartitionFilte
 
 def _filesystem(lake: Lake) -> "FileSystem":
     """A pyarrow file system whose paths are relative to the lake's root."""
-    from deltalake.fs import DeltaStorageHandler
     from pyarrow.fs import PyFileSystem
 
-    if lake.folder is not None:
-        return _below(lake.folder)
-    return PyFileSystem(DeltaStorageHandler(lake.root, lake.options))
+    return PyFileSystem(_handler(lake)) if lake.folder is None else _below(lake.folder)
+
+
+@lru_cache(maxsize=8)
+def _handler(lake: Lake) -> "DeltaStorageHandler":
+    """The Delta library's client of a lake's object store: to make one takes longer than a call does."""
+    from deltalake.fs import DeltaStorageHandler
+
+    return DeltaStorageHandler(lake.root, lake.options)
 
 
 def _below(folder: Path) -> "FileSystem":

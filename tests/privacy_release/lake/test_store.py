@@ -1,5 +1,6 @@
 """How the files of a lake are reached."""
 
+import secrets
 from pathlib import Path
 
 import pyarrow as pa
@@ -7,10 +8,11 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 from deltalake.fs import DeltaStorageHandler
 
+from privacy_engine.errors import PublishError
 from privacy_engine.vocabulary import PARTITION
 from privacy_release.lake.read import manifest_of, read_release, releases
 from privacy_release.lake.retract import retract
-from privacy_release.lake.store import Lake, ReleaseTable, dataset_of, takes_table
+from privacy_release.lake.store import Lake, ReleaseTable, dataset_of, get, takes_table
 from tests.reading import publish_people
 
 
@@ -28,6 +30,25 @@ def test_a_local_table_is_read_without_a_file_system_written_in_python(
     wanted = dataset_of(Lake(root=str(tmp_path)).table("people"), table, (PARTITION, "=", "1"))
 
     assert wanted.to_table().column("sex").to_pylist() == ["f", "m"]
+
+
+def test_a_lake_on_a_store_has_one_client_for_all_its_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[str] = []
+
+    class Counted(DeltaStorageHandler):
+        def __init__(self, root: str, options: dict[str, str]) -> None:
+            made.append(root)
+
+        def open_input_file(self, path: str) -> None:
+            raise FileNotFoundError(path)
+
+    monkeypatch.setattr("deltalake.fs.DeltaStorageHandler", Counted)
+    key = ("AWS_SECRET_ACCESS_KEY", secrets.token_hex())
+    for more in ((), (), (("AWS_REGION", "eu"),)):
+        lake = Lake(root="s3://releases/open", storage_options=(key, *more))
+        with pytest.raises(PublishError, match="could not read a proof"):
+            get(lake, "people")
+    assert made == ["s3://releases/open"] * 2, "one for each set of options"
 
 
 def test_a_table_with_a_name_that_leaves_the_lake_is_refused_when_it_is_named(tmp_path: Path) -> None:
