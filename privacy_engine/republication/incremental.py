@@ -53,7 +53,7 @@ from privacy_engine.registry import load_method
 from privacy_engine.release import Release, parameters_of
 from privacy_engine.republication.earlier_boxes import Texts, require_followed, unpublished
 from privacy_engine.tables.classes import EquivalenceClasses
-from privacy_engine.tables.columns import NULL, factorize
+from privacy_engine.tables.columns import NULL, are_among, factorize
 from privacy_engine.tables.encoding import EncodedTable
 from privacy_engine.tables.schema import Attribute, DataSchema
 
@@ -612,7 +612,7 @@ class _Made:
         of = self.of
         shown = np.zeros(len(of.persons), dtype=np.bool_)
         shown[self._place[self._place >= 0]] = True
-        shown[np.isin(of.persons, self.persons[self._place < 0])] = True  # as they were
+        shown[are_among(of.persons, self.persons[self._place < 0])] = True  # as they were
         waits = ~shown & ~of.known & ~overdue
         withheld = int((~shown & ~waits).sum())
         if withheld > allowed or not len(self.table):

@@ -1,6 +1,7 @@
 """One column as integer codes, whatever pandas type it comes in."""
 
 import math
+from collections.abc import Collection
 from dataclasses import dataclass
 from decimal import Decimal
 
@@ -58,6 +59,16 @@ def factorize(column: pd.Series) -> Column:
     if isinstance(values, pd.CategoricalIndex):  # whose order is that of its categories, not of the values
         values = values.astype(values.categories.dtype)
     return Column(codes=codes.astype(np.int64), values=values)
+
+
+def are_among(texts: npt.NDArray[np.object_], known: Collection[str]) -> npt.NDArray[np.bool_]:
+    """(n,) bool, whether each text is one of the ``known``; looked up, where `numpy.isin` compares all pairs.
+
+    >>> are_among(np.array(["a", "b"], dtype=object), ["b", "c"]).tolist()
+    [False, True]
+    """
+    looked_up = set(known)
+    return np.fromiter((text in looked_up for text in texts), np.bool_, len(texts))
 
 
 def is_number(column: pd.Series) -> bool:

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from privacy_engine.tables.columns import factorize, floats
+from privacy_engine.tables.columns import are_among, factorize, floats
 from privacy_engine.vocabulary import counted
 
 
@@ -109,7 +109,7 @@ def faults_of_labels(
         found[Rule.NULL] = Counter({"": coded.nulls})
     for rule, domain in ((Rule.CATEGORIES, categories), (Rule.HIERARCHY, leaves)):
         if domain is not None:
-            unseen = np.flatnonzero(~np.isin(texts, np.array(domain, dtype=object)))
+            unseen = np.flatnonzero(~are_among(texts, domain))
             if len(unseen):
                 found[rule] = Counter()
                 for value in unseen:  # a whole number and its text are one value here

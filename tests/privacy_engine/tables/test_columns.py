@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from privacy_engine.tables.columns import factorize, floats, is_number
+from privacy_engine.tables.columns import are_among, factorize, floats, is_number
 
 
 @pytest.mark.parametrize(
@@ -58,3 +58,19 @@ def test_booleans_and_texts_are_no_numbers(dtype: str, number: bool) -> None:
 def test_nulls_of_a_nullable_number_become_nan() -> None:
     assert floats(pd.Series([1, pd.NA], dtype="Int64")).tolist()[0] == 1.0
     assert np.isnan(floats(pd.Series([1, pd.NA], dtype="Int64"))[1])
+
+
+def test_texts_are_looked_up_among_the_known_ones_and_not_compared_with_each() -> None:
+    compared = 0
+
+    class Text(str):
+        def __eq__(self, other: object) -> bool:
+            nonlocal compared
+            compared += 1
+            return super().__eq__(other)
+
+        __hash__ = str.__hash__
+
+    texts, known = np.array(list(map(Text, range(0, 600, 2))), dtype=object), list(map(Text, range(300)))
+    assert are_among(texts, known).tolist() == [True] * 150 + [False] * 150
+    assert compared < 1_000
