@@ -75,13 +75,33 @@ def pytest_collect_file(
     return collectors
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Files with the most long tests first, so that no worker is alone with one while others are done."""
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Mark the cases that a mark `quick` does not name as slow, then order the files.
+
+    Files with the most long tests come first, so that no worker is alone with one while others are done.
+    """
+    _mark_slow_cases(items, every="[" not in "".join(config.args))
     long = {item.path: dict.fromkeys(LONG, 0) for item in items}
     for item in items:
         for name in {mark.name for mark in item.iter_markers()} & set(LONG):
             long[item.path][name] += 1
     items.sort(key=lambda item: [-many for many in long[item.path].values()])
+
+
+def _mark_slow_cases(items: list[pytest.Item], *, every: bool) -> None:
+    """every: all cases of each test were collected, so that a name without a case is an error."""
+    unknown: dict[str, set[str]] = {}
+    for item in items:
+        if isinstance(item, pytest.Function) and (quick := item.get_closest_marker("quick")) is not None:
+            test = item.nodeid.partition("[")[0]
+            case = item.callspec.id
+            found = {name for name in quick.args if name == case or name in case.split("-")}
+            unknown[test] = unknown.get(test, set(quick.args)) - found
+            if not found:
+                item.add_marker(pytest.mark.slow)
+    if every and (wrong := [f"{test}: {', '.join(names)}" for test, names in unknown.items() if names]):
+        raise pytest.UsageError("`quick` names no case of " + "; ".join(wrong))
 
 
 def pytest_unconfigure() -> None:

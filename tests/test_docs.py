@@ -33,6 +33,7 @@ def test_the_operators_of_methods_and_the_stubs_are_what_the_code_says() -> None
         assert (ROOT / file).read_text(encoding="utf-8") == text(), f"{file}: run `make docs`, and commit it"
 
 
+@pytest.mark.slow  # runs the type checker; that lists and stubs agree is quick
 @pytest.mark.timeout(900)
 def test_an_editor_knows_the_type_of_every_exported_name(tmp_path: Path) -> None:
     packages = (airflow_privacy_release, privacy_engine, privacy_release)

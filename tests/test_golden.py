@@ -17,6 +17,7 @@ def test_the_names_of_folders_and_entries_are_those_of_before() -> None:
     assert golden.names() == golden.read()["names"]
 
 
+@pytest.mark.quick("adult_occupation", "bank_customers_randomized")  # a whole release each
 @pytest.mark.parametrize("name", golden.EXAMPLES)
 def test_no_field_of_a_published_release_is_renamed(shared: Path, name: str) -> None:
     before = golden.read()["fields"][name]

@@ -67,6 +67,8 @@ def test_every_method_with_a_privacy_loss_is_audited_with_its_faults() -> None:
         assert ONE_ROW in faults or METHODS[name].family is Family.RANDOMIZER  # which take a row a person
 
 
+# Hundreds of releases each; `tests/privacy_engine/dp` audits each method.
+@pytest.mark.quick("discrete Laplace", "discrete Gaussian", "latent_class, persons")
 @pytest.mark.parametrize("case", [audited(case) for case in CASES])
 def test_a_method_shows_half_of_its_claim_and_no_more_than_all_of_it(case: Case) -> None:
     assert case.claim / 2 <= shown(case, None) <= case.claim

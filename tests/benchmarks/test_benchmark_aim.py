@@ -180,6 +180,7 @@ def test_mst_gets_all_that_protects_a_replaced_record_and_no_more(epsilon: float
     assert epsilon / 2 < dp_aim.added_or_removed(epsilon) < epsilon
 
 
+@pytest.mark.slow  # fits the peer's model
 def test_aim_runs_as_a_peer_in_this_interpreter_and_is_nearer_than_independent_columns() -> None:
     rng = np.random.default_rng(1)
     frame = pd.DataFrame(small_table(rng, 3_000).T.astype(np.int8), columns=list("abcd"))

@@ -36,6 +36,7 @@ def test_a_table_of_any_size_has_the_columns_and_bounds_of_adult() -> None:
     assert len(attack_speed.table_of(500, np.random.default_rng(1))) == 500
 
 
+@pytest.mark.slow  # runs every attack
 @pytest.mark.parametrize("name", [attack_speed.ANONYMIZED, attack_speed.RANDOMIZED])
 def test_the_gate_that_is_timed_tries_every_attack(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     tried: list[str] = []

@@ -17,6 +17,7 @@ def test_a_fiftieth_of_the_people_is_replaced_each_week(drift: bool) -> None:
     assert len(np.unique(np.concatenate(made.people))) == PEOPLE * (1 + 4 * MOVED)
 
 
+@pytest.mark.slow  # a release for each week
 @pytest.mark.parametrize("regime", ["zCDP parts", "same tables"])
 def test_a_regime_gives_an_error_for_each_week_that_is_shown(regime: str) -> None:
     rng = np.random.default_rng(3)

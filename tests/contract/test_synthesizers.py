@@ -303,6 +303,7 @@ def test_an_awkward_table_is_released_within_its_schema(name: str, case: str, ep
     assert dict(release.table.dtypes) == dict(table.drop(columns="name", errors="ignore").dtypes)
 
 
+@pytest.mark.quick("privbayes")  # wide tables
 @methods
 def test_two_attributes_whose_table_fits_no_memory_are_not_counted_together(name: str) -> None:
     domain = {"categories": [str(i) for i in range(20_000)]}

@@ -45,6 +45,7 @@ def returned(done: Any, task_id: str) -> Any:
     return task.xcom_pull(task_ids=task_id)
 
 
+@pytest.mark.slow  # a whole run; each alert is tested by itself
 def test_a_release_that_loses_records_and_detail_warns_and_is_published(
     home: Any,
     invented: pd.DataFrame,
@@ -75,6 +76,7 @@ def test_a_release_that_loses_records_and_detail_warns_and_is_published(
     assert not [value for value in values if value in json.dumps(told) + two]
 
 
+@pytest.mark.slow  # a whole run that waits
 def test_the_officer_reads_the_alerts_before_the_decision(
     home: Any, invented: pd.DataFrame, run: Callable[[str], Any], officers: Officers
 ) -> None:
@@ -86,6 +88,7 @@ def test_the_officer_reads_the_alerts_before_the_decision(
     assert alerts.lstrip().startswith("- Global certainty penalty")
 
 
+@pytest.mark.slow  # a whole run with a broken store
 def test_alerts_that_cannot_be_made_stop_nothing_and_are_logged(
     home: Any,
     invented: pd.DataFrame,

@@ -51,6 +51,7 @@ def write(home: Any, table: pd.DataFrame, rule: dict[str, Any]) -> None:
     )
 
 
+@pytest.mark.slow  # a whole run for the order of two tasks, which the plan's test compares
 def test_a_release_is_attacked_before_it_is_approved(
     home: Any, run: Any, airflow_lake: Lake, officers: Officers, work_root: Path, curator: Path
 ) -> None:
@@ -82,6 +83,7 @@ def test_a_release_that_leaks_is_never_asked_about(
     assert not list(work_root.iterdir())
 
 
+@pytest.mark.slow  # the steps' own tests make shadows; only a run removes them
 def test_a_private_release_is_attacked_by_shadows_that_are_not_booked_and_do_not_stay(
     home: Any, run: Any, airflow_lake: Lake, work_root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

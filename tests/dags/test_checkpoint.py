@@ -32,6 +32,7 @@ def make_context(folder: Any, *expectations: Any) -> None:
     )
 
 
+@pytest.mark.quick("further1-failed")  # a whole run each
 @pytest.mark.parametrize(("further", "state"), [((), "success"), ((IN_SET,), "failed")])
 def test_a_run_holds_its_table_against_a_checkpoint(
     home: Any,

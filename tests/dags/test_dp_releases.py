@@ -65,6 +65,7 @@ def events(ledger: BudgetLedger) -> list[str]:
     return [entry.event.value for entry in ledger.check("people")]
 
 
+@pytest.mark.slow  # a run for each week
 def test_weeks_are_published_until_the_budget_is_gone_and_the_next_is_green_and_skipped(
     deliveries: Path,
     ledger: BudgetLedger,

@@ -28,6 +28,7 @@ def evidence_of(lake: Lake) -> bytes | None:
     return kept_evidence(lake.table("people"), publications(lake.table("people"))[-1])
 
 
+@pytest.mark.slow  # a whole run; evidence has tests below
 def test_a_run_makes_the_evidence_of_its_release(
     home: Home, run: Any, airflow_lake: Lake, curator: Path
 ) -> None:
@@ -38,6 +39,7 @@ def test_a_run_makes_the_evidence_of_its_release(
     assert evidence_of(airflow_lake) is not None
 
 
+@pytest.mark.slow  # two whole runs
 def test_a_run_that_dies_between_publication_and_evidence_leaves_a_release_whose_evidence_can_be_made(
     home: Home, run: Any, airflow_lake: Lake, curator: Path, work_root: Path
 ) -> None:

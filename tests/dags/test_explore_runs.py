@@ -102,6 +102,7 @@ def xcoms(dag_id: str, run_id: str) -> str:
     return json.dumps([told, shown], default=str)
 
 
+@pytest.mark.slow  # a run beside the command line
 def test_mapped_tasks_measure_what_the_command_line_measures(
     home: Any, run: Any, explorations: Any, work_root: Path, tmp_path: Path
 ) -> None:
@@ -123,6 +124,7 @@ def test_mapped_tasks_measure_what_the_command_line_measures(
     assert not [path for path in work_root.rglob("*") if path.is_file()]
 
 
+@pytest.mark.slow  # two whole runs
 def test_another_seed_gives_other_figures(home: Any, run: Any, explorations: Any) -> None:
     pages = []
     for seed in (3, 4):
@@ -147,6 +149,7 @@ def test_no_value_and_no_figure_leaves_the_work_area_and_the_curators_folder(
     assert not [path for path in work_root.rglob("*") if path.is_file()]
 
 
+@pytest.mark.slow  # a task that dies
 def test_a_choice_whose_task_dies_does_not_lose_the_others(
     home: Any, run: Any, explorations: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -167,6 +170,7 @@ def test_a_choice_whose_task_dies_does_not_lose_the_others(
     assert "ended without a measurement" in page.text
 
 
+@pytest.mark.slow  # whole runs that fail
 @pytest.mark.parametrize("fault", ["missing_source", "unknown_target"])
 def test_without_records_the_run_fails_and_leaves_nothing(
     fault: str, home: Any, run: Any, explorations: Any, work_root: Path, tmp_path: Path
@@ -192,6 +196,7 @@ def test_a_source_that_may_be_missing_skips_the_page_and_fails_nothing(
     assert not (tmp_path / "curator").exists()
 
 
+@pytest.mark.slow  # a run with a work area for each task
 def test_workers_that_share_no_folder_share_the_choices_too(
     home: Any, run: Any, explorations: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -220,6 +225,7 @@ def test_a_private_method_sees_simulated_records_and_the_source_is_not_read(
     assert "simulated records" in Page(Path(done.returned("draw")["curator"]).read_text()).text
 
 
+@pytest.mark.slow  # a whole run
 def test_a_public_table_takes_the_place_of_the_source(
     home: Any, run: Any, explorations: Any, invented: pd.DataFrame, tmp_path: Path
 ) -> None:
@@ -233,6 +239,7 @@ def test_a_public_table_takes_the_place_of_the_source(
     assert "a public table in place of the source" in Path(done.returned("draw")["curator"]).read_text()
 
 
+@pytest.mark.slow  # two whole runs
 def test_what_is_explored_on_the_source_is_booked_once(
     home: Any, run: Any, explorations: Any, ledger: BudgetLedger
 ) -> None:

@@ -46,6 +46,7 @@ SOURCES = {
 }
 
 
+@pytest.mark.quick("numbers are text")  # a whole run each; the reasons are those of the reader's tests
 @pytest.mark.parametrize("fault", SOURCES)
 def test_a_source_that_does_not_fit_stops_at_ingest(
     fault: str, home: Any, invented: Any, run: Any, published: str, airflow_lake: Lake, work_root: Path
@@ -78,6 +79,7 @@ def test_a_misspelt_expectation_stops_at_validate(
     assert_failed_at("validate", run("people"), published, airflow_lake, work_root)
 
 
+@pytest.mark.quick("k")  # a whole run each
 @pytest.mark.parametrize("parameters", [{"k": 121}, {"k": 5, "l": 4}, {"k": 1}], ids=["k", "l", "wrong"])
 def test_a_guarantee_that_cannot_be_met_stops_at_release(
     parameters: Any, home: Any, run: Any, published: str, airflow_lake: Lake, work_root: Path

@@ -44,6 +44,7 @@ def people(ages: Any) -> pd.DataFrame:
     )
 
 
+@pytest.mark.slow  # two whole runs; the refusal below is quick
 def test_releases_are_made_with_the_earlier_ones_where_history_is_declared(
     home: Any, run: Any, airflow_lake: Lake, work_root: Path, private: Path
 ) -> None:

@@ -90,6 +90,7 @@ def test_a_refused_release_sends_the_rules_that_failed_and_no_value(
     assert not [value for value in values if value in subject + text]
 
 
+@pytest.mark.slow  # two whole runs
 def test_a_notifier_can_send_more_than_once(
     home: Any, invented: Any, run_with: Callable[..., Any], letters: Letters
 ) -> None:
@@ -116,6 +117,7 @@ def test_of_an_error_that_this_project_did_not_word_only_the_type_is_told(
     assert "stands in the task's log" in foreign
 
 
+@pytest.mark.slow  # three whole runs
 def test_a_budget_that_runs_low_is_told_once_it_does(
     home: Any, invented: Any, ledger: BudgetLedger, run_with: Callable[..., Any], letters: Letters
 ) -> None:
@@ -129,6 +131,7 @@ def test_a_budget_that_runs_low_is_told_once_it_does(
     assert "0.125 of epsilon 1 is left of people (total)" in text
 
 
+@pytest.mark.slow  # a whole run
 def test_a_release_without_a_budget_tells_nothing_of_one(
     run_with: Callable[..., Any], home: Any, letters: Letters
 ) -> None:
@@ -145,6 +148,7 @@ def test_limits_of_one_release_and_closed_data_sets_are_never_low(ledger: Budget
         low_budgets("people", ledger.standing("people"), below=20)
 
 
+@pytest.mark.slow  # a whole run
 def test_tasks_of_a_release_link_to_its_report(home: Any, run: Callable[[str], Any], load: Any) -> None:
     from airflow.models.xcom import XComModel
     from airflow.utils.session import create_session

@@ -61,6 +61,7 @@ def log() -> Iterator[Log]:
     structlog.configure(processors=before)
 
 
+@pytest.mark.slow  # a run long enough to have a progress
 def test_tasks_tell_percents_that_rise_to_100_in_log_xcom_and_page(
     samples: None, each_step_is_long: None, log: Log, run: Callable[[str], Any]
 ) -> None:
@@ -79,6 +80,7 @@ def test_tasks_tell_percents_that_rise_to_100_in_log_xcom_and_page(
     assert all(percent == logged for _, percent, logged in log.shown)
 
 
+@pytest.mark.slow  # a whole run
 def test_short_tasks_tell_nothing(samples: None, log: Log, run: Callable[[str], Any]) -> None:
     done = run("adult_mondrian_daily")
     assert done.state == "success", done.tasks

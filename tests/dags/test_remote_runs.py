@@ -44,6 +44,7 @@ def test_a_release_runs_without_a_common_folder(
     assert_nothing_is_left(store, tmp_path)
 
 
+@pytest.mark.slow  # a whole run
 def test_a_step_of_ones_own_reads_and_stages_in_its_tasks_own_folder(
     home: Any, run: Any, store: Store, airflow_lake: Lake, tmp_path: Path
 ) -> None:
@@ -55,6 +56,7 @@ def test_a_step_of_ones_own_reads_and_stages_in_its_tasks_own_folder(
     assert_nothing_is_left(store, tmp_path)
 
 
+@pytest.mark.quick("release-fault0")  # a whole run each
 @pytest.mark.parametrize(
     ("step", "fault"),
     [
@@ -81,6 +83,7 @@ def test_without_a_secret_nothing_is_read(
     assert not (tmp_path / "scratch").exists()
 
 
+@pytest.mark.slow  # a whole run and its sweep
 def test_the_sweeper_removes_files_and_keys_of_a_run_that_is_over(
     home: Any, run: Any, store: Store, tmp_path: Path
 ) -> None:

@@ -76,6 +76,7 @@ def secrets(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv(f"AIRFLOW_CONN_{secret.upper()}", login)
 
 
+@pytest.mark.quick("adult_mondrian_daily", "bank_customers_randomized")  # a whole run each
 @pytest.mark.parametrize("file", SINGLE)
 def test_the_dag_of_a_release_runs_green(
     file: Path, run: Callable[..., Any], officers: Officers, airflow_lake: Lake, work_root: Path
@@ -92,6 +93,7 @@ def test_the_dag_of_a_release_runs_green(
     assert not list(work_root.iterdir())
 
 
+@pytest.mark.slow  # a whole run
 def test_the_tables_of_a_clinic_are_validated_side_by_side_and_appear_at_once(
     run: Callable[[str], Any], load: Callable[..., Any], airflow_lake: Lake, work_root: Path
 ) -> None:
@@ -194,6 +196,7 @@ def test_the_comparison_of_synthesizers_asks_for_the_sum_of_its_epsilons(load: C
     assert "epsilon 42 here" in dag.doc_md
 
 
+@pytest.mark.slow  # a whole run
 def test_outliers_are_set_aside_before_the_others_are_anonymized_and_told_by_count(
     run: Callable[[str], Any], airflow_lake: Lake, work_root: Path
 ) -> None:

@@ -9,6 +9,7 @@ from airflow.sdk.exceptions import ParamValidationError
 from sqlalchemy import select
 
 
+@pytest.mark.slow  # two whole runs
 def test_a_release_follows_another_by_its_asset(
     home: Any, run: Callable[[str], Any], load: Callable[..., Any]
 ) -> None:

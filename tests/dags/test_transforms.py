@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pandas as pd
+import pytest
 
 from privacy_release.lake.read import manifest_of, read_release
 from privacy_release.lake.store import Lake
@@ -11,6 +12,7 @@ from privacy_release.lake.store import Lake
 SQL = "SELECT * FROM records WHERE age >= 30"
 
 
+@pytest.mark.slow  # a whole run
 def test_a_step_of_a_specification_is_a_task_between_gate_and_release(
     home: Any, run: Callable[[str], Any], load: Callable[..., Any], airflow_lake: Lake, invented: pd.DataFrame
 ) -> None:

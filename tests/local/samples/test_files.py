@@ -30,6 +30,7 @@ def contents(folder: Path) -> Mapping[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
+@pytest.mark.slow  # writes all samples twice
 def test_samples_are_the_same_bytes_in_every_folder_and_readable_by_the_user_alone(tmp_path: Path) -> None:
     for name in ("one", "other"):
         write_samples(tmp_path / name, [WEEK])
@@ -46,6 +47,7 @@ def test_samples_are_the_same_bytes_in_every_folder_and_readable_by_the_user_alo
     assert not [path for path in (tmp_path / "one").rglob("*.*") if path.stat().st_mode & 0o077]
 
 
+@pytest.mark.slow  # writes all deliveries
 def test_a_delivery_is_half_of_adult_or_all_customers(tmp_path: Path, public: pd.DataFrame) -> None:
     write_samples(tmp_path / "data", [WEEK])
     half = pd.read_parquet(tmp_path / "data" / "adult_weeks" / f"{WEEK}.parquet")
@@ -87,6 +89,7 @@ def test_each_table_says_where_its_records_come_from_and_no_other_file_does(tmp_
     assert origin_of(tmp_path / "public" / "adult.parquet") is None
 
 
+@pytest.mark.slow  # writes all samples
 def test_a_table_that_is_there_is_kept_and_only_new_weeks_are_added(tmp_path: Path) -> None:
     data = tmp_path / "data"
     write_table(data / ADULT, synthetic_adult(10, rng=np.random.default_rng(1)), "my own")
@@ -116,6 +119,7 @@ def test_weeks_begin_on_mondays_around_the_day(day: int) -> None:
     assert all(datetime.fromisoformat(week).weekday() == 0 for week in weeks)
 
 
+@pytest.mark.slow  # writes twelve weeks
 def test_deliveries_of_the_clinic_are_of_twelve_weeks(tmp_path: Path) -> None:
     keys = weeks_around(datetime(2026, 1, 7, tzinfo=UTC))
     written = sorted(f.stem for f in write_samples(tmp_path / "samples", keys) if f.parent.name == "clinic")

@@ -32,6 +32,7 @@ def real(name: str) -> Path:
     return Path(os.environ["PRIVACY_DATA"]) / f"synthea_{name}.parquet"
 
 
+@pytest.mark.slow  # draws whole tables
 @NEEDS_DATA
 @pytest.mark.needs_data
 @pytest.mark.parametrize("name", NAMES)

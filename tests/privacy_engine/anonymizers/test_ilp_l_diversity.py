@@ -174,6 +174,7 @@ def test_fewer_than_l_values_are_refused() -> None:
         released("ilp_l_diversity", two, PLAIN, k=3, l=3)
 
 
+@pytest.mark.slow  # needs all of Adult
 @pytest.mark.needs_data
 @pytest.mark.skipif("PRIVACY_DATA" not in os.environ, reason="PRIVACY_DATA does not name the data folder")
 @pytest.mark.parametrize("seed", range(3))

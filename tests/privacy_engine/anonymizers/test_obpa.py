@@ -242,6 +242,7 @@ def test_on_adult_the_entropy_distance_beats_the_papers_under_the_suppression_mo
     assert ours < papers
 
 
+@pytest.mark.slow  # needs all of Adult
 def test_on_adult_a_doubled_weight_lowers_the_attributes_suppressed_cells(adult: EncodedTable) -> None:
     equal = recoded(adult, k=16, model="suppression")
     for attribute in ("age", "race"):

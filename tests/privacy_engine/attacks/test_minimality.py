@@ -160,6 +160,7 @@ def found_on(one: Case, seed: int) -> Outcome:
 RULES = (KAnonymity(k=ONE), DistinctLDiversity(l=2))
 
 
+@pytest.mark.slow  # needs many classes
 def test_houses_that_were_not_told_apart_give_away_what_they_have_in_common() -> None:
     outcome = found_on(case(in_streets(8, alike=0.8), IN_STREETS, RULES, ONE), 9)
     assert outcome.verdict is Verdict.LEAK
@@ -167,6 +168,7 @@ def test_houses_that_were_not_told_apart_give_away_what_they_have_in_common() ->
     assert not outcome.within(0.1)
 
 
+@pytest.mark.slow  # needs many classes
 def test_some_of_many_classes_are_enough_to_find_it(monkeypatch: pytest.MonkeyPatch) -> None:
     one = case(in_streets(8, alike=0.8), IN_STREETS, RULES, ONE)
     most = 9 * len(one.evidence.release["house"].unique()) // 10
@@ -191,6 +193,7 @@ def aged(seed: int, rows: int = 400) -> pd.DataFrame:
     return pd.DataFrame({"age": rng.integers(0, 2_000, rows), "ill": rng.choice(ILL, rows)})
 
 
+@pytest.mark.slow  # a rate of alarms needs many tables
 def test_values_that_are_dealt_at_random_raise_few_alarms() -> None:
     """The classes are those of k-anonymity, of twice k; no rule made them, whatever the attacker believes."""
     rules, alarms = (KAnonymity(k=10), EntropyLDiversity(l=4)), 0

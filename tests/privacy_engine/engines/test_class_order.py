@@ -176,6 +176,7 @@ def test_classes_are_told_apart_by_all_values_of_columns_of_any_range(tmp_path: 
             assert person is None or people == sorted(pairs.values())
 
 
+@pytest.mark.slow  # needs a table larger than its memory
 def test_persons_of_a_table_that_exceeds_the_memory_are_those_of_one_that_does_not(
     tmp_path: Path, spill: Path
 ) -> None:

@@ -27,6 +27,7 @@ def halfway(fragment: int, records: pa.Table) -> dict[str, int]:
     return {"fragment": fragment}
 
 
+@pytest.mark.slow  # starts a process
 def test_few_records_are_worked_on_here_and_more_by_another_process(tmp_path: Path, paths: list[str]) -> None:
     with engine(tmp_path, here=2**20) as running:
         few = list(running.apply_by_fragment(paths, Modulo("n", 3), describe))

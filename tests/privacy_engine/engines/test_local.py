@@ -393,6 +393,7 @@ def test_what_fits_neither_memory_nor_disk_is_an_error_that_says_so(tmp_path: Pa
     assert not list(spill.iterdir())
 
 
+@pytest.mark.quick("700")  # the others need more records
 @pytest.mark.parametrize("fragments", [1, 3, 700])
 def test_each_fragment_gets_its_records_in_their_order(tmp_path: Path, spill: Path, fragments: int) -> None:
     rng = np.random.default_rng(1)

@@ -20,6 +20,7 @@ ONE_BY_ONE = {
 }
 
 
+@pytest.mark.quick("admitted")  # releases in fragments
 @pytest.mark.parametrize("fields", [FIELDS, *ONE_BY_ONE.values()], ids=["all", *ONE_BY_ONE])
 def test_fragments_of_dates_are_one_release(
     engine: Engine, tmp_path_factory: pytest.TempPathFactory, fields: dict[str, dict[str, object]]

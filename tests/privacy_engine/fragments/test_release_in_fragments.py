@@ -46,6 +46,7 @@ def fragmented(
     return released(plan, table, method)
 
 
+@pytest.mark.quick("mondrian")  # hundreds of records each
 def test_the_join_keeps_k_l_and_t_as_measured_on_its_records(fragmented: Fragmented) -> None:
     assert fragmented.plan.fragments > 3
     release = fragmented.parts[0].release
@@ -120,6 +121,7 @@ def loss_of(parts: list[FragmentRelease]) -> float:
     return float(np.average([gcp(part.release.recoding) for part in parts], weights=sizes))
 
 
+@pytest.mark.slow  # a quality, of thousands of records
 @pytest.mark.parametrize("name", ["bottom_up", "mondrian"])
 def test_a_close_release_in_fragments_loses_little_more_than_the_whole(
     name: str, engine: Engine, tmp_path: Path

@@ -83,6 +83,7 @@ def test_rounds_equal_brute_force_where_no_prices_tie(records: list[tuple[int, i
     assert partition(labels) == expected
 
 
+@pytest.mark.quick("False-1", "True-1")  # more tables of the same kind
 @pytest.mark.parametrize("criterion", list(Criterion))
 @pytest.mark.parametrize("wide", [False, True])
 def test_search_finds_what_a_scan_finds(

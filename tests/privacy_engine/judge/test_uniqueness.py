@@ -1,6 +1,7 @@
 """Records that are alone in a release, and models that count a nearly unique attribute."""
 
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from privacy_engine.dp.loss import Neighbours, PrivacyLoss
@@ -61,10 +62,18 @@ def found(report: Report) -> dict[str, tuple[float | None, bool]]:
     return {finding.rule: (finding.measured, finding.passed) for finding in report.findings}
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(records)
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[LocalEngine, Path]]:
+    """An engine that is opened once, and a file for it."""
+    folder = tmp_path_factory.mktemp("files")
+    with LocalEngine(memory=1 << 28, spill=folder) as engine:
+        yield engine, folder / "t.parquet"
+
+
+@settings(max_examples=25, deadline=None)
+@given(rows=records)
 def test_records_that_are_alone_are_counted_as_by_hand_and_in_files(
-    tmp_path: Path, rows: list[tuple[Any, ...]]
+    files: tuple[LocalEngine, Path], rows: list[tuple[Any, ...]]
 ) -> None:
     frame = frame_of(rows)
     report = verify(frame, SCHEMA, POLICY)
@@ -76,9 +85,9 @@ def test_records_that_are_alone_are_counted_as_by_hand_and_in_files(
     }
     least = min(others.values())
     assert found(report)["all_columns_k_anonymity(k=2)"] == (float(least), least >= 2)
-    pq.write_table(pa.Table.from_pandas(frame, preserve_index=False), tmp_path / "t.parquet")
-    with LocalEngine(memory=1 << 28, spill=tmp_path) as engine:
-        assert verify_files(engine, [str(tmp_path / "t.parquet")], SCHEMA, POLICY) == report
+    engine, file = files
+    pq.write_table(pa.Table.from_pandas(frame, preserve_index=False), file)
+    assert verify_files(engine, [str(file)], SCHEMA, POLICY) == report
 
 
 def table(**columns: list[Any]) -> pd.DataFrame:

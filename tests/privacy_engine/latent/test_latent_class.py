@@ -170,6 +170,7 @@ def test_after_the_last_measurement_no_record_is_read(kind: str) -> None:
 # --- what is found
 
 
+@pytest.mark.quick("mixed")  # another table
 @both
 def test_without_noise_the_marginals_come_out(kind: str) -> None:
     table, schema = TABLES[kind]
@@ -196,6 +197,7 @@ def test_where_no_value_stands_clear_of_the_noise_attributes_alone_are_measured(
     assert model.network.size("latent class") == 1
 
 
+@pytest.mark.slow  # a quality, of thousands of records
 def test_independent_attributes_are_released_as_such_and_dependent_ones_are_not() -> None:
     """Classes that only follow the noise would be further from the truth than one.
 

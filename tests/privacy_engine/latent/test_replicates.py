@@ -80,6 +80,7 @@ def made(scale: float = 1.0) -> Replicated:
     )
 
 
+@pytest.mark.quick("1e-06")  # a rate needs many releases
 @pytest.mark.parametrize("delta", [0.0, 1e-6])
 def test_intervals_cover_the_table_about_as_often_as_they_say(delta: float) -> None:
     """The share of covered answers of a release has mean .93 and deviation .04 at most (in 30 releases each).

@@ -172,6 +172,7 @@ def test_a_variance_lost_in_noise_is_replaced_with_a_warning() -> None:
     assert found == pytest.approx(np.array([[0.5, 0.5]]))
 
 
+@pytest.mark.slow  # a rate needs many draws
 @pytest.mark.filterwarnings("ignore:the variance of:UserWarning")
 def test_no_draw_of_the_shipped_release_makes_a_class_a_spike() -> None:
     """The paper's estimator falls below .7 in one draw of ten, for one small variance decides alone."""

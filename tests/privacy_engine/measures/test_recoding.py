@@ -146,6 +146,7 @@ def test_sensitive_and_insensitive_values_stay_with_their_records(recoding: Reco
     )
 
 
+@pytest.mark.quick("text")  # the other forms
 @every_form
 @given(rows=st.lists(row, min_size=2, max_size=8), data=st.data())
 def test_the_order_of_the_released_rows_follows_from_their_values_alone(

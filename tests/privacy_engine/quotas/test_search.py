@@ -173,6 +173,7 @@ def test_steps_of_boxes_draw_apart_what_no_single_record_can(encoded: EncodedTab
     assert all(holds(model, encoded.classes_of(labels)) for model in models)
 
 
+@pytest.mark.quick("bottom_up")  # a quality; one method shows it
 @pytest.mark.parametrize("name", ["bottom_up", "obpa"])
 @asked
 def test_a_release_loses_less_than_cuts_alone(name: str, models: tuple[PrivacyModel, ...]) -> None:

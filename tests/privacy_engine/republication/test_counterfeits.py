@@ -166,6 +166,7 @@ def assert_not_told(week: Week) -> None:
         assert fakes < len(rarest) * fewest
 
 
+@pytest.mark.quick("0")  # more seeds
 @pytest.mark.parametrize("reading", READINGS)
 # Other histories meet other orders of arrivals, departures and returns.
 @pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (1, 2, 3))])
@@ -194,6 +195,7 @@ def test_a_value_that_all_people_leave_with_is_kept_by_counterfeits(reading: str
     recounted(found, reading)
 
 
+@pytest.mark.quick("bottom_up", "obpa", "mondrian", "kacluk")  # rfka tries many features
 @pytest.mark.parametrize(("key", "reading"), list(zip(ANONYMIZERS, itertools.cycle(READINGS), strict=False)))
 def test_any_anonymizer_makes_the_next_release(key: str, reading: str) -> None:
     method = load_method(key, k=K, **({"l": 2} if key == "kacluk" else {}))

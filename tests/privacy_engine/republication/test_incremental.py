@@ -298,6 +298,7 @@ def weeks(seed: int, *, moves: bool) -> list[list[Row]]:
     return found
 
 
+@pytest.mark.quick("attackers0-False", "attackers1-True")  # ten releases each
 @pytest.mark.parametrize("moves", [False, True])
 @pytest.mark.parametrize(
     "attackers", [("difference",), ("identity", "membership", "difference", "correction")]

@@ -217,6 +217,7 @@ def test_the_judge_passes_each_release_and_refuses_a_person_who_is_moved(reading
     assert not passed(broken)
 
 
+@pytest.mark.quick("bottom_up", "obpa", "mondrian", "kacluk", "ilp_l_diversity")  # rfka tries many features
 @pytest.mark.parametrize(
     ("key", "reading"), list(zip(ANONYMIZERS, itertools.cycle(READINGS[::-1]), strict=False))
 )

@@ -107,6 +107,7 @@ def test_a_schema_survives_round_trips_through_yaml_and_json(schema: DataSchema)
     assert DataSchema.from_json(schema.to_json()) == schema
 
 
+@pytest.mark.slow  # a JSON Schema is checked for each of many drawn schemas
 @given(schemas)
 def test_the_json_schema_accepts_every_schema(schema: DataSchema) -> None:
     jsonschema.validate(schema.to_dict(), DataSchema.json_schema())

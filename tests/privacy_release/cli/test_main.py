@@ -740,6 +740,7 @@ def test_help_and_light_commands_import_nothing_heavy() -> None:
     assert done.stdout.splitlines()[-1] == "[]", done.stderr
 
 
+@pytest.mark.slow  # starts a process for each command
 def test_checking_a_suite_and_running_a_release_without_one_import_nothing_that_they_do_not_use(
     spec: str,
 ) -> None:

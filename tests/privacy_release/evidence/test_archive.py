@@ -74,6 +74,7 @@ def test_an_archive_tells_its_release_and_holds_what_is_published(
     assert min(band["from"] for band in told["classes"] if band["records"]) == 5
 
 
+@pytest.mark.slow  # sets a PDF for each number of lines
 def test_no_heading_of_the_pdf_stands_alone_at_the_foot_of_a_page(made: bytes) -> None:
     """Wherever it falls: each further rule moves what follows by 7 mm, so five of them move it over 28 mm."""
     facts = json.loads(files_of(made)["evidence.json"])

@@ -66,6 +66,7 @@ def entry(lake: Lake, name: str = "people") -> Publication:
     return publications(lake.table(name))[-1]
 
 
+@pytest.mark.quick("its key")  # another release
 @pytest.mark.parametrize("key", [KEY, SUCCESSOR], ids=["its key", "the successor of its key"])
 def test_evidence_is_kept_for_the_service_user_and_read_again(lake: Lake, key: SigningKey) -> None:
     assert kept_evidence(lake.table("people"), entry(lake)) is None
@@ -112,6 +113,7 @@ def test_a_link_in_the_place_of_evidence_is_not_followed(lake: Lake, file: Path)
         kept_evidence(lake.table("people"), entry(lake))
 
 
+@pytest.mark.quick("nobody")  # another release
 @pytest.mark.parametrize("key", [None, OTHER], ids=["nobody", "another key"])
 def test_without_the_key_of_the_release_nothing_is_kept_and_trying_again_helps(
     lake: Lake, key: SigningKey | None, curator: Path

@@ -158,6 +158,7 @@ def told(folder: Folder, inbox: Inbox) -> bytes:
     return b"\n".join([*folder.files().values(), *inbox.letters])
 
 
+@pytest.mark.quick("COMPLETE")  # the other formats hold less
 @pytest.mark.parametrize("result_format", ["COMPLETE", "SUMMARY", "BASIC"])
 def test_store_docs_and_actions_learn_which_held_and_no_value_or_hash(
     make: Make, inbox: Inbox, result_format: str, capfd: pytest.CaptureFixture[str]
@@ -181,6 +182,7 @@ def test_store_docs_and_actions_learn_which_held_and_no_value_or_hash(
     assert b"daily - Failure" in slack
 
 
+@pytest.mark.slow  # what the library does without us
 @pytest.mark.parametrize(
     ("result_format", "leaks"), [("COMPLETE", [CANARY, str(AGE)]), ("BOOLEAN_ONLY", ["fingerprint", CANARY])]
 )

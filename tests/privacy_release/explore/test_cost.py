@@ -74,6 +74,7 @@ def steps(home: Path, work: WorkArea, people: pd.DataFrame) -> Steps:
     )
 
 
+@pytest.mark.slow  # releases each sample
 def test_samples_double_until_all_records_are_released(steps: Steps) -> None:
     points = measured_on_samples(steps)
     rows = [point.rows for point in points]
@@ -129,6 +130,7 @@ def test_records_that_changed_are_not_measured(steps: Steps) -> None:
         measured_on_samples(steps)
 
 
+@pytest.mark.slow  # releases samples
 def test_check_tells_the_cost_of_a_right_file(
     home: Path, capsys: pytest.CaptureFixture[str], people: pd.DataFrame
 ) -> None:

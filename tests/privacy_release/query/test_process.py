@@ -132,6 +132,7 @@ def test_query_that_takes_all_memory_is_refused_and_costs_the_caller_none(
     assert peak() - before < 50 * MEGABYTE
 
 
+@pytest.mark.slow  # a process that takes its memory
 def test_a_query_ends_below_its_limit_and_below_a_gigabyte_by_default(people: Lake) -> None:
     sql = "SELECT list(i) FROM people, range(1000000000) t(i)"
     assert 200_000_000 < peak_of_refused(people, sql, 200_000_000) < 500 * MEGABYTE

@@ -123,6 +123,7 @@ def test_copy_is_one_private_file_in_row_groups_without_metadata_or_identifiers(
     assert "name" not in found.schema_arrow.names
 
 
+@pytest.mark.slow  # needs several batches of records
 def test_copy_does_not_depend_on_the_row_groups_of_the_source(tmp_path: Path, folder: Path) -> None:
     copies = [
         copy(write(tmp_path / str(size) / "a.parquet", people(N), size), folder)[0].sha256
@@ -453,6 +454,7 @@ print(peak() - before)
 """
 
 
+@pytest.mark.slow  # needs tables of two sizes
 @needs_proc
 def test_memory_does_not_grow_with_the_table(tmp_path: Path) -> None:
     rng = np.random.default_rng(2)

@@ -249,6 +249,7 @@ def test_a_connection_that_drops_on_the_way_leaves_nothing(
     assert not list(work.folder.glob("*.parquet"))
 
 
+@pytest.mark.slow  # needs tables of two sizes
 def test_memory_does_not_grow_with_the_rows(database: str, work: WorkArea) -> None:
     def peak(copies: int) -> int:
         sql = f"SELECT {COLUMNS} FROM visits, generate_series(1, {copies})"
@@ -379,6 +380,7 @@ def test_a_number_with_decimals_is_not_cut_to_a_whole_one() -> None:
         array_of([1, 2.5], pa.int64(), "age", "query")
 
 
+@pytest.mark.slow  # writes many megabytes
 @pytest.mark.parametrize("driver", ["sqlite", "adbc+sqlite"])
 def test_a_text_of_many_megabytes_is_refused_before_it_is_looked_through(
     tmp_path: Path, work: WorkArea, driver: str

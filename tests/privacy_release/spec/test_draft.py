@@ -183,6 +183,7 @@ def test_dates_with_empty_texts_are_drafted_with_a_note_of_them(tmp_path: Path) 
     assert "kind: categorical" in found["none"]
 
 
+@pytest.mark.quick("sensitive")  # the other roles
 @pytest.mark.parametrize("role", ["quasi_identifier", "sensitive", "insensitive"])
 def test_what_is_drafted_of_dates_is_taken_at_ingest(tmp_path: Path, role: str) -> None:
     columns = {name: column for name, column in DATED.items() if name not in ("some", "none")}

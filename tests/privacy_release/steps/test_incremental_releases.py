@@ -70,6 +70,7 @@ def weeks(number: int) -> list[pd.DataFrame]:
     return found
 
 
+@pytest.mark.slow  # a release for each week; the engine's test of ten weeks is quick
 def test_weekly_releases_by_methods_in_turn_keep_what_the_policy_asks_of_every_attacker(
     specified: Specified, run: Run, lake: Lake
 ) -> None:
@@ -142,6 +143,7 @@ def test_retraction_removes_all_that_is_kept_of_a_release(
     assert not list(curator.rglob("*.parquet"))
 
 
+@pytest.mark.quick("1")  # another release
 @pytest.mark.parametrize("retracted", ["1", "2"])
 def test_after_a_retraction_the_classes_of_the_newest_other_release_are_kept(
     specified: Specified, run: Run, lake: Lake, retracted: str

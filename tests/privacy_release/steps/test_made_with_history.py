@@ -171,6 +171,7 @@ def test_the_same_people_by_another_method_are_refused_or_made_with_the_history(
     }
 
 
+@pytest.mark.quick("mondrian", "obpa")  # the step does not know its method
 @pytest.mark.parametrize("method", ANONYMIZERS)
 def test_any_anonymizer_knows_what_it_released_before_by_another_seed(
     specified: Specified, runs: Runs, lake: Lake, home: Path, method: str
@@ -359,6 +360,7 @@ def test_a_run_that_is_repeated_publishes_nothing_twice(specified: Specified, ru
     assert len(releases(lake.table("people"))) == 2
 
 
+@pytest.mark.quick("before-the-record-of-its-people")  # of the other, a retry without a process is quick
 @pytest.mark.parametrize(
     ("step", "published"),
     [

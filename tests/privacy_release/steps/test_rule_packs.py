@@ -382,6 +382,7 @@ def test_the_european_preset_on_synthea(include: Path, lake: Lake, tmp_path: Pat
         publish(include, lake, tmp_path, fields)
 
 
+@pytest.mark.slow  # several releases; what is refused is quick
 def test_a_draft_under_safe_harbor_is_finished_by_roles_and_meanings(
     include: Path, lake: Lake, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -421,6 +422,7 @@ def test_a_draft_under_safe_harbor_is_finished_by_roles_and_meanings(
     assert not removed & set(released)
 
 
+@pytest.mark.quick("hipaa_safe_harbor")  # a draft is many releases
 @pytest.mark.parametrize("pack", PACKS)
 def test_a_draft_of_each_pack_names_its_policy(
     include: Path, capsys: pytest.CaptureFixture[str], pack: str

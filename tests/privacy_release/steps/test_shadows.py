@@ -334,6 +334,7 @@ def test_a_method_that_needs_more_people_says_so(listed: Any, lake: Lake, work: 
     assert not releases(lake.table("people"))
 
 
+@pytest.mark.quick("errphmemoised")  # the other methods
 @pytest.mark.parametrize(
     "release",
     [
@@ -374,6 +375,7 @@ def test_shadows_of_a_private_release_are_not_booked(
         assert "They learn from 4 releases that the same method made of other people" in text
 
 
+@pytest.mark.slow  # the command, beside the step
 def test_the_command_attacks_a_private_release_by_its_shadows(
     listed: Any, lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
 ) -> None:

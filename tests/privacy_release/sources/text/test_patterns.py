@@ -20,6 +20,7 @@ FRAGMENTS = [
 ]
 
 
+@pytest.mark.slow  # a second library, on all plants
 @settings(max_examples=400)
 @given(st.lists(st.sampled_from(FRAGMENTS), max_size=14).map("".join))
 def test_what_python_finds_re2_lets_through(text: str) -> None:
@@ -39,6 +40,7 @@ def test_what_is_found_lies_in_order_and_redaction_takes_it_out(text: str) -> No
     assert len(kept) == len(text) + sum(len(kind) + 2 - (stop - begin) for (begin, stop), kind in found)
 
 
+@pytest.mark.quick("luhn", "nhs")  # the others alike
 @pytest.mark.parametrize(
     ("check", "module", "length"),
     [
