@@ -28,7 +28,7 @@ from privacy_engine.dp import contributions, mechanisms
 from privacy_engine.dp.loss import Neighbours, PrivacyLoss
 from privacy_engine.dp.noise import Change, NoiseBudget, PureNoise
 from privacy_engine.dp.zcdp import zcdp_epsilon
-from privacy_engine.latent import latent_class
+from privacy_engine.latent import budget_plan
 from privacy_engine.randomizers.channel import Channel
 from privacy_engine.tables import marginals
 
@@ -231,7 +231,7 @@ def _synthesizer(
     rng = np.random.default_rng(COIN_SEED)
     right = guessed = 0
     # LatentClass measures an attribute of few values in views alone: the canaries' are to count as few.
-    few = patch.object(latent_class, "NARROW", len(values))
+    few = patch.object(budget_plan, "NARROW", len(values))
     for _ in range(runs * effort):
         canaries = Canaries(coins=rng.random(k) < 0.5, base=20, each=each)
         with few:

@@ -17,13 +17,9 @@ from enum import Enum
 from pathlib import Path
 from typing import Any
 
-from airflow_privacy_release.operators.method import (
-    AnonymizerOperator,
-    MethodOperator,
-    RandomizerOperator,
-    SynthesizerOperator,
-)
+from airflow_privacy_release.operators.release import ReleaseOperator
 from privacy_engine.anonymizers.anonymizer import Anonymizer
+from privacy_engine.judge.models import PrivacyModel
 from privacy_engine.randomizers.randomizer import Randomizer
 from privacy_engine.registry import method_class, method_names
 from privacy_engine.synthesizers.synthesizer import Synthesizer
@@ -35,11 +31,6 @@ PACKAGES = {
     "privacy_release": "privacy_release",
     "airflow_privacy_release": "operators/airflow_privacy_release",
 }
-_FAMILIES: Mapping[type, type[MethodOperator]] = {
-    Anonymizer: AnonymizerOperator,
-    Synthesizer: SynthesizerOperator,
-    Randomizer: RandomizerOperator,
-}
 _WIDTH = 110
 _HEAD = '''\
 """One operator for each method, with the parameters of the method's dataclass. Made by `make docs`.
@@ -47,29 +38,123 @@ _HEAD = '''\
 All parameters are template fields, so that they can be mapped (`.partial(...).expand(k=[5, 10, 20])`),
 rendered (`k="{{ params.k }}"`) and seen in the UI. Each value of a parameter that shapes a private
 measurement is a separate release and spends its own epsilon: `.expand(epsilon=[0.1, 0.2])` books 0.3. Other
-`rows` are drawn from the same model and cost nothing.
+`rows` are drawn from the same model and cost nothing. Epsilon is booked before any noise is drawn, and a
+retry on the same table costs nothing.
+
+The operators of a family share a base, which has the parameters that all its methods take.
 """
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from airflow_privacy_release.operators.method import (
-    AnonymizerOperator,
-    RandomizerOperator,
-    SynthesizerOperator,
-)
+from airflow_privacy_release.operators.method import MethodOperator
+from airflow_privacy_release.operators.release import require_policy
 '''
 _STUB = """\
 # Made by `make docs` from the table of exports in `__init__.py`.
 # ruff: noqa: TID252
 """
 _ENTRY = re.compile(r"^ {4}(\w+): (.+(?:\n {8}.+)*)$", re.MULTILINE)
+_ENTRIES = re.compile(r"\n(?:Args|Attributes):\n")
 _REFERENCE = re.compile(r"`(\w+)`")
+_MODULE = re.compile(r"\b(?:\w+\.)+")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Argument:
+    """An argument of an operator.
+
+    Attributes:
+        annotation: Type, as it is written.
+        default: Default, as it is written; None for a required argument.
+        meaning: Entry of the docstring.
+    """
+
+    name: str
+    annotation: str
+    default: str | None
+    meaning: str
+
+    def __str__(self) -> str:
+        default = "" if self.default is None else f" = {self.default}"
+        noted = "  # noqa: E741  the field's own symbol" if self.name == "l" else ""
+        return f"{self.name}: {self.annotation}{default},{noted}"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Family:
+    """The base of the operators of a family of methods.
+
+    Attributes:
+        dataclass: Base of the methods.
+        shared: Arguments of `ReleaseOperator` that the operators of the family take, too.
+        required: Those of them that have no default.
+        color: Color of the tasks in Airflow's graph.
+    """
+
+    dataclass: type
+    shared: tuple[str, ...]
+    required: tuple[str, ...] = ()
+    color: str
+
+    @property
+    def name(self) -> str:
+        """Name of the base."""
+        return f"{self.dataclass.__name__}Operator"
+
+    @property
+    def arguments(self) -> list[Argument]:
+        """The parameters of all methods of the family, and what it shares with `ReleaseOperator`."""
+        taken = inspect.signature(ReleaseOperator).parameters
+        meanings = _meanings(ReleaseOperator)
+        return _arguments(self.dataclass) + [
+            Argument(
+                name=name,
+                annotation=_annotation_of(taken[name], required=name in self.required),
+                default=None if name in self.required else _source(taken[name].default),
+                meaning=meanings[name],
+            )
+            for name in self.shared
+        ]
+
+    def operator(self) -> str:
+        """The class."""
+        arguments = self.arguments
+        checks = "budget" in self.shared and "budget" not in self.required
+        return _class(
+            self.name,
+            "MethodOperator",
+            docstring=_docstring(self.dataclass, arguments),
+            attributes=[f'ui_color = "{self.color}"'],
+            arguments=arguments,
+            body=[
+                "super().__init__(**kwargs)",
+                *(f"self.{argument.name} = {argument.name}" for argument in arguments),
+                *(["require_policy(self.task_id, budget, policy)"] if checks else []),
+            ],
+        )
+
+
+FAMILIES = (
+    Family(dataclass=Anonymizer, shared=("seed", "history", "series", "lake"), color="#e5f3e1"),
+    Family(
+        dataclass=Synthesizer,
+        shared=("seed", "budget", "policy", "ledger", "over_time", "series", "lake"),
+        required=("budget", "policy"),
+        color="#e3eefb",
+    ),
+    Family(
+        dataclass=Randomizer,
+        shared=("seed", "secret", "replaces", "series", "lake", "budget", "policy", "ledger"),
+        color="#f6ecd9",
+    ),
+)
 
 
 def operators() -> str:
-    """The module with an operator for each method."""
-    return _HEAD + "".join(f"\n\n{_operator(name)}" for name in method_names())
+    """The module with an operator for each method, and a base for each family."""
+    bases = (family.operator() for family in FAMILIES)
+    return _HEAD + "".join(f"\n\n{found}" for found in (*bases, *map(_operator, method_names())))
 
 
 def stub(package: str) -> str:
@@ -84,49 +169,67 @@ def stub(package: str) -> str:
 
 
 def _operator(key: str) -> str:
+    """The operator of a method: it takes what its family does not, or with another default."""
     method = method_class(key)
-    base = next(operator for family, operator in _FAMILIES.items() if issubclass(method, family))
-    shared = inspect.signature(vars(base)["__init__"]).parameters
-    hints = typing.get_type_hints(method)
-    meanings = _meanings(method)
+    family = next(family for family in FAMILIES if issubclass(method, family.dataclass))
+    shared = {argument.name: argument for argument in family.arguments}
     own = [
-        field
-        for field in dataclasses.fields(method)
-        if field.name not in shared or _default(field) != shared[field.name].default
+        argument
+        for argument in _arguments(method)
+        if argument.name not in shared or argument.default != shared[argument.name].default
     ]
-    arguments = [f"{f.name}: {_annotation(hints[f.name], f)} = {_written(f)},{_noted(f.name)}" for f in own]
-    handed = "".join(f"{f.name}={f.name}, " for f in own if f.name in shared)
-    kept = [f"self.{f.name} = {f.name}" for f in own if f.name not in shared]
+    passed = "".join(f"{argument.name}={argument.name}, " for argument in own if argument.name in shared)
+    return _class(
+        f"{method.__name__}Operator",
+        family.name,
+        docstring=_docstring(method, own, f"Further parameters: see `{family.name}`."),
+        attributes=[f'method = "{key}"'],
+        arguments=own,
+        body=[
+            f"super().__init__({passed}**kwargs)",
+            *(f"self.{argument.name} = {argument.name}" for argument in own if argument.name not in shared),
+        ],
+    )
+
+
+def _class(
+    name: str,
+    base: str,
+    *,
+    docstring: Iterator[str],
+    attributes: Sequence[str],
+    arguments: Sequence[Argument],
+    body: Sequence[str],
+) -> str:
     return "\n".join(
         [
-            f"class {method.__name__}Operator({base.__name__}):",
-            *_docstring(method, base, {field.name: meanings[field.name] for field in own}),
+            f"class {name}({base}):",
+            *docstring,
             "",
-            f'    method = "{key}"',
+            *(f"    {line}" for line in attributes),
             "",
             "    def __init__(",
-            *(f"        {line}" for line in ("self,", "*,", *arguments, "**kwargs: Any,")),
+            *(f"        {line}" for line in ("self,", "*,", *map(str, arguments), "**kwargs: Any,")),
             "    ) -> None:",
-            f"        super().__init__({handed}**kwargs)",
-            *(f"        {line}" for line in kept),
+            *(f"        {line}" for line in body),
             "",
         ]
     )
 
 
-def _docstring(method: type, base: type, meanings: Mapping[str, str]) -> Iterator[str]:
-    """The method's own, with the names of operators and where the other parameters are explained."""
-    text, _, _ = inspect.cleandoc(method.__doc__ or "").partition("\nAttributes:\n")
+def _docstring(method: type, arguments: Sequence[Argument], *more: str) -> Iterator[str]:
+    """The docstring of a dataclass, with the names of operators, and the meanings of the arguments."""
+    text = _ENTRIES.split(inspect.cleandoc(method.__doc__ or ""))[0]
     parts = _REFERENCE.sub(_named, text.strip()).split("\n\n")
     lead, *paragraphs = (" ".join(part.split()) for part in parts)
     yield f'    """{lead}'
-    for paragraph in (*paragraphs, f"Further parameters: see `{base.__name__}`."):
+    for paragraph in (*paragraphs, *more):
         yield ""
         yield from _wrapped(paragraph, 4, 4)
-    if meanings:
+    if arguments:
         yield from ("", "    Args:")
-    for name, meaning in meanings.items():
-        yield from _wrapped(f"{name}: {meaning}", 8, 12)
+    for argument in arguments:
+        yield from _wrapped(f"{argument.name}: {argument.meaning}", 8, 12)
     yield '    """'
 
 
@@ -147,19 +250,40 @@ def _wrapped(text: str, first: int, further: int) -> list[str]:
     )
 
 
-def _meanings(method: type) -> dict[str, str]:
-    """What each parameter means, by the docstrings of the dataclass and those that it extends."""
+def _arguments(method: type) -> list[Argument]:
+    """The fields of a method's dataclass as arguments."""
+    hints, meanings = typing.get_type_hints(method), _meanings(method)
+    return [
+        Argument(
+            name=field.name,
+            annotation=_annotation(hints[field.name], field),
+            default=_source(_default(field)),
+            meaning=meanings[field.name],
+        )
+        for field in dataclasses.fields(method)
+    ]
+
+
+def _meanings(cls: type) -> dict[str, str]:
+    """What each parameter means, by the docstrings of a class and those that it extends."""
     found: dict[str, str] = {}
-    for cls in reversed(method.__mro__):
-        _, _, entries = inspect.cleandoc(cls.__doc__ or "").partition("\nAttributes:\n")
-        found |= {name: " ".join(text.split()) for name, text in _ENTRY.findall(entries)}
+    for base in reversed(cls.__mro__):
+        _, *sections = _ENTRIES.split(inspect.cleandoc(base.__doc__ or ""))
+        for entries in sections:
+            found |= {name: " ".join(text.split()) for name, text in _ENTRY.findall(entries)}
     return found
+
+
+def _annotation_of(parameter: inspect.Parameter, *, required: bool) -> str:
+    """The type of an argument of `ReleaseOperator`, without None where it is required."""
+    written = _MODULE.sub("", inspect.formatannotation(parameter.annotation))
+    return written.removesuffix(" | None") if required else written
 
 
 def _annotation(hint: Any, field: "dataclasses.Field[Any]") -> str:
     """The type of an argument: as plain values, of which all but lists may be a template."""
     kinds = typing.get_args(hint) if isinstance(hint, types.UnionType) else (hint,)
-    names = [_plain(kind) for kind in kinds if kind is not type(None)]
+    names = list(dict.fromkeys(_plain(kind) for kind in kinds if kind is not type(None)))
     if not any(name.startswith("Sequence") for name in names) and "str" not in names:
         names.append("str")
     if type(None) in kinds or _default(field) is None:
@@ -170,6 +294,8 @@ def _annotation(hint: Any, field: "dataclasses.Field[Any]") -> str:
 def _plain(kind: Any) -> str:
     if isinstance(kind, type) and issubclass(kind, Enum):
         return "str"
+    if kind is PrivacyModel:
+        return "Mapping[str, Any]"
     if inner := typing.get_args(kind):
         inside = ", ".join(_plain(part) for part in inner if part is not Ellipsis)
         return f"{'Sequence' if typing.get_origin(kind) is tuple else 'Mapping'}[{inside}]"
@@ -183,16 +309,11 @@ def _default(field: "dataclasses.Field[Any]") -> Any:
     return field.default.value if isinstance(field.default, Enum) else field.default
 
 
-def _written(field: "dataclasses.Field[Any]") -> str:
-    """The default as it stands in a source."""
-    value = _default(field)
+def _source(value: Any) -> str:
+    """A plain value as it stands in a source."""
     if isinstance(value, str):
         return f'"{value}"'
     return f"{value:_}" if type(value) is int and value >= 10_000 else repr(value)
-
-
-def _noted(name: str) -> str:
-    return "  # noqa: E741  the field's own symbol" if name == "l" else ""
 
 
 FILES = {

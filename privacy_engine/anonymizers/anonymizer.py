@@ -53,21 +53,24 @@ IN_VAIN = 2  # searches without more and more records that lose no less, after w
 
 @dataclass(frozen=True, kw_only=True)
 class Anonymizer(ABC):
-    """A release method that recodes the quasi-identifiers of each class of records alike.
+    """Recode the quasi-identifiers of each class of records alike.
+
+    Every class has at least k persons, at least l distinct values of each sensitive attribute if l is given,
+    and satisfies the models of `require`. Each record counts as a person unless the schema names one.
 
     Attributes:
-        k: least number of persons in a class, >= 2; each record counts as one unless the schema names whose
-            record it is.
-        l: least number of distinct values of each sensitive attribute in a class; None = no such demand.
-        require: further privacy models, or their dicts, that every class must satisfy.
-        suppression_limit: largest share of records that may be suppressed, 0 .. 1. A record is suppressed
-            only where its class saves more without it than it loses: more leave never gives more loss.
-            Where a model compares classes with the table, the search is also made without the records of the
-            rarest sensitive values and without outliers, a few times, and what loses least is released.
-            Where rows are linked, what fails is suppressed, the smallest groups first, and besides it rows
-            without a match in their class's trajectories.
-        intervals: how intervals are written: as two typed columns, `bounds`, both inside; as `text`; or by
-            their `midpoint` alone.
+        k: Least number of persons in a class, >= 2. Each record counts as a person unless the schema names
+            one.
+        l: Least number of distinct values of each sensitive attribute in a class; None for no requirement.
+        require: Further privacy models, or their dicts, that every class must satisfy.
+        suppression_limit: Largest share of records that may be suppressed, 0 .. 1. A record is suppressed
+            only if its class saves more than the record loses, so that a larger share never gives more loss.
+            If a model compares classes with the table, the search is repeated a few times without the records
+            of the rarest sensitive values and without outliers, and the recoding of least loss is released.
+            If rows are linked, groups that fail are suppressed, the smallest first, and also rows without a
+            match in the trajectories of their class.
+        intervals: Form of an interval in the release: `bounds`, two typed columns, both inside; `text`; or
+            `midpoint`.
     """
 
     k: int = 5

@@ -31,7 +31,7 @@ from privacy_engine.continual.estimates import estimate, likely_drift
 from privacy_engine.continual.views import FixedViews, Known, known_of
 from privacy_engine.dp.mechanisms import split
 from privacy_engine.dp.noise import Change
-from privacy_engine.latent.latent_class import LatentClass, Run
+from privacy_engine.latent.latent_class import LatentClass
 from privacy_engine.synthesizers.model import SynthesizerModel
 from privacy_engine.synthesizers.synthesizer import Learned
 from privacy_engine.tables.domains import CodedTable
@@ -83,12 +83,10 @@ def opened(method: LatentClass, coded: CodedTable) -> SynthesizerModel:
     """
 
     def learn(spending: LatentClass, records: CodedTable) -> Learned:
-        run = Run(spending, records)
-        run.measure()
-        learned = run.learned()
-        measured = Measured(rows=run.n, known=known_of(run))
-        follow = {"views": FixedViews.of(run).to_dict(), **measured.to_dict()}
-        return learned._replace(follow=follow)
+        measured = spending.measured(records)
+        known = Measured(rows=len(records), known=known_of(measured))
+        follow = {"views": FixedViews.of(measured, spending).to_dict(), **known.to_dict()}
+        return spending.learned_from(measured)._replace(follow=follow)
 
     return method.measured_by(coded, learn)
 

@@ -15,13 +15,14 @@ import numpy.typing as npt
 
 from privacy_engine.dp.noise import NoiseBudget
 from privacy_engine.latent.dependencies import Dependency
-from privacy_engine.latent.latent_class import LAST_STEPS, LatentClass, Run, learned_of
+from privacy_engine.latent.latent_class import LatentClass
 from privacy_engine.latent.latent_classes import (
     LatentClasses,
     View,
     fit,
     random_start,
 )
+from privacy_engine.latent.learned_model import LAST_STEPS, Measurement, learned_of
 from privacy_engine.latent.rare_values import ValueGroups, sums_by_group
 from privacy_engine.progress import tracked
 from privacy_engine.synthesizers.postprocess import project_to_simplex
@@ -71,16 +72,16 @@ class FixedViews:
     on_scale: tuple[int, ...]
 
     @classmethod
-    def of(cls, run: Run) -> "FixedViews":
-        """Those of a run that has measured."""
+    def of(cls, measured: Measurement, method: LatentClass) -> "FixedViews":
+        """The tables of a measurement that the method made."""
         return cls(
-            method=run.method,
-            free=tuple(run.free),
-            groups=tuple(run.groups),
-            found=tuple(run.dependencies),
-            members=tuple(view.members for view in run.views),
-            coarse=tuple(view.groups for view in run.views),
-            on_scale=tuple(run.on_scale),
+            method=method,
+            free=measured.attributes.plan.free,
+            groups=measured.attributes.groups,
+            found=measured.found,
+            members=tuple(view.members for view in measured.views),
+            coarse=tuple(view.groups for view in measured.views),
+            on_scale=measured.attributes.on_scale,
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -172,7 +173,6 @@ class FixedViews:
         """
         views = self._told(estimates, len(coded))
         return learned_of(
-            self.method,
             views,
             self._fits(views),
             on_scale=self.on_scale,
@@ -181,6 +181,7 @@ class FixedViews:
             found=self.found,
             coded=coded,
             noise=noise,
+            replicates=self.method.replicates,
         )
 
     def _told(self, estimates: Sequence[Known], rows: int) -> list[View]:
@@ -206,8 +207,9 @@ class FixedViews:
         return [fit(views, start, on_scale=self.on_scale, **LAST_STEPS) for start in tracked(starts)]
 
 
-def known_of(run: Run) -> tuple[Known, ...]:
-    """(k,) the noisy counts that a run measured."""
+def known_of(measured: Measurement) -> tuple[Known, ...]:
+    """(k,) the noisy counts of a measurement."""
+    n = measured.inputs.n
     return tuple(
-        Known(cells=run.n * view.cells.ravel(), variance=run.n**2 * view.variance) for view in run.views
+        Known(cells=n * view.cells.ravel(), variance=n**2 * view.variance) for view in measured.views
     )

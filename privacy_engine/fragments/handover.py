@@ -45,9 +45,6 @@ def count_leaves(
 
     Sensitive attributes are counted one after the other, and only those that a rule is about: their
     combinations may be many.
-
-    Raises:
-        IntegrityError: if the records are not those that the whole table was measured on.
     """
     leaves = len(tree.fragment_of)
     sizes = np.zeros(leaves, np.int64)

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,10 +18,10 @@ from privacy_engine.judge.column_checks import Broken, Values, broken
 from privacy_engine.judge.counterfeits import of_nobody, wrongly_told
 from privacy_engine.judge.cross_release import CrossReleaseModel, History, Membership
 from privacy_engine.judge.known_rows import RowIntersection, persons_below
-from privacy_engine.judge.models import classes_asked, require_distances, rule_of
+from privacy_engine.judge.models import classes_asked, rule_of
 from privacy_engine.judge.policy import ReleasePolicy
 from privacy_engine.judge.republication.model import Republication
-from privacy_engine.judge.tally import Judged, Tally
+from privacy_engine.judge.tally import Judged, Tally, tallied
 from privacy_engine.judge.uniqueness import (
     NEARLY,
     Sizes,
@@ -154,8 +155,39 @@ def verify(
     """
     check_columns(list(table.columns), schema)
     policy = as_declared(policy, schema)
-    require_distances(policy.require, {a.name: a for a in schema.sensitive})
     require_persons(schema, persons is not None, loss)
+    _require_own(table, schema, persons)
+    released = ReleasedClasses.of_table(table, schema, persons if schema.by else None)
+    whole, across, known = released.whole, None, None
+    if whole.persons is not None:
+        asked = attributes_of(policy.known_rows, schema)
+        known = {name: released.of_attribute(name).values_left(name) for name in asked}
+    if policy.across:
+        people = Membership.of_classes(_known_persons(policy, schema, loss, persons), whole, table, schema)
+        across = _across_findings(policy, whole, people, earlier, source)
+    parts = ((whole, False), *((own, True) for own in released.tables.values()))
+    by_person = whole.persons is not None
+    report = verify_tallies(
+        (tallied([part], policy, schema, by_person=by_person, of_table=own) for part, own in parts),
+        list(table.columns),
+        schema,
+        policy,
+        loss=loss,
+        figures=figures,
+        across=across,
+        persons=None if whole.persons is None else len(np.unique(whole.persons)),
+        known=known,
+        values=partial(_values, table),
+        sizes=partial(_sizes, table),
+        year=year,
+    )
+    if persons is None:
+        return report
+    return replace(report, findings=tuple(with_counterfeits(report.findings, table, schema, policy, persons)))
+
+
+def _require_own(table: pd.DataFrame, schema: DataSchema, persons: npt.NDArray[np.object_] | None) -> None:
+    """Refuse pseudonyms of several persons, and cells of another table; errors as of `verify`."""
     if schema.linked and persons is not None:
         both = [table[schema.by], pd.Series(schema.person_codes(persons))]
         distinct = (len(np.unique(class_labels(told, len(table)))) for told in (both[:1], both[1:], both))
@@ -164,45 +196,17 @@ def verify(
         whose = table[TABLE].fillna("").to_numpy()
         cells = table.notna().groupby(whose).sum()
         require_own_cells(schema, {name: dict(cells.loc[name]) for name in cells.index})
-    released = ReleasedClasses.of_table(table, schema, persons if schema.by else None)
-    classes = released.whole
-    judged = Tally(policy, schema, by_person=classes.persons is not None).judged
-    for model in judged:
-        for part in classes_asked(model.model, released):
-            model.add(part)
-    found = [_finding(model) for model in judged]
-    if persons is not None:
-        found = with_counterfeits(found, table, schema, policy, persons)
-    if classes.persons is not None:
-        asked = attributes_of(policy.known_rows, schema)
-        left = {name: released.of_attribute(name).values_left(name) for name in asked}
-        found += known_rows_findings(policy, left, len(table))
-    if policy.across:
-        known = _known_persons(policy, schema, loss, persons)
-        people = Membership.of_classes(known, classes, table, schema)
-        found += _across_findings(policy, classes, people, earlier, source)
-    found += [*_limit_findings(policy, loss, figures), *_pseudonym_findings(policy, schema)]
-    found += untried_findings(policy)
 
-    def values(name: str) -> tuple[pd.Series, npt.NDArray[np.int64]]:
-        counted = table[name].value_counts(dropna=True)
-        return pd.Series(counted.index), counted.to_numpy().astype(np.int64)
 
-    def sizes(names: Sequence[str]) -> dict[int, int]:
-        labels = class_labels([table[name] for name in names], len(table))
-        own, counts = np.unique(np.bincount(labels), return_counts=True)
-        return {int(size): int(n) for size, n in zip(own, counts, strict=True) if size}
+def _values(table: pd.DataFrame, name: str) -> tuple[pd.Series, npt.NDArray[np.int64]]:
+    counted = table[name].value_counts(dropna=True)
+    return pd.Series(counted.index), counted.to_numpy().astype(np.int64)
 
-    found += column_findings(policy, schema, values, len(table), year)
-    counted = None if classes.persons is None else len(np.unique(classes.persons))
-    alone, of_alone = unique_findings(policy, schema, sizes, by_person=counted is not None, loss=loss)
-    return Report(
-        rows=len(table),
-        classes=len(classes),
-        persons=counted,
-        findings=(*found, *of_alone),
-        unique_records=alone,
-    )
+
+def _sizes(table: pd.DataFrame, names: Sequence[str]) -> dict[int, int]:
+    labels = class_labels([table[name] for name in names], len(table))
+    own, counts = np.unique(np.bincount(labels), return_counts=True)
+    return {int(size): int(n) for size, n in zip(own, counts, strict=True) if size}
 
 
 def require_persons(schema: DataSchema, known: bool, loss: PrivacyLoss | None = None) -> None:

@@ -17,7 +17,7 @@ with one hidden root.
      9      measure the table of V                                                               noise
     10      fit the model to all that was measured
     11  one class if the classes foretell noisy tables no better than independent attributes do
-    12  release the mean of `fits` models, each fitted from a start of its own, its single attributes moved to
+    12  release the mean of `fits` models, each fitted from a separate start, its single attributes moved to
         what all tables say of them where noise does not explain the difference, as a network
 
 Where not even a single attribute stands clear of the noise, all goes to single attributes.
@@ -59,11 +59,11 @@ from all pairs without noise; .025 is what a bootstrap sample of the records has
 tables and the pairs that are in none of them cost more than the form of the model.
 """
 
-import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import cache, partial
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -71,58 +71,25 @@ import numpy.typing as npt
 
 from privacy_engine.dp.accounting import Spend
 from privacy_engine.dp.loss import Neighbours, PrivacyLoss, rounded_down
-from privacy_engine.dp.mechanisms import split
-from privacy_engine.dp.noise import Change, NoiseBudget
+from privacy_engine.dp.noise import NoiseBudget
 from privacy_engine.dp.zcdp import epsilon_of_part
 from privacy_engine.latent import dependencies
+from privacy_engine.latent.budget_plan import BudgetPlan, Inputs, Search
 from privacy_engine.latent.dependencies import Dependency, candidates
-from privacy_engine.latent.latent_classes import (
-    LatentClasses,
-    View,
-    fit,
-    mean_of,
-    random_start,
-    uniform,
-    with_single_values,
-)
-from privacy_engine.latent.rare_values import ValueGroups, coarse_groups, sums_by_group
-from privacy_engine.latent.replicates import SEED as REPLICATE_SEED
-from privacy_engine.latent.replicates import STEPS as REPLICATE_STEPS
-from privacy_engine.latent.replicates import Imitated, replicated
-from privacy_engine.latent.view_design import Coverage, Members, candidate_views, partition
+from privacy_engine.latent.latent_classes import LatentClasses, View, fit, random_start, uniform
+from privacy_engine.latent.learned_model import ROUND_STEPS, Measurement, learn_model
+from privacy_engine.latent.rare_values import ValueGroups
+from privacy_engine.latent.view_design import Members
+from privacy_engine.latent.view_plan import GroupedAttributes, ViewPlan
 from privacy_engine.progress import portion, tracked
-from privacy_engine.synthesizers.bayesian_network import BayesianNetwork, Node
+from privacy_engine.synthesizers.bayesian_network import BayesianNetwork
 from privacy_engine.synthesizers.postprocess import likely_values, project_to_simplex
-from privacy_engine.synthesizers.replicate_models import ReplicateModels
 from privacy_engine.synthesizers.synthesizer import Learned, Synthesizer, check_whole
-from privacy_engine.tables.domains import BinnedDomain, CodedTable, DatedDomain
-from privacy_engine.tables.marginals import WeightedRecords, contingency
+from privacy_engine.tables.domains import CodedTable
 
-Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
-Groups = tuple[Ints | None, ...]
 
-# Of candidates and starting points: they look random, are the same each time, and hide nothing.
-SEED = 20261120
-NARROW = 8  # values up to which an attribute is not measured by itself: joint tables say enough of it
-ENOUGH = 20  # scales of noise in the mean count of an attribute: from there on joint tables need it more
-SMALL_VIEW = 16  # cells that a view should hold at least, such as those of four binary attributes
-MOST_CELLS = 2048  # of a view: bounds the time of the fits
 RARE = 1.5  # standard deviations of noise that a value's count must exceed to stand alone
-PAIRS_A_VIEW = 2  # typical pairs' cells that a view should have room for, where the budget is small
-REPEATS, COUPLING = 2, 0.3  # of the comparison with independent attributes, and how much noise it adds
-TELLING = 8.0  # scales of noise in the mean count of a value, below which no choice of views tells more
-LARGE_PAIR = 256  # cells that a pair is worth: from there on groups of values are counted
-COVERED = 0.85  # part of the sets that would bring all pairs together: the last bring few
-MOST_PROBABILITIES = 500_000  # of all replicates together: some megabytes of the stored model
-LEAST_COARSE = 3  # groups of an attribute in a table of groups
-LONG_SCALE = 32  # values on a scale, from which on neighbours are much alike
-MANY_LONG = 1 / 3  # of the attributes, from which on pairs of long scales are what the table is about
-FEWER_CELLS = 4  # times less cells of a table of groups of two long scales, where there are many
-SEARCH_SHARE, TEST_SHARE, FUNCTION_SHARE = 0.015, 0.01, 0.04  # parts of epsilon for one dependency
-ROUND_STEPS = {"em_steps": 15, "descent_steps": 40}
-LAST_STEPS = {"em_steps": 30, "descent_steps": 100}
-MORE_STEPS = {"em_steps": 100, "descent_steps": 100}  # a ridge along two long scales takes EM longer
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -196,6 +163,51 @@ class LatentClass(Synthesizer):
         told = super().measurement_parameters()
         return told if self.delta else {name: value for name, value in told.items() if name != "delta"}
 
+    def plan_of(self, inputs: Inputs, free: Sequence[int], whole: float) -> BudgetPlan:
+        """Split a part of the budget among the steps for these attributes."""
+        return BudgetPlan.of(
+            inputs,
+            free,
+            whole,
+            attribute_share=self.attribute_share,
+            selection_share=self.selection_share,
+            rounds=self.rounds,
+        )
+
+    def views_of(self, inputs: Inputs, attributes: GroupedAttributes) -> ViewPlan:
+        """Plan which views of these attributes to measure."""
+        return ViewPlan.of(inputs, attributes, rounds=self.rounds, width=self.width, theta=self.theta)
+
+    def measured(self, coded: CodedTable) -> Measurement:
+        """Steps 1 to 10 of the box above.
+
+        Only `find_dependencies` and `measure_attributes`, through `Inputs.counts`, and `choose` and
+        `measure_view`, through `ViewPlan.counts`, read the records. What they read passes through a
+        mechanism.
+        """
+        inputs = Inputs.of(coded, self.noise())
+        search = Search.of(inputs, self.rules)  # 1
+        self.plan_of(inputs, range(len(coded.sizes)), search.rest).require_enough(inputs)
+        found, left = find_dependencies(inputs, search)  # 2
+        determined = {dependency.determined for dependency in found}
+        plan = self.plan_of(inputs, [a for a in range(len(coded.sizes)) if a not in determined], left)
+        attributes = measure_attributes(inputs, plan)  # 3
+        views = self.views_of(inputs, attributes)  # 4, 5
+        counts = cache(partial(views.counts, inputs))
+        fitted = FittedViews.of(inputs, views, attributes.views, self.classes)
+        for number in tracked(range(views.rounds)):  # 6
+            if number < len(views.first):
+                members = views.first[number]  # which needs no look at the records
+            else:
+                members = choose(inputs, views, fitted, number, counts)  # 7, 8
+            measured = measure_view(inputs, views, members, counts)  # 9
+            fitted = FittedViews.of(inputs, views, (*fitted.views, measured), self.classes)  # 10
+        return Measurement(inputs=inputs, found=found, attributes=attributes, views=fitted.views)
+
+    def learned_from(self, measured: Measurement) -> Learned:
+        """Steps 11 and 12, and replicates."""
+        return learn_model(measured, classes=self.classes, fits=self.fits, replicates=self.replicates)
+
     def learn(self, coded: CodedTable) -> tuple[BayesianNetwork, tuple[Spend, ...]]:
         """Measure, choose and fit, as in the box above."""
         learned = replace(self, replicates=0).learn_replicated(coded)
@@ -203,351 +215,134 @@ class LatentClass(Synthesizer):
 
     def learn_replicated(self, coded: CodedTable) -> Learned:
         """The same, and replicates of the model."""
-        run = Run(self, coded)
         with portion(0.7):
-            run.measure()
+            measured = self.measured(coded)
         with portion(0.3):
-            return run.learned()
+            return self.learned_from(measured)
 
 
-class Run:
-    """One run of the algorithm: the books, the views so far and the model fitted to them.
+@dataclass(frozen=True, kw_only=True, eq=False)
+class FittedViews:
+    """The tables that were measured so far, and the model fitted to them.
 
-    Attributes that another one determines leave the run: from then on an attribute's number is its place
-    among those that are ``free``. Records are read by ``find_dependencies``, ``measure_attributes``,
-    ``choose`` and ``measure_view`` alone, and what they read passes through a mechanism.
+    Attributes:
+        views: Noisy tables, those of single attributes first.
+        model: The model; uniform as long as there is no table, or if there are to be none of several
+            attributes.
     """
 
-    def __init__(self, method: LatentClass, coded: CodedTable) -> None:
-        self.method = method
-        self.coded = coded
-        self.records = WeightedRecords.of(coded)
-        self.n = len(coded)
-        self.noise = method.noise()
-        self.change = Change.of_table(coded.each)
-        self.exception = Change.of_count(coded.each)
-        self.rng = np.random.default_rng(SEED)
-        self.free = list(range(len(coded.sizes)))
-        self.dependencies: list[Dependency] = []
-        self.views: list[View] = []
-        self.coverage = Coverage()
-        self._search, rest = self._search_parts()
-        self._share_out(self.noise.whole if self._search is None else rest)
-        # The least part that any step can need: refused, if at all, before any noise is drawn.
-        choices = split(self.for_choices, [1] * self.most_rounds)[:1] if self.joint else ()
-        least = min([*self.for_attributes, *choices])
-        self.noise.scale_of_choice(least, by=self.change.summed)
+    views: tuple[View, ...]
+    model: LatentClasses
 
-    def _search_parts(self) -> tuple[tuple[float, float, float] | None, float]:
-        """The parts of one choice, one test and one table of a dependency; and the least that will be left.
+    @classmethod
+    def of(cls, inputs: Inputs, plan: ViewPlan, views: tuple[View, ...], classes: int) -> Self:
+        """Step 10: fit the model again, from a new start."""
+        attributes = plan.attributes
+        if not views or not plan.rounds:
+            return cls(views=views, model=uniform(attributes.sizes))
+        start = random_start(attributes.sizes, classes, inputs.rng)
+        return cls(views=views, model=fit(views, start, on_scale=attributes.on_scale, **ROUND_STEPS))
 
-        None where there is nothing to look for, or the budget could not tell a dependency from none.
-        """
-        parts = (SEARCH_SHARE, TEST_SHARE, FUNCTION_SHARE)
-        *each, rest = split(self.noise.whole, (*parts, 1 - sum(parts) * self.method.rules))
-        choice, test, function = each
-        scale = self._scale(test, self.exception)
-        possible = self.method.rules and candidates(self.coded.sizes, ())
-        if not possible or scale > dependencies.TOLERANCE * 2 * self.n:
-            return None, self.noise.whole
-        return (choice, test, function), rest
 
-    def _share_out(self, whole: float) -> None:
-        """Split what is left among attributes of many values, choices of views, and views.
+def find_dependencies(inputs: Inputs, search: Search) -> tuple[tuple[Dependency, ...], float]:
+    """Step 2: the dependencies, and what is left of the budget."""
+    left, found = Fraction(inputs.noise.whole), list[Dependency]()
+    for _ in range(search.rules):
+        pair = _likeliest_dependency(inputs, found, search.choice)
+        if pair is None:
+            break
+        left -= Fraction(search.choice) + Fraction(search.test)
+        if not _holds(inputs, pair, search.test):
+            break
+        left -= Fraction(search.function)
+        found.append(_dependency(inputs, pair, search.function))
+    return tuple(found), rounded_down(left)
 
-        Where the budget is too small for joint tables, all of it goes to the attributes alone.
-        """
-        self.sizes = [self.coded.sizes[a] for a in self.free]
-        self.joint = self._mean_count(whole, self.sizes) >= TELLING and len(self.sizes) > 1
-        self.wide = [a for a, size in enumerate(self.sizes) if size > NARROW or not self.joint]
-        sizes = [self.sizes[a] for a in self.wide]
-        self.for_attributes: tuple[float, ...] = ()
-        self.for_choices = self.for_views = 0.0
-        self.most_rounds = 0
-        power = self.noise.power
-        if sizes and self.joint:
-            share = (ENOUGH / self._mean_count(whole, sizes)) ** power
-            share = min(self.method.attribute_share, share)
-            on_attributes, whole = split(whole, (share, 1 - share))
+
+def _likeliest_dependency(inputs: Inputs, found: Sequence[Dependency], part: float) -> tuple[int, int] | None:
+    pairs = candidates(inputs.coded.sizes, [d.determined for d in found])
+    if not pairs:
+        return None
+    scores = [dependencies.score(inputs.counts(pair), inputs.n) for pair in pairs]
+    chosen = inputs.noise.choose(
+        np.array(scores, dtype=np.int64),
+        part,
+        by=dependencies.SCORE_SENSITIVITY * inputs.coded.each,
+        targets=[inputs.names(pair) for pair in pairs],
+    )
+    return pairs[chosen]
+
+
+def _holds(inputs: Inputs, pair: tuple[int, int], part: float) -> bool:
+    exceptions = np.array([inputs.n - dependencies.kept(inputs.counts(pair))])
+    noisy = inputs.noise.add(exceptions, part, inputs.exception, target=inputs.names(pair))
+    scale = inputs.scale(part, inputs.exception)
+    return bool(noisy[0] <= dependencies.TOLERANCE * inputs.n + dependencies.CLEAR * scale)
+
+
+def _dependency(inputs: Inputs, pair: tuple[int, int], part: float) -> Dependency:
+    noisy = inputs.noise.add(inputs.counts(pair), part, inputs.change, target=inputs.names(pair))
+    determining, determined = pair
+    function = noisy.argmax(axis=1).astype(np.int64)
+    return Dependency(determining=determining, determined=determined, function=function)
+
+
+def measure_attributes(inputs: Inputs, plan: BudgetPlan) -> GroupedAttributes:
+    """Step 3: measure each attribute of many values, smooth, and join its rare values."""
+    measured = {}
+    for attribute, part in zip(plan.wide, plan.for_attributes, strict=True):
+        own = (plan.free[attribute],)
+        noisy = inputs.noise.add(inputs.counts(own), part, inputs.change, target=inputs.names(own))
+        bins, scale = inputs.bins(own[0]), inputs.scale(part, inputs.change)
+        likely = likely_values(noisy, inputs.n, scale=scale, on_scale=bins)
+        least = RARE * inputs.noise.deviation(part, inputs.change)
+        if bins:
+            groups = ValueGroups.joining_neighbours(likely, least / inputs.n, bins)
         else:
-            on_attributes = whole
-        if sizes:  # the least sum of all cells' errors: for epsilon square roots
-            self.for_attributes = split(on_attributes, [size ** (power / (power + 1)) for size in sizes])
-        if self.joint:
-            shares = (self.method.selection_share, 1 - self.method.selection_share)
-            self.for_choices, self.for_views = split(whole, shares)
-            self.most_rounds = self.method.rounds or math.ceil(1.5 * len(self.sizes))
+            groups = ValueGroups.joining_rare(noisy, likely, least)
+        cells = np.bincount(groups.group_of, likely).astype(np.float64)
+        view = View(members=(attribute,), cells=cells, scale=scale / inputs.n, mended=cells, groups=())
+        measured[attribute] = (groups, view)
+    return GroupedAttributes.of(inputs, plan, measured)
 
-    def _scale(self, part: float, change: Change) -> float:
-        """The scale of Laplace noise with the standard deviation that the noise of a part has."""
-        return self.noise.deviation(part, change) / math.sqrt(2)
 
-    def _mean_count(self, whole: float, sizes: Sequence[int]) -> float:
-        """The mean count of a value, in scales of noise, if attributes of these sizes were all measured."""
-        scale = self._scale(whole, self.change) * math.pow(len(sizes), 1 / self.noise.power)
-        return self.n * len(sizes) / (sum(sizes) * scale)
+def choose(
+    inputs: Inputs, plan: ViewPlan, fitted: FittedViews, number: int, counts: Callable[[Members], Ints]
+) -> Members:
+    """Steps 7 and 8: the fresh candidate whose table the model gets most wrong.
 
-    def measure(self) -> None:
-        """Steps 2 to 10."""
-        self.find_dependencies()
-        self.measure_attributes()
-        self.plan_views()
-        for _ in tracked(range(self.rounds)):
-            self.measure_view(self.choose())
-
-    def find_dependencies(self) -> None:
-        """Step 2."""
-        left = Fraction(self.noise.whole)
-        if self._search is not None:
-            choice, test, function = self._search
-            for _ in range(self.method.rules):
-                left -= Fraction(choice) + Fraction(test)
-                pair = self._likeliest_dependency(choice)
-                if pair is None:
-                    left += Fraction(choice) + Fraction(test)
-                    break
-                if not self._holds(pair, test):
-                    break
-                left -= Fraction(function)
-                self._keep(pair, function)
-        self.free = [a for a in self.free if a not in {d.determined for d in self.dependencies}]
-        self._share_out(rounded_down(left))
-
-    def _likeliest_dependency(self, part: float) -> tuple[int, int] | None:
-        pairs = candidates(self.coded.sizes, [d.determined for d in self.dependencies])
-        if not pairs:
-            return None
-        scores = [dependencies.score(contingency(self.records, pair), self.n) for pair in pairs]
-        chosen = self.noise.choose(
-            np.array(scores, dtype=np.int64),
-            part,
-            by=dependencies.SCORE_SENSITIVITY * self.coded.each,
-            targets=[self._names(pair) for pair in pairs],
-        )
-        return pairs[chosen]
-
-    def _holds(self, pair: tuple[int, int], part: float) -> bool:
-        exceptions = np.array([self.n - dependencies.kept(contingency(self.records, pair))])
-        noisy = self.noise.add(exceptions, part, self.exception, target=self._names(pair))
-        scale = self._scale(part, self.exception)
-        return bool(noisy[0] <= dependencies.TOLERANCE * self.n + dependencies.CLEAR * scale)
-
-    def _keep(self, pair: tuple[int, int], part: float) -> None:
-        noisy = self.noise.add(contingency(self.records, pair), part, self.change, target=self._names(pair))
-        determining, determined = pair
-        function = noisy.argmax(axis=1).astype(np.int64)
-        self.dependencies.append(
-            Dependency(determining=determining, determined=determined, function=function)
-        )
-
-    def measure_attributes(self) -> None:
-        """Step 3."""
-        self.groups = [ValueGroups.single(size) for size in self.sizes]
-        self.likely: list[Floats | None] = [None] * len(self.sizes)
-        for attribute, part in zip(self.wide, self.for_attributes, strict=True):
-            noisy = self._noisy(self._contingency((attribute,)), (attribute,), part)
-            scale = self._scale(part, self.change)
-            on_scale = self._on_scale(attribute)
-            likely = likely_values(noisy, self.n, scale=scale, on_scale=on_scale)
-            least = RARE * self.noise.deviation(part, self.change)
-            if on_scale:
-                groups = ValueGroups.joining_neighbours(likely, least / self.n, on_scale)
-            else:
-                groups = ValueGroups.joining_rare(noisy, likely, least)
-            self.groups[attribute] = groups
-            self.likely[attribute] = grouped = np.bincount(groups.group_of, likely).astype(np.float64)
-            self._add((attribute,), cells=grouped, mended=grouped, part=part)
-            self.coverage.add((attribute,))
-        self.sizes = [groups.size for groups in self.groups]
-        self.coverage.sizes = self.sizes
-        self.on_scale = [self._groups_on_scale(a) for a in range(len(self.sizes))]
-        self.long = self._long_scales()
-
-    def plan_views(self) -> None:
-        """Steps 4 and 5, the number of rounds and their parts."""
-        self.rounds = self.measured = 0
-        if not self.joint:
-            return
-        # Cells of one view that had all of it; r views have r ** (1 / power) times the noise.
-        useful = self.n / (self._scale(self.for_views, self.change) * self.method.theta)
-        power = self.noise.power
-        mean = sum(self.sizes) / len(self.sizes)
-        typical = min(max(mean**2, SMALL_VIEW), LARGE_PAIR)  # a pair's cells
-        most = min(max(int((useful / (PAIRS_A_VIEW * typical)) ** power), 1), self.most_rounds)
-        self.rounds = self.method.rounds or 1
-        while True:
-            cells = self._cells(useful / self.rounds ** (1 / power))
-            self.candidates, self.coarse = self._candidates(cells)
-            needed = math.ceil(COVERED * self.coverage.missing(self.candidates))
-            if self.method.rounds or self.rounds >= min(needed, most):
-                break
-            self.rounds = min(max(self.rounds + 1, (self.rounds + needed) // 2), most)
-        # First each attribute once that was not measured by itself: they need no choice.
-        unseen = [a for a in range(len(self.sizes)) if a not in self.wide]
-        self.first = partition(self.sizes, unseen, cells=cells, width=self.method.width, rng=self.rng)
-        self.rounds = max(self.rounds, len(self.first))
-        chosen = self.rounds - len(self.first)
-        self.for_choice = split(self.for_choices, [1] * chosen)[0] if chosen else 0.0
-        left = (
-            self.for_views if chosen else rounded_down(Fraction(self.for_views) + Fraction(self.for_choices))
-        )
-        self.for_view = split(left, [1] * self.rounds)[0]
-        self.view_error = self.noise.mean_error(self.for_view, self.change)
-        self.tables: dict[Members, Ints] = {}
-        self.model = (
-            fit(self.views, self._start(), on_scale=self.on_scale, **ROUND_STEPS)
-            if self.views
-            else uniform(self.sizes)
-        )
-
-    def _cells(self, useful: float) -> float:
-        """Most cells of a view. Any two attributes that were not measured by themselves fit."""
-        narrow = sorted(size for a, size in enumerate(self.sizes) if a not in self.wide)
-        return min(max(useful, math.prod(narrow[-2:])), MOST_CELLS)
-
-    def _candidates(self, cells: float) -> tuple[list[Members], dict[Members, Groups]]:
-        """Sets of attributes to measure; and for pairs with too many cells the groups that are counted."""
-        fine = candidate_views(self.sizes, cells=cells, width=self.method.width, rng=self.rng)
-        met = Coverage()
-        for members in fine:
-            met.add(members)
-        coarse: dict[Members, Groups] = {
-            pair: self._coarse(pair, int(cells))
-            for pair in itertools.combinations(range(len(self.sizes)), 2)
-            if pair not in met.pairs and cells >= LEAST_COARSE**2 and self.method.width > 1
-        }
-        return [*fine, *coarse], coarse
-
-    def _coarse(self, pair: Members, cells: int) -> Groups:
-        """Groups of the values of two attributes whose table has at most so many cells."""
-        if self.long and self.long.issuperset(pair):
-            cells = max(cells // FEWER_CELLS, LEAST_COARSE**2)
-        side = math.isqrt(cells)
-        first, second = (self.sizes[a] for a in pair)
-        most = (cells // second, second) if second <= side else (min(first, side), cells // min(first, side))
-        return tuple(
-            coarse_groups(self._likely(a), size, self._groups_on_scale(a)) if size < self.sizes[a] else None
-            for a, size in zip(pair, most, strict=True)
-        )
-
-    def choose(self) -> Members:
-        """Steps 7 and 8."""
-        if self.measured < len(self.first):
-            return self.first[self.measured]  # which needs no look at the records
-        fresh = self.coverage.freshest(self.candidates, self.rounds - self.measured)
-        scores = np.array([self._misfit(members) for members in fresh], dtype=np.int64)
-        names = [self._free_names(members) for members in fresh]
-        return fresh[self.noise.choose(scores, self.for_choice, by=self.change.summed, targets=names)]
-
-    def measure_view(self, members: Members) -> None:
-        """Steps 9 and 10."""
-        noisy = self._noisy(self._grouped(members), members, self.for_view)
-        mended = project_to_simplex(noisy, self.n)
-        groups = self.coarse.get(members, ())
-        self._add(members, cells=noisy / self.n, mended=mended, part=self.for_view, groups=groups)
-        self.coverage.add(members)
-        self.measured += 1
-        self.model = fit(self.views, self._start(), on_scale=self.on_scale, **ROUND_STEPS)
-
-    def learned(self) -> Learned:
-        """Steps 11 and 12, and replicates."""
-        classes, fits = (self.method.classes, self.method.fits) if self._classes_tell_more() else (1, 1)
-        starts = [random_start(self.sizes, classes, self.rng) for _ in range(fits)]
-        steps = MORE_STEPS if self.long else LAST_STEPS
-        fitted = [fit(self.views, start, on_scale=self.on_scale, **steps) for start in tracked(starts)]
-        return learned_of(
-            self.method,
-            self.views,
-            fitted,
-            on_scale=self.on_scale,
-            groups=self.groups,
-            free=self.free,
-            found=self.dependencies,
-            coded=self.coded,
-            noise=self.noise,
-        )
-
-    def _classes_tell_more(self) -> bool:
-        """Whether the classes foretell joint tables better than independent attributes do.
-
-        The coupled bootstrap (Oliveira, Lei, Tibshirani: Unbiased Risk Estimation in the Normal Means
-        Problem, 2021): noise w of the known scale is added to the noisy tables t, t + w sqrt(c) is fitted and
-        t - w / sqrt(c) foretold. The two are uncorrelated, as if the records had been measured twice.
-        """
-        joint = [len(view.members) > 1 for view in self.views]
-        if self.method.classes == 1 or not any(joint):
-            return False
-        lead = 0.0
-        for _ in range(REPEATS):
-            fitted, foretold = [], []
-            for view, is_joint in zip(self.views, joint, strict=True):
-                noise = self.noise.imitated(self.rng, math.sqrt(2) * view.scale, view.cells.shape) * is_joint
-                cells = view.cells + noise * COUPLING**0.5
-                mended = project_to_simplex(cells, 1) if is_joint else view.mended
-                fitted.append(replace(view, cells=cells, mended=mended))
-                foretold.append(view.cells - noise / COUPLING**0.5)
-            starts = [random_start(self.sizes, classes, self.rng) for classes in (1, self.method.classes)]
-            models = [fit(fitted, start, on_scale=self.on_scale, **ROUND_STEPS) for start in starts]
-            for view, cells, is_joint in zip(self.views, foretold, joint, strict=True):
-                if is_joint:
-                    off = [(m.marginal(view.members, view.groups) - cells) / view.scale for m in models]
-                    lead += float((off[0] ** 2).sum() - (off[1] ** 2).sum())
-        return lead > 0
-
-    def _misfit(self, members: Members) -> int:
-        expected = self.n * self.model.marginal(members, self.coarse.get(members, ()))
+    Args:
+        inputs: Inputs of the run.
+        plan: The candidates.
+        fitted: The model.
+        number: Number of views measured so far.
+        counts: Table of the records of a view.
+    """
+    covered = plan.attributes.coverage(fitted.views)
+    fresh = covered.freshest(plan.candidates, plan.rounds - number)
+    scores = []
+    for members in fresh:
+        expected = inputs.n * fitted.model.marginal(members, plan.grouping.get(members, ()))
         rounded = np.rint(expected).astype(np.int64)
-        return misfit_score(self._grouped(members), rounded, round(rounded.size * self.view_error))
+        scores.append(misfit_score(counts(members), rounded, round(rounded.size * plan.view_error)))
+    names = [plan.names(inputs, members) for members in fresh]
+    chosen = inputs.noise.choose(
+        np.array(scores, dtype=np.int64), plan.for_choice, by=inputs.change.summed, targets=names
+    )
+    return fresh[chosen]
 
-    def _grouped(self, members: Members) -> Ints:
-        """Counts over the groups of values, kept for the next round."""
-        if members not in self.tables:
-            counts = self._contingency(members)
-            coarse = self.coarse.get(members, (None,) * len(members))
-            for axis, (member, group_of) in enumerate(zip(members, coarse, strict=True)):
-                counts = self.groups[member].sums(counts, axis)
-                if group_of is not None:
-                    counts = sums_by_group(counts, group_of, axis)
-            self.tables[members] = counts
-        return self.tables[members]
 
-    def _contingency(self, members: Members) -> Ints:
-        return contingency(self.records, [self.free[member] for member in members])
-
-    def _on_scale(self, attribute: int) -> int:
-        domain = self.coded.domains[self.free[attribute]]
-        return domain.bins if isinstance(domain, BinnedDomain | DatedDomain) else 0
-
-    def _long_scales(self) -> frozenset[int]:
-        """Attributes on a long scale; none where they are one, or few among the others."""
-        found = frozenset(a for a in range(len(self.free)) if self._on_scale(a) >= LONG_SCALE)
-        return found if len(found) > max(1, MANY_LONG * len(self.free)) else frozenset()
-
-    def _groups_on_scale(self, attribute: int) -> int:
-        on_scale = self._on_scale(attribute)
-        return int(self.groups[attribute].group_of[on_scale - 1]) + 1 if on_scale else 0
-
-    def _likely(self, attribute: int) -> Floats:
-        likely = self.likely[attribute]
-        return np.ones(self.sizes[attribute]) if likely is None else likely
-
-    def _noisy(self, counts: Ints, members: Members, part: float) -> Ints:
-        return self.noise.add(counts, part, self.change, target=self._free_names(members))
-
-    def _add(
-        self, members: Members, *, cells: Floats, mended: Floats, part: float, groups: Groups = ()
-    ) -> None:
-        scale = self._scale(part, self.change) / self.n
-        self.views.append(View(members=members, cells=cells, scale=scale, mended=mended, groups=groups))
-
-    def _names(self, attributes: Sequence[int]) -> str:
-        return ", ".join(self.coded.names[a] for a in attributes)
-
-    def _free_names(self, members: Members) -> str:
-        return self._names([self.free[member] for member in members])
-
-    def _start(self) -> LatentClasses:
-        return random_start(self.sizes, self.method.classes, self.rng)
+def measure_view(inputs: Inputs, plan: ViewPlan, members: Members, counts: Callable[[Members], Ints]) -> View:
+    """Step 9: the noisy table of a view."""
+    target = plan.names(inputs, members)
+    noisy = inputs.noise.add(counts(members), plan.for_view, inputs.change, target=target)
+    return View(
+        members=members,
+        cells=noisy / inputs.n,
+        scale=inputs.scale(plan.for_view, inputs.change) / inputs.n,
+        mended=project_to_simplex(noisy, inputs.n),
+        groups=plan.grouping.get(members, ()),
+    )
 
 
 def misfit_score(counts: Ints, expected: Ints, noise: int) -> int:
@@ -562,126 +357,3 @@ def misfit_score(counts: Ints, expected: Ints, noise: int) -> int:
         noise: the expected sum of the noise over the cells, which the public sizes give.
     """
     return int(np.abs(counts - expected).sum()) - noise
-
-
-def learned_of(
-    method: LatentClass,
-    views: Sequence[View],
-    fitted: Sequence[LatentClasses],
-    *,
-    on_scale: Sequence[int],
-    groups: Sequence[ValueGroups],
-    free: Sequence[int],
-    found: Sequence[Dependency],
-    coded: CodedTable,
-    noise: NoiseBudget,
-) -> Learned:
-    """Step 12, and replicates: the mean of the fits as a network. Of `coded` no record is read.
-
-    Arguments as of `replicates_of` and `as_network`; ``noise`` is what the views were measured with.
-    """
-    model = with_single_values(mean_of(fitted), views)
-    replicates = replicates_of(
-        method,
-        views,
-        model,
-        fitted,
-        on_scale=on_scale,
-        groups={coded.names[a]: g for a, g in zip(free, groups, strict=True)},
-        imitated=noise.imitated,
-    )
-    network = as_network(model, groups, free, found, coded)
-    return Learned(network=network, spends=tuple(noise.spends), replicates=replicates)
-
-
-def replicates_of(
-    method: LatentClass,
-    views: Sequence[View],
-    model: LatentClasses,
-    fitted: Sequence[LatentClasses],
-    *,
-    on_scale: Sequence[int],
-    groups: Mapping[str, ValueGroups],
-    imitated: Imitated,
-) -> ReplicateModels | None:
-    """The same model of views noised once more; None where nobody asks, or they would be too large.
-
-    Args:
-        method: that says how many.
-        views: that the model was fitted to.
-        model: as it is released.
-        fitted: the models that it is the mean of.
-        on_scale: (d,) how many groups of each attribute lie on a scale.
-        groups: attribute to the groups of its values, in the order of the model's tables.
-        imitated: noise of the views' law.
-    """
-    count, classes = method.replicates, len(fitted[0].weights)
-    values = sum(len(g.group_of) for g in groups.values())
-    if not count or count * classes * values > MOST_PROBABILITIES:
-        return None
-    found = replicated(
-        views,
-        model,
-        fitted,
-        lambda noisy, start: fit(noisy, start, on_scale=on_scale, **REPLICATE_STEPS),
-        imitated=imitated,
-        count=count,
-        rng=np.random.default_rng(REPLICATE_SEED),
-    )
-    names = list(groups)
-    tables = zip(*(m.tables for m in found.models), strict=True)
-    return ReplicateModels(
-        weights=np.array([m.weights / m.weights.sum() for m in found.models]),
-        tables={
-            name: of_values.spread(np.array(table))
-            for (name, of_values), table in zip(groups.items(), tables, strict=True)
-        },
-        misfit=found.misfit,
-        unseen=found.unseen,
-        together=tuple(tuple(names[m] for m in members) for members in found.together),
-    )
-
-
-def as_network(
-    model: LatentClasses,
-    groups: Sequence[ValueGroups],
-    free: Sequence[int],
-    found: Sequence[Dependency],
-    coded: CodedTable,
-) -> BayesianNetwork:
-    """A model over groups of values as a network over values, with one hidden root.
-
-    Attributes that others determine follow, the last found first: what determines may be determined itself.
-    """
-    hidden = hidden_name(coded.names)
-    root = Node(attribute=hidden, table=model.weights / model.weights.sum())
-    spread = [g.spread(table) for g, table in zip(groups, model.tables, strict=True)]
-    children = [
-        Node(attribute=coded.names[a], parents=(hidden,), table=table / table.sum(axis=1, keepdims=True))
-        for a, table in zip(free, spread, strict=True)
-    ]
-    determined = [
-        Node(
-            attribute=coded.names[d.determined],
-            parents=(coded.names[d.determining],),
-            table=np.eye(coded.sizes[d.determined])[d.function],
-        )
-        for d in reversed(found)
-    ]
-    return BayesianNetwork(
-        names=(*coded.names, hidden),
-        sizes=(*coded.sizes, len(model.weights)),
-        nodes=(root, *children, *determined),
-    )
-
-
-def hidden_name(names: Sequence[str]) -> str:
-    """A name for the hidden root that no attribute has.
-
-    >>> hidden_name(["age", "latent class"])
-    'latent class_'
-    """
-    name = "latent class"
-    while name in names:
-        name += "_"
-    return name

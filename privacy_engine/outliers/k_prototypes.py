@@ -92,11 +92,7 @@ class KPrototypes:
 
 
 def cluster_points(space: MixedSpace, clusters: int, rounds: int) -> Clustering:
-    """k-prototypes over the points of a space, each counting as often as it occurs.
-
-    Raises:
-        InfeasibleError: more clusters than points.
-    """
+    """k-prototypes over the points of a space, each counting as often as it occurs."""
     first = initial_points(space, clusters)
     numbers, categories = space.numbers[first].copy(), space.categories[first].copy()
     labels = np.zeros(len(space), dtype=np.int64)

@@ -56,18 +56,18 @@ class RandomizedRelease(Release):
 
 @dataclass(frozen=True, kw_only=True)
 class Randomizer(ABC):
-    """A release method that answers for each individual and attribute at random.
+    """Randomize the answer of each individual to each attribute.
 
-    Quasi-identifiers and sensitive attributes are randomized, insensitive ones released as they are (then
-    there is no claim for the whole record), identifiers dropped. Rows are sorted by what is released.
+    Quasi-identifiers and sensitive attributes are randomized. Insensitive attributes are released unchanged,
+    and the release then makes no claim for the whole record. Identifiers are dropped, and rows are sorted by
+    their released values. If a release makes a claim, it is local differential privacy: the epsilons of the
+    attributes add up for a person.
 
     Attributes:
-        randomness: where the bits come from. ``system``: fresh in every release, so that releasing the same
-            people again and again wears their protection away. ``memoised``: the same answer while a value
-            does not change; needs ``with_secret``. ``seeded``: from ``rng``, not private, and the manifest
-            says so.
-        individual: the identifier of the memoised individuals; not needed where the schema has one
-            identifier.
+        randomness: Source of the random bits. `system`: fresh in every release, so that repeated releases
+            of the same people weaken their protection. `memoised`: the same answer as long as a value does
+            not change; requires a secret. `seeded`: from the seed; not private, and the manifest says so.
+        individual: Identifier by which memoised answers are remembered; required if the schema has several.
     """
 
     randomness: Randomness | str = Randomness.SYSTEM

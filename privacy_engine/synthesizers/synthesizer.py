@@ -69,18 +69,24 @@ class Learned(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Synthesizer(ABC):
-    """A release method that measures a noisy distribution of the records and draws new records from it.
+    """Measure a noisy distribution of the records, and draw new records from it.
+
+    The measurement is differentially private. Neighbours differ in one record, which is replaced, and the
+    number of records is public. If the schema names a person, they differ in all rows of one person, and the
+    number of persons is public.
 
     Attributes:
-        epsilon: the whole privacy loss of a measurement, > 0; one record replaced, their number public; with
-            `max_rows` or `weight`, all rows of one person.
-        rows: how many records to draw; None = as many as the source has; with `max_rows` about as many as
-            contributed, by a noisy count; with `weight` as many as there are persons.
-        levels: attribute to the level of its hierarchy at which its values are told apart; the values
-            themselves (level 0) where not named. Released values are leaves in any case.
-        max_rows: where the schema names a person: most rows of one that are measured, >= 1, chosen at random.
-        weight: instead, `person`: all rows of a person weigh one together. The records drawn are then like
-            rows of the source that are found by first choosing a person, each alike, and then one of theirs.
+        epsilon: Whole privacy loss of a measurement, > 0, for one record replaced; with `max_rows` or
+            `weight`, for all rows of one person.
+        rows: Number of records to draw. None: as many as the source has; with `max_rows`, about as many as
+            contributed, by a noisy count; with `weight`, as many as there are persons.
+        levels: Level of its hierarchy at which the values of an attribute are distinguished, by attribute; 0,
+            the values themselves, for the others. Released values are leaves in any case.
+        max_rows: Most rows of a person that are measured, >= 1, chosen at random; requires a schema that
+            names a person.
+        weight: Alternative to `max_rows`: `person`, all rows of a person weigh one together. The records
+            drawn are then like rows found by first choosing a person, each with equal probability, and then
+            one of that person's rows.
     """
 
     epsilon: float = 1.0

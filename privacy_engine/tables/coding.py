@@ -16,7 +16,7 @@ import pandas as pd
 
 from privacy_engine.errors import SchemaError
 from privacy_engine.tables.columns import factorize, is_number
-from privacy_engine.vocabulary import RARE_PREFIXES, Meaning, rare_prefixes, read_rare
+from privacy_engine.vocabulary import rare_prefixes, read_rare
 
 Bounds = tuple[float, float]
 Numbers = npt.NDArray[np.float64]
@@ -247,33 +247,6 @@ class Coding:
 
 
 CODING_FIELDS = frozenset({"top_code", "bottom_code", "prefix", "width", "rare"})
-_END: Mapping[str, Any] = {
-    "oneOf": [{"type": "number"}, {"type": "string", "pattern": r"^\d{4}-\d{2}-\d{2}"}]
-}
-_COUNT: Mapping[str, Any] = {"type": "integer", "minimum": 1}
-CODING_SCHEMA: Mapping[str, Any] = {
-    "meaning": {"enum": [meaning.value for meaning in Meaning]},
-    "top_code": _END,
-    "bottom_code": {
-        "oneOf": [
-            *_END["oneOf"],
-            {
-                "type": "object",
-                "additionalProperties": False,
-                "required": ["years_before_release"],
-                "properties": {"years_before_release": _COUNT},
-            },
-        ]
-    },
-    "prefix": _COUNT,
-    "width": _COUNT,
-    "rare": {
-        "oneOf": [
-            {"enum": list(RARE_PREFIXES)},
-            {"type": "array", "items": {"type": "string"}, "minItems": 1},
-        ]
-    },
-}
 
 
 def read_number(field: str, value: Any) -> float:

@@ -28,7 +28,7 @@ from privacy_engine.tables.dates import (
     problem_of_calendar,
     problem_of_format,
 )
-from privacy_engine.tables.direct_identifiers import JSON_SCHEMA, Scope, require_texts, scope_of
+from privacy_engine.tables.direct_identifiers import Scope, require_texts, scope_of
 from privacy_engine.tables.hierarchy import Hierarchy
 from privacy_engine.vocabulary import Period, counted
 
@@ -405,26 +405,6 @@ class DateForm:
 
 
 FORM_FIELDS = frozenset({"format", "zone", "precision", "calendar", "bin", "as_is", "shift"})
-_KEYED = JSON_SCHEMA["pseudonym"]
-_TEXT: Mapping[str, Any] = {"type": "string"}
-_ENDS: Mapping[str, Any] = {"type": "array", "items": _TEXT, "minItems": 2, "maxItems": 2}
-DATE_SCHEMA: Mapping[str, Any] = {
-    "shift": {
-        **_KEYED,
-        "required": [*_KEYED["required"], "days"],
-        "properties": {
-            **_KEYED["properties"],
-            "days": {"type": "integer", "minimum": 1, "maximum": MOST_DAYS},
-        },
-    },
-    "derive": {
-        "type": "object",
-        "additionalProperties": False,
-        "minProperties": 1,
-        "maxProperties": 1,
-        "properties": {span.value: _TEXT if span is Span.DAYS_SINCE_FIRST else _ENDS for span in Span},
-    },
-}
 
 
 def _is_text(column: pd.Series) -> bool:

@@ -156,33 +156,6 @@ class Signature:
 
 TextRule = Literal["redact"] | Allowed
 FIELDS = frozenset({"pseudonym", "text", "unique", "free_text", "exact"})
-JSON_SCHEMA: Mapping[str, Any] = {
-    "pseudonym": {
-        "type": "object",
-        "additionalProperties": False,
-        "required": ["connection", "scope"],
-        "properties": {
-            "connection": {"type": "string"},
-            "scope": {"enum": [scope.value for scope in Scope]},
-            "series": {"type": "string"},
-        },
-    },
-    "text": {"oneOf": [{"const": REDACT}, {"$ref": "#/$defs/allowed"}]},
-    "unique": {"$ref": "#/$defs/allowed"},
-    "free_text": {
-        "type": "object",
-        "additionalProperties": False,
-        "required": ["signed_by", "reason"],
-        "properties": {"signed_by": {"type": "string"}, "reason": {"type": "string"}},
-    },
-    "exact": {"$ref": "#/$defs/allowed"},
-}
-ALLOWED_SCHEMA: Mapping[str, Any] = {
-    "type": "object",
-    "additionalProperties": False,
-    "required": ["allow"],
-    "properties": {"allow": {"type": "string"}},
-}
 
 
 def read_fields(fields: Mapping[str, Any], name: str) -> dict[str, Any]:

@@ -16,10 +16,9 @@ import yaml
 from privacy_engine import plain_yaml
 from privacy_engine.choice import E, choice
 from privacy_engine.errors import SchemaError
-from privacy_engine.tables.coding import CODING_FIELDS, CODING_SCHEMA, Coding, read_number
+from privacy_engine.tables.coding import CODING_FIELDS, Coding, read_number
 from privacy_engine.tables.columns import factorize, floats, is_atomic, is_number, value_text
 from privacy_engine.tables.date_form import (
-    DATE_SCHEMA,
     FORM_FIELDS,
     DateForm,
     Derivation,
@@ -29,9 +28,7 @@ from privacy_engine.tables.date_form import (
 )
 from privacy_engine.tables.dates import DATES, TIMES, end_of_bounds, is_dated
 from privacy_engine.tables.direct_identifiers import (
-    ALLOWED_SCHEMA,
     FIELDS,
-    JSON_SCHEMA,
     Allowed,
     Pseudonym,
     Signature,
@@ -49,8 +46,8 @@ from privacy_engine.tables.faults import (
 )
 from privacy_engine.tables.hierarchy import Hierarchy
 from privacy_engine.tables.normal import normal_forms
-from privacy_engine.tables.persons import PERSON_FIELDS, TABLE, LinkedTable, Person, Rows, person_codes
-from privacy_engine.vocabulary import Kind, Meaning, Period, Role, counted, has_public_domain
+from privacy_engine.tables.persons import PERSON_FIELDS, TABLE, LinkedTable, Person, person_codes
+from privacy_engine.vocabulary import Kind, Meaning, Role, counted, has_public_domain
 
 _CLOCKS = {Kind.DATE: DATES, Kind.TIMESTAMP: TIMES}
 _NO_TEXT = (Kind.NUMERIC, *_CLOCKS)
@@ -848,64 +845,6 @@ class DataSchema:
             return cls.from_dict(json.loads(text), hierarchies)
         except json.JSONDecodeError as error:
             raise SchemaError(f"the schema is no valid JSON: {error}") from None
-
-    @staticmethod
-    def json_schema() -> dict[str, Any]:
-        """JSON Schema of the YAML or JSON form, for editors."""
-        text: dict[str, Any] = {"type": "string"}
-        day = {"type": "string", "pattern": r"^\d{4}-\d{2}-\d{2}"}
-        period = {"enum": [p.value for p in Period]}
-        attribute: dict[str, Any] = {
-            "type": "object",
-            "additionalProperties": False,
-            "properties": {
-                "role": {"enum": [r.value for r in Role]},
-                "kind": {"enum": [k.value for k in Kind]},
-                "categories": {"type": "array", "items": {"type": ["string", "number"]}, "minItems": 1},
-                "bounds": {
-                    "type": "array",
-                    "items": {"oneOf": [{"type": "number"}, day]},
-                    "minItems": 2,
-                    "maxItems": 2,
-                },
-                "bins": {"type": "integer", "minimum": 1},
-                "hierarchy": {"oneOf": [text, {"type": "array", "items": {"type": "array", "items": text}}]},
-                "nullable": {"type": "boolean"},
-                "unlisted": {"type": "boolean"},
-                "format": text,
-                "zone": text,
-                "precision": period,
-                "calendar": {"type": "array", "items": period, "minItems": 1, "uniqueItems": True},
-                "bin": period,
-                "as_is": {"type": "boolean"},
-                **DATE_SCHEMA,
-                **JSON_SCHEMA,
-                **CODING_SCHEMA,
-            },
-        }
-        columns = {"type": "array", "items": text, "minItems": 1}
-        table = {
-            "type": "object",
-            "additionalProperties": False,
-            "required": ["columns"],
-            "properties": {"columns": columns, "carried": columns},
-        }
-        person = {
-            "column": text,
-            "none": text,
-            "rows": {"enum": [r.value for r in Rows]},
-            "tables": {"type": "object", "minProperties": 2, "additionalProperties": table},
-        }
-        return {
-            "$schema": "https://json-schema.org/draft/2020-12/schema",
-            "type": "object",
-            "minProperties": 1,
-            "$defs": {"allowed": ALLOWED_SCHEMA},
-            "properties": {
-                _PERSON: {"oneOf": [text, {**attribute, "properties": {**attribute["properties"], **person}}]}
-            },
-            "additionalProperties": attribute,
-        }
 
 
 def nameless_records(by: str, count: int) -> str:

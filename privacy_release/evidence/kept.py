@@ -13,6 +13,7 @@ from typing import TypedDict
 from privacy_engine.errors import IntegrityError, SecretError
 from privacy_release.evidence.archive import check, pack
 from privacy_release.evidence.facts import publication_of
+from privacy_release.evidence.pages import PDF_PACKAGES
 from privacy_release.lake.log import Publication
 from privacy_release.lake.store import ReleaseTable
 from privacy_release.proof.chain import read_statement
@@ -56,7 +57,7 @@ def keep_evidence(table: ReleaseTable, release_id: str, key: SigningKey | None) 
             "that signed it, or by its successor; name that key (the option `signing_key`, or the connection "
             "of the task), and try again"
         )
-    data = pack(table, release_id, [key], pdf=find_spec("fpdf") is not None)
+    data = pack(table, release_id, [key], pdf=all(map(find_spec, PDF_PACKAGES)))
     path = write_for_curator(data, _folder(table.name), _file(entry), ending=_ENDING)
     return EvidenceRef(evidence=str(path), manifest_sha256=entry.manifest_sha256)
 

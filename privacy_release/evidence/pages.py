@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from fpdf import FPDF
     from fpdf.recorder import FPDFRecorder
 
+PDF_PACKAGES = ("fpdf", "matplotlib")  # of the extra `pdf`: what writes one, and its fonts
 _MARGIN, _TEXT, _HEAD = 18, 9, 13  # of a PDF: millimetres, and points
 _FIRST = 300  # characters of a text that stand with its heading
 
@@ -151,13 +152,12 @@ def pdf_of(facts: Mapping[str, Any], opinion: str) -> bytes:
         SpecError: if the extra `pdf` is not installed.
     """
     try:
+        import matplotlib as mpl
         from fpdf import FPDF
     except ImportError:
         raise SpecError(
             "a PDF needs the extra `pdf`: pip install 'privacy-release[pdf]', or leave it out with --no-pdf"
         ) from None
-    import matplotlib as mpl
-
     fonts = Path(mpl.get_data_path()) / "fonts" / "ttf"  # of names and comments in any script that it has
     document = FPDF(format="A4")
     document.set_creation_date(datetime.fromisoformat(facts["published"]))

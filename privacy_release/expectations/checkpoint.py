@@ -46,10 +46,6 @@ def suites_of(folder: str, name: str) -> list[dict[str, Any]]:
     Args:
         folder: of the context, with its `great_expectations.yml`.
         name: of the checkpoint.
-
-    Raises:
-        SpecError: if there is no such context or checkpoint, it cannot be loaded, validates nothing or data
-            of its own, or has an action with code that is not Great Expectations' own.
     """
     with quiet():
         context, checkpoint = _opened(folder, name)
@@ -69,9 +65,6 @@ def run_actions(
 
     Returns:
         Each action that failed, with the type of its error: the message may hold an address or a token.
-
-    Raises:
-        SpecError: as `suites_of`.
     """
     from great_expectations.checkpoint.actions import ActionContext, UpdateDataDocsAction
     from great_expectations.checkpoint.checkpoint import CheckpointResult

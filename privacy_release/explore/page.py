@@ -4,12 +4,12 @@ One file that loads and runs nothing: which choice is shown is a radio button, a
 figures are exact ones of the records that were explored, so it stays where those may be seen.
 """
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from privacy_release.explore.cells import Measured
+from privacy_release.reports.charts import Scale, Tick, percent_ticks
 from privacy_release.reports.release import page_template
 from privacy_release.work.references import RecordsRef
 
@@ -45,22 +45,16 @@ ORIGINS: Mapping[str, str] = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class Tick:
-    """A named place on an axis, in percent; one that is close to others is left out of a narrow plot."""
-
-    at: float
-    text: str
-    close: bool = False
-
-
-@dataclass(frozen=True, kw_only=True)
 class Axis:
-    """An axis of the plot: figure, words, and where a number lies on it, in percent."""
+    """An axis of the plot: its words, the values along it, and ticks in percent."""
 
-    figure: str
     text: str
-    place: Callable[[float], float]
+    scale: Scale
     ticks: Sequence[Tick]
+
+    def place(self, value: float) -> float:
+        """Place of a value in percent."""
+        return 100 * self.scale.share(value)
 
 
 def frontier(cells: Sequence[Measured], figures: tuple[str, str] | None = None) -> list[Measured]:
@@ -208,7 +202,7 @@ def _plot(
             "id": i,
             "name": cell["name"],
             "method": cell["method"],
-            "x": round(x.place(cell["figures"][risk]), 2),
+            "x": round(x.place(max(cell["figures"][risk], 1e-9)), 2),
             "y": round(100 - y.place(cell["figures"][loss]), 2),
             "kept": not cell["missed"],
             "unbeaten": cell["name"] in edge,
@@ -242,31 +236,19 @@ def _limits(policy: Mapping[str, Any], risk: str, loss: str) -> tuple[float | No
 def _log_axis(figure: str, values: Sequence[float], limit: float | None) -> Axis:
     """Risks differ by factors. What a policy allows is always named, then the ends, then what has room."""
     known = sorted({float(f"{value:.3g}") for value in (*values, limit or 0.0) if value > 0})
-    low, high = math.log(known[0] / 1.25), math.log(known[-1] * 1.25)
-
-    def place(value: float) -> float:
-        return 100 * (math.log(max(value, 1e-9)) - low) / (high - low)
-
+    scale = Scale(low=known[0] / 1.25, high=known[-1] * 1.25, log=True)
     ticks: list[Tick] = []
     for mark in (*([limit] if limit else []), known[0], known[-1], *known):
-        at = place(mark)
+        at = 100 * scale.share(mark)
         apart = min((abs(at - tick.at) for tick in ticks), default=100.0)
         if apart >= 12:
             text = f"{mark:g}" if figure == EPSILON else f"1 in {1 / mark:,.0f}"
             ticks.append(Tick(at=round(at, 2), text=text, close=apart < 25))
-    return Axis(figure=figure, text=FIGURES[figure][0], place=place, ticks=ticks)
+    return Axis(text=FIGURES[figure][0], scale=scale, ticks=ticks)
 
 
 def _axis(figure: str, values: Sequence[float]) -> Axis:
-    most = max(max(values), 1e-6) * 1.08
-    step = 10 ** math.floor(math.log10(most))
-    step = next(s for s in (step / 5, step / 2, step, 2 * step) if most / s <= 6)
-
-    def place(value: float) -> float:
-        return 100 * value / most
-
-    ticks = [
-        Tick(at=round(100 - place(i * step), 2), text=f"{100 * i * step:.3g} %")
-        for i in range(int(most / step) + 1)
-    ]
-    return Axis(figure=figure, text=FIGURES[figure][0], place=place, ticks=ticks)
+    marks = percent_ticks(0.0, max(1.04 * max(values), 1e-6))
+    scale = Scale(low=0.0, high=marks[-1][0])
+    ticks = [Tick(at=round(100 - 100 * scale.share(value), 2), text=text) for value, text in marks]
+    return Axis(text=FIGURES[figure][0], scale=scale, ticks=ticks)

@@ -91,11 +91,7 @@ def register(release_table: ReleaseTable, unity: UnityCatalog, *, table: str | N
 def create_table(
     release_table: ReleaseTable, unity: UnityCatalog, *, table: str | None = None
 ) -> dict[str, Any]:
-    """What the catalog is sent.
-
-    Raises:
-        PublishError: if there is no such table, or the lake cannot be reached.
-    """
+    """What the catalog is sent."""
     held = existing_table(release_table)
     with reaching(release_table.lake, "read the table's schema"):
         fields, about = held.schema().fields, held.metadata()

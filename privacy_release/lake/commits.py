@@ -133,11 +133,7 @@ def newest_first(table: ReleaseTable, version: int) -> Iterator[Commit]:
 
 
 def whole_log(table: ReleaseTable, version: int) -> Iterator[Commit]:
-    """As `newest_first`, but all of it from the log.
-
-    Raises:
-        PublishError: if the lake cannot be reached.
-    """
+    """As `newest_first`, but all of it from the log."""
     yield from reversed(_from_log(table, 0, version + 1))
 
 
@@ -244,11 +240,7 @@ def _path(name: str, number: int) -> str:
 
 
 def _from_log(table: ReleaseTable, first: int, below: int) -> list[Commit]:
-    """The commits of these versions, oldest first, without those that the log has no more at its beginning.
-
-    Raises:
-        IntegrityError: if one is missing between others, or cannot be read.
-    """
+    """The commits of these versions, oldest first, without the first ones that the log no longer has."""
     files = read_all(table.lake, [log_entry(table.name, version) for version in range(first, below)])
     found = [None if data is None else _commit(version, data) for version, data in enumerate(files, first)]
     if None in found:  # also where old commits were cleared away behind a checkpoint, which is no damage

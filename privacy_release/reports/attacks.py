@@ -8,6 +8,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from privacy_release.reports.charts import Scale, interval
 from privacy_release.reports.release import ATTACKS_PLACE, page_template
 from privacy_release.reports.text import signed
 
@@ -78,35 +79,35 @@ def published_figures(rule: "AttackRisk", outcomes: Sequence[Mapping[str, Any]])
 
 
 def plotted(outcomes: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Outcomes with their places in plots of one scale, 0 .. 100 from the left, and their figures as text.
+    """Outcomes with their figures as text, and as charts of one scale.
 
     >>> about = {"attack": "inference", "subject": "illness", "bound": 0.3}
     >>> (one,) = plotted([about | {"excess": 0.02, "low": -0.1, "high": 0.1}])
-    >>> one["text"], round(one["zero"]), round(one["limit"])
+    >>> one["text"], round(one["chart"].nothing), round(one["chart"].bound)
     ('0.02 (-0.10 to 0.10)', 27, 96)
 
     Args:
-        outcomes: attack, subject, bound, excess, low and high of each.
+        outcomes: Attack, subject, bound, excess, low and high of each.
     """
     least: float = min([0.0, *(o["low"] for o in outcomes)])
     most: float = max([0.0, *(max(o["high"], o["bound"]) for o in outcomes)])
-    span = (most - least) or 1.0
+    margin = _MARGIN / (1 - 2 * _MARGIN) * ((most - least) or 1.0)
+    scale = Scale(low=least - margin, high=most + margin)
 
-    def place(value: float) -> float:
-        return 100 * (_MARGIN + (1 - 2 * _MARGIN) * (value - least) / span)
+    def drawn(o: Mapping[str, Any]) -> dict[str, Any]:
+        text = f"{signed(o['excess'])} ({signed(o['low'])} to {signed(o['high'])})"
+        chart = interval(
+            o["low"],
+            o["excess"],
+            o["high"],
+            scale=scale,
+            nothing=0.0,
+            bound=o["bound"],
+            label=f"Excess risk {text}, bound {o['bound']:g}",
+        )
+        return {**o, "text": text, "chart": chart}
 
-    return [
-        {
-            **o,
-            "text": f"{signed(o['excess'])} ({signed(o['low'])} to {signed(o['high'])})",
-            "zero": place(0.0),
-            "point": place(o["excess"]),
-            "from": place(o["low"]),
-            "to": place(o["high"]),
-            "limit": place(o["bound"]),
-        }
-        for o in outcomes
-    ]
+    return [drawn(o) for o in outcomes]
 
 
 def with_attacks(report: str, trials: "Sequence[TrialRef]") -> str:

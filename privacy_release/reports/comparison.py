@@ -9,12 +9,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from privacy_engine.errors import IntegrityError, SpecError
+from privacy_release.reports.charts import Plot, Series, percent_ticks, plot
 from privacy_release.reports.release import page_template
 from privacy_release.work.references import ReportRef, StagedRelease, measured_symbols
-
-WIDTH, HEIGHT = 640, 380
-LEFT, RIGHT, TOP, BOTTOM = 64, 150, 20, 48  # margins; the labels of the rightmost points need room
-LINE, LABEL = 15, 120  # height of a label, and about its greatest length
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,25 +41,6 @@ class Entry:
     rows: int
     passed: bool
     unbeaten: bool
-
-
-@dataclass(frozen=True, kw_only=True)
-class Point:
-    """A release in the plot, in pixels; the label is moved away from others and joined by a line."""
-
-    label: str
-    x: float
-    y: float
-    label_y: float
-    unbeaten: bool
-
-
-@dataclass(frozen=True, kw_only=True)
-class Tick:
-    """A mark on an axis: place in pixels, and its number."""
-
-    at: float
-    text: str
 
 
 def render_comparison(staged: Sequence[StagedRelease], reports: Sequence[ReportRef], *, title: str) -> str:
@@ -184,66 +162,16 @@ def _source_rows(release: StagedRelease) -> int:
     return release.source.rows - release.source.dropped
 
 
-def _plot(entries: Sequence[Entry]) -> dict[str, Any] | None:
-    """The points and axes of mean risk (right is worse) against loss (up is worse); None without a point."""
-    placed = [(e, e.mean_risk, e.gcp) for e in entries if e.mean_risk is not None and e.gcp is not None]
-    if not placed:
+def _plot(entries: Sequence[Entry]) -> Plot | None:
+    """Mean risk (right is worse) against loss (up is worse); None without a point."""
+    points = [(e, e.mean_risk, e.gcp) for e in entries if e.mean_risk is not None and e.gcp is not None]
+    if not points:
         return None
-    right = _round_up(max(risk for _, risk, _ in placed))
-    top = _round_up(max(loss for _, _, loss in placed))
-    inner_width, inner_height = WIDTH - LEFT - RIGHT, HEIGHT - TOP - BOTTOM
-
-    def x(risk: float) -> float:
-        return round(LEFT + inner_width * risk / right, 1)
-
-    def y(loss: float) -> float:
-        return round(TOP + inner_height * (1 - loss / top), 1)
-
-    points = [(e, x(risk), y(loss)) for e, risk, loss in placed]
-    labels = spread([(px, py) for _, px, py in points])
-    quarters = [i / 4 for i in range(5)]
-    return {
-        "width": WIDTH,
-        "height": HEIGHT,
-        "left": LEFT,
-        "right": WIDTH - RIGHT,
-        "top": TOP,
-        "bottom": HEIGHT - BOTTOM,
-        "x_ticks": [Tick(at=x(right * q), text=f"{100 * right * q:.3g} %") for q in quarters],
-        "y_ticks": [Tick(at=y(top * q), text=f"{100 * top * q:.3g} %") for q in quarters],
-        "points": [
-            Point(label=e.label, x=px, y=py, label_y=at, unbeaten=e.unbeaten)
-            for (e, px, py), at in zip(points, labels, strict=True)
+    return plot(
+        [
+            Series(label=e.label, kind="unbeaten" if e.unbeaten else "beaten", points=((risk, loss),))
+            for e, risk, loss in points
         ],
-    }
-
-
-def _round_up(value: float) -> float:
-    """The next of 1, 1.5, 2, 3, 4, 5, 8 times a power of ten; 1 for 0.
-
-    >>> _round_up(0.031), _round_up(0.2), _round_up(0.0)
-    (0.04, 0.2, 1.0)
-    """
-    if value <= 0:
-        return 1.0
-    power = 1.0
-    while power > value:
-        power /= 10
-    while power * 10 <= value:
-        power *= 10
-    steps = (1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 8.0, 10.0)
-    return float(f"{next(s * power for s in steps if s * power >= value * (1 - 1e-9)):.3g}")
-
-
-def spread(places: Sequence[tuple[float, float]]) -> list[float]:
-    """Heights of the labels of points (x, y): none on another, and none below its point.
-
-    >>> spread([(50.0, 100.0), (60.0, 98.0), (400.0, 99.0)])
-    [100.0, 85.0, 99.0]
-    """
-    heights: dict[int, float] = {}
-    for i in sorted(range(len(places)), key=lambda i: -places[i][1]):  # from the bottom up
-        x, y = places[i]
-        near = [height for j, height in heights.items() if abs(places[j][0] - x) < LABEL]
-        heights[i] = min([y, *(height - LINE for height in near)])
-    return [heights[i] for i in range(len(places))]
+        x=percent_ticks(0.0, max(risk for _, risk, _ in points)),
+        y=percent_ticks(0.0, max(loss for _, _, loss in points)),
+    )

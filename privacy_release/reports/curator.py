@@ -8,11 +8,10 @@ differential privacy of the release.**
 import hashlib
 import os
 import re
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from privacy_release.reports.network import LETTER
+from privacy_release.reports.charts import HeatMap, Scale, heat_map, interval
 from privacy_release.reports.release import page_template
 from privacy_release.reports.synthetic import network_of
 from privacy_release.work.area import WorkArea
@@ -29,20 +28,8 @@ if TYPE_CHECKING:
     from privacy_engine.tables.schema import DataSchema
 
 WORST = 5  # marginals and pairs that are named
-CELL = 20  # of the heat map, pixels
+FULL = 0.5  # of a difference of correlations, from which on a cell of the heat map is full
 SEED = 20_140_622  # which records are sampled; the same for every report, so that two of them compare
-
-
-@dataclass(frozen=True, kw_only=True)
-class Cell:
-    """A pair of attributes in the heat map: place in pixels, and how far its correlation is off, 0 .. 1."""
-
-    x: int
-    y: int
-    pair: str
-    real: float
-    synthetic: float
-    off: float
 
 
 def write_curator_report(
@@ -134,7 +121,7 @@ def render_curator_report(
     from privacy_engine.measures.synthetic_assessment import ATTACK_ROWS, LEARNING_ROWS, assess
 
     found = assess(source_table, release.table, schema, np.random.default_rng(SEED), holdout)
-    heat = _heat(found.correlation)
+    correlation, heat = found.correlation, _heat(found.correlation)
     return page_template("curator.html.j2").render(
         title=name,
         release_id=release_id,
@@ -144,7 +131,10 @@ def render_curator_report(
         marginals=_marginals(found),
         attributes=_attributes(found),
         heat=heat,
-        pairs=sorted(heat["cells"], key=lambda cell: (-cell.off, cell.pair))[:WORST],
+        pairs=[
+            (cell.pair, *(float(m[cell.row, cell.column]) for m in (correlation.real, correlation.synthetic)))
+            for cell in heat.largest(WORST)
+        ],
         scores=found.scores,
         attacks=_attacks(found),
         network=network_of(release),
@@ -194,28 +184,19 @@ def _attributes(found: "Assessment") -> list[dict[str, Any]]:
     return attributes
 
 
-def _heat(correlation: "CorrelationDifference") -> dict[str, Any]:
-    """The lower triangle of the difference, as cells."""
-    names = correlation.names
-    cells = [
-        Cell(
-            x=CELL * j,
-            y=CELL * (i - 1),
-            pair=f"{names[j]}, {names[i]}",
-            real=float(correlation.real[i, j]),
-            synthetic=float(correlation.synthetic[i, j]),
-            off=min(float(correlation.difference[i, j]), 1.0),
-        )
-        for i in range(1, len(names))
-        for j in range(i)
-    ]
-    label = round(LETTER * max(map(len, names)) + 34)
-    side = CELL * (len(names) - 1)
-    return {"cells": cells, "names": names, "label": label, "cell": CELL, "side": side}
+def _heat(correlation: "CorrelationDifference") -> HeatMap:
+    """How far the correlation of each pair is off."""
+    real, synthetic = correlation.real, correlation.synthetic
+    return heat_map(
+        correlation.names,
+        lambda i, j: min(float(correlation.difference[i, j]), 1.0),
+        lambda i, j: f"source {real[i, j]:.3f}, synthetic {synthetic[i, j]:.3f}",
+        full=FULL,
+    )
 
 
 def _attacks(found: "Assessment") -> list[dict[str, Any]]:
-    """What was measured of each, with places on a line from 0 to 1."""
+    """What was measured of each, and its interval on a line from 0 to 1."""
     told: list[tuple[str, str, Share | None]] = [
         (
             "Closeness to the source",
@@ -235,4 +216,20 @@ def _attacks(found: "Assessment") -> list[dict[str, Any]]:
             found.membership,
         ),
     ]
-    return [{"name": name, "meaning": meaning, "share": share} for name, meaning, share in told if share]
+    return [
+        {
+            "name": name,
+            "meaning": meaning,
+            "share": share,
+            "chart": interval(
+                share.low,
+                share.value,
+                share.high,
+                scale=Scale(low=0.0, high=1.0),
+                nothing=0.5,
+                label=f"{share.value:.3f}, from {share.low:.3f} to {share.high:.3f} on a scale of 0 to 1",
+            ),
+        }
+        for name, meaning, share in told
+        if share
+    ]

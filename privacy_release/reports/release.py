@@ -17,7 +17,7 @@ from markupsafe import Markup
 from privacy_engine.vocabulary import counted
 from privacy_release.reports.attempts import Attempts
 from privacy_release.reports.data import SMALLEST_COUNT, Measured, ReportData, claimed_k, data_of_release
-from privacy_release.reports.released import SharesPart, drawing
+from privacy_release.reports.released import MOST_COLUMNS, SharesPart, drawing
 from privacy_release.reports.synthetic import BudgetLine, budget_lines
 from privacy_release.reports.text import (
     FIGURES,
@@ -210,6 +210,7 @@ def render(
         distributions=make("before and after", partial(_each, _bars, data.distributions)) or [],
         shares=make("sensitive values within classes", partial(_each, _share_bars, data.shares)) or [],
         heat=heat,
+        most_columns=MOST_COLUMNS,
         folded=FOLDED,
         smallest_count=smallest_count,
         attacks_place=Markup(ATTACKS_PLACE),  # no text of others

@@ -5,7 +5,9 @@ Whoever has the release can count all of it, so the report tells nothing that th
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from privacy_release.reports.charts import HeatMap, heat_map
 
 if TYPE_CHECKING:
     from privacy_engine.measures.association import Association
@@ -13,10 +15,6 @@ if TYPE_CHECKING:
 
 BINS = 10
 MOST_COLUMNS = 16  # whose pairs are drawn
-STRONGEST = 5  # pairs that are told in numbers
-CELL = 22  # of the drawing, in pixels
-LETTER = 6.6
-LONGEST = 24  # letters of a name in the drawing; the table has all
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,35 +82,10 @@ def _spanned(release: "Release") -> list[str]:
     return [q.name for q in source.quasi_identifiers if len(released_as(q.name, names)) > 1]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Pair:
-    """Two columns in the drawing: place in pixels, and how strongly they go together, 0 .. 1."""
-
-    x: int
-    y: int
-    pair: str
-    strength: float
-
-
-def drawing(found: "Association") -> dict[str, Any]:
-    """The lower triangle as squares, and the strongest pairs."""
-    names = found.names
-    cells = [
-        Pair(
-            x=CELL * j,
-            y=CELL * (i - 1),
-            pair=f"{names[j]}, {names[i]}",
-            strength=float(found.strength[i, j]),
-        )
-        for i in range(1, len(names))
-        for j in range(i)
-    ]
-    return {
-        "cells": cells,
-        "names": [name if len(name) <= LONGEST else f"{name[: LONGEST - 1]}\u2026" for name in names],
-        "label": round(LETTER * min(max(map(len, names)), LONGEST) + 34),
-        "cell": CELL,
-        "side": CELL * (len(names) - 1),
-        "strongest": sorted(cells, key=lambda cell: (-cell.strength, cell.pair))[:STRONGEST],
-        "most": MOST_COLUMNS,
-    }
+def drawing(found: "Association") -> HeatMap:
+    """How strongly each pair of columns goes together."""
+    return heat_map(
+        found.names,
+        lambda i, j: float(found.strength[i, j]),
+        lambda i, j: f"{found.strength[i, j]:.2f}",
+    )

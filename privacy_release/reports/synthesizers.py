@@ -6,21 +6,10 @@ may be known to everybody, such as simulated records, may it be read by everybod
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from math import ceil, floor, log
 from typing import TYPE_CHECKING, Any
 
-from privacy_release.reports.comparison import (
-    BOTTOM,
-    HEIGHT,
-    LEFT,
-    LINE,
-    RIGHT,
-    TOP,
-    WIDTH,
-    Tick,
-    rule_text,
-    spread,
-)
+from privacy_release.reports.charts import Plot, Series, percent_ticks, plot
+from privacy_release.reports.comparison import rule_text
 from privacy_release.reports.release import page_template
 from privacy_release.work.references import ReportRef
 
@@ -28,6 +17,9 @@ if TYPE_CHECKING:
     from privacy_engine.attacks.synthetic import Share
     from privacy_engine.measures.synthetic_assessment import Assessment
     from privacy_engine.measures.synthetic_learning import Score
+
+
+METHOD_COLORS = 4  # classes `method-0` and so on of the page's style
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,20 +45,6 @@ class Compared:
     def accuracy(self) -> float | None:
         """Mean over the targets of what is learned from the synthetic records; None without a target."""
         return _mean([score.synthetic for score in self.scores.values()])
-
-
-@dataclass(frozen=True, kw_only=True)
-class Line:
-    """A method in a plot, in pixels; `label_y` is the height of its name at the right end."""
-
-    label: str
-    points: tuple[tuple[float, float], ...]
-    label_y: float
-
-    @property
-    def path(self) -> str:
-        """As an SVG polyline has them."""
-        return " ".join(f"{x},{y}" for x, y in self.points)
 
 
 def labels_of(methods: Sequence[tuple[str, Mapping[str, Any]]]) -> list[str]:
@@ -158,58 +136,22 @@ def _mean(values: Sequence[float]) -> float | None:
 
 def _plot(
     lines: Mapping[str, Sequence[tuple[float, float]]], marks: Mapping[str, float], *, from_zero: bool
-) -> dict[str, Any]:
+) -> Plot:
     """Lines over epsilon (logarithmic); marks are what does not depend on epsilon."""
     epsilons = sorted({epsilon for points in lines.values() for epsilon, _ in points})
     values = [value for points in lines.values() for _, value in points] + list(marks.values())
-    ticks = _ticks(0.0 if from_zero else min(values), max(values))
-    width, height = WIDTH - LEFT - RIGHT, HEIGHT - TOP - BOTTOM
-    least, span = log(epsilons[0]), log(epsilons[-1] / epsilons[0])
-
-    def x(epsilon: float) -> float:
-        return round(LEFT + width * ((log(epsilon) - least) / span if span else 0.5), 1)
-
-    def y(value: float) -> float:
-        return round(TOP + height * (1 - (value - ticks[0]) / (ticks[-1] - ticks[0])), 1)
-
-    placed = {name: tuple((x(e), y(value)) for e, value in points) for name, points in lines.items()}
     ends = (epsilons[0], epsilons[-1])
-    placed |= {name: tuple((x(end), y(value)) for end in ends) for name, value in marks.items()}
-    drawn = [
-        Line(label=name, points=points, label_y=at)
-        for (name, points), at in zip(
-            placed.items(), _below_the_top(spread([points[-1] for points in placed.values()])), strict=True
-        )
+    across = [
+        Series(label=name, kind="mark", points=tuple((end, value) for end in ends))
+        for name, value in marks.items()
     ]
-    return {
-        "width": WIDTH,
-        "height": HEIGHT,
-        "left": LEFT,
-        "right": WIDTH - RIGHT,
-        "top": TOP,
-        "bottom": HEIGHT - BOTTOM,
-        "x_ticks": [Tick(at=x(e), text=f"{e:g}") for e in epsilons],
-        "y_ticks": [Tick(at=y(value), text=f"{100 * value:.3g} %") for value in ticks],
-        "lines": drawn[: len(lines)],
-        "marks": drawn[len(lines) :],
-    }
-
-
-def _ticks(least: float, most: float) -> list[float]:
-    """At most seven multiples of a round step that reach from below the least to above the greatest value.
-
-    >>> _ticks(0.0, 0.187), _ticks(0.32, 0.46)
-    ([0.0, 0.05, 0.1, 0.15, 0.2], [0.3, 0.35, 0.4, 0.45, 0.5])
-    """
-    step = next(s for s in (0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2) if most - least <= 5 * s)
-    first = floor(least / step + 1e-9)
-    return [round(step * i, 3) for i in range(first, max(ceil(most / step - 1e-9), first + 1) + 1)]
-
-
-def _below_the_top(heights: Sequence[float]) -> list[float]:
-    """Heights of labels with those that stand out above the plot moved down, none on another."""
-    moved, least = list(heights), float(TOP)
-    for i in sorted(range(len(moved)), key=moved.__getitem__):
-        moved[i] = max(moved[i], least)
-        least = moved[i] + LINE
-    return moved
+    measured = [
+        Series(label=name, kind=f"method-{i % METHOD_COLORS}", points=tuple(points))
+        for i, (name, points) in enumerate(lines.items())
+    ]
+    return plot(
+        [*across, *measured],
+        x=[(epsilon, f"{epsilon:g}") for epsilon in epsilons],
+        y=percent_ticks(0.0 if from_zero else min(values), max(values)),
+        log_x=True,
+    )

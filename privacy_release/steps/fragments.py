@@ -51,12 +51,6 @@ def released_in_fragments(table: Table, job: Job, *, method: str, parameters: Ma
         job: who asks; its seed is of the cuts and of all fragments. The working files are removed at the end.
         method: registry key.
         parameters: of the method.
-
-    Raises:
-        SpecError: if the method cannot work in fragments.
-        InfeasibleError: if the guarantees cannot be met.
-        IntegrityError: if the table changed while it was worked on.
-        VerificationError: if the joined records do not keep what the method claims.
     """
     with open_engine(table.engine, job.work.folder) as engine:
         job.tell("cutting the table")
@@ -202,10 +196,6 @@ def release_records(
 
     Returns:
         A `FragmentReleaseRef` as plain values.
-
-    Raises:
-        IntegrityError: if the plan changed, or the records are not those it counted.
-        InfeasibleError: if the guarantees cannot be met.
     """
     import pyarrow as pa
 

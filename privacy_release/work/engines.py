@@ -164,11 +164,7 @@ def reads_sources(ref: EngineRef, *, here: bool) -> bool:
 
 
 def executors_files(ref: EngineRef, folder: str) -> SealedFiles | None:
-    """A folder of the run's files that the executors of an engine reach; None where they reach the driver's.
-
-    Raises:
-        SpecError: as `require_sealed`, and if this process belongs to no run.
-    """
+    """A folder of the run's files that the executors of an engine reach; None if they reach the driver's."""
     scratch = _scratch_of(ref)
     return None if scratch is None else SealedFiles(run=scratch.run.lent(), folder=folder)
 

@@ -440,11 +440,7 @@ class DrawChoicesOperator(BaseOperator):
 
 
 def _specified(file: str) -> "tuple[Path, ReleaseSpec, ReleasePolicy]":
-    """A specification's file, what it says, and its policy with the deployment's floor.
-
-    Raises:
-        SpecError: naming file and field.
-    """
+    """A specification's file, what it says, and its policy with the deployment's floor."""
     from privacy_release.explore.sources import policy_to_explore
     from privacy_release.spec.files import include_folder
     from privacy_release.spec.model import load_spec

@@ -3,17 +3,217 @@
 All parameters are template fields, so that they can be mapped (`.partial(...).expand(k=[5, 10, 20])`),
 rendered (`k="{{ params.k }}"`) and seen in the UI. Each value of a parameter that shapes a private
 measurement is a separate release and spends its own epsilon: `.expand(epsilon=[0.1, 0.2])` books 0.3. Other
-`rows` are drawn from the same model and cost nothing.
+`rows` are drawn from the same model and cost nothing. Epsilon is booked before any noise is drawn, and a
+retry on the same table costs nothing.
+
+The operators of a family share a base, which has the parameters that all its methods take.
 """
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from airflow_privacy_release.operators.method import (
-    AnonymizerOperator,
-    RandomizerOperator,
-    SynthesizerOperator,
-)
+from airflow_privacy_release.operators.method import MethodOperator
+from airflow_privacy_release.operators.release import require_policy
+
+
+class AnonymizerOperator(MethodOperator):
+    """Recode the quasi-identifiers of each class of records alike.
+
+    Every class has at least k persons, at least l distinct values of each sensitive attribute if l is given,
+    and satisfies the models of `require`. Each record counts as a person unless the schema names one.
+
+    Args:
+        k: Least number of persons in a class, >= 2. Each record counts as a person unless the schema names
+            one.
+        l: Least number of distinct values of each sensitive attribute in a class; None for no requirement.
+        require: Further privacy models, or their dicts, that every class must satisfy.
+        suppression_limit: Largest share of records that may be suppressed, 0 .. 1. A record is suppressed
+            only if its class saves more than the record loses, so that a larger share never gives more loss.
+            If a model compares classes with the table, the search is repeated a few times without the records
+            of the rarest sensitive values and without outliers, and the recoding of least loss is released.
+            If rows are linked, groups that fail are suppressed, the smallest first, and also rows without a
+            match in the trajectories of their class.
+        intervals: Form of an interval in the release: `bounds`, two typed columns, both inside; `text`; or
+            `midpoint`.
+        seed: Seed of the random choices; None takes fresh entropy. For a differentially private method it
+            chooses which records are sampled from the measured model, never the noise, and None derives it
+            from that model. For a randomizer it is used for `seeded` answers only.
+        history: Protection of people who are also in earlier releases of `series`, in all releases together;
+            the table must have been ingested with `person`. A mapping with `policy`, as of `VerifyOperator`,
+            and, to use other numbers than the policy requires, `k`, `m`, `departures`, `reserve` and
+            `counterfeits`, as of the field `history` of a specification. None: the release is made as if it
+            were the first.
+        series: Release table that the release will go to, for checks against its earlier releases, to which
+            `history` refers, too. Refused before anything is booked: memoised answers with another secret
+            than the last release, numeric columns whose types differ from the table's, and a ledger that
+            lacks an entry which paid for one of its releases. Publishing refuses other secrets and types in
+            any case.
+        lake: Airflow connection ID of the lake of that table.
+    """
+
+    ui_color = "#e5f3e1"
+
+    def __init__(
+        self,
+        *,
+        k: int | str = 5,
+        l: int | str | None = None,  # noqa: E741  the field's own symbol
+        require: Sequence[Mapping[str, Any]] = (),
+        suppression_limit: float | str = 0.0,
+        intervals: str = "bounds",
+        seed: int | str | None = None,
+        history: Mapping[str, Any] | None = None,
+        series: str | None = None,
+        lake: str = "lake_default",
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.k = k
+        self.l = l
+        self.require = require
+        self.suppression_limit = suppression_limit
+        self.intervals = intervals
+        self.seed = seed
+        self.history = history
+        self.series = series
+        self.lake = lake
+
+
+class SynthesizerOperator(MethodOperator):
+    """Measure a noisy distribution of the records, and draw new records from it.
+
+    The measurement is differentially private. Neighbours differ in one record, which is replaced, and the
+    number of records is public. If the schema names a person, they differ in all rows of one person, and the
+    number of persons is public.
+
+    Args:
+        epsilon: Whole privacy loss of a measurement, > 0, for one record replaced; with `max_rows` or
+            `weight`, for all rows of one person.
+        rows: Number of records to draw. None: as many as the source has; with `max_rows`, about as many as
+            contributed, by a noisy count; with `weight`, as many as there are persons.
+        levels: Level of its hierarchy at which the values of an attribute are distinguished, by attribute; 0,
+            the values themselves, for the others. Released values are leaves in any case.
+        max_rows: Most rows of a person that are measured, >= 1, chosen at random; requires a schema that
+            names a person.
+        weight: Alternative to `max_rows`: `person`, all rows of a person weigh one together. The records
+            drawn are then like rows found by first choosing a person, each with equal probability, and then
+            one of that person's rows.
+        seed: Seed of the random choices; None takes fresh entropy. For a differentially private method it
+            chooses which records are sampled from the measured model, never the noise, and None derives it
+            from that model. For a randomizer it is used for `seeded` answers only.
+        budget: Data set whose privacy budget is spent; required if the release makes a claim of differential
+            privacy.
+        policy: Requirements that the release must meet, as of `VerifyOperator`; required with a budget. A
+            release that the policy or the floor policy would refuse in the end is refused before anything is
+            booked.
+        ledger: Airflow connection ID of the budget's ledger.
+        over_time: Promise that all releases of the schedule keep together, as the field `budget.over_time` of
+            a specification, and `schedule`, the name under which they count together. None: the release is
+            paid by itself.
+        series: Release table that the release will go to, for checks against its earlier releases, to which
+            `history` refers, too. Refused before anything is booked: memoised answers with another secret
+            than the last release, numeric columns whose types differ from the table's, and a ledger that
+            lacks an entry which paid for one of its releases. Publishing refuses other secrets and types in
+            any case.
+        lake: Airflow connection ID of the lake of that table.
+    """
+
+    ui_color = "#e3eefb"
+
+    def __init__(
+        self,
+        *,
+        epsilon: float | str = 1.0,
+        rows: int | str | None = None,
+        levels: Mapping[str, int] | str | None = None,
+        max_rows: int | str | None = None,
+        weight: str | None = None,
+        seed: int | str | None = None,
+        budget: str,
+        policy: str | Mapping[str, Any],
+        ledger: str = "ledger_default",
+        over_time: Mapping[str, Any] | None = None,
+        series: str | None = None,
+        lake: str = "lake_default",
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.epsilon = epsilon
+        self.rows = rows
+        self.levels = levels
+        self.max_rows = max_rows
+        self.weight = weight
+        self.seed = seed
+        self.budget = budget
+        self.policy = policy
+        self.ledger = ledger
+        self.over_time = over_time
+        self.series = series
+        self.lake = lake
+
+
+class RandomizerOperator(MethodOperator):
+    """Randomize the answer of each individual to each attribute.
+
+    Quasi-identifiers and sensitive attributes are randomized. Insensitive attributes are released unchanged,
+    and the release then makes no claim for the whole record. Identifiers are dropped, and rows are sorted by
+    their released values. If a release makes a claim, it is local differential privacy: the epsilons of the
+    attributes add up for a person.
+
+    Args:
+        randomness: Source of the random bits. `system`: fresh in every release, so that repeated releases of
+            the same people weaken their protection. `memoised`: the same answer as long as a value does not
+            change; requires a secret. `seeded`: from the seed; not private, and the manifest says so.
+        individual: Identifier by which memoised answers are remembered; required if the schema has several.
+        seed: Seed of the random choices; None takes fresh entropy. For a differentially private method it
+            chooses which records are sampled from the measured model, never the noise, and None derives it
+            from that model. For a randomizer it is used for `seeded` answers only.
+        secret: Airflow connection ID whose password is the secret of memoised answers: at least 32 random
+            bytes, the same in every release of a table.
+        replaces: Fingerprint of the earlier secret that is given up on purpose.
+        series: Release table that the release will go to, for checks against its earlier releases, to which
+            `history` refers, too. Refused before anything is booked: memoised answers with another secret
+            than the last release, numeric columns whose types differ from the table's, and a ledger that
+            lacks an entry which paid for one of its releases. Publishing refuses other secrets and types in
+            any case.
+        lake: Airflow connection ID of the lake of that table.
+        budget: Data set whose privacy budget is spent; required if the release makes a claim of differential
+            privacy.
+        policy: Requirements that the release must meet, as of `VerifyOperator`; required with a budget. A
+            release that the policy or the floor policy would refuse in the end is refused before anything is
+            booked.
+        ledger: Airflow connection ID of the budget's ledger.
+    """
+
+    ui_color = "#f6ecd9"
+
+    def __init__(
+        self,
+        *,
+        randomness: str = "system",
+        individual: str | None = None,
+        seed: int | str | None = None,
+        secret: str | None = None,
+        replaces: str | None = None,
+        series: str | None = None,
+        lake: str = "lake_default",
+        budget: str | None = None,
+        policy: str | Mapping[str, Any] | None = None,
+        ledger: str = "ledger_default",
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.randomness = randomness
+        self.individual = individual
+        self.seed = seed
+        self.secret = secret
+        self.replaces = replaces
+        self.series = series
+        self.lake = lake
+        self.budget = budget
+        self.policy = policy
+        self.ledger = ledger
+        require_policy(self.task_id, budget, policy)
 
 
 class MondrianOperator(AnonymizerOperator):

@@ -39,30 +39,34 @@ class ReleaseOperator(BaseOperator):
     Staging is not publishing: `VerifyOperator` reads what was staged, `PublishOperator` what was verified.
 
     Args:
-        table: reference to an ingested table.
-        method: registry key, see `privacy-release list-methods`.
-        parameters: of the method; rendered text is read as the parameter's type.
-        seed: of the random choices; None takes fresh entropy. It never chooses the noise of a differentially
-            private method, only which records are sampled from the measured model.
-        title: of the report.
-        budget: data set whose privacy budget a differentially private method spends; it needs one.
-        policy: what the release must keep, as of `VerifyOperator`; required where a budget is named: what
-            it, or the floor policy, would refuse in the end is refused before anything is booked.
-        ledger: Airflow connection id of the budget's ledger.
-        over_time: what all releases of the schedule promise together, as the field `budget.over_time` of a
-            specification, and `schedule`, the name under which they count together. None: the release is paid
-            by itself.
-        secret: Airflow connection id whose password is the secret of memoised answers.
-        replaces: fingerprint of the earlier secret that is given up on purpose.
-        series: release table that the release will go to, for what depends on its earlier releases: memoised
-            answers with another secret than its last release are refused before anything is booked, and
-            `history` is of these releases. Refused before the booking are also numeric columns whose types
-            differ from that table's, and a ledger that lacks an entry which paid for one of its releases.
-            Publishing refuses other secrets and types in any case.
-        lake: Airflow connection id of the lake of that table.
-        history: how people who are in earlier releases of `series`, too, are kept safe in all together; the
-            table must have been ingested with `person`. A mapping with `policy`, as of `VerifyOperator`, and,
-            where other numbers are to be kept than it asks for, `k`, `m`, `departures`, `reserve` and
+        table: Reference to an ingested table.
+        method: Registry key, see `privacy-release list-methods`.
+        parameters: Parameters of the method; rendered text is read as the parameter's type.
+        seed: Seed of the random choices; None takes fresh entropy. For a differentially private method it
+            chooses which records are sampled from the measured model, never the noise, and None derives it
+            from that model. For a randomizer it is used for `seeded` answers only.
+        title: Heading of the report.
+        budget: Data set whose privacy budget is spent; required if the release makes a claim of differential
+            privacy.
+        policy: Requirements that the release must meet, as of `VerifyOperator`; required with a budget. A
+            release that the policy or the floor policy would refuse in the end is refused before anything is
+            booked.
+        ledger: Airflow connection ID of the budget's ledger.
+        over_time: Promise that all releases of the schedule keep together, as the field `budget.over_time` of
+            a specification, and `schedule`, the name under which they count together. None: the release is
+            paid by itself.
+        secret: Airflow connection ID whose password is the secret of memoised answers: at least 32 random
+            bytes, the same in every release of a table.
+        replaces: Fingerprint of the earlier secret that is given up on purpose.
+        series: Release table that the release will go to, for checks against its earlier releases, to which
+            `history` refers, too. Refused before anything is booked: memoised answers with another secret
+            than the last release, numeric columns whose types differ from the table's, and a ledger that
+            lacks an entry which paid for one of its releases. Publishing refuses other secrets and types in
+            any case.
+        lake: Airflow connection ID of the lake of that table.
+        history: Protection of people who are also in earlier releases of `series`, in all releases together;
+            the table must have been ingested with `person`. A mapping with `policy`, as of `VerifyOperator`,
+            and, to use other numbers than the policy requires, `k`, `m`, `departures`, `reserve` and
             `counterfeits`, as of the field `history` of a specification. None: the release is made as if it
             were the first.
         engine: that works on the table, see `privacy_release.work.engines`; None: the one it was ingested

@@ -27,9 +27,6 @@ def population_of(register: Table, persons: "npt.NDArray[np.object_]") -> "Membe
     Args:
         register: Register that was ingested with the identifier of its persons.
         persons: (n,) hash of each person, in the order of the register.
-
-    Raises:
-        IntegrityError: if a file of the register is missing or changed.
     """
     from privacy_engine.judge.published_boxes import known_texts
 
@@ -46,11 +43,7 @@ def write_population(population: "Membership", path: Path) -> str:
 
 
 def read_population(path: Path, sha256: str) -> "Membership":
-    """Read what `write_population` wrote.
-
-    Raises:
-        IntegrityError: if the file is missing or changed.
-    """
+    """Read what `write_population` wrote."""
     frame = read_private(path, sha256)
     frame = frame.astype(object).where(frame.notna(), None)
     values = {

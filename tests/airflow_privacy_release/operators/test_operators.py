@@ -42,7 +42,7 @@ from airflow_privacy_release import (
     ValidateOperator,
     VerifyOperator,
 )
-from airflow_privacy_release.operators.method import (
+from airflow_privacy_release.operators.methods import (
     AnonymizerOperator,
     RandomizerOperator,
     SynthesizerOperator,

@@ -23,7 +23,7 @@ from airflow_privacy_release import (
     TRROperator,
     VerifyOperator,
 )
-from airflow_privacy_release.operators.method import RandomizerOperator
+from airflow_privacy_release.operators.methods import RandomizerOperator
 from privacy_engine.dp.limits import Limit
 from privacy_engine.randomizers.randomizer import Randomizer
 from privacy_engine.registry import load_method, method_class, method_names

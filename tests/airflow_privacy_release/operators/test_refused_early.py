@@ -25,7 +25,7 @@ from airflow_privacy_release import (
 )
 from airflow_privacy_release.operators import budget as budget_operators
 from airflow_privacy_release.operators import release as release_operators
-from airflow_privacy_release.operators.method import SynthesizerOperator
+from airflow_privacy_release.operators.methods import SynthesizerOperator
 from airflow_privacy_release.pipeline import raise_if_broken, release_dags
 from privacy_engine.dp.limits import Limit
 from privacy_engine.errors import BudgetExceededError, SpecError, VerificationError

@@ -23,7 +23,7 @@ from airflow_privacy_release import (
     PrivBayesOperator,
     VerifyOperator,
 )
-from airflow_privacy_release.operators.method import SynthesizerOperator
+from airflow_privacy_release.operators.methods import SynthesizerOperator
 from privacy_engine.dp.limits import Limit
 from privacy_engine.registry import method_class, method_names
 from privacy_engine.synthesizers.synthesizer import Synthesizer

@@ -7,7 +7,8 @@ import pytest
 from privacy_engine import DataSchema
 from privacy_engine.continual.following import followed, opened
 from privacy_engine.continual.views import FixedViews, known_of
-from privacy_engine.latent.latent_class import LatentClass, Run
+from privacy_engine.latent.latent_class import LatentClass
+from privacy_engine.latent.learned_model import Measurement
 from privacy_engine.tables.domains import CodedTable
 
 SCHEMA = DataSchema.from_dict(
@@ -30,25 +31,25 @@ def week(share: float, rows: int = 4_000) -> CodedTable:
 
 
 @pytest.fixture(scope="module")
-def run() -> Run:
-    """One that has measured."""
-    made = Run(METHOD, week(0.2))
-    made.measure()
-    return made
+def measured() -> Measurement:
+    """What was measured in the first week."""
+    return METHOD.measured(week(0.2))
 
 
-def test_each_table_counts_every_record_once(run: Run) -> None:
-    views = FixedViews.of(run)
+def test_each_table_counts_every_record_once(measured: Measurement) -> None:
+    views = FixedViews.of(measured, METHOD)
     counted = views.counted(week(0.2))
     assert [table.sum() for table in counted] == [4_000] * len(counted)
     assert [len(table) for table in counted] == [int(np.prod(shape)) for shape in views.shapes]
-    assert [len(known.cells) for known in known_of(run)] == [len(table) for table in counted]
+    assert [len(known.cells) for known in known_of(measured)] == [len(table) for table in counted]
     assert len(views.names(week(0.2))) == len(counted)
 
 
-def test_what_was_known_at_the_choice_is_near_the_counts(run: Run) -> None:
+def test_what_was_known_at_the_choice_is_near_the_counts(measured: Measurement) -> None:
     # A mean square of at least 8 cells is 25 times its variance less than once in 1e7: one cell at 20 scales.
-    for known, table in zip(known_of(run), FixedViews.of(run).counted(week(0.2)), strict=True):
+    for known, table in zip(
+        known_of(measured), FixedViews.of(measured, METHOD).counted(week(0.2)), strict=True
+    ):
         assert ((known.cells - table) ** 2).mean() < 25 * known.variance + 4
 
 

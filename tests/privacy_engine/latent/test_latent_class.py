@@ -15,13 +15,15 @@ from privacy_engine import DataSchema
 from privacy_engine.dp.accounting import check_bookkeeping, total
 from privacy_engine.dp.loss import Neighbours, PrivacyLoss
 from privacy_engine.dp.noise import Change
+from privacy_engine.latent.budget_plan import BudgetPlan, Inputs, Search
 from privacy_engine.latent.latent_class import (
-    MOST_CELLS,
     LatentClass,
-    Run,
-    hidden_name,
+    find_dependencies,
+    measure_attributes,
     misfit_score,
 )
+from privacy_engine.latent.learned_model import hidden_name
+from privacy_engine.latent.view_plan import MOST_CELLS
 from privacy_engine.measures.synthetic_utility import marginal_tvd
 from privacy_engine.tables.domains import CodedTable
 from privacy_engine.tables.marginals import contingency, table_sensitivity
@@ -63,6 +65,13 @@ def mixed(n: int = 4000, seed: int = 12) -> pd.DataFrame:
 
 TABLES = {"binary": (chain(), BINARY), "mixed": (mixed(), MIXED)}
 both = pytest.mark.parametrize("kind", TABLES)
+
+
+def started(method: LatentClass, coded: CodedTable) -> tuple[Inputs, BudgetPlan]:
+    """The inputs of a run, and the plan of a budget of which no dependency was measured yet."""
+    inputs = Inputs.of(coded, method.noise())
+    rest = Search.of(inputs, method.rules).rest
+    return inputs, method.plan_of(inputs, range(len(coded.sizes)), rest)
 
 
 # --- sensitivities
@@ -132,20 +141,20 @@ def test_attributes_of_many_values_come_first_and_get_more_where_there_are_more_
 
 def test_attributes_measured_by_themselves_count_as_seen() -> None:
     """Else attributes of many values, seen already, would keep those out that no view has held yet."""
-    run = Run(LatentClass(), CodedTable.encode(mixed(), MIXED))
-    run.measure_attributes()
-    assert run.coverage.attributes == {0, 1}  # job and age
+    attributes = measure_attributes(*started(LatentClass(), CodedTable.encode(mixed(), MIXED)))
+    coverage = attributes.coverage(attributes.views)
+    assert coverage.attributes == {0, 1}  # job and age
     # One view is left: of the four sets only the last holds both attributes that were never seen.
-    assert run.coverage.freshest([(0, 1), (0, 2), (1, 3), (2, 3)], left=1) == [(2, 3)]
+    assert coverage.freshest([(0, 1), (0, 2), (1, 3), (2, 3)], left=1) == [(2, 3)]
 
 
 @pytest.mark.parametrize("epsilon", [0.05, 1e6])
 def test_the_model_gets_the_smoothed_counts_of_an_attribute(epsilon: float) -> None:
-    run = Run(LatentClass(epsilon=epsilon), CodedTable.encode(mixed(), MIXED))
-    run.measure_attributes()
-    measured = run.groups[:2] if run.joint else run.groups
-    assert run.joint == (epsilon > 1)
-    for view, groups in zip(run.views, measured, strict=True):
+    inputs, plan = started(LatentClass(epsilon=epsilon), CodedTable.encode(mixed(), MIXED))
+    attributes = measure_attributes(inputs, plan)
+    measured = attributes.groups[:2] if plan.joint else attributes.groups
+    assert plan.joint == (epsilon > 1)
+    for view, groups in zip(attributes.views, measured, strict=True):
         assert view.cells.shape == (groups.size,)
         assert view.cells.sum() == pytest.approx(1)
         assert (view.cells > 0).all()
@@ -154,17 +163,26 @@ def test_the_model_gets_the_smoothed_counts_of_an_attribute(epsilon: float) -> N
 @both
 def test_after_the_last_measurement_no_record_is_read(kind: str) -> None:
     table, schema = TABLES[kind]
-    run = Run(LatentClass(fits=2), CodedTable.encode(table, schema))
-    run.measure_attributes()
-    run.plan_views()
-    for _ in range(run.rounds):
-        run.measure_view(run.choose())
-    again = Run(LatentClass(fits=2), CodedTable.encode(table.iloc[:2], schema))
-    again.n, again.groups, again.sizes, again.on_scale = run.n, run.groups, run.sizes, run.on_scale
-    again.long = run.long
-    again.views, again.rng = run.views, np.random.default_rng(5)
-    run.rng = np.random.default_rng(5)
-    assert run.learned().network == again.learned().network
+    method = LatentClass(fits=2)
+    measured = method.measured(CodedTable.encode(table, schema))
+    others = Inputs.of(CodedTable.encode(table.iloc[:2], schema), measured.inputs.noise)
+    own = replace(measured.inputs, rng=np.random.default_rng(others.rng.bit_generator.seed_seq.entropy))
+    first, second = (method.learned_from(replace(measured, inputs=inputs)) for inputs in (own, others))
+    assert first.network == second.network
+
+
+@both
+def test_no_record_is_read_where_views_are_planned(kind: str) -> None:
+    table, schema = TABLES[kind]
+    inputs, plan = started(LatentClass(), CodedTable.encode(table, schema))
+    attributes = measure_attributes(inputs, plan)
+    others = CodedTable.encode(table.iloc[:1].loc[lambda first: first.index.repeat(len(table))], schema)
+    alike = Inputs.of(others, inputs.noise)
+    first, second = (LatentClass().views_of(own, attributes) for own in (inputs, alike))
+    assert (first.rounds, first.first, first.candidates) == (second.rounds, second.first, second.candidates)
+    assert LatentClass().plan_of(alike, plan.free, inputs.noise.whole) == LatentClass().plan_of(
+        inputs, plan.free, inputs.noise.whole
+    )
 
 
 # --- what is found
@@ -222,11 +240,10 @@ def test_wide_pairs_are_counted_over_groups_of_their_values() -> None:
     fields = {"kind": "numeric", "bounds": [0, 100], "bins": 100}
     schema = DataSchema.from_dict({"u": fields, "v": fields, "sex": {"categories": ["f", "m"]}})
     table = pd.DataFrame(pairs, columns=["u", "v"]).assign(sex=rng.choice(["f", "m"], len(pairs)))
-    run = Run(LatentClass(), CodedTable.encode(table, schema))
-    run.measure_attributes()
-    run.plan_views()
-    assert run._grouped((0, 1)).size <= MOST_CELLS
-    assert run._grouped((0, 1)).sum() == len(table)
+    inputs, plan = started(LatentClass(), CodedTable.encode(table, schema))
+    views = LatentClass().views_of(inputs, measure_attributes(inputs, plan))
+    assert views.counts(inputs, (0, 1)).size <= MOST_CELLS
+    assert views.counts(inputs, (0, 1)).sum() == len(table)
     release = LatentClass().release(table, schema, np.random.default_rng(1))
     # .95 in the table; .87 with a standard deviation of .02 over releases of such tables: far below 1e-6.
     assert release.table.corr(numeric_only=True).loc["u", "v"] > 0.7
@@ -243,10 +260,9 @@ def test_pairs_of_long_scales_get_few_groups_where_such_scales_are_many(
     schema = DataSchema.from_dict({"u": scale, "v": scale, **fields})
     table = pd.DataFrame(rng.uniform(0, 100, (24_000, 2)), columns=["u", "v"])
     table = table.assign(**{name: rng.choice(["f", "m"], len(table)) for name in fields})
-    run = Run(LatentClass(), CodedTable.encode(table, schema))
-    run.measure_attributes()
-    assert run.long == (frozenset({0, 1}) if many else frozenset())
-    first, second = run._coarse((0, 1), 256)
+    attributes = measure_attributes(*started(LatentClass(), CodedTable.encode(table, schema)))
+    assert attributes.long == (frozenset({0, 1}) if many else frozenset())
+    first, second = attributes.coarse((0, 1), 256)
     cells = (first.max() + 1 if first is not None else 16) * (second.max() + 1 if second is not None else 16)
     assert cells <= (64 if many else 256)
 
@@ -356,11 +372,12 @@ def test_a_person_with_more_rows_gets_as_many_times_the_noise() -> None:
     scales = []
     for rows in (2, 6):
         coded = CodedTable.encode(mixed(900), MIXED)
-        run = Run(LatentClass(delta=DELTA, rules=0, rounds=1), replace(coded, each=rows))
-        run.measure_attributes()
-        (spend, *_) = run.noise.spends
+        method = LatentClass(delta=DELTA, rules=0, rounds=1)
+        inputs, plan = started(method, replace(coded, each=rows))
+        measure_attributes(inputs, plan)
+        (spend, *_) = inputs.noise.spends
         assert spend.sensitivity == 2 * rows**2
-        scales.append(spend.scale / run.noise.scale(spend.rho, Change.of_table(1)))
+        scales.append(spend.scale / inputs.noise.scale(spend.rho, Change.of_table(1)))
     assert scales == pytest.approx([2, 6], rel=1e-12)
 
 
@@ -371,11 +388,11 @@ def test_many_tables_have_less_noise_with_a_delta() -> None:
     deviations = []
     for delta in (0.0, DELTA):
         method = LatentClass(delta=delta, rounds=15, width=2, classes=2, fits=1, rules=0)
-        run = Run(method, CodedTable.encode(table, BINARY))
-        run.find_dependencies()
-        run.measure_attributes()
-        run.plan_views()
-        deviations.append(run.noise.deviation(run.for_view, run.change))
+        inputs = Inputs.of(CodedTable.encode(table, BINARY), method.noise())
+        _, left = find_dependencies(inputs, Search.of(inputs, method.rules))
+        attributes = measure_attributes(inputs, method.plan_of(inputs, range(6), left))
+        part = method.views_of(inputs, attributes).for_view
+        deviations.append(inputs.noise.deviation(part, inputs.change))
     assert deviations[1] < 0.75 * deviations[0]
 
 

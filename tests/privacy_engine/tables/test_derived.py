@@ -8,7 +8,6 @@ import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from jsonschema import Draft202012Validator
 
 from privacy_engine.errors import SchemaError
 from privacy_engine.registry import load_method
@@ -285,23 +284,3 @@ def test_a_table_without_its_derived_columns_is_refused_and_with_them_released()
     with pytest.raises(SchemaError, match=r"columns \['age'\] are missing"):
         method.release(table, schema, rng)
     assert "age_from" in method.release(schema.derived(table), schema, rng).table
-
-
-def test_the_json_schema_knows_the_fields() -> None:
-    fields = {
-        **BASE,
-        "at": BASE["at"] | {"shift": SHIFT | {"series": "hospital"}},
-        "age": AGE,
-        "since": number(days_since_first="at"),
-        "person": "id",
-    }
-    check = Draft202012Validator(DataSchema.json_schema())
-    assert not list(check.iter_errors(fields))
-    for name, wrong in (
-        ("at", {"shift": SHIFT | {"days": 0}}),
-        ("at", {"shift": {"days": 3}}),
-        ("age", {"derive": {"years_between": ["born"]}}),
-        ("age", {"derive": {"days_since_first": ["born"]}}),
-        ("age", {"derive": {}}),
-    ):
-        assert list(check.iter_errors({name: wrong})), wrong

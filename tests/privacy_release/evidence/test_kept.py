@@ -3,6 +3,7 @@
 import io
 import shutil
 import stat
+import sys
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -10,10 +11,11 @@ from pathlib import Path
 import pytest
 import yaml
 
-from privacy_engine.errors import IntegrityError, SecretError
+from privacy_engine.errors import IntegrityError, SecretError, SpecError
 from privacy_release.cli.main import DONE, WRONG, main
 from privacy_release.evidence.archive import pack
 from privacy_release.evidence.kept import has_evidence, keep_evidence, kept_evidence, signers_of
+from privacy_release.evidence.pages import PDF_PACKAGES
 from privacy_release.lake.log import Publication, publications
 from privacy_release.lake.read import read_release
 from privacy_release.lake.store import Lake
@@ -74,6 +76,17 @@ def test_evidence_is_kept_for_the_service_user_and_read_again(lake: Lake, key: S
     assert stat.S_IMODE(made.stat().st_mode) == 0o600
     assert has_evidence("people", entry(lake))
     assert kept_evidence(lake.table("people"), entry(lake)) == pack(lake.table("people"), "1", [key])
+
+
+@pytest.mark.parametrize("missing", PDF_PACKAGES)
+def test_without_a_package_of_the_extra_evidence_has_no_pdf(
+    lake: Lake, missing: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, missing, None)
+    made = keep_evidence(lake.table("people"), "1", KEY)["evidence"]
+    assert "evidence.pdf" not in zipfile.ZipFile(made).namelist()
+    with pytest.raises(SpecError, match="a PDF needs the extra `pdf`"):
+        pack(lake.table("people"), "1", [KEY], pdf=True)
 
 
 def changed(data: bytes) -> bytes:

@@ -1,6 +1,5 @@
 """The page that compares releases: what it tells, what it refuses, and that it loads nothing."""
 
-import itertools
 import re
 import xml.etree.ElementTree as ET
 from typing import Any
@@ -8,7 +7,7 @@ from typing import Any
 import pytest
 
 from privacy_engine.errors import IntegrityError, SpecError
-from privacy_release.reports.comparison import LINE, Entry, compare, render_comparison, spread
+from privacy_release.reports.comparison import Entry, compare, render_comparison
 from privacy_release.work.references import ReportRef, StagedRelease
 
 SOURCE = {
@@ -140,18 +139,8 @@ def test_the_plot_is_well_formed_and_all_of_it_inside_the_frame() -> None:
     (ax, ay), (bx, by) = circles[1], circles[0]  # less loss is lower, more risk is further right
     assert bx > ax
     assert by > ay
-    assert [t.text for t in plot.iter("text") if t.attrib.get("class") == "name"] == ["b", "a", "c"]
-
-
-def test_labels_of_near_points_never_lie_on_each_other_nor_below_their_points() -> None:
-    places = [(90.0 + 7 * i, y) for i, y in enumerate((330.0, 331.0, 329.5, 100.0, 100.0, 332.0, 60.0))]
-    heights = spread(places)
-    assert all(b - a >= LINE for a, b in itertools.pairwise(sorted(heights)))
-    assert all(height <= y for height, (_, y) in zip(heights, places, strict=True))
-
-
-def test_a_label_stays_beside_its_point_where_the_others_are_far() -> None:
-    assert spread([(60.0, 300.0), (400.0, 301.0)]) == [300.0, 301.0]
+    names = [t.text for t in plot.iter("text") if t.attrib.get("class", "").startswith("name ")]
+    assert names == ["b", "a", "c"]
 
 
 def test_limits_of_the_policy_are_told_with_their_numbers() -> None:

@@ -74,8 +74,8 @@ def test_two_columns_go_together_as_their_released_cells_do(release: Release) ->
     pairs = Counter(zip(release.table["town"], release.table["illness"], strict=True))
     assert found.strength[1, 3] == pytest.approx(bergsma(pairs))
     assert (found.strength == found.strength.T).all()
-    strongest = drawing(found)["strongest"][0]
-    assert strongest.strength == found.strength[np.triu_indices(4, 1)].max()
+    (strongest,) = drawing(found).largest(1)
+    assert strongest.value == found.strength[np.triu_indices(4, 1)].max()
 
 
 def bergsma(pairs: Counter[tuple[str, str]]) -> float:

@@ -1,6 +1,7 @@
 """Specifications: what is read, and that each mistake is named by file, field and remedy."""
 
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -10,6 +11,8 @@ from typing import Any, get_args
 
 import pytest
 import yaml
+from hypothesis import given
+from jsonschema import Draft202012Validator
 
 from privacy_engine import vocabulary
 from privacy_engine.errors import SchemaError, SpecError
@@ -21,6 +24,7 @@ from privacy_release.spec import fields as spec_fields
 from privacy_release.spec.check import check_files
 from privacy_release.spec.files import include_folder, load_policy, load_schema, load_suite
 from privacy_release.spec.model import AttributeSpec, json_schema, load_spec
+from tests.privacy_engine.tables.test_schema import BAD_FIELDS, schemas
 
 INCLUDE = Path(__file__).parents[3] / "include"
 RELEASES = sorted((INCLUDE / "releases").glob("*.yaml"))
@@ -133,9 +137,51 @@ def test_codes_survive_as_plain_values(home: Path) -> None:
 
 
 def test_attribute_has_the_fields_of_the_engine() -> None:
-    engine = DataSchema.json_schema()["additionalProperties"]["properties"]
+    with pytest.raises(SchemaError, match=r"known are \[.*\]") as caught:
+        DataSchema.from_dict({"age": {"rolle": "sensitive"}})
+    engine = set(re.findall(r"'(\w+)'", str(caught.value).partition("known are")[2]))
     of_releases = {"unlisted"}  # only methods set it, in the schema of a release
-    assert set(AttributeSpec.model_fields) == set(engine) - of_releases
+    assert set(AttributeSpec.model_fields) == engine - of_releases
+
+
+ATTRIBUTE = Draft202012Validator(AttributeSpec.model_json_schema(by_alias=True))
+COLUMN = {"role": "quasi_identifier", "kind": "categorical"}
+KEYED = {"connection": "keys", "scope": "series"}
+
+
+@given(schemas)
+def test_the_json_schema_accepts_every_attribute(schema: DataSchema) -> None:
+    for name, fields in schema.to_dict().items():
+        if schema[name].hierarchy is None:  # which a file names, where a schema has its rows
+            ATTRIBUTE.validate(fields)
+
+
+# Bounds of dates are texts, too, and a limit of a number is judged when the file is read.
+@pytest.mark.parametrize("case", sorted(BAD_FIELDS.keys() - {"bounds of text", "no bin"}))
+def test_the_json_schema_refuses_a_bad_field_too(case: str) -> None:
+    assert not ATTRIBUTE.is_valid(COLUMN | BAD_FIELDS[case][0])
+
+
+@pytest.mark.parametrize(
+    ("fields", "wrong"),
+    [
+        (
+            {"shift": KEYED | {"days": 30, "series": "hospital"}},
+            [{"shift": {"days": 3}}, {"shift": KEYED | {"days": "many"}}],
+        ),
+        ({"derive": {"years_between": ["born", "at"]}}, [{"derive": {"years_between": ["born"]}}]),
+        ({"derive": {"days_since_first": "at"}}, [{"derive": {"days_since_first": ["at"]}}]),
+        ({"pseudonym": KEYED}, [{"pseudonym": {}}]),
+        ({"text": "redact", "unique": {"allow": "r"}}, [{"text": "allow"}, {"unique": {}}]),
+        ({"text": {"allow": "r"}}, [{"text": {}}]),
+    ],
+    ids=str,
+)
+def test_the_json_schema_knows_the_fields_of_dates_and_direct_identifiers(
+    fields: dict[str, Any], wrong: list[dict[str, Any]]
+) -> None:
+    ATTRIBUTE.validate(COLUMN | fields)
+    assert not [given for given in wrong if ATTRIBUTE.is_valid(COLUMN | given)]
 
 
 @pytest.mark.parametrize(
@@ -408,6 +454,7 @@ def test_include_folder_must_exist(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 
 def test_json_schema_describes_the_file_and_not_the_program() -> None:
+    Draft202012Validator.check_schema(json_schema())
     found = json_schema()
     assert {"name", "schema", "source", "policy", "publish", "release", "schedule"} <= set(
         found["properties"]

@@ -7,7 +7,6 @@ from fractions import Fraction
 
 from airflow_privacy_release.plugin.auth import Rights
 from airflow_privacy_release.plugin.connections import Places, specifications
-from airflow_privacy_release.plugin.views.charts import Chart, Point, chart
 from airflow_privacy_release.plugin.views.words import day, moment, number
 from privacy_engine.dp.ledger import Entry, Event, Standing
 from privacy_engine.dp.limits import Accounting, Period, exact, rho_of
@@ -15,6 +14,7 @@ from privacy_engine.dp.loss import Neighbours, PrivacyLoss
 from privacy_engine.dp.promises import Promise
 from privacy_engine.errors import PrivacyEngineError
 from privacy_release.ledger.ledger import BudgetLedger, Moment
+from privacy_release.reports.charts import LineChart, Point, line_chart
 from privacy_release.spec.model import ReleaseSpec
 from privacy_release.steps.promised import promises_of, unsuited
 
@@ -55,7 +55,7 @@ class LimitShown:
     rho: str
     delta: str
     warning: str
-    chart: Chart | None
+    chart: LineChart | None
     unsuited: tuple[str, ...]
 
 
@@ -201,7 +201,7 @@ def _limit(
         unsuited=tuple(unsuited(standing.limit, promises)),
         chart=None
         if single or not left
-        else chart(
+        else line_chart(
             left,
             label=f"Epsilon left, {_words(standing.limit.period)}: {number(float(standing.left))} of "
             f"{number(float(limit))} now",

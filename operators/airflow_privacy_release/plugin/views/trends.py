@@ -4,9 +4,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from airflow_privacy_release.plugin.views.charts import Chart, Point, chart
 from airflow_privacy_release.plugin.views.releases import Release, attacks_in
 from airflow_privacy_release.plugin.views.words import day, number
+from privacy_release.reports.charts import LineChart, Point, line_chart
 from privacy_release.reports.text import COUNTED, FIGURES, RISKS, shown, signed
 from privacy_release.steps.approval import Course, Excess
 
@@ -24,7 +24,7 @@ class Trend:
 
     name: str
     meaning: str
-    chart: Chart
+    chart: LineChart
     values: tuple[tuple[str, str], ...]
 
 
@@ -120,7 +120,7 @@ def excess_trend(name: str, meaning: str, course: Sequence[Excess], bound: float
     return Trend(
         name=name,
         meaning=meaning,
-        chart=chart(
+        chart=line_chart(
             [
                 Point(
                     x=i,
@@ -174,7 +174,7 @@ def _trend(figure: _Figure, measured: Sequence[tuple[Release, float]]) -> Trend:
     return Trend(
         name=figure.name,
         meaning=figure.meaning,
-        chart=chart(
+        chart=line_chart(
             [
                 Point(x=i, y=value, text=f"{release.row.entry.release_id}: {figure.text(value)}")
                 for i, (release, value) in enumerate(measured)
