@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from privacy_engine.dp.loss import PrivacyLoss
 from privacy_release.manifest.section import ManifestSection
 
 
@@ -27,6 +28,20 @@ class LossSection(ManifestSection):
     delta: float
     neighbours: str
     rho: float | None = None
+
+    @property
+    def claimed(self) -> PrivacyLoss:
+        """The loss as a value of the engine.
+
+        Raises:
+            ValueError: if there is no such loss.
+        """
+        return PrivacyLoss(
+            epsilon=self.epsilon,
+            delta=self.delta,
+            neighbours=self.neighbours,  # type: ignore[arg-type]  # a text is read as one
+            rho=self.rho,
+        )
 
 
 @dataclass(frozen=True, kw_only=True)

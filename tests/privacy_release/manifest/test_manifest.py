@@ -4,6 +4,7 @@ The files in `golden` are stored manifests: those of 0.1 were written by that ve
 """
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +15,17 @@ from privacy_engine.errors import IntegrityError
 from privacy_release.lake.read import manifest_of
 from privacy_release.manifest.manifest import PUBLISHED, Claims, Manifest
 from tests import golden
-from tests.import_graph import ROOT
+from tests.import_graph import PACKAGES, ROOT
 from tests.made import made_release
 
 GOLDEN = sorted((Path(__file__).parent / "golden").glob("*.json"))
 SCHEMA = json.loads((ROOT / "docs" / "manifest.schema.json").read_text(encoding="utf-8"))
+# What publishes the mapping that its caller wrote; and the engine, which knows no stored release.
+STORED = {"privacy_release/lake/publish.py", "privacy_engine/randomizers/randomization.py"}
 SECRET = "Alice"
+LITERAL = re.compile(
+    r"""(\b|_)manifest(_of)?(\([^()]*\))?(\[|\.get\()["']|["'] (not )?in (\w+\.|read_)?manifest\b"""
+)
 
 
 @pytest.mark.parametrize("file", GOLDEN, ids=lambda file: file.stem)
@@ -96,3 +102,30 @@ def test_a_loss_or_random_answers_hide_the_counts_of_the_source(
     stored: dict[str, Any], private: bool
 ) -> None:
     assert Manifest.from_dict(stored).private is private
+
+
+def test_no_other_module_reads_a_manifest_by_literal_keys() -> None:
+    files = [file for package, home in PACKAGES.items() for file in (home / package).rglob("*.py")]
+    found = [
+        f"{file.relative_to(ROOT)}: {line.strip()}"
+        for file in files
+        for line in file.read_text(encoding="utf-8").splitlines()
+        if LITERAL.search(line)
+    ]
+    assert [line for line in found if line.partition(":")[0] not in STORED] == []
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        'rows = manifest["rows"]',
+        "loss = trained.manifest.get('loss')",
+        'told = release.manifest()["randomization"]',
+        'read_manifest(staged.manifest)["parameters"]',
+        'manifest_of(table, last["release_id"]).get("figures")',
+        'if "history" not in manifest:',
+        'private = "randomization" in read_manifest(staged.manifest)',
+    ],
+)
+def test_a_literal_key_would_be_found(line: str) -> None:
+    assert LITERAL.search(line)
