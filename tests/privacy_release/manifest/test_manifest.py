@@ -12,8 +12,12 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from privacy_engine.errors import IntegrityError
+from privacy_release.cli.text import manifest_lines
+from privacy_release.evidence.criteria import HIPAA, NIST, WP29, answers
 from privacy_release.lake.read import manifest_of
 from privacy_release.manifest.manifest import PUBLISHED, Claims, Manifest
+from privacy_release.reports.dictionary import dictionary, guarantee_in_short
+from privacy_release.reports.registry import Deployment, deployment_record
 from tests import golden
 from tests.import_graph import PACKAGES, ROOT
 from tests.made import made_release
@@ -48,6 +52,25 @@ def test_a_release_of_each_kind_keeps_the_published_schema(shared: Path, name: s
     stored = manifest_of(made.lake.table(made.spec.publish.table), made.release_id)
     Draft202012Validator(SCHEMA).validate(stored)
     assert Manifest.from_dict(stored).to_dict() == stored
+
+
+@pytest.mark.parametrize("file", GOLDEN, ids=lambda file: file.stem)
+def test_what_is_derived_from_a_manifest_can_be_made_of_every_golden_one(file: Path) -> None:
+    manifest = Manifest.from_dict(json.loads(file.read_bytes()))
+    types = dict.fromkeys(manifest.columns, "string")
+    columns = {name: column.to_dict() for name, column in manifest.columns.items()}
+    made = dictionary(manifest, columns, table="people", release="1", types=types)
+    assert made["guarantee"]["short"] == guarantee_in_short(manifest)
+    assert manifest.software.version in made["cite"]
+    assert {answer.standard for answer in answers(manifest)} == {WP29, HIPAA, NIST}
+    assert manifest_lines(manifest.to_dict())
+    if manifest.loss is not None:
+        said = Deployment(
+            curator="c", curator_type="Nonprofit", intended_use="a test", region="r", authors=("a",)
+        )
+        record = deployment_record(manifest, said, table="people", published="2026-01-01", releases=1)
+        parameters = record["deployment"]["privacy_loss"]["privacy_parameters"]
+        assert parameters["epsilon"] == manifest.loss.claimed.epsilon
 
 
 def test_the_golden_manifests_have_every_field() -> None:
@@ -113,6 +136,14 @@ def test_no_other_module_reads_a_manifest_by_literal_keys() -> None:
         if LITERAL.search(line)
     ]
     assert [line for line in found if line.partition(":")[0] not in STORED] == []
+
+
+def test_a_manifest_is_assembled_at_staging_and_extended_where_it_is_published() -> None:
+    files = [file for file in (ROOT / "privacy_release").rglob("*.py") if ".extended(" in file.read_text()]
+    assert {str(file.relative_to(ROOT / "privacy_release")) for file in files} == {
+        "steps/made.py",
+        "steps/publish.py",
+    }
 
 
 @pytest.mark.parametrize(
