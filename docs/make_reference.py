@@ -13,8 +13,8 @@ import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from types import ModuleType
-from typing import Any, get_args
+from types import ModuleType, NoneType, UnionType
+from typing import Any, get_args, get_origin
 
 import pydantic
 
@@ -27,6 +27,8 @@ from privacy_engine.tables.coding import Coding
 from privacy_engine.tables.date_form import DateForm
 from privacy_engine.tables.schema import Attribute
 from privacy_release.cli.main import build_parser
+from privacy_release.manifest.manifest import PUBLISHED, Manifest
+from privacy_release.manifest.section import ManifestSection
 from privacy_release.spec.model import AttributeSpec, ReleaseSpec
 
 FOLDER = Path(__file__).parent
@@ -157,6 +159,56 @@ def meanings() -> str:
         for name in method_names()
     }
     return json.dumps(told, indent=1, ensure_ascii=False) + "\n"
+
+
+def manifest_schema() -> str:
+    """The JSON Schema of a published manifest, for programs that read it."""
+    sections: dict[str, Any] = {}
+    whole = _section_schema(Manifest, sections) | {"required": sorted(PUBLISHED)}
+    schema = {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "Manifest of a published release",
+        **whole,
+        "$defs": {name: sections[name] for name in sorted(sections)},
+    }
+    return json.dumps(schema, indent=1, ensure_ascii=False) + "\n"
+
+
+def _section_schema(section: type[ManifestSection], found: dict[str, Any]) -> dict[str, Any]:
+    """The schema of a section; those that it refers to are added to `found`. Further fields are allowed."""
+    meanings = _documented(section)
+    fields = {
+        name: {"description": _plain(meanings[name]), **_type_schema(hint, found)}
+        for name, hint in section.known().items()
+    }
+    required = {"required": sorted(section.required())} if section.required() else {}
+    return {"description": _plain(_lead(section)), "type": "object", "properties": fields, **required}
+
+
+def _type_schema(hint: Any, found: dict[str, Any]) -> dict[str, Any]:
+    """The schema of a type of a field."""
+    kind, inner = get_origin(hint), get_args(hint)
+    if kind is UnionType:
+        return {"anyOf": [_type_schema(option, found) for option in inner]}
+    if kind is Mapping:
+        return {"type": "object", "additionalProperties": _type_schema(inner[1], found)}
+    if kind is tuple:
+        return {"type": "array", "items": _type_schema(inner[0], found)}
+    if inspect.isclass(hint) and issubclass(hint, ManifestSection):
+        if hint.__name__ not in found:
+            found[hint.__name__] = {}  # a section may hold sections of its own kind
+            found[hint.__name__] = _section_schema(hint, found)
+        return {"$ref": f"#/$defs/{hint.__name__}"}
+    return {"type": _JSON[hint]} if hint in _JSON else {}
+
+
+_JSON: Mapping[Any, str] = {
+    str: "string",
+    bool: "boolean",
+    int: "integer",
+    float: "number",
+    NoneType: "null",
+}
 
 
 def _fields(model: type[pydantic.BaseModel], place: str) -> tuple[list[str], list[tuple[str, Any]]]:
@@ -369,6 +421,7 @@ PAGES: Mapping[str, Callable[[], str]] = {
     "reference_files.md": files,
     "reference_commands.md": commands,
     "../privacy_release/spec/parameters.json": meanings,
+    "manifest.schema.json": manifest_schema,
 }
 
 if __name__ == "__main__":

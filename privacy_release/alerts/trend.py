@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from privacy_engine.errors import PrivacyEngineError
 from privacy_release.alerts.budgets import low_budgets
 from privacy_release.lake.log import Publication, State, current_version, newest
-from privacy_release.lake.read import manifest_of
+from privacy_release.lake.read import standing_manifest
 from privacy_release.reports.text import COUNTED, FIGURES, RISKS, shown
 from privacy_release.spec.model import AlertSpec, AlertsSpec, read_alerts
 from privacy_release.work.references import AlertRef, ReportRef, StagedRelease, measured_symbols, symbols_of
@@ -128,8 +128,8 @@ def _published_figures(table: "ReleaseTable", entry: Publication, *, with_manife
     if loss:
         return figures | {"epsilon": float(loss["epsilon"])}
     if with_manifest:
-        told = manifest_of(table, entry.release_id, entry.version).get("figures") or {}
-        figures |= {figure: float(value) for figure, value in told.items()}
+        published = standing_manifest(table, entry.release_id, entry.version).figures
+        figures |= {figure: float(value) for figure, value in published.items()}
     return figures
 
 

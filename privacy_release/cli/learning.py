@@ -29,18 +29,18 @@ def add_reconstruct_command(parser: argparse.ArgumentParser) -> None:
 
 def _reconstruct(arguments: argparse.Namespace) -> int:
     from privacy_engine.learning.reconstruction import reconstructed_distributions, reconstructed_moments
-    from privacy_release.lake.read import manifest_of, read_release
+    from privacy_release.lake.read import read_release, standing_manifest
 
     release_table = table_of(arguments.target)
-    manifest = manifest_of(release_table, arguments.release)
-    if "randomization" not in manifest:
+    manifest = standing_manifest(release_table, arguments.release)
+    if manifest.randomization is None:
         raise WrongArgumentError(
             f"the release of table {release_table.name} must be a randomized one, its method is "
-            f"{manifest.get('method')}; read its records as they are"
+            f"{manifest.method}; read its records as they are"
         )
     released = read_release(release_table, arguments.release).to_pandas()
     reconstructed = reconstructed_moments if arguments.numbers else reconstructed_distributions
-    table = reconstructed(released, manifest)
+    table = reconstructed(released, manifest.stored)
     if table.empty:
         kind = "number" if arguments.numbers else "listed attribute"
         raise WrongArgumentError(

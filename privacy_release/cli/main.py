@@ -303,9 +303,9 @@ def _run(arguments: argparse.Namespace) -> int:
 def _verify(arguments: argparse.Namespace) -> int:
     import pyarrow.parquet as pq
 
-    from privacy_engine.dp.loss import PrivacyLoss
     from privacy_engine.engines.checking import verify_files
     from privacy_engine.measures.recoding import as_released
+    from privacy_release.manifest.manifest import Manifest
     from privacy_release.sources.addresses import find_source
     from privacy_release.sources.files import local_files
     from privacy_release.spec.files import load_policy
@@ -316,9 +316,10 @@ def _verify(arguments: argparse.Namespace) -> int:
     policy = under_floor(load_policy(arguments.policy.absolute()), floor_policy())
     today = datetime.now(UTC).date()
     schema = released_schema(arguments.schema.absolute()).as_of(today).coded()
-    told = read_mapping(arguments.manifest.absolute(), LARGEST_MANIFEST) if arguments.manifest else {}
+    given = read_mapping(arguments.manifest.absolute(), LARGEST_MANIFEST) if arguments.manifest else {}
+    manifest = Manifest.from_dict(given)
     source = find_source(arguments.table)
-    loss = PrivacyLoss(**told["loss"]) if told.get("loss") else None
+    loss = manifest.loss.claimed if manifest.loss else None
     with _engine("verify") as (engine, folder):
         files = local_files(source, folder)
         require_no_counterfeits(files)
@@ -329,7 +330,7 @@ def _verify(arguments: argparse.Namespace) -> int:
             schema,
             policy,
             loss=loss,
-            figures=told.get("figures"),
+            figures=manifest.figures,
             year=today.year,
         )
         report = replace(report, findings=(*report.findings, *text_findings(files, schema, policy)))

@@ -11,6 +11,7 @@ from privacy_engine.judge.attack_risk import AttackRisk
 from privacy_engine.judge.republication.notes import notes_over_time
 from privacy_engine.progress import telling
 from privacy_engine.vocabulary import counted
+from privacy_release.manifest.manifest import Manifest
 from privacy_release.work.durations import Pace, how_far
 from privacy_release.work.settings import VARIABLES
 
@@ -72,13 +73,18 @@ def figure_lines(figures: Mapping[str, float]) -> list[str]:
     return [f"  {name:<22} {value:.6g}" for name, value in sorted(figures.items())]
 
 
-def manifest_lines(manifest: Mapping[str, Any]) -> list[str]:
-    """Findings and figures in words, then all of it as JSON."""
+def manifest_lines(stored: Mapping[str, Any]) -> list[str]:
+    """Findings and figures of a stored manifest in words, then all of it as JSON.
+
+    Raises:
+        IntegrityError: if a field has another type than this version knows.
+    """
+    manifest = Manifest.from_dict(stored)
     return [
-        *finding_lines(manifest.get("measured", ())),
-        *over_time_lines(manifest.get("measured", ()), followed="history" in manifest),
-        *figure_lines(manifest.get("figures", {})),
-        json.dumps(manifest, indent=2, sort_keys=True, ensure_ascii=False),
+        *finding_lines(manifest.findings),
+        *over_time_lines(manifest.findings, followed=manifest.history is not None),
+        *figure_lines(manifest.figures),
+        json.dumps(stored, indent=2, sort_keys=True, ensure_ascii=False),
     ]
 
 

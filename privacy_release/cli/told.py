@@ -189,11 +189,11 @@ def add_registry_command(parser: argparse.ArgumentParser) -> None:
 
 def _registry(arguments: argparse.Namespace) -> int:
     from privacy_release.lake.log import publications
-    from privacy_release.lake.read import manifest_of
+    from privacy_release.lake.read import standing_manifest
     from privacy_release.reports.registry import deployment_record
 
     table = table_of(arguments.target)
-    manifest = manifest_of(table, arguments.release)
+    manifest = standing_manifest(table, arguments.release)
     known = publications(table)
     with usage("registry"):
         said = Deployment(

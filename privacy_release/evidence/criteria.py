@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from privacy_release.reports.dictionary import is_private
+from privacy_release.manifest.manifest import Manifest
 
 SMALL = 1.0  # epsilon up to which a loss is taken as an answer by itself; above, as a part of one
 _OF_CLASSES = frozenset({"k_anonymity", "alpha_k_anonymity"})
@@ -63,7 +63,7 @@ HIPAA = "HIPAA expert determination, 45 CFR 164.514(b)(1)"
 NIST = "NIST SP 800-188"
 
 
-def answers(manifest: Mapping[str, Any]) -> list[Answer]:
+def answers(manifest: Manifest) -> list[Answer]:
     """All criteria, and what a published manifest shows of each.
 
     Args:
@@ -84,26 +84,25 @@ class _Shown:
         failed: rules that were not kept.
     """
 
-    manifest: Mapping[str, Any]
+    manifest: Manifest
     classes: tuple[str, ...]
     values: tuple[str, ...]
     attacks: Mapping[str, Sequence[str]]
     failed: tuple[str, ...]
 
     @classmethod
-    def of(cls, manifest: Mapping[str, Any]) -> "_Shown":
+    def of(cls, manifest: Manifest) -> "_Shown":
         classes, values, failed = [], [], []
         attacks: dict[str, list[str]] = {}
-        for finding in manifest.get("measured", ()):
-            rule = str(finding["rule"])
-            name = rule.partition("(")[0]
-            if not finding["passed"]:
+        for finding in manifest.measured:
+            rule, name = finding.rule, finding.rule.partition("(")[0]
+            if not finding.passed:
                 failed.append(rule)
-            elif name in _OF_CLASSES | _OF_VALUES and finding["measured"] is not None:
-                told = f"{rule} was measured on the published bytes: {finding['measured']:.4g}."
+            elif name in _OF_CLASSES | _OF_VALUES and finding.measured is not None:
+                told = f"{rule} was measured on the published bytes: {finding.measured:.4g}."
                 classes += [told] if name in _OF_CLASSES else []
                 values += [told] if name in _OF_VALUES else []
-        for model in (manifest.get("policy") or {}).get("require", ()):
+        for model in (manifest.policy or {}).get("require", ()):
             if model.get("model") == "attack_risk":
                 attacks.setdefault(model["attack"], []).append(_attack(model, manifest))
         return cls(
@@ -117,16 +116,16 @@ class _Shown:
     @property
     def loss(self) -> tuple[Status, str] | None:
         """What a privacy loss answers; None where there is none."""
-        loss = self.manifest.get("loss")
+        loss = self.manifest.loss
         if loss is None:
             return None
-        delta = f" and delta {loss['delta']:g}" if loss["delta"] else ""
-        unit = loss["neighbours"].replace("_", " ")
+        delta = f" and delta {loss.delta:g}" if loss.delta else ""
+        unit = loss.neighbours.replace("_", " ")
         told = (
-            f"Differential privacy with epsilon {loss['epsilon']:g}{delta} ({unit}) bounds what anybody "
+            f"Differential privacy with epsilon {loss.epsilon:g}{delta} ({unit}) bounds what anybody "
             "learns of one person from this release, whatever else they know."
         )
-        if loss["epsilon"] <= SMALL:
+        if loss.epsilon <= SMALL:
             return Status.SHOWN, told
         return Status.PARTLY, f"{told} Epsilon above {SMALL:g} is a weak bound by itself."
 
@@ -135,7 +134,7 @@ class _Shown:
         return [told for name in attacks for told in self.attacks.get(name, ())] or [_NOT_TRIED]
 
 
-def _attack(model: Mapping[str, Any], manifest: Mapping[str, Any]) -> str:
+def _attack(model: Mapping[str, Any], manifest: Manifest) -> str:
     """What is told of an attack that the policy bounds: whether it kept its bound, and no figure."""
     from privacy_engine.judge.attack_risk import AttackRisk
     from privacy_engine.judge.models import rule_of
@@ -144,7 +143,7 @@ def _attack(model: Mapping[str, Any], manifest: Mapping[str, Any]) -> str:
     named = rule.attack.value.replace("_", " ")
     if rule.shadows:
         named += f", by {rule.shadows} shadow releases of people who were held out"
-    kept = [f["passed"] for f in manifest.get("measured", ()) if f["rule"] == rule_of(rule)]
+    kept = [finding.passed for finding in manifest.measured if finding.rule == rule_of(rule)]
     if not kept:
         return f"The policy bounds the attack of {named}; that it was tried is not on record."
     return (
@@ -162,10 +161,10 @@ def _wp29(shown: _Shown) -> list[Answer]:
         if shown.classes and not loss
         else ""
     )
-    history = shown.manifest.get("history")
+    history = shown.manifest.history
     kept = (
-        f"The release was made safe together with {history['releases']} earlier releases of its table "
-        f"(k = {history['k']} over all of them)."
+        f"The release was made safe together with {history.releases} earlier releases of its table "
+        f"(k = {history.k} over all of them)."
         if history
         else ""
     )
@@ -215,7 +214,7 @@ def _status(
 
 
 def _hipaa(shown: _Shown) -> list[Answer]:
-    figures = shown.manifest.get("figures", {})
+    figures = shown.manifest.figures
     risk = (
         f"The highest prosecutor risk in the released table is {figures['prosecutor_max']:.3g}, the mean "
         f"{figures['prosecutor_mean']:.3g}; {100 * figures['share_at_risk']:.3g} % of the records are in "
@@ -266,22 +265,21 @@ def _hipaa(shown: _Shown) -> list[Answer]:
     ]
 
 
-def _quasi_identifiers(manifest: Mapping[str, Any]) -> str:
-    columns = manifest.get("columns", {})
-    return ", ".join(n for n, c in columns.items() if c.get("role") == "quasi_identifier") or "no column"
+def _quasi_identifiers(manifest: Manifest) -> str:
+    known = (name for name, column in manifest.columns.items() if column.role == "quasi_identifier")
+    return ", ".join(known) or "no column"
 
 
 def _nist(shown: _Shown) -> list[Answer]:
     manifest = shown.manifest
-    approval = manifest.get("approval")
-    booked = manifest.get("booking") or {}
-    if approval and not approval.get("automatic"):
+    approval, booked = manifest.approval, manifest.booking
+    if approval and not approval.automatic:
         board = Answer(
             standard=NIST,
             criterion="Review by a disclosure review board",
             asks="Did somebody with that duty review the release?",
             status=Status.SHOWN,
-            says=(f"Approved at {approval['at']} by somebody who saw its report; the manifest names who.",),
+            says=(f"Approved at {approval.at} by somebody who saw its report; the manifest names who.",),
         )
     else:
         board = Answer(
@@ -293,18 +291,18 @@ def _nist(shown: _Shown) -> list[Answer]:
         )
     attacked = _status(shown, None, part=tuple(shown.attacks))
     many = [
-        f"Booked in the ledger of {booked['dataset']} before the data were read; its limit bounds the sum of "
+        f"Booked in the ledger of {booked.dataset} before the data were read; its limit bounds the sum of "
         "all releases."
         if booked
         else "",
-        "Earlier releases of the table were taken into account." if manifest.get("history") else "",
+        "Earlier releases of the table were taken into account." if manifest.history else "",
     ]
     return [
         Answer(
             standard=NIST,
             criterion="A standard set in advance",
             asks="Was it set before, and apart from the method, what a release must keep?",
-            status=Status.SHOWN if manifest.get("policy") and not shown.failed else Status.NOT_SHOWN,
+            status=Status.SHOWN if manifest.policy and not shown.failed else Status.NOT_SHOWN,
             says=(
                 "The policy is kept apart from the method, and all of its rules were held against the bytes.",
             )
@@ -348,6 +346,6 @@ def _nist(shown: _Shown) -> list[Answer]:
     ]
 
 
-def hides_counts(manifest: Mapping[str, Any]) -> bool:
+def hides_counts(manifest: Manifest) -> bool:
     """Whether figures of classes say nothing of the release: it is private, or of several rows a person."""
-    return is_private(manifest) or "person" in manifest
+    return manifest.private or manifest.person is not None

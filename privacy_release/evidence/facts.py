@@ -1,13 +1,13 @@
 """What an evidence pack tells of a published release: plain values, from the lake alone."""
 
-from collections.abc import Mapping
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from privacy_release.evidence.criteria import answers, hides_counts
 from privacy_release.lake.log import publications
-from privacy_release.lake.read import dictionary_of, manifest_of, read_release
+from privacy_release.lake.read import dictionary_of, read_release, standing_manifest
 from privacy_release.lake.store import ReleaseTable
+from privacy_release.manifest.manifest import Manifest
 from privacy_release.reports.dictionary import guarantee_in_short, guarantee_sentences
 from privacy_release.reports.text import RISKS, shown
 
@@ -49,8 +49,9 @@ def facts_of(table: ReleaseTable, entry: "Publication") -> dict[str, Any]:
     from privacy_engine.registry import DETECTORS, METHODS
 
     release_id = entry.release_id
-    manifest = manifest_of(table, release_id)
-    home = {**METHODS, **DETECTORS}.get(manifest["method"])
+    manifest = standing_manifest(table, release_id)
+    stored = manifest.to_dict()
+    home = {**METHODS, **DETECTORS}.get(manifest.method)
     told: dict[str, Any] = {
         "table": table.name,
         "release": release_id,
@@ -59,27 +60,27 @@ def facts_of(table: ReleaseTable, entry: "Publication") -> dict[str, Any]:
         "manifest_sha256": entry.manifest_sha256,
         "report_sha256": entry.report_sha256,
         "statement_sha256": entry.statement,
-        **{field: manifest[field] for field in _TOLD},
-        **{field: manifest[field] for field in _WHERE_TOLD if field in manifest},
-        "columns": manifest["columns"],
+        **{field: stored[field] for field in _TOLD},
+        **{field: stored[field] for field in _WHERE_TOLD if field in stored},
+        "columns": stored["columns"],
         "guarantee": guarantee_in_short(manifest),
         "sentences": guarantee_sentences(manifest),
         "reference": None if home is None else home.home.partition(":")[0],
         "risks": [
-            {"name": label, "value": shown(manifest["figures"][key], unit), "meaning": meaning}
+            {"name": label, "value": shown(manifest.figures[key], unit), "meaning": meaning}
             for key, (label, unit, meaning) in RISKS.items()
-            if key in manifest.get("figures", {})
+            if key in manifest.figures
         ],
         "answers": [asdict(answer) for answer in answers(manifest)],
     }
-    if not hides_counts(manifest) and "tables" not in manifest:
+    if not hides_counts(manifest) and not manifest.tables:
         told["classes"] = class_sizes(table, release_id, manifest)
     return told
 
 
-def class_sizes(table: ReleaseTable, release_id: str, manifest: Mapping[str, Any]) -> list[dict[str, Any]]:
+def class_sizes(table: ReleaseTable, release_id: str, manifest: Manifest) -> list[dict[str, Any]]:
     """How many records are in classes of which size, by bands; of the released rows, which are public."""
-    known = [n for n, column in manifest["columns"].items() if column["role"] == "quasi_identifier"]
+    known = [name for name, column in manifest.columns.items() if column.role == "quasi_identifier"]
     rows = read_release(table, release_id)
     if not known or not rows.num_rows:
         return []

@@ -18,6 +18,7 @@ from privacy_release.lake.log import (
     newest_such,
 )
 from privacy_release.lake.store import ReleaseTable, dataset_of, get, reaching, takes_table
+from privacy_release.manifest.manifest import Manifest
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -89,12 +90,12 @@ def read_tables(table: ReleaseTable, release_id: str, version: int | None = None
 
     version = existing_version(table) if version is None else version
     rows = read_release(table, release_id, version)
-    person = manifest_of(table, release_id, version).get("person", {})
-    if "tables" not in person:
+    person = standing_manifest(table, release_id, version).person
+    if person is None or not person.tables:
         raise PublishError(f"the release in {table.name} is of one table; read it as a release")
     return {
-        table: rows.filter(pc.equal(rows[TABLE], table)).select([person["column"], *own["columns"]])
-        for table, own in person["tables"].items()
+        table: rows.filter(pc.equal(rows[TABLE], table)).select([person.column, *own.columns])
+        for table, own in person.tables.items()
     }
 
 
@@ -111,6 +112,18 @@ def manifest_of(table: ReleaseTable, release_id: str, version: int | None = None
         entry.require_readable(table.name)
     digest = entry.manifest_sha256 if entry.tombstone is None else entry.tombstone.sha256
     return _stored_json(table, digest, "manifest")
+
+
+def standing_manifest(table: ReleaseTable, release_id: str, version: int | None = None) -> Manifest:
+    """The manifest of a release that stands, by its fields.
+
+    Raises:
+        PublishError: if there is no such release, it was retracted, or the lake cannot be reached.
+        IntegrityError: as `manifest_of`, or if a field has another type than this version knows.
+    """
+    entry = _entry(table, existing_version(table), release_id, version)
+    _require_standing(entry, table.name)
+    return Manifest.from_dict(_stored_json(table, entry.manifest_sha256, "manifest"))
 
 
 def dictionary_of(table: ReleaseTable, release_id: str, version: int | None = None) -> dict[str, Any] | None:

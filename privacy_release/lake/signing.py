@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from privacy_release.lake.store import ReleaseTable
+from privacy_release.manifest.manifest import Manifest
 
 if TYPE_CHECKING:
     from deltalake import Transaction
@@ -22,7 +23,7 @@ _CHAIN = "privacy_release: signed statements"  # Delta application id that all s
 class Signer(Protocol):
     """Signs statements about a table of releases."""
 
-    def about(self, manifest: Mapping[str, Any], *, approved: bool) -> Self:
+    def about(self, manifest: Manifest, *, approved: bool) -> Self:
         """What signs the release of a manifest, which somebody approved or not."""
 
     def rows_digest(self, files: Sequence[Path], columns: list[str]) -> str:

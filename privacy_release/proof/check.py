@@ -26,6 +26,7 @@ from privacy_release.lake.log import (
 )
 from privacy_release.lake.log_faults import log_entry
 from privacy_release.lake.store import ReleaseTable, chunks, listing, read_all
+from privacy_release.manifest.manifest import Manifest
 from privacy_release.proof.chain import Statement, chain_of, read_files
 from privacy_release.proof.faults import Fault, FaultError, Reason
 from privacy_release.proof.keys import PublicKey
@@ -268,7 +269,7 @@ class _Check:
         )
         manifest = self.proofs(statement, release)
         if manifest is not None:
-            notes = notes_over_time(manifest.get("measured", ()), followed="history" in manifest)
+            notes = notes_over_time(manifest.findings, followed=manifest.history is not None)
             approval = self.approval(manifest, statement, release)
             found = replace(found, approval=approval, over_time=notes)
         with tempfile.TemporaryDirectory(prefix="privacy-release-check-") as folder:
@@ -283,7 +284,7 @@ class _Check:
             measured = self.measured(rows.file, manifest, statement, release)
         return replace(found, findings=measured.findings, on_trust=measured.on_trust)
 
-    def proofs(self, statement: Statement, release: str) -> dict[str, Any] | None:
+    def proofs(self, statement: Statement, release: str) -> Manifest | None:
         """Hold every proof of a release against its signed hash; its manifest, if it is the signed one."""
         manifest = None
         for what, sha256 in proofs_of(statement.note):
@@ -293,7 +294,10 @@ class _Check:
             elif hashlib.sha256(data).hexdigest() != sha256:
                 self.say(Fault.PROOF, f"the {what} {sha256} is not the one that was signed", release)
             elif what == "manifest":
-                manifest = dict(json.loads(data))
+                try:
+                    manifest = Manifest.from_dict(json.loads(data))
+                except IntegrityError as error:
+                    self.say(Fault.PROOF, str(error), release)
         return manifest
 
     def rows(
@@ -346,30 +350,26 @@ class _Check:
         file = _own_columns(copies, columns, folder)
         return _Rows(file=file, count=count, files=len(paths), rewritten=rewritten)
 
-    def approval(
-        self, manifest: Mapping[str, Any], statement: Statement, release: str
-    ) -> Mapping[str, Any] | None:
+    def approval(self, manifest: Manifest, statement: Statement, release: str) -> Mapping[str, Any] | None:
         """Refuse a release that nobody approved where somebody had to; who did."""
-        approval: Mapping[str, Any] | None = manifest.get("approval")
-        given = approval is not None and bool(approval.get("by")) and not approval.get("automatic")
+        approval = manifest.approval
+        given = approval is not None and approval.given
         asked = statement.predicate.get("demands", {}).get("approval")
         if asked and not given:
             self.say(Fault.APPROVAL, "somebody had to approve it, and nobody did", release)
         elif self.demanded is not None and self.demanded.approval and not given:
             self.say(Fault.APPROVAL, "you ask for an approval, and nobody approved it", release)
-        return approval
+        return None if approval is None else approval.to_dict()
 
-    def measured(
-        self, rows: Path, manifest: Mapping[str, Any], statement: Statement, release: str
-    ) -> Measured:
+    def measured(self, rows: Path, manifest: Manifest, statement: Statement, release: str) -> Measured:
         """Measure again what the policy asks for, and what whoever checks asks for."""
         from privacy_engine.judge.policy import ReleasePolicy
         from privacy_engine.tables.schema import DataSchema
 
         try:
-            policy = ReleasePolicy.from_dict(manifest["policy"])
-            schema = DataSchema.from_dict(manifest["schema"])
-        except (KeyError, PrivacyEngineError) as error:
+            policy = ReleasePolicy.from_dict(manifest.policy or {})
+            schema = DataSchema.from_dict(manifest.schema or {})
+        except PrivacyEngineError as error:
             told = f"policy and schema in the manifest must be readable, got {type(error).__name__}"
             self.say(Fault.POLICY, told, release)
             return Measured()

@@ -1,13 +1,13 @@
 """What the judge measures anew on the rows of a release, and what stays on the signer's word."""
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from privacy_engine.errors import PrivacyEngineError, VerificationError
 from privacy_engine.vocabulary import counted
+from privacy_release.manifest.manifest import Manifest
 from privacy_release.steps.verify import require_no_counterfeits, text_findings
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ def measured_anew(
     rows: Path,
     schema: "DataSchema",
     policy: "ReleasePolicy",
-    manifest: Mapping[str, Any],
+    manifest: Manifest,
     year: int,
     engine: "Engine",
 ) -> Measured:
@@ -56,18 +56,16 @@ def measured_anew(
     from privacy_engine.engines.checking import verify_files
     from privacy_engine.judge.models import rule_of
 
-    told = {finding["rule"]: finding for finding in manifest.get("measured", ())}
-    wrong = [
-        f"the proof itself says that {rule} does not hold" for rule, f in told.items() if not f["passed"]
-    ]
+    told = {finding.rule: finding for finding in manifest.measured}
+    wrong = [f"the proof itself says that {rule} does not hold" for rule, f in told.items() if not f.passed]
     alone = _of_one_release(policy)
     why = _unmeasurable(rows, schema, manifest)
     if alone is None or why:
         return Measured(on_trust=dict.fromkeys(told, why or _FOLLOWS), wrong=wrong)
-    files, figures = [str(rows)], manifest.get("figures")
+    files = [str(rows)]
     try:
         measured = verify_files(
-            engine, files, schema, alone, loss=_loss(manifest), figures=figures, year=year
+            engine, files, schema, alone, loss=_loss(manifest), figures=manifest.figures, year=year
         )
         findings = (*measured.findings, *text_findings(files, schema, alone))
         report: list[dict[str, Any]] = replace(measured, findings=findings).to_dict()["findings"]
@@ -79,8 +77,8 @@ def measured_anew(
             missed = finding.get("failing_classes") or 0
             by = f", {counted(missed, 'class misses', 'classes miss')} it" if missed else ""
             wrong.append(f"{rule} does not hold{by}")
-        if rule in told and not _equal(finding["measured"], told[rule]["measured"]):
-            wrong.append(f"{rule} measures {finding['measured']}, the proof says {told[rule]['measured']}")
+        if rule in told and not _equal(finding["measured"], told[rule].measured):
+            wrong.append(f"{rule} measures {finding['measured']}, the proof says {told[rule].measured}")
     found = {finding["rule"] for finding in report}
     follows = {rule_of(model) for model in policy.across}
     on_trust = {rule: _FOLLOWS if rule in follows else _APART for rule in told if rule not in found}
@@ -99,7 +97,7 @@ def unshown(own: "ReleasePolicy", demanded: "ReleasePolicy", measured: Measured)
     return [*missing, *limits]
 
 
-def _unmeasurable(rows: Path, schema: "DataSchema", manifest: Mapping[str, Any]) -> str:
+def _unmeasurable(rows: Path, schema: "DataSchema", manifest: Manifest) -> str:
     """Why classes cannot be counted on these rows: it is not known which are people; empty where they can."""
     from privacy_engine.judge.verification import require_persons
 
@@ -111,10 +109,8 @@ def _unmeasurable(rows: Path, schema: "DataSchema", manifest: Mapping[str, Any])
     return ""
 
 
-def _loss(manifest: Mapping[str, Any]) -> "PrivacyLoss | None":
-    from privacy_engine.dp.loss import PrivacyLoss
-
-    return PrivacyLoss(**manifest["loss"]) if manifest.get("loss") else None
+def _loss(manifest: Manifest) -> "PrivacyLoss | None":
+    return manifest.loss.claimed if manifest.loss else None
 
 
 def _of_one_release(policy: "ReleasePolicy") -> "ReleasePolicy | None":

@@ -17,6 +17,7 @@ from privacy_engine.errors import IntegrityError
 from privacy_release.lake.commits import newest_first
 from privacy_release.lake.log import data_files, statement_files
 from privacy_release.lake.store import Lake, ReleaseTable, chunks, put, read_all
+from privacy_release.manifest.manifest import Manifest
 from privacy_release.proof.envelope import opened_unproven, sealed
 from privacy_release.proof.faults import FaultError
 from privacy_release.proof.keys import SigningKey, signing_key_in
@@ -61,19 +62,19 @@ class StatementSigner:
     facts: Mapping[str, Any] = field(default_factory=dict)
     memory: int = read_memory(DEFAULT_MEMORY)
 
-    def about(self, manifest: Mapping[str, Any], *, approved: bool) -> Self:
+    def about(self, manifest: Manifest, *, approved: bool) -> Self:
         """What signs the release of a manifest.
 
         Args:
             manifest: of which the statement repeats what must outlive it.
             approved: whether somebody approved the release; then it counts for nothing without that approval.
         """
-        booking = manifest.get("booking") or {}
+        booking, software = manifest.booking, manifest.software
         facts = {
             "demands": {"approval": approved},
-            "software": manifest.get("software"),
-            "floor_policy": manifest.get("floor_policy"),
-            "ledger_entry": {key: booking[key] for key in ("dataset", "entry_hash") if key in booking},
+            "software": software and software.to_dict(),
+            "floor_policy": manifest.floor_policy,
+            "ledger_entry": {"dataset": booking.dataset, "entry_hash": booking.entry_hash} if booking else {},
         }
         return replace(self, facts=facts)
 

@@ -15,7 +15,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from privacy_engine.errors import IntegrityError
-from privacy_release.lake.read import dictionary_of, manifest_of, proof_of, read_release
+from privacy_release.lake.read import dictionary_of, proof_of, read_release, standing_manifest
 from privacy_release.lake.replicates import REPLICATES, TOLD
 from privacy_release.lake.store import Lake, ReleaseTable
 from privacy_release.query.answer import Answer, allowed
@@ -101,8 +101,8 @@ _NO_BOUNDS: Mapping[str, str] = {
 
 def _require_public_number(table: ReleaseTable, release_id: str) -> None:
     """Refuse counts of an earlier release by persons, whose file does not say how noisy their number is."""
-    loss = manifest_of(table, release_id).get("loss") or {}
-    if loss.get("neighbours") == "replace_person":
+    loss = standing_manifest(table, release_id).loss
+    if loss is not None and loss.neighbours == "replace_person":
         raise QueryError(
             "a count needs the noise in the number of records, which the replicates of this release, of an "
             "earlier version, do not say: ask for the share, or release again"

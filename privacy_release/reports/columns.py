@@ -10,6 +10,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from privacy_engine.vocabulary import COUNTERFEITS, SUPPRESSED, Role, bounds_of
+from privacy_release.manifest.manifest import Claims
 
 if TYPE_CHECKING:  # the engine imports pandas: only where a release is made
     import pyarrow as pa
@@ -59,31 +60,29 @@ _BOUNDS = (Form.LOWER, Form.UPPER)
 _NEVER = "never null"
 
 
-def columns_told(
-    source: "DataSchema", released: "DataSchema", manifest: Mapping[str, Any]
-) -> dict[str, dict[str, Any]]:
+def columns_told(source: "DataSchema", released: "DataSchema", claims: Claims) -> dict[str, dict[str, Any]]:
     """Source attribute, form, domain and meaning of null of each released column.
 
     Args:
         source: of the table that was released.
         released: of what it became.
-        manifest: what the method tells of the release.
+        claims: What the method says of the release.
     """
     told: dict[str, dict[str, Any]] = {}
     for attribute in released.attributes:
-        name, form = _origin(attribute, source, released, manifest)
+        name, form = _origin(attribute, source, released, claims)
         origin = source[name] if name is not None else None
         told[attribute.name] = {"source": name, "form": form.value} | _domain(origin, form)
         # Where a class of nulls can be told from one with nulls, the manifest says how.
-        said = manifest["columns"].get(attribute.name, {}).get("nulls")
-        said = said or _meaning_of_null(attribute, origin, form)
+        known = claims.columns.get(attribute.name)
+        said = (known and known.nulls) or _meaning_of_null(attribute, origin, form)
         other = released.tables and said != _NEVER
         told[attribute.name]["nulls"] = f"{said}; or the record is of another table" if other else said
     return told
 
 
 def _origin(
-    attribute: "Attribute", source: "DataSchema", released: "DataSchema", manifest: Mapping[str, Any]
+    attribute: "Attribute", source: "DataSchema", released: "DataSchema", claims: Claims
 ) -> tuple[str | None, Form]:
     """The attribute of the source that a released column is about, and how it tells it."""
     from privacy_engine.tables.persons import TABLE
@@ -98,18 +97,18 @@ def _origin(
         return name, Form.TABLE
     if attribute.pseudonym is not None or (released.linked and name == released.by):
         return name, Form.PSEUDONYM
-    if "model" in manifest:
+    if claims.model is not None:
         return name, Form.DRAWN
-    if "randomization" in manifest:
-        return name, Form.RANDOMIZED if name in manifest["randomization"]["attributes"] else Form.VALUE
-    return name, _generalized(source[name], attribute, manifest)
+    if claims.randomization is not None:
+        return name, Form.RANDOMIZED if name in claims.randomization.attributes else Form.VALUE
+    return name, _generalized(source[name], attribute, claims)
 
 
-def _generalized(origin: "Attribute", attribute: "Attribute", manifest: Mapping[str, Any]) -> Form:
+def _generalized(origin: "Attribute", attribute: "Attribute", claims: Claims) -> Form:
     """How an anonymizer writes an attribute in a column of the same name."""
     if origin.role is not Role.QUASI_IDENTIFIER:
         return Form.VALUE
-    if manifest["parameters"].get("model") == "suppression":
+    if claims.parameters.get("model") == "suppression":
         return Form.CELL
     if not origin.ordered:
         in_tree = origin.hierarchy is not None or origin.dates is not None
@@ -153,7 +152,7 @@ def _meaning_of_null(attribute: "Attribute", origin: "Attribute | None", form: F
 
 
 def with_origins(
-    manifest: Mapping[str, Any],
+    claims: Claims,
     source: "DataSchema",
     released: "DataSchema",
     batches: "Iterable[pa.RecordBatch] | None",
@@ -161,20 +160,19 @@ def with_origins(
     """The columns of a manifest, each with what `columns_told` and `changed_shares` tell of it.
 
     Args:
-        manifest: what the method tells of the release.
+        claims: What the method says of the release.
         source: of the table that was released.
         released: of what it became.
         batches: the released records; None where the guarantee hides how many cells were changed.
     """
-    told = columns_told(source, released, manifest)
+    told = columns_told(source, released, claims)
     if batches is not None:
         shares = changed_shares(batches, source, told)
-        distorted = manifest.get("notes", {}).get("distorted", 0.0)
         if len(released.sensitive) == 1:
-            shares[released.sensitive[0].name] = _percent(distorted)
+            shares[released.sensitive[0].name] = _percent(claims.notes.get("distorted", 0.0))
         for name, share in shares.items():
             told[name]["changed"] = share
-    known: Mapping[str, Mapping[str, Any]] = manifest["columns"]
+    known = {name: column.stored for name, column in claims.columns.items()}
     return {name: {**known.get(name, {}), **own} for name, own in told.items()}
 
 

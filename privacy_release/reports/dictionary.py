@@ -7,6 +7,7 @@ released table. It is stored as JSON for programs and as one HTML page for peopl
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from privacy_release.manifest.manifest import Claims, Manifest
 from privacy_release.reports.columns import FORM_WORDS, Form
 from privacy_release.reports.release import page_template
 from privacy_release.reports.text import claim, neighbours_in_words, promise_in_words
@@ -24,7 +25,7 @@ _UNSEEN = "not told: the form does not show it"
 
 
 def dictionary(
-    manifest: Mapping[str, Any],
+    manifest: Manifest,
     columns: Mapping[str, Mapping[str, Any]],
     *,
     table: str,
@@ -40,71 +41,66 @@ def dictionary(
         release: id of the release.
         types: of the columns in the table, in its order, as Delta names them.
     """
-    private = is_private(manifest)
-    software = manifest["software"]
+    made_by = manifest.method
+    if manifest.software is not None:
+        made_by = f"{made_by} with {manifest.software.name} {manifest.software.version}"
     told: dict[str, Any] = {
         "version": VERSION,
         "table": table,
         "release": release,
-        "records": manifest["rows"],
-        "method": manifest["method"],
+        "records": manifest.rows,
+        "method": manifest.method,
         "guarantee": {"short": guarantee_in_short(manifest), "sentences": guarantee_sentences(manifest)},
         "columns": [
-            _column(name, kind, columns.get(name, {}), private=private) for name, kind in types.items()
+            _column(name, kind, columns.get(name, {}), private=manifest.private)
+            for name, kind in types.items()
         ],
-        "sha256": manifest["sha256"],
+        "sha256": manifest.sha256,
         "cite": (
-            f"{table}, release {release}. Made by {manifest['method']} with {software['name']} "
-            f"{software['version']}. sha256 of the verified records: {manifest['sha256']}."
+            f"{table}, release {release}. Made by {made_by}. "
+            f"sha256 of the verified records: {manifest.sha256}."
         ),
     }
-    person = manifest.get("person", {})
-    if "tables" in person:
-        told["tables"] = {name: [person["column"], *own["columns"]] for name, own in person["tables"].items()}
-    if not private:
-        told["suppressed"] = manifest.get("suppressed", 0)
+    person = manifest.person
+    if person is not None and person.tables:
+        told["tables"] = {name: [person.column, *own.columns] for name, own in person.tables.items()}
+    if not manifest.private:
+        told["suppressed"] = manifest.suppressed
     return told
 
 
-def is_private(manifest: Mapping[str, Any]) -> bool:
-    """Whether a release hides exact counts of its source: it is differentially private, or randomized."""
-    return manifest.get("loss") is not None or "randomization" in manifest
-
-
-def guarantee_in_short(manifest: Mapping[str, Any]) -> str:
+def guarantee_in_short(claims: Claims) -> str:
     """The guarantees of a release in a line.
 
-    >>> guarantee_in_short({"guarantees": [{"model": "k_anonymity", "k": 5}], "loss": None})
+    >>> guarantee_in_short(Claims.from_dict({"guarantees": [{"model": "k_anonymity", "k": 5}]}))
     'k-anonymity (k=5)'
-    >>> guarantee_in_short({"guarantees": [], "loss": None})
+    >>> guarantee_in_short(Claims.from_dict({"guarantees": []}))
     'no guarantee is claimed'
     """
-    parts = [f"{claim(model).name} ({_parameters(model)})" for model in manifest.get("guarantees", ())]
-    if loss := manifest.get("loss"):
-        parts.append(f"differential privacy (epsilon={loss['epsilon']:g}, delta={loss['delta']:g})")
-    elif "randomization" in manifest:
+    parts = [f"{claim(model).name} ({_parameters(model)})" for model in claims.guarantees]
+    if loss := claims.loss:
+        parts.append(f"differential privacy (epsilon={loss.epsilon:g}, delta={loss.delta:g})")
+    elif claims.randomization is not None:
         parts.append("random answers, without a bound for whole records")
     return ", ".join(parts) or "no guarantee is claimed"
 
 
-def guarantee_sentences(manifest: Mapping[str, Any]) -> list[str]:
+def guarantee_sentences(manifest: Manifest) -> list[str]:
     """The guarantees of a release in sentences: what holds, what it protects from, what it leaves."""
     told = []
-    for model in manifest.get("guarantees", ()):
-        promise = claim(model, of_persons="person" in manifest)
+    for model in manifest.guarantees:
+        promise = claim(model, of_persons=manifest.person is not None)
         told.append(f"{promise.name}. {promise.rule} {promise.protects} It leaves: {promise.leaves}")
-    if loss := manifest.get("loss"):
-        neighbours = neighbours_in_words(
-            loss["neighbours"], participants="participants" in manifest.get("model", {})
-        )
+    if loss := manifest.loss:
+        neighbours = neighbours_in_words(loss.neighbours, participants=manifest.noisy_participants)
         told.append(
-            f"Differential privacy with epsilon {loss['epsilon']:g} and delta {loss['delta']:g}: what is "
+            f"Differential privacy with epsilon {loss.epsilon:g} and delta {loss.delta:g}: what is "
             f"released is nearly as likely {neighbours}. It leaves: what holds for many people is learned, "
             "and releases of the same people add up their epsilons."
         )
-        if "over_time" in manifest:
-            told.append(promise_in_words(manifest["over_time"]))
-    elif "randomization" in manifest:
+        if manifest.over_time is not None:
+            told.append(promise_in_words(manifest.over_time.stored))
+    elif manifest.randomization is not None:
         told.append("Values were randomized one by one; no bound holds for a whole record.")
     return told or ["The method claims nothing about this table."]
 

@@ -1,8 +1,9 @@
 """The report on a model that was trained on randomized releases: one HTML file, and no record of anybody."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from privacy_release.manifest.manifest import Manifest
 from privacy_release.reports.randomized import part_of
 from privacy_release.reports.release import page_template
 
@@ -28,14 +29,14 @@ class Trained:
     table: str
     releases: tuple[str, ...]
     released: "pd.DataFrame"
-    manifest: dict[str, Any]
+    manifest: Manifest
 
     @property
     def randomization(self) -> "Randomization":
         """How the releases were randomized."""
         from privacy_engine.randomizers.randomization import Randomization
 
-        return Randomization.of_manifest(self.manifest)
+        return Randomization.of_manifest(self.manifest.stored)
 
     def accounts(self) -> "tuple[Account, ...]":
         """What each attribute gives away."""
@@ -71,7 +72,7 @@ def render_model_report(trained: Trained, score: Score | None) -> str:
     """
     from privacy_engine.learning.reconstruction import reconstructed_moments
 
-    moments = reconstructed_moments(trained.released, trained.manifest)
+    moments = reconstructed_moments(trained.released, trained.manifest.stored)
     return page_template("model.html.j2").render(
         trained=trained,
         label=trained.model.label_,
@@ -79,7 +80,7 @@ def render_model_report(trained: Trained, score: Score | None) -> str:
         rows=len(trained.released),
         score=score,
         part=part_of(trained.randomization, trained.released),
-        loss=trained.manifest.get("loss"),
+        loss=trained.manifest.loss,
         groups=_groups(trained),
         moments=[
             {
@@ -95,7 +96,7 @@ def render_model_report(trained: Trained, score: Score | None) -> str:
 def _groups(trained: Trained) -> list[Group]:
     from privacy_engine.learning.reconstruction import reconstructed_distributions
 
-    table = reconstructed_distributions(trained.released, trained.manifest)
+    table = reconstructed_distributions(trained.released, trained.manifest.stored)
     groups = []
     for name, found in table.groupby("attribute", sort=False):
         longest = max(found["distribution"].max(), 1e-9)

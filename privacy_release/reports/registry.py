@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from privacy_engine.errors import SpecError
+from privacy_release.manifest.manifest import Manifest
+from privacy_release.manifest.sections import LossSection
 from privacy_release.reports.text import MECHANISMS, neighbours_in_words
 
 SCHEMA_VERSION = "057e5d8"
@@ -50,7 +52,7 @@ class Deployment:
 
 
 def deployment_record(
-    manifest: Mapping[str, Any], said: Deployment, *, table: str, published: str, releases: int
+    manifest: Manifest, said: Deployment, *, table: str, published: str, releases: int
 ) -> dict[str, Any]:
     """The record as plain values.
 
@@ -64,10 +66,10 @@ def deployment_record(
     Raises:
         SpecError: if the release is not differentially private as a whole.
     """
-    loss = manifest.get("loss")
+    loss = manifest.loss
     if loss is None:
         raise SpecError(
-            f"the registry takes differentially private releases alone, and {manifest.get('method')} claims "
+            f"the registry takes differentially private releases alone, and {manifest.method} claims "
             "no epsilon for a whole record; export one of a synthesizer, or of a randomizer that has one"
         )
     return {
@@ -75,10 +77,10 @@ def deployment_record(
         "deployment": {
             "basic": _basic(manifest, said, table, published),
             "dp_variant": {
-                "variant_name": "Approximate DP" if loss["delta"] else "Pure DP",
+                "variant_name": "Approximate DP" if loss.delta else "Pure DP",
                 "data_domain": "The columns and their domains are those of the release's data dictionary; "
                 "they come from a public schema, not from the data.",
-                "unprotected_quantities": _unprotected(manifest, loss["neighbours"]),
+                "unprotected_quantities": _unprotected(manifest, loss.neighbours),
             },
             "privacy_loss": _privacy_loss(manifest, loss),
             "deployment_model": {
@@ -93,13 +95,13 @@ def deployment_record(
     }
 
 
-def _basic(manifest: Mapping[str, Any], said: Deployment, table: str, published: str) -> dict[str, Any]:
-    drawn = "model" in manifest
+def _basic(manifest: Manifest, said: Deployment, table: str, published: str) -> dict[str, Any]:
+    drawn = manifest.model is not None
     kind = "Synthetic records" if drawn else "Records whose values were randomized one by one"
     told = {
         "name": table,
         "data_curators": [{"data_curator_name": said.curator, "data_curator_type": said.curator_type}],
-        "description": said.description or f"{kind}, made by {manifest['method']}.",
+        "description": said.description or f"{kind}, made by {manifest.method}.",
         "intended_use": said.intended_use,
         "data_product_type": "Synthetic data" if drawn else "Dataset",
         "data_product_region": said.region,
@@ -108,11 +110,10 @@ def _basic(manifest: Mapping[str, Any], said: Deployment, table: str, published:
     return told if said.sector is None else told | {"data_product_sector": said.sector}
 
 
-def _privacy_loss(manifest: Mapping[str, Any], loss: Mapping[str, Any]) -> dict[str, Any]:
-    neighbours = loss["neighbours"]
-    participants = "participants" in manifest.get("model", {})
-    relation = neighbours_in_words(neighbours, participants=participants)
-    parameters = {"epsilon": loss["epsilon"]} | ({"delta": loss["delta"]} if loss["delta"] else {})
+def _privacy_loss(manifest: Manifest, loss: LossSection) -> dict[str, Any]:
+    neighbours = loss.neighbours
+    relation = neighbours_in_words(neighbours, participants=manifest.noisy_participants)
+    parameters = {"epsilon": loss.epsilon} | ({"delta": loss.delta} if loss.delta else {})
     told: dict[str, Any] = {
         "privacy_unit": _UNITS[neighbours],
         "privacy_unit_details": f"Adjacent data sets are equal but {relation}.",
@@ -122,23 +123,23 @@ def _privacy_loss(manifest: Mapping[str, Any], loss: Mapping[str, Any]) -> dict[
     return told if units is None else told | {"number_of_privacy_units": units}
 
 
-def _units(manifest: Mapping[str, Any], neighbours: str) -> int | None:
+def _units(manifest: Manifest, neighbours: str) -> int | None:
     """How many there are, where the promise takes their number as public."""
-    model = manifest.get("model", {})
     if neighbours == "add_remove":
         return None
-    known = model.get("source_persons" if neighbours == "replace_person" else "source_rows")
-    return known if known is not None or model else int(manifest["rows"])
+    if manifest.model is None:
+        return manifest.rows
+    return manifest.model.source_persons if neighbours == "replace_person" else manifest.model.source_rows
 
 
-def _unprotected(manifest: Mapping[str, Any], neighbours: str) -> str:
-    if neighbours == "add_remove" or "participants" in manifest.get("model", {}):
+def _unprotected(manifest: Manifest, neighbours: str) -> str:
+    if neighbours == "add_remove" or manifest.noisy_participants:
         return "None."
     return f"The number of {'persons' if neighbours == 'replace_person' else 'records'} in the source."
 
 
-def _model_details(manifest: Mapping[str, Any]) -> dict[str, str]:
-    if "model" in manifest:
+def _model_details(manifest: Manifest) -> dict[str, str]:
+    if manifest.model is not None:
         return {}
     return {
         "model_name_details": "Each value was randomized by itself, as in the local model, but by the "
@@ -146,17 +147,17 @@ def _model_details(manifest: Mapping[str, Any]) -> dict[str, str]:
     }
 
 
-def _implementation(manifest: Mapping[str, Any]) -> dict[str, str]:
-    software = manifest["software"]
-    spends = manifest.get("model", {}).get("mechanisms", [])
-    names = dict.fromkeys(MECHANISMS.get(s["mechanism"], (s["mechanism"],))[0] for s in spends)
+def _implementation(manifest: Manifest) -> dict[str, str]:
+    made_by = manifest.method
+    if manifest.software is not None:
+        made_by = f"{made_by} of {manifest.software.name} {manifest.software.version}"
+    spends = manifest.model.mechanisms if manifest.model is not None else ()
+    names = dict.fromkeys(MECHANISMS.get(s.mechanism, (s.mechanism,))[0] for s in spends)
     used = ", ".join(names) or "Randomized response with a public channel for each attribute"
-    zcdp = ", as zero-concentrated DP" if any("rho" in spend for spend in spends) else ""
+    zcdp = ", as zero-concentrated DP" if any(spend.rho is not None for spend in spends) else ""
     told = {
-        "mechanisms": f"{used}. {manifest['method']} of {software['name']} {software['version']}; noise from "
-        "the library OpenDP, which is safe for floating-point numbers."
-        if spends
-        else f"{used}. {manifest['method']} of {software['name']} {software['version']}.",
+        "mechanisms": f"{used}. {made_by}"
+        + ("; noise from the library OpenDP, which is safe for floating-point numbers." if spends else "."),
         "composition": f"Sequential{zcdp}. The loss was booked in a ledger with a limit before the data were "
         "read.",
     }

@@ -15,6 +15,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 from markupsafe import Markup
 
 from privacy_engine.vocabulary import counted
+from privacy_release.manifest.manifest import Claims
 from privacy_release.reports.attempts import Attempts
 from privacy_release.reports.data import SMALLEST_COUNT, Measured, ReportData, claimed_k, data_of_release
 from privacy_release.reports.released import MOST_COLUMNS, SharesPart, drawing
@@ -218,14 +219,12 @@ def render(
     )
 
 
-def report_or_claims(
-    report: Callable[[], str], manifest: Mapping[str, Any], *, title: str, attempts: Attempts
-) -> str:
+def report_or_claims(report: Callable[[], str], claims: Claims, *, title: str, attempts: Attempts) -> str:
     """Make a report as HTML or, if that fails, a page with the claimed guarantees and what is missing.
 
     Args:
         report: Function that makes the report.
-        manifest: Manifest of the release as its method writes it.
+        claims: What the method says of the release.
         title: Heading of the page.
         attempts: Makes the report; the page names the figures that failed in it before.
     """
@@ -234,9 +233,9 @@ def report_or_claims(
         return page
     return page_template("claims.html.j2").render(
         title=title,
-        method=manifest["method"],
-        claims=[claim(model) for model in manifest["guarantees"]],
-        loss=manifest["loss"],
+        method=claims.method,
+        claims=[claim(model) for model in claims.guarantees],
+        loss=claims.loss,
         attacks_place=Markup(ATTACKS_PLACE),  # no text of others
         left_out=attempts.left_out,
     )

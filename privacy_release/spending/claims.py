@@ -10,6 +10,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from privacy_engine.errors import SpecError
+from privacy_release.manifest.manifest import Manifest
+from privacy_release.manifest.sections import RandomizationSection
 from privacy_release.work.references import BookingRef, StagedRelease
 
 if TYPE_CHECKING:
@@ -26,7 +28,7 @@ if TYPE_CHECKING:
 
 def bookkeeping_findings(
     staged: StagedRelease,
-    manifest: Mapping[str, Any],
+    manifest: Manifest,
     claim: "PrivacyLoss",
     frames: "Iterable[pd.DataFrame]",
     schema: "DataSchema",
@@ -57,14 +59,14 @@ def bookkeeping_findings(
             "given; give the ledger of its budget"
         )
     booking = _committed(staged.booking, ledger)
-    if "randomization" in manifest:
+    if manifest.randomization is not None:
         return (
             _none("release without its committed entry in the ledger", int(booking is None)),
-            *_answer_findings(staged, manifest, claim, schema, booking),
+            *_answer_findings(staged, manifest.randomization, claim, schema, booking),
             *_values_in_domains(frames, schema),
         )
     spends = _spends(booking)
-    told = (manifest.get("model") or {}).get("mechanisms") or []
+    told = [mechanism.stored for mechanism in manifest.model.mechanisms] if manifest.model else []
     return (
         _none("release without its committed entry in the ledger", int(booking is None)),
         _none(
@@ -76,15 +78,15 @@ def bookkeeping_findings(
     )
 
 
-def _promise_findings(manifest: Mapping[str, Any], booking: "Booking | None") -> "tuple[Finding, ...]":
+def _promise_findings(manifest: Manifest, booking: "Booking | None") -> "tuple[Finding, ...]":
     """Hold what a manifest says of its schedule's promise against what the ledger counts."""
     promise = booking.promise if booking else None
-    told = manifest.get("over_time")
+    told = manifest.over_time
     if told is None and promise is None:
         return ()
     kept = None if promise is None else (promise.period.name, promise.loss.to_dict(), _parts(promise))
-    parts = None if told is None or "part" not in told else {"releases": told["releases"], **told["part"]}
-    same = told is not None and kept == (told["period"], told["loss"], parts)
+    parts = None if told is None or told.part is None else {"releases": told.releases, **told.part.stored}
+    same = told is not None and kept == (told.period, told.loss.stored, parts)
     return (
         _none("promise of the schedule that the manifest tells otherwise than the ledger", int(not same)),
     )
@@ -116,7 +118,7 @@ def _committed(reference: BookingRef | None, ledger: "BudgetLedger") -> "Booking
 
 def _answer_findings(
     staged: StagedRelease,
-    manifest: Mapping[str, Any],
+    randomization: RandomizationSection,
     claim: "PrivacyLoss",
     schema: "DataSchema",
     booking: "Booking | None",
@@ -127,7 +129,7 @@ def _answer_findings(
     from privacy_release.spending.random_answers import fingerprint_of
 
     kept = json.loads(booking.model) if booking and booking.model else {}
-    told = manifest["randomization"]
+    told = randomization.stored
     other = kept.get("answers_sha256") not in (None, staged.sha256)
     return (
         _none(

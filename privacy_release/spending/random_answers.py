@@ -137,7 +137,7 @@ def _drawn(
 
 def _text(release: "RandomizedRelease", sha256: str | None) -> str:
     """What the ledger keeps: by what the answers were drawn, and which they are."""
-    told = release.manifest()["randomization"]
+    told = release.randomization.to_dict()
     return json.dumps(
         {"randomization_sha256": fingerprint_of(told), "answers_sha256": sha256}, sort_keys=True
     )

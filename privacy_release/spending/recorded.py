@@ -44,7 +44,7 @@ def recorded_entries(table: "ReleaseTable", most: int | None = None) -> dict[str
         IntegrityError: if a manifest is not the one that its commit names.
     """
     from privacy_release.lake.log import State, current_version, newest
-    from privacy_release.lake.read import manifest_of
+    from privacy_release.lake.read import standing_manifest
 
     found: dict[str, set[str]] = defaultdict(set)
     version = current_version(table)
@@ -52,7 +52,7 @@ def recorded_entries(table: "ReleaseTable", most: int | None = None) -> dict[str
         return found
     current = (entry for entry in newest(table, version) if entry.state is State.CURRENT)
     for entry in islice(current, most):
-        booking = manifest_of(table, entry.release_id, entry.version).get("booking")
+        booking = standing_manifest(table, entry.release_id, entry.version).booking
         if booking:
-            found[booking["dataset"]].add(str(booking["entry_hash"]))
+            found[booking.dataset].add(booking.entry_hash)
     return found

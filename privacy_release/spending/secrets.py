@@ -5,11 +5,11 @@ releases could average over them. Each publication records the fingerprint of it
 where it outlives even a retraction; the next one in the same table must have the same.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from privacy_engine.errors import SecretError, SpecError
+from privacy_release.manifest.manifest import Manifest
 from privacy_release.work.settings import secret
 
 if TYPE_CHECKING:
@@ -95,7 +95,7 @@ def parameters_asked(method: "Randomizer | Memoised") -> dict[str, Any]:
     return parameters_of(method)
 
 
-def require_same_secret(table: "ReleaseTable", manifest: Mapping[str, Any]) -> None:
+def require_same_secret(table: "ReleaseTable", manifest: Manifest) -> None:
     """Refuse a randomized release whose answers do not repeat those of the series it goes to.
 
     Args:
@@ -107,10 +107,8 @@ def require_same_secret(table: "ReleaseTable", manifest: Mapping[str, Any]) -> N
         SecretError: if the last memoised release of the table, retracted or not, has another secret.
         PublishError: if the lake cannot be reached.
     """
-    if "randomization" not in manifest:
-        return
-    last = last_fingerprint(table)
-    _require(manifest["randomization"]["secret"], last, manifest.get("replaces"))
+    if manifest.randomization is not None:
+        _require(manifest.randomization.secret, last_fingerprint(table), manifest.replaces)
 
 
 def _require(given: str | None, last: str | None, replaces: str | None) -> None:

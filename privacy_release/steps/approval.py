@@ -405,14 +405,14 @@ def _difference(
 ) -> Difference | None:
     """Against the last release of the table that is not retracted; None where there is none."""
     from privacy_release.lake.log import State
-    from privacy_release.lake.read import manifest_of, releases
+    from privacy_release.lake.read import releases, standing_manifest
     from privacy_release.work.staged import read_schema
 
     standing = [e for e in releases(table) if e["state"] in (State.CURRENT, State.SUPERSEDED)]
     if not standing:
         return None
     last = standing[-1]
-    before = manifest_of(table, last["release_id"]).get("figures") or {}
+    before = standing_manifest(table, last["release_id"]).figures
     findings = last["figures"].get("measured") or []
     was = _numbers(findings, last["figures"].get("loss"), before) | {"rows": last["rows"]}
     now = _numbers(report.findings, staged.loss, staged.figures) | {"rows": staged.rows}

@@ -183,7 +183,7 @@ def report_to_curator(source: Table, staged: StagedRelease, name: str, release_i
         table=read_private(staged.uri, staged.sha256),
         schema=read_schema(staged.schema),
         method=staged.method,
-        parameters=read_manifest(staged.manifest)["parameters"],
+        parameters=dict(read_manifest(staged.manifest).parameters),
         guarantees=(),
         loss=PrivacyLoss(**staged.loss),
         model=model_of(staged),

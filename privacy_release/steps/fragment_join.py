@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 from privacy_engine.errors import InfeasibleError, IntegrityError, SchemaError, VerificationError
 from privacy_engine.pipeline import each_ahead, each_done
+from privacy_release.manifest.manifest import Claims
 from privacy_release.reports.data import FragmentsPart, Measured, ReportData, claimed_k, limits_of_classes
 from privacy_release.steps.made import Job, Made, stage
-from privacy_release.steps.outliers import counted_in, public_outliers, suppressed_before
+from privacy_release.steps.outliers import counted_in, suppressed_before
 from privacy_release.work.area import WorkArea
 from privacy_release.work.engines import SPARK, engine_files, open_engine
 from privacy_release.work.file_sets import (
@@ -114,7 +115,7 @@ def join(
     utility = counted_in(utility, suppressed_before(cut.table), figures.records, len(figures.attributes))
     risk = finite(examined.risk)
     return Made(
-        told=joined.told,
+        claims=joined.claims,
         schema=joined.schema,
         figures=utility | risk,
         sha256=written.sha256,
@@ -131,13 +132,13 @@ class _Joined:
     """What is known of all fragments together.
 
     Attributes:
-        told: what the method would tell of them as one release.
+        claims: What the method would say of them as one release.
         schema: of the released records.
         figures: added up.
     """
 
     cut: Cut
-    told: Mapping[str, Any]
+    claims: Claims
     schema: "DataSchema"
     figures: "FragmentFigures"
 
@@ -164,16 +165,15 @@ class _Joined:
                 f"the fragments must be released alike, {other} of {len(accounts)} have another method, "
                 "claim or schema; cut the table again"
             )
-        return cls(cut=cut, told=_told(first, figures, cut), schema=first.schema, figures=figures)
+        return cls(cut=cut, claims=_claims(first, figures, cut), schema=first.schema, figures=figures)
 
 
-def _told(first: Account, figures: "FragmentFigures", cut: Cut) -> dict[str, Any]:
+def _claims(first: Account, figures: "FragmentFigures", cut: Cut) -> Claims:
     sizes = [int(size) for size in cut.plan.sizes]
     engine = need(cut.table.engine, "engine")
-    told = {
-        **first.told,
+    whole = {
         "rows": figures.released,
-        "suppressed": figures.suppressed + suppressed_before(cut.table),
+        "suppressed": figures.suppressed,
         "classes": figures.classes,
         "notes": figures.notes,
         "fragments": {
@@ -183,16 +183,13 @@ def _told(first: Account, figures: "FragmentFigures", cut: Cut) -> dict[str, Any
             "meaning": MEANING,
         },
     }
-    if cut.table.outliers:
-        told["outliers"] = public_outliers(cut.table.outliers)
-    return told
+    return Claims.from_dict(first.claims.to_dict() | whole)
 
 
 def _constant(account: Account) -> tuple[Any, ...]:
     """What no fragment may differ in."""
-    told = account.told
     names = ("method", "parameters", "guarantees", "loss", "columns")
-    return (*(told[name] for name in names), account.schema)
+    return (*(account.claims.stored[name] for name in names), account.schema)
 
 
 def _plan_of(released: Sequence[FragmentReleaseRef]) -> FileRef:
@@ -492,23 +489,23 @@ def _report(
     """The report of a release that no process ever held; `figures` are of loss and of risk."""
     from privacy_release.reports.release import render, report_or_claims
 
-    told, table, make = joined.told, joined.cut.table, job.attempts.make
-    title = job.title or told["method"]
+    claims, table, make = joined.claims, joined.cut.table, job.attempts.make
+    title, fragments = job.title or claims.method, need(claims.fragments, "fragments")
 
     def report() -> str:
         least = claimed_k([guarantee.model for guarantee in measured])
         data = ReportData(
-            method=told["method"],
-            parameters=told["parameters"],
+            method=claims.method,
+            parameters=dict(claims.parameters),
             schema=joined.schema,
-            rows=told["rows"],
+            rows=claims.rows,
             guarantees=measured,
             class_sizes=sizes,
-            notes=told["notes"],
+            notes=dict(claims.notes),
             losses=make("the loss of each quasi-identifier", joined.figures.losses) or [],
             distributions=make("before and after", partial(joined.figures.distributions, least)) or [],
             limits=limits_of_classes(joined.schema),
-            fragments=FragmentsPart(count=told["fragments"]["count"], **told["fragments"]["rows"]),
+            fragments=FragmentsPart(count=fragments.count, **fragments.rows),
         )
         return render(
             data,
@@ -521,7 +518,7 @@ def _report(
             attempts=job.attempts,
         )
 
-    return report_or_claims(report, told, title=title, attempts=job.attempts)
+    return report_or_claims(report, claims, title=title, attempts=job.attempts)
 
 
 def _staged_before(

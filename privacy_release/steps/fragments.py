@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from privacy_engine.errors import SpecError
 from privacy_engine.progress import advance, portion
+from privacy_release.manifest.manifest import Claims
 from privacy_release.spec.rules.judge import refuse
 from privacy_release.steps.facts import facts_of_table
 from privacy_release.steps.fragment_join import join
@@ -215,7 +216,9 @@ def release_records(
     if release.persons is not None:
         table = table.append_column(release.schema.by, pa.array(release.persons, pa.int64()))
     released = files.write(f"{name}.released.parquet", part_bytes(table))
-    account = Account(told=release.manifest(), schema=release.schema, figures=made.figures)
+    account = Account(
+        claims=Claims.from_dict(release.manifest()), schema=release.schema, figures=made.figures
+    )
     reference = FragmentReleaseRef(
         uri=released.uri,
         rows=len(release.table),

@@ -69,28 +69,28 @@ def train(
     import pandas as pd
 
     from privacy_engine.learning.ppnb import PrivateNaiveBayes
-    from privacy_release.lake.read import manifest_of, read_release
+    from privacy_release.lake.read import read_release, standing_manifest
 
     if not releases:
         raise SpecError("learning: there must be a release to learn from, none was named; name one")
     if not (alpha >= 0 and var_smoothing >= 0):
         raise SpecError(f"learning: alpha and var_smoothing must be >= 0, got {alpha} and {var_smoothing}")
-    manifests = [manifest_of(table, release) for release in releases]
-    told = [manifest.get("randomization", {}).get("attributes") for manifest in manifests]
-    if not told[0] or any(other != told[0] for other in told):
+    manifests = [standing_manifest(table, release) for release in releases]
+    attributes, *others = [made.randomization.attributes if made.randomization else {} for made in manifests]
+    if not attributes or any(other != attributes for other in others):
         raise SpecError(
             f"learning: the releases of table {table.name} must all be randomized, and by the same "
             "probabilities; learn from others, or from one at a time"
         )
-    if told[0].get(target, {}).get("mechanism", "channel") != "channel":
+    if attributes.get(target, {}).get("mechanism", "channel") != "channel":
         raise SpecError(f"learning: the target must be a listed attribute, {target} was released as a number")
     frames = [read_release(table, release).to_pandas() for release in releases]
     names = [name for name in frames[0] if name != target] if features is None else list(features)
     for frame in frames:
         _require_columns(frame, target, names)
     named = sorted(set().union(*(frame[target].unique() for frame in frames)))
-    classes = None if target in told[0] else named  # a channel names its own
-    model = PrivateNaiveBayes(manifests[0], label=target, alpha=alpha, var_smoothing=var_smoothing)
+    classes = None if target in attributes else named  # a channel names its own
+    model = PrivateNaiveBayes(manifests[0].stored, label=target, alpha=alpha, var_smoothing=var_smoothing)
     for frame in frames:
         model.partial_fit(frame[names], frame[target], classes)
     return Trained(
@@ -140,9 +140,9 @@ def figures_of(trained: Trained) -> dict[str, Any]:
     """Epsilon of a person, the largest breach coefficient, and the breach width of each number."""
     found = trained.accounts()
     known = [account.breach for account in found if account.breach is not None]
-    loss = trained.manifest.get("loss")
+    loss = trained.manifest.loss
     return {
-        "epsilon": loss["epsilon"] if loss else None,
+        "epsilon": loss.epsilon if loss else None,
         "breach_coefficient": max(known, default=None),
         "breach_width": {a.attribute: a.width for a in found if a.width is not None},
     }

@@ -9,10 +9,13 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from privacy_release.manifest.manifest import Claims, Manifest
 from privacy_release.reports.attempts import Attempts
 from privacy_release.reports.columns import with_origins
+from privacy_release.spending.budget import public_booking
 from privacy_release.steps.history import follow
 from privacy_release.steps.memberships.last import write_waiting
+from privacy_release.steps.outliers import public_outliers, suppressed_before
 from privacy_release.work.area import WorkArea
 from privacy_release.work.parquet import unchanged_batches, write_private
 from privacy_release.work.people import write_people
@@ -66,7 +69,7 @@ class Made:
     """A release whose records are in their place, before it is staged.
 
     Attributes:
-        told: what the method tells of it, see `Release.manifest`, and whatever else is to be told.
+        claims: What the method says of it, see `Release.manifest`.
         schema: of the released records.
         figures: loss and risk, by name.
         sha256: of the file of records, or the hash of a set of them.
@@ -81,11 +84,13 @@ class Made:
             several may be of one person.
         earlier: versions of the release table that it was made together with; None where that was not asked.
         booking: the ledger's entry that paid for it.
+        history: What is kept over it and the earlier releases, as the manifest says it.
+        replaces: Fingerprint of the secret of memoised answers that was given up on purpose.
         model: text of the measured model, and `mechanisms` what each part of it spent.
         records: the list of their files, where they are a set; None where they are one, `Job.records`.
     """
 
-    told: Mapping[str, Any]
+    claims: Claims
     schema: "DataSchema"
     figures: Mapping[str, float]
     sha256: str
@@ -99,6 +104,8 @@ class Made:
     persons: "npt.NDArray[np.integer[Any]] | PeopleRef | None" = None
     earlier: list[int] | None = None
     booking: BookingRef | None = None
+    history: Mapping[str, Any] | None = None
+    replaces: str | None = None
     model: str | None = None
     mechanisms: list[dict[str, Any]] = field(default_factory=list)
     records: Path | None = None
@@ -115,30 +122,20 @@ def stage(made: Made, table: Table, job: Job) -> StagedRelease:
     work, label = job.work, job.label
     people = _people(made, work.path(f"{label}.people.parquet"))
     columns = _columns(made, table, job)
-    manifest = {
-        **made.told,
-        **_told_of_person(made.schema.person, people),
-        "figures": {name: figure for name, figure in made.figures.items() if name != BOUND},
-        "source": public_source(table.source, private=made.private),
-        "sha256": made.sha256,
-        "seeded": made.seeded,
-        "software": software(),
-        **job.attempts.to_dict(),
-    }
-    write_private(work.path(f"{label}.manifest.json"), json_bytes(manifest))
+    write_private(work.path(f"{label}.manifest.json"), json_bytes(_manifest(made, table, people, job).stored))
     write_private(work.path(f"{label}.report.html"), made.report.encode())
     write_private(work.path(f"{label}.columns.json"), json_bytes(columns))
     staged = StagedRelease(
         uri=str(made.records or job.records),
-        rows=manifest["rows"],
+        rows=made.claims.rows,
         sha256=made.sha256,
         schema=write_schema(work, label, made.schema),
         source=table.source,
         manifest=str(work.path(f"{label}.manifest.json")),
         report=str(work.path(f"{label}.report.html")),
-        method=manifest["method"],
-        guarantees=manifest["guarantees"],
-        loss=manifest["loss"],
+        method=made.claims.method,
+        guarantees=[dict(model) for model in made.claims.guarantees],
+        loss=None if made.claims.loss is None else made.claims.loss.to_dict(),
         figures=dict(made.figures),
         seconds=made.seconds,
         columns=str(work.path(f"{label}.columns.json")),
@@ -162,6 +159,30 @@ def stage(made: Made, table: Table, job: Job) -> StagedRelease:
     return staged
 
 
+def _manifest(made: Made, table: Table, people: PeopleRef | None, job: Job) -> Manifest:
+    """The manifest, before the release is verified.
+
+    A private release says nothing of outliers: their number is an exact count of the source.
+    """
+    outliers = [] if made.private else table.outliers
+    staged = {
+        "suppressed": made.claims.suppressed + suppressed_before(table) if outliers else None,
+        "outliers": public_outliers(outliers) or None,
+        "history": made.history,
+        "booking": made.booking and public_booking(made.booking),
+        "over_time": (made.booking and made.booking.over_time) or None,
+        "replaces": made.replaces,
+        "person": made.schema.person and _whose(made.schema.person, people),
+        "figures": {name: figure for name, figure in made.figures.items() if name != BOUND},
+        "source": public_source(table.source, private=made.private),
+        "sha256": made.sha256,
+        "seeded": made.seeded,
+        "software": software(),
+        **job.attempts.to_dict(),
+    }
+    return made.claims.extended(staged)
+
+
 def _columns(made: Made, table: Table, job: Job) -> Mapping[str, Mapping[str, Any]]:
     """Description of each column for the dictionary; if it cannot be made, the one in the manifest."""
     source: DataSchema = read_schema(table.schema)
@@ -169,9 +190,9 @@ def _columns(made: Made, table: Table, job: Job) -> Mapping[str, Mapping[str, An
     def described() -> Mapping[str, Mapping[str, Any]]:
         file = made.records or job.records
         records = None if made.private else unchanged_batches(file, made.sha256)
-        return with_origins(made.told, source, made.schema, records)
+        return with_origins(made.claims, source, made.schema, records)
 
-    known: Mapping[str, Mapping[str, Any]] = made.told["columns"]
+    known = {name: column.stored for name, column in made.claims.columns.items()}
     return job.attempts.make("origin and form of the columns", described) or known
 
 
@@ -182,8 +203,6 @@ def _people(made: Made, path: Path) -> PeopleRef | None:
     return write_people(made.persons, path, made.sha256)
 
 
-def _told_of_person(person: "Person | None", people: PeopleRef | None) -> dict[str, Any]:
+def _whose(person: "Person", people: PeopleRef | None) -> dict[str, Any]:
     """What a manifest says of whose records they are."""
-    if person is None:
-        return {}
-    return {"person": person.to_dict() | ({"sha256": people.sha256} if people else {})}
+    return person.to_dict() | ({"sha256": people.sha256} if people else {})

@@ -16,6 +16,7 @@ from privacy_engine.judge.republication.notes import notes_over_time
 from privacy_engine.vocabulary import PublishMode, Superseded
 from privacy_release.lake.replicates import REPLICATES, replicates_file
 from privacy_release.lake.store import takes_table
+from privacy_release.manifest.manifest import Manifest
 from privacy_release.reports.attacks import with_attacks
 from privacy_release.reports.attempts import Attempts
 from privacy_release.reports.dictionary import (
@@ -105,7 +106,7 @@ def publish_staged(
             f"{staged.sha256}; run the release and verify it again"
         )
     manifest = read_manifest(staged.manifest)
-    if manifest["sha256"] != report.sha256:
+    if manifest.sha256 != report.sha256:
         raise IntegrityError(
             "the manifest must be of the staged release; run the release and verify it again"
         )
@@ -118,21 +119,19 @@ def publish_staged(
             "known: declare `history` in the specification, or publish in the mode snapshot"
         )
     require_same_secret(table, manifest)
-    manifest |= {
+    described = _described(staged, report, manifest, table.name, release_id)
+    found = {
         "policy": report.policy,
         "measured": report.findings,
         "verification": _verified(report),
+        "floor_policy": report.floor_policy,
+        "attacks": published_attacks(report) or None,
+        "approval": approval,
+        # Anyone who checks a signed release measures it again, and needs the schema for that.
+        "schema": read_schema(staged.schema).to_dict() if signer is not None else None,
+        "left_out": described.left_out or None,
     }
-    if report.floor_policy is not None:
-        manifest["floor_policy"] = report.floor_policy
-    if attacks := published_attacks(report):
-        manifest["attacks"] = attacks
-    if approval is not None:
-        manifest["approval"] = approval
-    if signer is not None:  # whoever checks the release measures it again, and needs the schema for that
-        manifest["schema"] = read_schema(staged.schema).to_dict()
-    described = _described(staged, report, manifest, table.name, release_id)
-    manifest |= {"left_out": described.left_out} if described.left_out else {}
+    manifest = manifest.extended(found)
     with one_at_a_time(table.name) if followed else nullcontext():
         refuse_unseen(table, (release_id, run_key or release_id), report)
         if staged.persons is not None:  # before the commit: a retry may have staged other bytes
@@ -142,7 +141,7 @@ def publish_staged(
                 table,
                 release_id,
                 Path(staged.uri),
-                manifest,
+                manifest.stored,
                 described.report,
                 expected_sha256=report.sha256,
                 run_key=run_key,
@@ -226,7 +225,7 @@ class _Described:
 
 
 def _described(
-    staged: StagedRelease, report: ReportRef, manifest: Mapping[str, Any], name: str, release_id: str
+    staged: StagedRelease, report: ReportRef, manifest: Manifest, name: str, release_id: str
 ) -> _Described:
     """Describe a release. A part that cannot be made is omitted and named."""
     from privacy_release.lake.describe import Words
@@ -249,7 +248,7 @@ def _described(
         report=path if found is None else found,  # if it cannot be read, publishing raises
         proofs=proofs,
         words=words,
-        left_out=[*manifest.get("left_out", ()), *(figure.to_dict() for figure in attempts.left_out)],
+        left_out=[*map(dict, manifest.left_out), *(figure.to_dict() for figure in attempts.left_out)],
     )
 
 
@@ -314,9 +313,7 @@ def _settle(table: "ReleaseTable", published: Published, rules: "TableRules") ->
         ) from None
 
 
-def _dictionary(
-    staged: StagedRelease, manifest: Mapping[str, Any], name: str, release_id: str
-) -> dict[str, Any]:
+def _dictionary(staged: StagedRelease, manifest: Manifest, name: str, release_id: str) -> dict[str, Any]:
     """The data dictionary, with the types that the columns have in the table."""
     import pyarrow.parquet as pq
     from deltalake import Schema
@@ -327,5 +324,6 @@ def _dictionary(
     kept = Schema.from_arrow(plain_schema(pq.read_schema(file)))
     types = {field.name: str(field.type.type) for field in kept.fields}
     # A release that was staged before an upgrade says less of its columns.
-    columns = read_columns(staged.columns) if staged.columns is not None else manifest["columns"]
+    known = {name: column.stored for name, column in manifest.columns.items()}
+    columns = read_columns(staged.columns) if staged.columns is not None else known
     return dictionary(manifest, columns, table=name, release=release_id, types=types)

@@ -12,6 +12,7 @@ from privacy_engine.errors import IntegrityError, SpecError
 from privacy_engine.progress import advance, portion
 from privacy_engine.registry import is_randomizer
 from privacy_engine.vocabulary import COUNTERFEITS
+from privacy_release.manifest.manifest import Claims
 from privacy_release.reports.attempts import Attempts
 from privacy_release.reports.release import render_report, report_or_claims
 from privacy_release.spec.methods import build_method
@@ -19,7 +20,6 @@ from privacy_release.spending.budget import (
     Budget,
     account_of,
     measured_model,
-    public_booking,
 )
 from privacy_release.spending.random_answers import Answers, draw_answers, paid_answers
 from privacy_release.spending.secrets import Memory, keyed
@@ -29,7 +29,6 @@ from privacy_release.steps.history import Past, read_persons
 from privacy_release.steps.made import BOUND, Job, Made, say_nothing, stage
 from privacy_release.steps.outliers import (
     counted_in,
-    public_outliers,
     suppressed_before,
 )
 from privacy_release.steps.validate import with_expectations
@@ -178,19 +177,13 @@ def _anonymized(
     before = suppressed_before(table)
     if not schema.tables:  # of several, nobody took records out before
         loss = counted_in(loss, before, len(frame), len(schema.quasi_identifiers))
-    told = release.manifest()
+    claims = Claims.from_dict(release.manifest())
     bound = {} if before else job.attempts.make("the bound of the loss", partial(loss_bound, release)) or {}
-    if table.outliers:
-        told |= {
-            "outliers": public_outliers(table.outliers),
-            "suppressed": told["suppressed"] + before,
-        }
-    about = facts_of(table) | _facts_of_tables(told)
+    about = facts_of(table) | _facts_of_tables(claims)
     if history is not None:
-        told |= {"history": history.told(release)}
         about |= {"earlier releases": history.sentence(release)}
     return Made(
-        told=told,
+        claims=claims,
         schema=release.schema,
         figures=loss | risk | bound,
         sha256=write_private(job.records, parquet_bytes(release.table)),
@@ -200,6 +193,7 @@ def _anonymized(
         positions=release.rows,
         persons=release.persons,
         earlier=None if history is None else list(history.versions),
+        history=None if history is None else history.told(release),
         before=None if history is None else history.before,
         waiting=None if history is None else history.waiting,
     )
@@ -284,11 +278,11 @@ def _kept_safe(
     return release, replace(told, before=last.persons if last else None, waiting=waits)
 
 
-def _facts_of_tables(told: Mapping[str, Any]) -> dict[str, str]:
+def _facts_of_tables(claims: Claims) -> dict[str, str]:
     """What a report says of each of several tables."""
     return {
-        f"table {name}": f"{own['rows']:,} records, {own['suppressed']:,} suppressed"
-        for name, own in told.get("tables", {}).items()
+        f"table {name}": f"{own.rows:,} records, {own.suppressed:,} suppressed"
+        for name, own in claims.tables.items()
     }
 
 
@@ -307,9 +301,7 @@ def _synthesized(releaser: Any, schema: "DataSchema", table: Table, job: Job, bu
     release, notes = drawn.release, finite(drawn.release.notes)
     promised = measured.booking.over_time
     return Made(
-        told=release.manifest()
-        | {"rows": drawn.rows, "booking": public_booking(measured.booking)}
-        | ({"over_time": promised} if promised else {}),
+        claims=Claims.from_dict(release.manifest() | {"rows": drawn.rows}),
         schema=release.schema,
         figures=notes,
         sha256=drawn.sha256,
@@ -341,26 +333,25 @@ def _randomized(
     memory: Memory | None,
 ) -> Made:
     """Random answers; no class of equal records means anything among them, so there is no risk of linking."""
+    from privacy_engine.randomizers.randomness import Randomness
+
     began = time.perf_counter()
     with portion(0.8):
         answers = _answers(releaser, schema, table, job, budget, loss)
     release, seconds = answers.release, time.perf_counter() - began
-    notes, told = finite(release.notes), release.manifest()
-    if answers.booking is not None:
-        told["booking"] = public_booking(answers.booking)
-    if memory is not None and memory.replaces is not None:
-        told["replaces"] = memory.replaces
+    notes = finite(release.notes)
     account = _account(job, budget) if budget is not None and loss is not None else None
     return Made(
-        told=told,
+        claims=Claims.from_dict(release.manifest()),
         schema=release.schema,
         figures=notes,
         sha256=write_private(job.records, parquet_bytes(release.table)),
         report=_report(release, notes, {}, table, job, budget=account),
         seconds=seconds,
-        seeded=not told["randomization"]["private_randomness"],
+        seeded=release.randomization.randomness is Randomness.SEEDED,
         private=True,
         booking=answers.booking,
+        replaces=memory.replaces if memory is not None else None,
     )
 
 
@@ -515,4 +506,5 @@ def _report(
             attempts=job.attempts,
         )
 
-    return report_or_claims(report, release.manifest(), title=title, attempts=job.attempts)
+    claims = Claims.from_dict(release.manifest())
+    return report_or_claims(report, claims, title=title, attempts=job.attempts)

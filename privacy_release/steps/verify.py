@@ -4,13 +4,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from privacy_engine.errors import IntegrityError, VerificationError
 from privacy_engine.judge.republication.model import Attacker, window_of
 from privacy_engine.progress import portion
 from privacy_engine.vocabulary import COUNTERFEITS, counted
 from privacy_release.lake.store import takes_table
+from privacy_release.manifest.manifest import Manifest
 from privacy_release.spec.floor import floor_policy, under_floor
 from privacy_release.steps.history import (
     asks_for_differences,
@@ -180,13 +181,13 @@ def text_findings(
     )
 
 
-def require_one_claim(staged: StagedRelease, manifest: Mapping[str, Any]) -> None:
+def require_one_claim(staged: StagedRelease, manifest: Manifest) -> None:
     """Refuse a manifest that claims another loss than the release that is verified and published with it.
 
     Raises:
         IntegrityError: see above.
     """
-    if manifest.get("loss") != staged.loss:
+    if (manifest.loss and manifest.loss.stored) != staged.loss:
         raise IntegrityError(
             "the manifest must claim the privacy loss of the staged release; run the release again"
         )
@@ -221,7 +222,7 @@ class _Together:
 
 def _held_together(
     staged: StagedRelease,
-    manifest: Mapping[str, Any],
+    manifest: Manifest,
     schema: "DataSchema",
     policy: "ReleasePolicy",
     loss: "PrivacyLoss | None",
@@ -230,7 +231,7 @@ def _held_together(
 ) -> _Together:
     """What the policy asks of people who are in several releases of the table; of the run itself, none."""
     table, run = earlier_of
-    losses_add_up = loss is not None or "randomization" in manifest
+    losses_add_up = manifest.private
     if staged.persons is not None:
         policy = replace(policy, across=policy.across_people)
         if not window_of(policy.across, Attacker.POPULATION):

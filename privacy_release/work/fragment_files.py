@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from privacy_engine.errors import IntegrityError
+from privacy_release.manifest.manifest import Claims
 from privacy_release.work.parquet import write_private
 from privacy_release.work.references import FileRef, Table
 
@@ -42,7 +43,7 @@ class Cut:
 class Account:
     """What a fragment gave: public facts, schema of the released records, and exact figures of the source."""
 
-    told: Mapping[str, Any]
+    claims: Claims
     schema: "DataSchema"
     figures: "FragmentFigures"
 
@@ -127,7 +128,7 @@ def read_cut(ref: FileRef, files: PrivateFiles | None = None) -> Cut:
 def account_bytes(account: Account) -> bytes:
     """What a fragment gave, as the bytes of a file; equal accounts give equal bytes."""
     fields = {
-        "told": dict(account.told),
+        "told": account.claims.to_dict(),
         "schema": account.schema.to_dict(),
         "figures": account.figures.to_dict(),
     }
@@ -145,7 +146,7 @@ def read_account(ref: FileRef) -> Account:
 
     fields = json.loads(FilesHere.beside(ref).read(ref))
     return Account(
-        told=fields["told"],
+        claims=Claims.from_dict(fields["told"]),
         schema=DataSchema.from_dict(fields["schema"]),
         figures=FragmentFigures.from_dict(fields["figures"]),
     )

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from privacy_engine.errors import IntegrityError
+from privacy_release.manifest.manifest import Manifest
 from privacy_release.work.area import WorkArea
 from privacy_release.work.parquet import write_private
 from privacy_release.work.references import SourceRef, Table
@@ -85,13 +86,13 @@ def read_schema(path: str) -> "DataSchema":
     return DataSchema.from_dict(_read_json(path))
 
 
-def read_manifest(path: str) -> dict[str, Any]:
+def read_manifest(path: str) -> Manifest:
     """The manifest that a reference points to.
 
     Raises:
         IntegrityError: if the file is missing or damaged.
     """
-    return _read_json(path)
+    return Manifest.from_dict(_read_json(path))
 
 
 def read_columns(path: str) -> dict[str, Any]:

@@ -62,16 +62,14 @@ def figures_of_earlier(table: "ReleaseTable", curator: str) -> list[Earlier]:
         IntegrityError: if a manifest was changed.
     """
     from privacy_release.lake.log import State
-    from privacy_release.lake.read import manifest_of, releases
+    from privacy_release.lake.read import releases, standing_manifest
 
     standing = [e for e in releases(table) if e["state"] in (State.CURRENT, State.SUPERSEDED)]
     found = []
     for entry in standing[-MOST:]:
-        manifest = manifest_of(table, entry["release_id"])
-        kept = (
-            [] if manifest.get("loss") is not None else _kept(curator, entry["release_id"], entry["sha256"])
-        )
-        figures = _by_subject(kept) | _by_subject(manifest.get("attacks") or [])
+        manifest = standing_manifest(table, entry["release_id"])
+        kept = [] if manifest.loss is not None else _kept(curator, entry["release_id"], entry["sha256"])
+        figures = _by_subject(kept) | _by_subject([attack.stored for attack in manifest.attacks])
         found.append(Earlier(release_id=entry["release_id"], committed=entry["committed"], figures=figures))
     return found
 

@@ -15,13 +15,14 @@ Shadows are as private as the held-out people: they stay in the work area, and g
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from privacy_engine.errors import InfeasibleError, IntegrityError, SchemaError, SpecError
 from privacy_engine.progress import portion
+from privacy_release.manifest.manifest import Manifest
 from privacy_release.spec.methods import build_method
 from privacy_release.work.area import WorkArea
 from privacy_release.work.parquet import parquet_bytes, read_private, write_private
@@ -37,8 +38,6 @@ if TYPE_CHECKING:
     from privacy_engine.judge.attack_risk import AttackRisk
     from privacy_engine.release import ReleaseMethod
     from privacy_engine.tables.schema import DataSchema
-
-_FOLLOWING = frozenset({"releases_of_a_person", "opening"})  # of what a schedule tells
 
 
 def shadows_kept(
@@ -74,7 +73,7 @@ def shadows_kept(
     persons = factorize(outsiders[schema.by]).codes if schema.by else np.arange(len(outsiders))
     require_enough(len(np.unique(persons)), [rule])
     made_by = _MadeBy(
-        method=build_method(manifest["method"], manifest["parameters"]),
+        method=build_method(manifest.method, manifest.parameters),
         schema=schema,
         outsiders=outsiders,
         persons=persons,
@@ -200,22 +199,23 @@ def _with_some_secret(method: Any, rng: "np.random.Generator") -> Any:
     return method
 
 
-def _question(manifest: Mapping[str, Any], schema: "DataSchema", outsiders: str) -> str:
+def _question(manifest: Manifest, schema: "DataSchema", outsiders: str) -> str:
     """Names what shadows are made by and of; with other parameters there are other ones."""
     asked = {
-        "method": manifest["method"],
-        "parameters": manifest["parameters"],
+        "method": manifest.method,
+        "parameters": manifest.parameters,
         "schema": schema.to_dict(),
         "outsiders": outsiders,
     }
     return hashlib.sha256(json_bytes(asked)).hexdigest()
 
 
-def _require_alone(rule: "AttackRisk", manifest: Mapping[str, Any], staged: StagedRelease) -> None:
+def _require_alone(rule: "AttackRisk", manifest: Manifest, staged: StagedRelease) -> None:
     """Refuse a release that its method does not make by itself, of one table in memory."""
     from privacy_engine.judge.models import rule_of
 
-    follows = "history" in manifest or _FOLLOWING & (manifest.get("over_time") or {}).keys()
+    promise = manifest.over_time
+    follows = manifest.history is not None or (promise is not None and promise.follows)
     if follows or staged.engine is not None:
         raise SpecError(
             f"{rule_of(rule)} asks for shadows of a release that goes on from earlier ones, counts who is in "

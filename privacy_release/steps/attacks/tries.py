@@ -100,7 +100,7 @@ def attack_staged(
             found.append((rule, try_attack(load_attack(rule.attack), seen, rng, rule.confidence)))
     page = attack_page(found, title=title, release_id=release_id, targets=len(case.targets))
     path = write_for_curator(page, title, f"{release_id} attacks")
-    private = staged.loss is not None or "randomization" in read_manifest(staged.manifest)
+    private = staged.loss is not None or read_manifest(staged.manifest).randomization is not None
     alone = followed and len(memberships) == 1  # there is no earlier release to hold this one against
     trials = [_trial(rule, results, private=private, alone=alone) for rule, results in found]
     _raise_if_failed(trials, found, private=private)

@@ -145,7 +145,10 @@ def test_an_earlier_manifest_that_cannot_be_read_is_left_out_and_told(
     (told,) = alerts({"gcp_lca": {"rises_by": 0.5}}, gcp_lca=0.16)
     assert (told.median, told.releases) == (0.1, 1)
     number, hash_of = problems
-    assert number.startswith("an earlier release is left out: an error of the type ValueError")
+    assert number.startswith(
+        "an earlier release is left out: `figures.gcp_lca` of the manifest must be a number"
+    )
+    assert "no number" not in number
     assert hash_of.startswith("an earlier release is left out: the stored manifest of table people must have")
     (gone_file,) = Path(lake.root).rglob(f"{gone}.json")
     gone_file.unlink()

@@ -770,12 +770,27 @@ def test_checking_a_suite_and_running_a_release_without_one_import_nothing_that_
 def test_unexpected_error_is_one_line_without_its_message(
     home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (home / "bad.json").write_text('{"loss": {"epsilon": "person-007"}}')
+    def fails(_: object) -> None:
+        raise TypeError("person-007")
+
+    monkeypatch.setattr("pyarrow.parquet.read_schema", fails)
     policy, spec = str(home / "policies" / "people.yaml"), str(home / "releases" / "people.yaml")
     arguments = ["verify", str(home / "people.parquet"), "--policy", policy, "--schema", spec]
-    assert main([*arguments, "--manifest", str(home / "bad.json")]) == WRONG
+    assert main(arguments) == WRONG
     err = capsys.readouterr().err
     assert err.startswith("privacy-release: unexpected TypeError")
     assert "person-007" not in err
     with pytest.raises(TypeError):
-        main(["--debug", *arguments, "--manifest", str(home / "bad.json")])
+        main(["--debug", *arguments])
+
+
+def test_a_manifest_of_another_type_is_refused_by_the_name_of_its_field(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (home / "bad.json").write_text('{"loss": {"epsilon": "person-007"}}')
+    policy, spec = str(home / "policies" / "people.yaml"), str(home / "releases" / "people.yaml")
+    arguments = ["verify", str(home / "people.parquet"), "--policy", policy, "--schema", spec]
+    assert main([*arguments, "--manifest", str(home / "bad.json")]) == REFUSED
+    err = capsys.readouterr().err
+    assert err.startswith("privacy-release: `loss.epsilon` of the manifest must be a number, got str")
+    assert "person-007" not in err

@@ -10,6 +10,7 @@ from jsonschema import Draft7Validator
 from privacy_engine.errors import SpecError
 from privacy_release.cli.main import DONE, WRONG, main
 from privacy_release.lake.store import Lake
+from privacy_release.manifest.manifest import Manifest
 from privacy_release.reports.registry import CURATORS, SECTORS, Deployment, deployment_record
 from tests.reading import publish_people, publish_synthetic
 
@@ -125,14 +126,16 @@ def test_a_release_without_differential_privacy_is_refused_with_a_reason(
     assert "takes differentially private releases alone, and mondrian claims no epsilon" in told.err
 
 
-def manifest(neighbours: str, delta: float = 0.0, **model: int) -> dict[str, Any]:
-    return {
-        "method": "m",
-        "rows": 90,
-        "loss": {"epsilon": 1.0, "delta": delta, "neighbours": neighbours},
-        "model": {"mechanisms": [{"mechanism": "discrete_laplace"}], **model},
-        "software": {"name": "privacy-release", "version": "1"},
-    }
+def manifest(neighbours: str, delta: float = 0.0, **model: int) -> Manifest:
+    return Manifest.from_dict(
+        {
+            "method": "m",
+            "rows": 90,
+            "loss": {"epsilon": 1.0, "delta": delta, "neighbours": neighbours},
+            "model": {"mechanisms": [{"mechanism": "discrete_laplace"}], **model},
+            "software": {"name": "privacy-release", "version": "1"},
+        }
+    )
 
 
 @pytest.mark.parametrize(
@@ -168,7 +171,7 @@ def test_delta_makes_it_approximate() -> None:
 
 
 def test_random_answers_without_a_bound_for_a_whole_record_are_refused() -> None:
-    told = {"method": "trr", "loss": None, "randomization": {}}
+    told = Manifest.from_dict({"method": "trr", "loss": None, "randomization": {}})
     with pytest.raises(SpecError, match="trr claims no epsilon for a whole record"):
         deployment_record(told, PUBLISHER, table="t", published="2026-01-02", releases=1)
 

@@ -8,6 +8,7 @@ from privacy_engine.judge.attack_risk import AttackRisk
 from privacy_engine.judge.models import model_to_dict, rule_of
 from privacy_engine.vocabulary import AttackName
 from privacy_release.evidence.criteria import HIPAA, NIST, WP29, Answer, Status, answers
+from privacy_release.manifest.manifest import Manifest
 
 K = {"rule": "k_anonymity(k=5)", "threshold": 5.0, "measured": 6.0, "passed": True}
 L = {"rule": "distinct_l_diversity(l=2)", "threshold": 2.0, "measured": 2.0, "passed": True}
@@ -25,11 +26,11 @@ def manifest(*measured: dict[str, Any], **more: Any) -> dict[str, Any]:
 
 
 def by_name(given: dict[str, Any]) -> dict[str, Answer]:
-    return {answer.criterion: answer for answer in answers(given)}
+    return {answer.criterion: answer for answer in answers(Manifest.from_dict(given))}
 
 
 def wp29(given: dict[str, Any]) -> list[Status]:
-    return [answer.status for answer in answers(given) if answer.standard == WP29]
+    return [answer.status for answer in answers(Manifest.from_dict(given)) if answer.standard == WP29]
 
 
 @pytest.mark.parametrize(
@@ -68,7 +69,7 @@ def test_an_attack_that_kept_its_bound_is_told_and_makes_no_status_better() -> N
 
 
 def test_what_a_person_must_say_is_never_shown() -> None:
-    told = [answer for answer in answers(manifest(K, L)) if answer.standard == HIPAA]
+    told = [answer for answer in answers(Manifest.from_dict(manifest(K, L))) if answer.standard == HIPAA]
     assert told[0].status is Status.PERSON
     assert "person with appropriate knowledge" in " ".join(told[0].says)
 
@@ -88,8 +89,9 @@ def test_a_review_counts_where_somebody_answered(approval: dict[str, Any] | None
 
 def test_every_answer_has_grounds() -> None:
     for given in (manifest(), manifest(K, L)):
-        assert {answer.standard for answer in answers(given)} == {WP29, HIPAA, NIST}
-        assert all(answer.says and all(answer.says) for answer in answers(given))
+        found = answers(Manifest.from_dict(given))
+        assert {answer.standard for answer in found} == {WP29, HIPAA, NIST}
+        assert all(answer.says and all(answer.says) for answer in found)
 
 
 def test_shadows_are_named_where_the_attack_is_and_each_rule_of_an_attack_is_told() -> None:

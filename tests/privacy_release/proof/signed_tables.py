@@ -12,6 +12,7 @@ from privacy_engine.judge.policy import ReleasePolicy
 from privacy_engine.tables.schema import DataSchema
 from privacy_release.lake.layout import TableRules
 from privacy_release.lake.store import Lake, ReleaseTable
+from privacy_release.manifest.manifest import Claims
 from privacy_release.proof.keys import SigningKey
 from privacy_release.proof.statement import StatementSigner
 from privacy_release.steps.approval import approval_of
@@ -82,15 +83,17 @@ def staged_release(
         sha256 = write_set(records, frame, files)
     source = SourceRef(uri="x", fingerprint="0" * 64, rows=len(frame), dropped=0, files=1, identifiers=[])
     made = Made(
-        told={
-            "method": "by_hand",
-            "parameters": {},
-            "guarantees": [],
-            "loss": None,
-            "rows": len(frame),
-            "columns": {a.name: {"role": a.role.value, "kind": a.kind.value} for a in SCHEMA.attributes},
-            **more,
-        },
+        claims=Claims.from_dict(
+            {
+                "method": "by_hand",
+                "parameters": {},
+                "guarantees": [],
+                "loss": None,
+                "rows": len(frame),
+                "columns": {a.name: {"role": a.role.value, "kind": a.kind.value} for a in SCHEMA.attributes},
+                **more,
+            }
+        ),
         schema=SCHEMA,
         figures={"suppressed": 0.0},
         sha256=sha256,

@@ -36,6 +36,7 @@ from privacy_release.lake.retract import clean_orphans, retract
 from privacy_release.lake.rows import DataFile
 from privacy_release.lake.signing import linked
 from privacy_release.lake.store import Lake, ReleaseTable
+from privacy_release.manifest.manifest import Manifest
 from privacy_release.proof.check import Verdict, check_table
 from privacy_release.proof.envelope import pae
 from privacy_release.proof.faults import Fault
@@ -431,7 +432,8 @@ def test_what_follows_people_is_told_to_be_on_trust(by: Publisher) -> None:
     file = by.folder / "rows.parquet"
     people(3).to_parquet(file, index=False)
     rule = "cross_release_k_anonymity(k=4, departures=known)"
-    told = {"measured": [{"rule": rule, "measured": 4.0, "passed": True}], "figures": {"suppressed": 0.0}}
+    measured = [{"rule": rule, "measured": 4.0, "passed": True}]
+    told = Manifest.from_dict({"measured": measured, "figures": {"suppressed": 0.0}})
     with LocalEngine(memory=MEMORY, spill=by.folder) as engine:
         found = measured_anew(file, SCHEMA, policy, told, 2026, engine)
     assert (found.wrong, found.on_trust) == ([], {rule: "it follows people through releases"})

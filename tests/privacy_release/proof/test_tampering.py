@@ -5,7 +5,7 @@ import hashlib
 import json
 import re
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -22,6 +22,7 @@ from deploy.local.embedded import checkout
 from privacy_release.cli.main import main
 from privacy_release.lake.retract import retract
 from privacy_release.lake.store import Lake
+from privacy_release.manifest.manifest import Manifest
 from privacy_release.proof.faults import Fault
 from privacy_release.proof.keys import SigningKey
 from privacy_release.proof.published_keys import publish_key
@@ -307,7 +308,7 @@ def sign_without_the_approval(table: Table) -> None:
     """Its publisher knows that somebody had to approve it, and signs it nevertheless."""
 
     class Hasty(StatementSigner):
-        def about(self, manifest: Mapping[str, Any], *, approved: bool) -> Self:
+        def about(self, manifest: Manifest, *, approved: bool) -> Self:
             return super().about(manifest, approved=True)
 
     publisher(table).publish(people(3), "w4", by="", signer=Hasty(key=OLD))

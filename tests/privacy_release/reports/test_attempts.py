@@ -10,6 +10,7 @@ import pytest
 from privacy_engine import DataSchema, load_method
 from privacy_engine.errors import IntegrityError
 from privacy_engine.release import Release
+from privacy_release.manifest.manifest import Claims
 from privacy_release.reports.attempts import Attempts
 from privacy_release.reports.release import render_report, report_or_claims
 from tests.servers.pages import Page, require_closed_page
@@ -78,7 +79,7 @@ def test_a_complete_report_has_no_warning(release: Release) -> None:
 def test_a_report_that_cannot_be_made_says_what_is_claimed(
     report: Callable[[], str], says: str, release: Release
 ) -> None:
-    html = report_or_claims(report, release.manifest(), title="People", attempts=Attempts())
+    html = report_or_claims(report, Claims.from_dict(release.manifest()), title="People", attempts=Attempts())
     assert says in Page(html).text
     assert SECRET not in html
     if report is fails:

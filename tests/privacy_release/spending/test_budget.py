@@ -318,16 +318,17 @@ def test_the_manifest_says_what_was_spent_on_what_and_where_it_is_booked(
     manifest = read_manifest(staged.manifest)
     (reserve,) = [entry for entry in ledger.history("people") if entry.event is Event.RESERVE]
     model = Path(staged.model).read_text()
-    assert manifest["loss"] == {"epsilon": 0.4, "delta": 0.0, "neighbours": "replace_one"}
-    assert manifest["booking"] == {
+    loss = {"epsilon": 0.4, "delta": 0.0, "neighbours": "replace_one"}
+    assert manifest.loss.to_dict() == loss
+    assert manifest.booking.to_dict() == {
         "dataset": "people",
         "entry_hash": reserve.hash,
         "model_sha256": hashlib.sha256(model.encode()).hexdigest(),
-        **manifest["loss"],
+        **loss,
     }
-    assert manifest["model"]["mechanisms"] == staged.mechanisms
-    assert sorted(manifest["model"]["network"]) == ["age", "disease", "town"]
-    assert manifest["seeded"] is False
+    assert [mechanism.to_dict() for mechanism in manifest.model.mechanisms] == staged.mechanisms
+    assert sorted(manifest.model.network) == ["age", "disease", "town"]
+    assert manifest.seeded is False
 
 
 def test_nothing_public_tells_a_figure_or_a_hash_of_the_source(
@@ -343,7 +344,7 @@ def test_nothing_public_tells_a_figure_or_a_hash_of_the_source(
     }
     assert [name for name, text in private.items() if text in public] == []
     assert staged.figures == {}
-    assert set(read_manifest(staged.manifest)["source"]) == {"files", "identifiers"}
+    assert set(read_manifest(staged.manifest).source.to_dict()) == {"files", "identifiers"}
     assert not [name for name in people()["name"] if name in public]
 
 
@@ -367,7 +368,7 @@ def failed(staged: StagedRelease, ledger: BudgetLedger, policy: ReleasePolicy = 
 
 
 def with_manifest(staged: StagedRelease, edit: Callable[[dict[str, Any]], None]) -> StagedRelease:
-    manifest = read_manifest(staged.manifest)
+    manifest = read_manifest(staged.manifest).to_dict()
     edit(manifest)
     Path(staged.manifest).write_text(json.dumps(manifest))
     return staged

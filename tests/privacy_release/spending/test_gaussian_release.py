@@ -75,9 +75,10 @@ def test_it_passes_its_verification_and_the_manifest_tells_rho(
     report = verify_staged(staged, POLICY, ledger)
     assert report.passed, report.findings
     manifest = read_manifest(staged.manifest)
-    assert manifest["loss"]["rho"] == CLAIM.rho
-    assert {"rho"} <= set(manifest["model"]["mechanisms"][0])
-    assert "epsilon" not in manifest["model"]["mechanisms"][0]
+    assert manifest.loss.rho == CLAIM.rho
+    first = manifest.model.mechanisms[0].to_dict()
+    assert "rho" in first
+    assert "epsilon" not in first
 
 
 def test_a_policy_without_a_delta_refuses_it(

@@ -28,6 +28,7 @@ from privacy_engine.judge.policy import ReleasePolicy
 from privacy_engine.synthesizers.synthesizer import Synthesizer
 from privacy_engine.tables.schema import DataSchema
 from privacy_release.ledger.ledger import BudgetLedger
+from privacy_release.manifest.manifest import Manifest
 from privacy_release.reports.registry import Deployment, deployment_record
 from privacy_release.sources.identifiers import Disguise
 from privacy_release.spending import participation
@@ -215,7 +216,9 @@ def test_nothing_that_leaves_tells_how_many_rows_or_persons_took_part(
         region="nowhere",
         authors=("a",),
     )
-    entry = deployment_record(manifest, said, table="visits", published="2024-03-01", releases=3)
+    entry = deployment_record(
+        Manifest.from_dict(manifest), said, table="visits", published="2024-03-01", releases=3
+    )
     variant = entry["deployment"]["dp_variant"]
     assert variant["unprotected_quantities"] == "None."
     assert "number_of_privacy_units" not in entry["deployment"]["privacy_loss"]

@@ -10,6 +10,7 @@ from privacy_engine.randomizers.randomness import Secret
 from privacy_engine.registry import load_method
 from privacy_release.lake.retract import retract
 from privacy_release.lake.store import Lake
+from privacy_release.manifest.manifest import Manifest
 from privacy_release.spending.secrets import Memory, keyed, last_fingerprint, require_same_secret
 from privacy_release.steps.publish import publish_staged
 from privacy_release.steps.verify import verify_staged
@@ -41,10 +42,11 @@ def test_a_series_keeps_to_its_secret_even_after_a_retraction(lake: Lake, tmp_pa
 def test_a_secret_is_given_up_once_and_by_name(lake: Lake, tmp_path: Path) -> None:
     published(lake, tmp_path, "w1", OWN.fingerprint)
     told = {"randomization": {"secret": OTHER.fingerprint}}
-    require_same_secret(lake.table(NAME), told | {"replaces": OWN.fingerprint})
+    require_same_secret(lake.table(NAME), Manifest.from_dict(told | {"replaces": OWN.fingerprint}))
+    other = Manifest.from_dict(told | {"replaces": OTHER.fingerprint[:-1]})
     with pytest.raises(SecretError, match=f"replaces: {OWN.fingerprint}"):
-        require_same_secret(lake.table(NAME), told | {"replaces": OTHER.fingerprint[:-1]})
-    require_same_secret(lake.table(NAME), {"loss": None})  # it has no random answers
+        require_same_secret(lake.table(NAME), other)
+    require_same_secret(lake.table(NAME), Manifest.from_dict({"loss": None}))  # it has no random answers
 
 
 def test_answers_are_not_drawn_with_another_secret_than_the_last_release_had() -> None:

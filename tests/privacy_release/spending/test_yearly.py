@@ -1,6 +1,5 @@
 """A promise in equal parts: each release spends its own, and one more than it is for is refused."""
 
-import json
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -20,6 +19,7 @@ from privacy_release import run_release
 from privacy_release.lake.read import manifest_of, releases
 from privacy_release.lake.store import Lake
 from privacy_release.ledger.ledger import BudgetLedger
+from privacy_release.manifest.manifest import Manifest
 from privacy_release.spec.model import load_spec
 from privacy_release.spending.claims import bookkeeping_findings
 from privacy_release.spending.yearly import Yearly
@@ -239,10 +239,10 @@ def test_a_manifest_that_tells_another_part_is_found(
     assert "each of 3 releases spends an equal part, epsilon 0.3333" in " ".join(
         Path(staged.report).read_text().split()
     )
-    manifest: dict[str, Any] = dict(read_manifest(staged.manifest))
+    manifest = read_manifest(staged.manifest).to_dict()
     rule = "promise of the schedule that the manifest tells otherwise than the ledger"
     for change in ({"part": {"epsilon": 0.1, "delta": 0.0}}, {"releases": 52}):
-        told = json.loads(json.dumps(manifest)) | {"over_time": manifest["over_time"] | change}
+        told = Manifest.from_dict(manifest | {"over_time": manifest["over_time"] | change})
         found = bookkeeping_findings(staged, told, PART, [], read_schema(staged.schema), ledger)
         assert [f.rule for f in found if not f.passed] == [rule]
     with pytest.raises(SpecError, match="must spend an equal part of the promise"):

@@ -18,6 +18,7 @@ from privacy_release.lake.log import publications
 from privacy_release.lake.read import dictionary_of, read_release
 from privacy_release.lake.retract import clean_orphans, retract
 from privacy_release.lake.store import Lake, get
+from privacy_release.manifest.manifest import Claims
 from privacy_release.reports.dictionary import dictionary_html
 from privacy_release.spec.files import load_policy
 from privacy_release.steps.made import Job, Made, stage
@@ -246,7 +247,7 @@ def test_long_lists_of_labels_are_counted_and_not_told(tmp_path: Path, work: Wor
     fields = {"zip": {"role": "quasi_identifier", "hierarchy": [list(row) for row in tree.rows]}}
     schema = DataSchema.from_dict(fields)
     released = DataSchema.from_dict({"zip": {"role": "quasi_identifier"}})
-    told = columns_told(schema, released, {"columns": {}, "parameters": {}})["zip"]
+    told = columns_told(schema, released, Claims.from_dict({}))["zip"]
     assert told["domain"]["levels"] == [
         {"count": 200},
         {"count": 2, "labels": ["0**", "1**"]},
@@ -276,11 +277,11 @@ def test_a_manifest_names_missing_figures(tmp_path: Path, work: WorkArea, lake: 
     table = privacy_release.ingest(str(tmp_path / "people.parquet"), SCHEMA, work)
     staged = privacy_release.make_release(table, work, method="mondrian", parameters={"k": 5}, seed=1)
     manifest = read_manifest(staged.manifest)
-    assert "left_out" not in manifest
+    assert not manifest.left_out
     job = Job(work=work)
     job.attempts.make("the network", lambda: 1 / 0)
     made = Made(
-        told=manifest, schema=SCHEMA, figures={}, sha256=staged.sha256, report="", seconds=1, seeded=True
+        claims=manifest, schema=SCHEMA, figures={}, sha256=staged.sha256, report="", seconds=1, seeded=True
     )
-    left_out = read_manifest(stage(made, table, job).manifest)["left_out"]
+    left_out = read_manifest(stage(made, table, job).manifest).left_out
     assert {"figure": "the network", "error": "ZeroDivisionError"} in left_out

@@ -203,8 +203,8 @@ def test_outliers_go_before_a_release_in_fragments(table: Table, work: WorkArea,
         left, work, method="mondrian", parameters={"k": 5, "l": 2}, seed=7, label="without"
     )
     manifest = read_manifest(staged.manifest)
-    assert (staged.rows, manifest["outliers"][0]["removed"]) == (table.rows - 7, 7)
-    assert manifest["suppressed"] == (7 if action == "suppress" else 0)
+    assert (staged.rows, manifest.outliers[0].removed) == (table.rows - 7, 7)
+    assert manifest.suppressed == (7 if action == "suppress" else 0)
     assert privacy_release.verify_staged(staged, policy(K, L)).passed
 
 

@@ -20,6 +20,7 @@ from privacy_engine.errors import PublishError
 from privacy_engine.judge.republication.notes import notes_over_time
 from privacy_release.evidence.kept import has_evidence
 from privacy_release.lake.store import Lake
+from privacy_release.manifest.manifest import Manifest
 from privacy_release.reports.attacks import plotted
 from privacy_release.reports.text import FIGURES, RISKS, claim, shown
 
@@ -76,9 +77,9 @@ def one_release(request: Request, user: GetUserDep, lake: str, table: str, versi
     """One release: its figures, its proof, and what became of it."""
     rights = Rights(user)
     place, row = find(rights, lake, table, version)
-    manifest = {} if row.entry.problem else published.manifest_of(place, row)
-    loss = None if row.entry.tombstone else manifest.get("loss")
-    figures: dict[str, float] = {} if row.entry.tombstone or loss else manifest.get("figures") or {}
+    stored = {} if row.entry.problem else published.manifest_of(place, row)
+    manifest = Manifest.from_dict({} if row.entry.tombstone else stored)
+    figures = {} if manifest.loss else manifest.figures
     return page(
         request,
         "release.html.j2",
@@ -86,11 +87,11 @@ def one_release(request: Request, user: GetUserDep, lake: str, table: str, versi
             "row": row,
             "manifest": manifest,
             "attacks": plotted(published.attacks_in(manifest)),
-            "manifest_text": json.dumps(manifest, indent=2, sort_keys=True, ensure_ascii=False),
+            "manifest_text": json.dumps(stored, indent=2, sort_keys=True, ensure_ascii=False),
             "claims": [claim(fields) for fields in row.entry.figures.get("guarantees") or []],
             "findings": row.entry.figures.get("measured") or [],
             "over_time": notes_over_time(
-                row.entry.figures.get("measured") or [], followed="history" in manifest
+                row.entry.figures.get("measured") or [], followed=manifest.history is not None
             ),
             "loss": row.entry.figures.get("loss"),
             "figures": [

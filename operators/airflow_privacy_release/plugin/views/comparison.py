@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from airflow_privacy_release.plugin.views.releases import Release, approval_of
+from airflow_privacy_release.plugin.views.releases import Release
 from airflow_privacy_release.plugin.views.words import moment, number
 from privacy_release.reports.text import FIGURES, RISKS, shown
 
@@ -78,34 +78,31 @@ def _change(before: Any, after: Any) -> str:
 
 
 def _about(release: Release) -> _Told:
-    row, manifest = release.row, release.manifest
-    approval = approval_of(manifest)
-    loss = manifest.get("loss") or {}
+    row, loss = release.row, release.manifest.loss
     told: dict[str, tuple[Any, str]] = {
         "Published": (None, moment(row.entry.committed)),
         "Method": (None, row.method or "-"),
         "Records": (row.entry.rows, f"{row.entry.rows:,}"),
-        "Approved by": (None, approval.by if approval else "-"),
+        "Approved by": (None, row.approved_by or "-"),
         "Status": (None, row.status),
     }
-    for name in ("epsilon", "delta"):
-        if name in loss:
-            told[name.capitalize()] = (loss[name], f"{loss[name]:g}")
+    if loss is not None:
+        told |= {"Epsilon": (loss.epsilon, f"{loss.epsilon:g}"), "Delta": (loss.delta, f"{loss.delta:g}")}
     return told
 
 
 def _measured(release: Release) -> _Told:
     """What was measured by rule, with the policy's limit; a rule's parameters are part of its name."""
     told = {}
-    for finding in release.manifest.get("measured") or []:
-        value = finding["measured"]
+    for finding in release.manifest.measured:
+        value, limit = finding.measured, finding.threshold
         text = "not measurable" if value is None else f"{value:.4g}"
-        told[str(finding["rule"])] = (value, f"{text} (limit {finding['threshold']:.4g})")
+        told[finding.rule] = (value, f"{text} (limit {limit:.4g})" if limit is not None else text)
     return told
 
 
 def _figures(release: Release, known: Mapping[str, tuple[str, str, str]]) -> _Told:
-    figures = release.manifest.get("figures") or {}
+    figures = release.manifest.figures
     return {
         label: (figures[name], shown(figures[name], unit))
         for name, (label, unit, _) in known.items()
@@ -114,13 +111,11 @@ def _figures(release: Release, known: Mapping[str, tuple[str, str, str]]) -> _To
 
 
 def _parameters(release: Release) -> _Told:
-    parameters = release.manifest.get("parameters") or {}
-    return {str(name): (value, str(value)) for name, value in sorted(parameters.items())}
+    return {name: (value, str(value)) for name, value in sorted(release.manifest.parameters.items())}
 
 
 def _columns(release: Release) -> _Told:
-    columns = release.manifest.get("columns") or {}
     return {
-        str(name): (None, f"{str(about['role']).replace('_', '-')}, {about['kind']}")
-        for name, about in columns.items()
+        name: (None, f"{column.role.replace('_', '-')}, {column.kind}")
+        for name, column in release.manifest.columns.items()
     }

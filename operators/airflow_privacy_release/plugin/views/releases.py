@@ -18,6 +18,7 @@ from privacy_release.lake.log import (
     publications,
 )
 from privacy_release.lake.store import Lake, get, table_names
+from privacy_release.manifest.manifest import Manifest
 from privacy_release.work.references import symbols_of
 
 SHOWN_STATES: Mapping[State, str] = {
@@ -97,9 +98,9 @@ class Approval:
     comment: str
 
 
-def approval_of(manifest: Mapping[str, Any]) -> Approval | None:
-    """The approval that a manifest or its short form tells of; None where nobody was asked."""
-    told = manifest.get("approval")
+def approval_of(figures: Mapping[str, Any]) -> Approval | None:
+    """The approval that a commit tells of; None where nobody was asked."""
+    told = figures.get("approval")
     if not told or told.get("automatic"):
         return None
     by = told.get("by")
@@ -196,7 +197,7 @@ class Release:
     """A publication with its manifest."""
 
     row: Listed
-    manifest: Mapping[str, Any]
+    manifest: Manifest
 
 
 def with_manifest(lake: Lake, row: Listed) -> Release:
@@ -206,20 +207,22 @@ def with_manifest(lake: Lake, row: Listed) -> Release:
         IntegrityError, PublishError: as `manifest_of`.
     """
     gone = row.entry.tombstone is not None
-    return Release(row=row, manifest=row.entry.figures if gone else manifest_of(lake, row))
+    return Release(
+        row=row, manifest=Manifest.from_dict(row.entry.figures if gone else manifest_of(lake, row))
+    )
 
 
-def attacks_in(manifest: Mapping[str, Any]) -> list[dict[str, Any]]:
+def attacks_in(manifest: Manifest) -> list[dict[str, Any]]:
     """What a manifest tells of attacks, by attack and subject; most tell nothing.
 
     >>> about = {"attack": "inference", "bound": 0.1, "outcomes": [{"subject": "illness", "excess": 0.02}]}
-    >>> attacks_in({"attacks": [about]})
+    >>> attacks_in(Manifest.from_dict({"attacks": [about]}))
     [{'attack': 'inference', 'bound': 0.1, 'subject': 'illness', 'excess': 0.02}]
     """
     return [
-        {"attack": told["attack"], "bound": told["bound"], **outcome}
-        for told in manifest.get("attacks") or ()
-        for outcome in told["outcomes"]
+        {"attack": attack.attack, "bound": attack.bound, **outcome.stored}
+        for attack in manifest.attacks
+        for outcome in attack.outcomes
     ]
 
 

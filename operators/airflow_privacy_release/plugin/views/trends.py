@@ -151,7 +151,7 @@ def _symbol(symbol: str) -> Callable[[Release], float | None]:
 
 def _figure(name: str, label: str, unit: str, meaning: str) -> _Figure:
     def value(release: Release) -> float | None:
-        found = (release.manifest.get("figures") or {}).get(name)
+        found = release.manifest.figures.get(name)
         return None if found is None else float(found)
 
     return _Figure(name=label, meaning=meaning, text=lambda v: shown(v, unit), value=value)
