@@ -67,6 +67,7 @@ def test_a_package_that_nothing_can_be_kept_for_works_and_warns_once(engine: Pat
     assert "set NUMBA_CACHE_DIR" in done.stderr
 
 
+@pytest.mark.slow  # two processes; that changed code is not taken is quick
 def test_a_second_process_compiles_nothing(engine: Path) -> None:
     first = run(DOUBLED, engine.parent)
     before = kept(engine / "__pycache__")
@@ -166,6 +167,7 @@ def sums(number):
     assert run(code, engine.parent).stdout.split() == ["2", "1"]
 
 
+@pytest.mark.slow  # compiles in a process
 def test_python_may_not_call_what_only_compiled_functions_call(engine: Path) -> None:
     (engine / "room" / "callee.py").write_text(CALLEE.replace("kernel()", "kernel(inner=True)"))
     refused = (

@@ -105,6 +105,7 @@ def test_what_travels_is_plain_and_small(source: Path, work_root: Path) -> None:
     assert not any(word in json.dumps([refs, parts]) for word in ("north", "gout"))
 
 
+@pytest.mark.slow  # kills a process
 def test_a_worker_that_is_killed_and_its_fragment_alone_done_again_give_the_same_bytes(
     source: Path, work_root: Path
 ) -> None:
