@@ -29,6 +29,7 @@ from privacy_engine.tables.schema import Attribute
 from privacy_release.cli.main import build_parser
 from privacy_release.manifest.manifest import PUBLISHED, Manifest
 from privacy_release.manifest.section import ManifestSection
+from privacy_release.spec.fields import in_keywords
 from privacy_release.spec.model import AttributeSpec, ReleaseSpec
 
 FOLDER = Path(__file__).parent
@@ -215,7 +216,7 @@ def _fields(model: type[pydantic.BaseModel], place: str) -> tuple[list[str], lis
     """Rows of the fields of a mapping, and the mappings that stand in them."""
     meanings = _documented(model)
     rows, inner = ["| field | value | default | |", "|---|---|---|---|"], []
-    schema = model.model_json_schema(by_alias=True)
+    schema = in_keywords(model.model_json_schema(by_alias=True))
     for name, field in model.model_fields.items():
         shown = field.alias or name
         models = list(_models_in(field.annotation))
@@ -257,7 +258,6 @@ def _value(schema: Mapping[str, Any], known: Mapping[str, Any]) -> str:
 _KINDS = {"string": "text", "integer": "whole number", "number": "number", "boolean": "true or false"}
 _KINDS |= {"object": "mapping"}
 _LIMITS = {"minimum": ">=", "maximum": "<=", "exclusiveMinimum": ">", "exclusiveMaximum": "<"}
-_LIMITS |= {"ge": ">=", "le": "<=", "gt": ">", "lt": "<"}
 
 
 def _table(meanings: Mapping[str, str], cls: type) -> list[str]:

@@ -2,7 +2,7 @@
 
 import re
 from datetime import UTC, date, datetime
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
@@ -89,8 +89,8 @@ _ISO_DATE = r"\d{4}-\d{2}-\d{2}([T ]\d{2}:\d{2}(:\d{2})?)?"
 
 Time = Annotated[str, BeforeValidator(_time, json_schema_input_type=str)]
 Cron = Annotated[str, AfterValidator(_cron)]
-Whole = Annotated[int, BeforeValidator(_no_truth_value, json_schema_input_type=int)]
-Number = Annotated[float, BeforeValidator(_no_truth_value, json_schema_input_type=float)]
+Whole = Annotated[int, BeforeValidator(_no_truth_value)]
+Number = Annotated[float, BeforeValidator(_no_truth_value)]
 Bound = Annotated[float | str, BeforeValidator(plain_bound, json_schema_input_type=float | str)]
 # As the engine's, which is not imported where files are parsed.
 Period = Literal["second", "minute", "hour", "day", "week", "month", "quarter", "year", "decade"]
@@ -102,3 +102,19 @@ Rare = Annotated[str | tuple[str, ...], BeforeValidator(_rare)]
 Moment = Annotated[str, Field(min_length=1), BeforeValidator(_iso_day, json_schema_input_type=str)]
 Label = Annotated[str, Field(min_length=1, max_length=100)]  # as long as Airflow's database takes them
 Connection = Annotated[str, AfterValidator(_connection)]
+
+_KEYWORDS = {"ge": "minimum", "gt": "exclusiveMinimum", "le": "maximum", "lt": "exclusiveMaximum"}
+
+
+def in_keywords(schema: Any) -> Any:
+    """A JSON Schema with the limits of numbers by its keywords: pydantic writes `ge` for an optional one.
+
+    >>> in_keywords({"anyOf": [{"type": "integer", "ge": 1}, {"type": "null"}]})
+    {'anyOf': [{'type': 'integer', 'minimum': 1}, {'type': 'null'}]}
+    """
+    if isinstance(schema, list):
+        return [in_keywords(part) for part in schema]
+    if not isinstance(schema, dict):
+        return schema
+    names = _KEYWORDS if schema.get("type") in ("integer", "number") else {}
+    return {names.get(name, name): in_keywords(value) for name, value in schema.items()}

@@ -46,6 +46,7 @@ from privacy_release.spec.fields import (
     Rare,
     Time,
     Whole,
+    in_keywords,
     plain_bound,
 )
 from privacy_release.spec.files import (
@@ -1477,5 +1478,5 @@ def json_schema() -> dict[str, Any]:
     """JSON Schema of a specification, for editors."""
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
-        **ReleaseSpec.model_json_schema(by_alias=True),
+        **in_keywords(ReleaseSpec.model_json_schema(by_alias=True)),
     }
