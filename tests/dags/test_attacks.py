@@ -51,7 +51,7 @@ def write(home: Any, table: pd.DataFrame, rule: dict[str, Any]) -> None:
     )
 
 
-@pytest.mark.slow  # a whole run for the order of two tasks, which the plan's test compares
+@pytest.mark.slow  # a whole run; the order of tasks is tested without one
 def test_a_release_is_attacked_before_it_is_approved(
     home: Any, run: Any, airflow_lake: Lake, officers: Officers, work_root: Path, curator: Path
 ) -> None:

@@ -12,7 +12,7 @@ from privacy_release.lake.store import Lake
 SQL = "SELECT * FROM records WHERE age >= 30"
 
 
-@pytest.mark.slow  # a whole run
+@pytest.mark.slow  # a whole run; the order of tasks is tested without one
 def test_a_step_of_a_specification_is_a_task_between_gate_and_release(
     home: Any, run: Callable[[str], Any], load: Callable[..., Any], airflow_lake: Lake, invented: pd.DataFrame
 ) -> None:
