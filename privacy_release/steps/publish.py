@@ -131,6 +131,11 @@ def publish_staged(
         "schema": read_schema(staged.schema).to_dict() if signer is not None else None,
         "left_out": described.left_out or None,
     }
+    if early := sorted(manifest.stored.keys() & found.keys() - {"left_out"}):
+        raise IntegrityError(
+            f"the manifest of a staged release must not have {', '.join(early)}, which only publishing adds; "
+            "run the release and verify it again"
+        )
     manifest = manifest.extended(found)
     with one_at_a_time(table.name) if followed else nullcontext():
         refuse_unseen(table, (release_id, run_key or release_id), report)

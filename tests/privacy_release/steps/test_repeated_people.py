@@ -1,5 +1,6 @@
 """`repeated_people: history`: nobody is released again while nothing follows who is in the releases."""
 
+import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -27,6 +28,7 @@ from privacy_release.steps.publish import publish_staged
 from privacy_release.steps.retraction import retract_release
 from privacy_release.steps.run import run_release
 from privacy_release.work.area import WorkArea
+from privacy_release.work.parquet import write_private
 from privacy_release.work.references import StagedRelease
 from tests import tables
 from tests.meeting import Meeting
@@ -250,6 +252,20 @@ def test_a_manifest_of_another_release_is_not_published(
     foreign: Any = replace(made, manifest=other.manifest)
     with pytest.raises(IntegrityError, match="the manifest must be of the staged release"):
         publish_staged(foreign, report, lake.table("people"), "1")
+    assert not releases(lake.table("people"))
+
+
+def test_what_only_publishing_adds_is_not_published_from_a_staged_manifest(
+    specified: Specified, lake: Lake, work: WorkArea
+) -> None:
+    """As if another task of the run had written an approval that was never given."""
+    spec = specified(None)
+    made = stage(spec, work, 5, "k5")
+    report = privacy_release.verify_staged(made, spec.release_policy(), table=lake.table("people"))
+    stored = json.loads(Path(made.manifest).read_text())
+    write_private(Path(made.manifest), json.dumps({**stored, "approval": {"by": "officer"}}).encode())
+    with pytest.raises(IntegrityError, match="must not have approval, which only publishing adds"):
+        publish_staged(made, report, lake.table("people"), "1")
     assert not releases(lake.table("people"))
 
 
