@@ -32,6 +32,7 @@ from airflow_privacy_release.operators.release import (
     ReleaseFragmentOperator,
     ReleaseOperator,
 )
+from airflow_privacy_release.operators.step import StepOperator
 from airflow_privacy_release.operators.transform import TransformOperator
 from airflow_privacy_release.operators.validate import ValidateOperator
 from airflow_privacy_release.operators.verify import AttackOperator, HoldOutOperator, VerifyOperator
@@ -125,7 +126,8 @@ def _tasks_of(spec: ReleaseSpec, plan: Plan, after: BaseOperator | None = None) 
     for step in plan.steps:
         waited = [tasks[name].output for name in step.after]
         given = {slot: handed[slot] for slot in step.takes}
-        task = _OPERATORS[step.kind](_Task(spec=spec, step=step, handed=given, waited=waited))
+        make = _OPERATORS.get(step.kind, _any_step)
+        task = make(_Task(spec=spec, step=step, handed=given, waited=waited))
         for name in step.after:
             tasks[name] >> task
         if after is not None and not step.after and not step.takes:
@@ -426,7 +428,13 @@ def _release_fragment(task: _Task) -> Any:
     ).expand(fragment=task.handed[Slot.CUT])
 
 
-# The operator of each kind of step.
+def _any_step(task: _Task) -> StepOperator:
+    """The task of a step that has no operator of its own."""
+    taken = {slot.value: output for slot, output in task.handed.items()}
+    return StepOperator(step=task.step, **taken, **task.settings)
+
+
+# The operator of each kind of step that has one of its own.
 _OPERATORS: Mapping[str, Callable[[_Task], Any]] = {
     "budget": _budget,
     "register": _register,

@@ -47,10 +47,13 @@ class Plan:
 
     def preparing(self) -> "Plan":
         """The steps that read and prepare the table, before any record is held out or released."""
-        return Plan(tuple(replace(step, after=()) for step in self.steps if step.kind in _PREPARING))
+        names = [step.name for step in self.steps]
+        end = min(names.index(name) for name in _RELEASING if name in names)
+        steps = (step for step in self.steps[:end] if Slot.TABLE in (step.gives, *step.takes))
+        return Plan(tuple(replace(step, after=()) for step in steps))
 
 
-_PREPARING = frozenset({"ingest", "validate", "transform", "detect_outliers"})
+_RELEASING = ("hold_out", "cut", "release")
 
 
 def plan_of(

@@ -1,7 +1,9 @@
 """One step of a release: what it takes and gives, what it does outside of its work area, and who does it."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Any
 
 
 class Slot(StrEnum):
@@ -45,6 +47,7 @@ class Step:
         takes: What it needs of the steps before.
         gives: What it hands on.
         after: Steps that it waits for and takes nothing of.
+        settings: What the specification says of it, as plain values; its work finds them here.
         part: The one of several tables that it is for.
         for_each: What there is a task for each of.
         effects: What it does outside of the work area.
@@ -57,6 +60,7 @@ class Step:
     takes: tuple[Slot, ...] = ()
     gives: Slot | None = None
     after: tuple[str, ...] = ()
+    settings: Mapping[str, Any] = field(default_factory=dict)
     part: str | None = None
     for_each: Slot | None = None
     effects: frozenset[Effect] = frozenset()

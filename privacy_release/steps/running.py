@@ -80,26 +80,41 @@ def nothing(stage: Stage, text: str) -> None:
 
 
 @dataclass(kw_only=True)
-class Running:
+class Handed:
+    """What a step may use that has no operator of its own: it knows no specification but its settings.
+
+    Attributes:
+        release_id: Name of the release in its table.
+        work: Work area of the run.
+        handed: Newest result of each kind.
+    """
+
+    release_id: str
+    work: WorkArea
+    handed: dict[Slot, Any] = field(default_factory=dict)
+
+    @property
+    def table(self) -> Table:
+        """The records, as far as they are prepared."""
+        table: Table = self.handed[Slot.TABLE]
+        return table
+
+
+@dataclass(kw_only=True)
+class Running(Handed):
     """A run in one process, as far as it is.
 
     Attributes:
         spec: What is released.
         schema: Schema of the source.
-        release_id: Name of the release in its table.
-        work: Work area of the run.
         watch: Function that is given the stage, and what is done in it.
-        handed: Newest result of each kind.
         attempts: What may be missing of a published release.
         warnings: Alerts, and why they are incomplete.
     """
 
     spec: "ReleaseSpec"
     schema: "DataSchema"
-    release_id: str
-    work: WorkArea
     watch: Watcher = nothing
-    handed: dict[Slot, Any] = field(default_factory=dict)
     attempts: Attempts = field(default_factory=Attempts)
     warnings: list[str] = field(default_factory=list)
 
@@ -116,12 +131,6 @@ class Running:
                 result = work_of(step.work)(self, step)
             if step.gives is not None:
                 self.handed[step.gives] = result
-
-    @property
-    def table(self) -> Table:
-        """The records, as far as they are prepared."""
-        table: Table = self.handed[Slot.TABLE]
-        return table
 
 
 @dataclass(kw_only=True)
@@ -168,10 +177,10 @@ class Releasing(Running):
         return report
 
 
-def work_of(name: str) -> Callable[[Running, Step], Any]:
+def work_of(name: str) -> Callable[[Any, Step], Any]:
     """The function of a step, by `module:function`."""
     module, _, function = name.partition(":")
-    found: Callable[[Running, Step], Any] = getattr(import_module(module), function)
+    found: Callable[[Any, Step], Any] = getattr(import_module(module), function)
     return found
 
 
