@@ -85,7 +85,7 @@ def fragments(
     if out:
         as_one_file(files_of(made.records or job.records, made.sha256), Path(out))
     work.remove()
-    counted = {"fragments": cut.plan.tree.fragments, "rows": made.told["rows"], "gcp": made.figures["gcp"]}
+    counted = {"fragments": cut.plan.tree.fragments, "rows": made.claims.rows, "gcp": made.figures["gcp"]}
     return {**counted, **parts.seconds}
 
 

@@ -23,7 +23,7 @@ NAME = "people"
 RELEASE = "2026-W47"
 MANIFEST = {
     "method": "ilp_l_diversity",
-    "guarantees": ["k=10", "l=3"],
+    "guarantees": [{"model": "k_anonymity", "k": 10}],
     "loss": None,
     "figures": {},
     "policy": {"require": [{"model": "k_anonymity", "k": 100}]},

@@ -132,7 +132,7 @@ def test_killed_before_any_write_of_a_signed_snapshot_a_retry_moves_the_old_one_
             done = process.ended()
         before = check_table(lake.table(NAME), [key.public])
         if not before.right:
-            assert seen(lake) == 2
+            assert seen(lake) == 2, before.reasons
             assert [reason.fault for reason in before.reasons] == [Fault.STATEMENT_MISSING]
             unproven += 1
         if done is not None:

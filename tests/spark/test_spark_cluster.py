@@ -298,7 +298,7 @@ def test_a_worker_that_dies_changes_no_byte_of_a_release(
     assert {ref.fragment: (ref.sha256, ref.account.sha256) for ref in made} == expected
     assert len(expected) >= 4
     joined = join(made, plan, Job(work=task, label="joined"), distant)
-    assert joined.told["rows"] == table.rows
+    assert joined.claims.rows == table.rows
     wait_for(lambda: cluster.alive() == 1, "the cluster to miss its worker")
 
 
