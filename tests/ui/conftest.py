@@ -39,6 +39,13 @@ def browser() -> Iterator[Any]:
         running.close()
 
 
+def opened(browser: Any, **options: Any) -> Any:
+    """A browser window that waits as long as a busy machine may need: by itself Playwright gives up soon."""
+    window = browser.new_context(**options)
+    window.set_default_timeout(WAIT)
+    return window
+
+
 @pytest.fixture
 def log_in(server: Server, browser: Any) -> Iterator[Callable[..., Any]]:
     """Open a browser window as a user; return a page of it, which is empty after a login without the form.
@@ -48,11 +55,8 @@ def log_in(server: Server, browser: Any) -> Iterator[Callable[..., Any]]:
     windows = []
 
     def enter(user: str, scheme: str = "light", *, by_form: bool = False) -> Any:
-        window = browser.new_context(
-            color_scheme=scheme, viewport={"width": DESKTOP[0], "height": DESKTOP[1]}
-        )
+        window = opened(browser, color_scheme=scheme, viewport={"width": DESKTOP[0], "height": DESKTOP[1]})
         windows.append(window)
-        window.set_default_timeout(WAIT)
         page = window.new_page()
         if not by_form:
             window.add_cookies([{"name": COOKIE, "value": server.token(user), "url": server.address}])

@@ -11,7 +11,7 @@ import yaml
 from privacy_release.cli.main import DONE, main
 from privacy_release.lake.read import manifest_of
 from privacy_release.lake.store import Lake
-from tests.ui.conftest import SIZES
+from tests.ui.conftest import SIZES, opened
 
 pytestmark = [pytest.mark.ui]
 
@@ -76,7 +76,7 @@ def drawn_hierarchy(spec: Path, tmp_path: Path) -> Path:
 
 @pytest.fixture
 def window(browser: Any) -> Iterator[Any]:
-    window = browser.new_context(viewport={"width": SIZES[1][0], "height": SIZES[1][1]})
+    window = opened(browser, viewport={"width": SIZES[1][0], "height": SIZES[1][1]})
     yield window
     window.close()
 

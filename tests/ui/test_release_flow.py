@@ -13,7 +13,7 @@ from privacy_release.steps.run import run_release
 from privacy_release.work.area import WorkArea
 from tests.servers.airflow_api import ask
 from tests.servers.scheduler import has_left_its_worker
-from tests.ui.conftest import DESKTOP, PHONE, SIZES, WAIT
+from tests.ui.conftest import DESKTOP, PHONE, SIZES, WAIT, opened
 from tests.ui.server import Server
 from tests.waiting import wait_for
 
@@ -478,7 +478,7 @@ def test_a_visitor_sees_releases_and_may_not_retract(
 
 
 def test_who_is_not_logged_in_is_refused_everywhere(server: Server, browser: Any) -> None:
-    window = browser.new_context()
+    window = opened(browser)
     for address in (*PAGES, "/privacy/docs", "/privacy/openapi.json", "/privacy/nothing"):
         assert window.request.get(f"{server.address}{address}").status == 401, address
     assert window.request.post(f"{server.address}/privacy/retract").status == 401

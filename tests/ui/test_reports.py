@@ -20,7 +20,7 @@ from privacy_release.steps.release import measure
 from privacy_release.work.references import TrialRef
 from tests.privacy_release.reports.test_comparison import report, staged
 from tests.synthetic_tables import SCHEMA, people
-from tests.ui.conftest import SIZES
+from tests.ui.conftest import SIZES, opened
 
 pytestmark = [pytest.mark.ui]
 
@@ -93,7 +93,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_report_fits_every_screen_and_everybody_can_read_it(
     pages: Path, browser: Any, picture: Picture, accessible: Callable[[Any], None], name: str, scheme: str
 ) -> None:
-    window = browser.new_context(color_scheme=scheme, bypass_csp=True)
+    window = opened(browser, color_scheme=scheme, bypass_csp=True)
     page = window.new_page()
     page.goto(f"file://{pages}/{name}.html")
     for width, height in SIZES:
@@ -109,7 +109,7 @@ def test_a_report_fits_every_screen_and_everybody_can_read_it(
 
 
 def test_a_printed_report_is_light_and_unfolded(pages: Path, browser: Any, picture: Picture) -> None:
-    window = browser.new_context(color_scheme="dark")
+    window = opened(browser, color_scheme="dark")
     page = window.new_page()
     page.goto(f"file://{pages}/anonymized.html")
     rule = page.get_by_role("rowheader", name=f"distinct_l_diversity(attribute={SECRETS[-1]}, l=2)")

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from deploy.local.embedded import checkout
-from tests.ui.conftest import SIZES
+from tests.ui.conftest import SIZES, opened
 
 pytestmark = [pytest.mark.ui]
 
@@ -34,7 +34,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_the_site_fits_every_screen_and_asks_no_server(
     site: Path, browser: Any, picture: Callable[..., None], scheme: str
 ) -> None:
-    window = browser.new_context(color_scheme=scheme)
+    window = opened(browser, color_scheme=scheme)
     page = window.new_page()
     asked: list[str] = []
     page.on("request", lambda request: asked.append(request.url))
@@ -51,7 +51,7 @@ def test_the_site_fits_every_screen_and_asks_no_server(
 
 
 def test_a_word_is_found_without_a_server(site: Path, browser: Any) -> None:
-    window = browser.new_context(viewport={"width": SIZES[1][0], "height": SIZES[1][1]})
+    window = opened(browser, viewport={"width": SIZES[1][0], "height": SIZES[1][1]})
     page = window.new_page()
     page.goto(f"file://{site}/index.html")
     page.get_by_role("textbox", name="Search").fill("prosecutor")
