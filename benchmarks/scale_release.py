@@ -31,7 +31,8 @@ from privacy_engine.registry import load_method
 from privacy_engine.synthesizers.synthesizer import Synthesizer
 from privacy_release.lake.store import Lake
 from privacy_release.spec.model import load_spec
-from privacy_release.steps.run import Stage, run_release
+from privacy_release.steps.run import run_release
+from privacy_release.steps.running import Stage
 from privacy_release.work.area import WorkArea
 
 NAME = "scale"

@@ -87,7 +87,7 @@ def explore_dag(
             choices >> raw
             table = raw.output
         elif origin != "simulated":
-            table, _ = prepared(spec, choices)
+            table = prepared(spec, choices)
         records = SampleRecordsOperator(
             task_id="records",
             spec=str(path),

@@ -1,6 +1,7 @@
 """A release specification as a DAG: the operators in their order, the schedule, the asset of the release."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from math import inf
@@ -31,11 +32,14 @@ from airflow_privacy_release.operators.release import (
     ReleaseFragmentOperator,
     ReleaseOperator,
 )
+from airflow_privacy_release.operators.step import StepOperator
 from airflow_privacy_release.operators.transform import TransformOperator
 from airflow_privacy_release.operators.validate import ValidateOperator
 from airflow_privacy_release.operators.verify import AttackOperator, HoldOutOperator, VerifyOperator
 from privacy_engine.errors import PrivacyEngineError
 from privacy_engine.vocabulary import PublishMode
+from privacy_release.plan.plan import Plan, plan_of
+from privacy_release.plan.step import Retry, Slot, Step
 from privacy_release.spec.catalogue import attempted, catalogue, partitioned_releases, raise_if_any
 from privacy_release.spec.floor import floor_policy, under_floor
 from privacy_release.spec.model import RELEASE, ReleaseSpec, ScheduleSpec
@@ -57,6 +61,11 @@ _RETRIES: Mapping[str, Any] = {
 }
 # A worker or a session of Spark may die, for want of memory or otherwise.
 REPEATED: Mapping[str, Any] = {"retries": 2, "retry_delay": timedelta(seconds=30)}
+_OF_RETRY: Mapping[Retry, Mapping[str, Any]] = {
+    Retry.NEVER: {},
+    Retry.ENGINE: REPEATED,
+    Retry.OUTSIDE: _RETRIES,
+}
 # A run by hand must not fall back to answers that do not repeat, or to another person's.
 _FIXED = frozenset({"randomness", "individual"})
 _PARAMETER_TYPES = {bool: "boolean", int: "integer", float: "number", str: "string"}
@@ -83,96 +92,148 @@ def release_pipeline(spec: ReleaseSpec) -> TaskGroup:
 
 
 def _release_tasks(spec: ReleaseSpec) -> None:
-    """The tasks of a release, in the DAG and group that is being built."""
-    chosen = _changeable(spec)
-    parameters = {
-        name: f"{{{{ params.{name} }}}}" if name in chosen else value
-        for name, value in spec.release.parameters.items()
-    }
-    spent, guard = spec.budget, None
-    if spent is not None:
-        guard = BudgetGuardOperator(
-            task_id="budget",
-            dataset=spent.dataset,
-            method=spec.release.method,
-            parameters=parameters,
-            schema=spec.method_fields,
-            policy=spec.policy,
-            over_time=_over_time(spec),
-            ledger=spent.ledger,
-            action=spent.when_short,
-            **_RETRIES,
-        )
-    register = _register(spec)
-    if guard is not None and register is not None:
-        guard >> register
-    table, validated = prepared(spec, register or guard)
-    attacked = _bounds_attacks(spec)
-    if attacked:
-        table = HoldOutOperator(task_id="hold_out", table=table, policy=spec.policy).output
-    required = [task.output for task in (*validated, register) if task is not None]
-    staged = (_in_fragments if spec.mapped else _in_one_task)(spec, table, parameters, required)
-    verified = VerifyOperator(
-        task_id="verify",
-        table=staged,
+    """The tasks of a release, in the DAG and group that is being built: one for each step of its plan."""
+    plan = plan_of(spec, attacked=_bounds_attacks(spec))
+    tasks = _tasks_of(spec, plan)
+    clean_up_after([tasks[step.name] for step in plan.last()])
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Task:
+    """What an operator is made from.
+
+    Attributes:
+        spec: Specification of the release.
+        step: Step that the operator does.
+        handed: Newest output of each kind of the steps before.
+        waited: Outputs of the steps that it waits for and takes nothing of.
+    """
+
+    spec: ReleaseSpec
+    step: Step
+    handed: Mapping[Slot, Any]
+    waited: Sequence[Any]
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """What each operator of a step is given: its task's id, and its retries."""
+        return {"task_id": self.step.name, **_OF_RETRY[self.step.retry]}
+
+
+def _tasks_of(spec: ReleaseSpec, plan: Plan, after: BaseOperator | None = None) -> dict[str, Any]:
+    """The operator of each step by its name; the first ones wait for ``after``."""
+    tasks, handed = dict[str, Any](), dict[Slot, Any]()
+    for step in plan.steps:
+        waited = [tasks[name].output for name in step.after]
+        given = {slot: handed[slot] for slot in step.takes}
+        make = _OPERATORS.get(step.kind, _any_step)
+        task = make(_Task(spec=spec, step=step, handed=given, waited=waited))
+        for name in step.after:
+            tasks[name] >> task
+        if after is not None and not step.after and not step.takes:
+            after >> task
+        tasks[step.name] = task
+        if step.gives is not None:
+            handed[step.gives] = task.output
+    return tasks
+
+
+def _budget(task: _Task) -> BudgetGuardOperator:
+    spec, spent = task.spec, task.spec.budget
+    assert spent is not None
+    return BudgetGuardOperator(
+        dataset=spent.dataset,
+        method=spec.release.method,
+        parameters=_parameters(spec),
+        schema=spec.method_fields,
+        policy=spec.policy,
+        over_time=_over_time(spec),
+        ledger=spent.ledger,
+        action=spent.when_short,
+        **task.settings,
+    )
+
+
+def _hold_out(task: _Task) -> HoldOutOperator:
+    return HoldOutOperator(table=task.handed[Slot.TABLE], policy=task.spec.policy, **task.settings)
+
+
+def _verify(task: _Task) -> VerifyOperator:
+    spec = task.spec
+    return VerifyOperator(
+        table=task.handed[Slot.STAGED],
         policy=spec.policy,
         name=spec.publish.table,
         lake=spec.publish.lake,
         alerts=spec.alerts.model_dump(exclude_unset=True) if spec.alerts else None,
         accept_unjudged=spec.history.accept_unjudged if spec.history is not None else None,
-        register=register.output if register is not None and spec.register_identifier is not None else None,
-        **(_RETRIES if spent or spec.history else _repeated(spec)),
+        register=task.handed.get(Slot.REGISTER),
+        **task.settings,
     )
-    report = verified.output
-    if attacked:
-        report = AttackOperator(
-            task_id="attack",
-            source=table,
-            table=staged,
-            report=report,
-            title=spec.name,
-            name=spec.publish.table,
-            lake=spec.publish.lake,
-            register=None if register is None else register.output,
-            **_RETRIES,
-        ).output
-    approved = None
-    if spec.approval is not None:
-        approved = ApproveReleaseOperator(
-            task_id="approve",
-            table=staged,
-            report=report,
-            name=spec.publish.table,
-            lake=spec.publish.lake,
-            required=spec.approval.required or f"{{{{ params.{APPROVAL} }}}}",
-            assigned_users=spec.approval.assigned_to or (),
-            timeout=spec.approval.timeout,
-            approvers=spec.approval.approvers,
-            **_RETRIES,
-        ).output
-    published = PublishOperator(
-        task_id="publish",
-        table=staged,
-        report=report,
+
+
+def _attack(task: _Task) -> AttackOperator:
+    return AttackOperator(
+        source=task.handed[Slot.TABLE],
+        table=task.handed[Slot.STAGED],
+        report=task.handed[Slot.REPORT],
+        title=task.spec.name,
+        name=task.spec.publish.table,
+        lake=task.spec.publish.lake,
+        register=task.handed.get(Slot.REGISTER),
+        **task.settings,
+    )
+
+
+def _approve(task: _Task) -> ApproveReleaseOperator:
+    spec, approval = task.spec, task.spec.approval
+    assert approval is not None
+    return ApproveReleaseOperator(
+        table=task.handed[Slot.STAGED],
+        report=task.handed[Slot.REPORT],
         name=spec.publish.table,
         lake=spec.publish.lake,
-        approved=approved,
+        required=approval.required or f"{{{{ params.{APPROVAL} }}}}",
+        assigned_users=approval.assigned_to or (),
+        timeout=approval.timeout,
+        approvers=approval.approvers,
+        **task.settings,
+    )
+
+
+def _publish(task: _Task) -> PublishOperator:
+    spec = task.spec
+    return PublishOperator(
+        table=task.handed[Slot.STAGED],
+        report=task.handed[Slot.REPORT],
+        name=spec.publish.table,
+        lake=spec.publish.lake,
+        approved=task.handed.get(Slot.APPROVAL),
         mode=_fixed_mode(spec),
         superseded=spec.publish.superseded.value,
         history_lake=spec.publish.history_lake,
         grace=spec.publish.grace,
         outlets=[release_asset(spec)],
-        **_RETRIES,
+        **task.settings,
     )
-    last: list[Any] = [published]
-    if spec.publish.evidence:
-        last.append(
-            EvidenceOperator(task_id="evidence", table=published.output, lake=spec.publish.lake, **_RETRIES)
-        )
-    if spec.told_to_curator:
-        compared = CuratorReportOperator(task_id="curator_report", source=table, table=staged, name=spec.name)
-        last.append(compared)
-    clean_up_after(last)
+
+
+def _evidence(task: _Task) -> EvidenceOperator:
+    return EvidenceOperator(table=task.handed[Slot.PUBLISHED], lake=task.spec.publish.lake, **task.settings)
+
+
+def _curator_report(task: _Task) -> CuratorReportOperator:
+    source, staged = task.handed[Slot.TABLE], task.handed[Slot.STAGED]
+    return CuratorReportOperator(source=source, table=staged, name=task.spec.name, **task.settings)
+
+
+def _parameters(spec: ReleaseSpec) -> dict[str, Any]:
+    """The method's parameters, those that can be changed for one run as templates."""
+    chosen = _changeable(spec)
+    return {
+        name: f"{{{{ params.{name} }}}}" if name in chosen else value
+        for name, value in spec.release.parameters.items()
+    }
 
 
 def _bounds_attacks(spec: ReleaseSpec) -> bool:
@@ -183,38 +244,41 @@ def _bounds_attacks(spec: ReleaseSpec) -> bool:
         return False
 
 
-def prepared(spec: ReleaseSpec, after: BaseOperator | None = None) -> tuple[Any, list[Any]]:
+def prepared(spec: ReleaseSpec, after: BaseOperator | None = None) -> Any:
     """The table that a release is made from: ingested, validated, transformed, searched for outliers.
 
     Args:
-        spec: of the release.
-        after: the task before which nothing is read.
-
-    Returns:
-        The reference to the table; and the tasks that validate one of several tables each.
+        spec: Specification of the release.
+        after: Task before which nothing is read.
     """
-    raw = _ingest(spec)
-    if after is not None:
-        after >> raw
-    table, validated = _validated(spec, raw.output)
-    if spec.transform is not None:
-        table = TransformOperator(
-            task_id="transform",
-            table=table,
-            sql=spec.transform.sql,
-            schema=spec.transformed_fields,
-            memory=spec.engine.settings.get("memory", DEFAULT_MEMORY),
-        ).output
-    if spec.outliers is not None:
-        table = DetectOutliersOperator(
-            task_id="detect_outliers",
-            table=table,
-            method=spec.outliers.method,
-            parameters=spec.outliers.parameters,
-            action=spec.outliers.action.value,
-            max_share=spec.outliers.max_share,
-        ).output
-    return table, validated
+    plan = plan_of(spec).preparing()
+    tasks = _tasks_of(spec, plan, after)
+    return tasks[next(step.name for step in reversed(plan.steps) if step.gives is Slot.TABLE)].output
+
+
+def _transform(task: _Task) -> TransformOperator:
+    spec = task.spec
+    assert spec.transform is not None
+    return TransformOperator(
+        table=task.handed[Slot.TABLE],
+        sql=spec.transform.sql,
+        schema=spec.transformed_fields,
+        memory=spec.engine.settings.get("memory", DEFAULT_MEMORY),
+        **task.settings,
+    )
+
+
+def _detect_outliers(task: _Task) -> DetectOutliersOperator:
+    sought = task.spec.outliers
+    assert sought is not None
+    return DetectOutliersOperator(
+        table=task.handed[Slot.TABLE],
+        method=sought.method,
+        parameters=sought.parameters,
+        action=sought.action.value,
+        max_share=sought.max_share,
+        **task.settings,
+    )
 
 
 def _fixed_mode(spec: ReleaseSpec) -> str | None:
@@ -223,11 +287,12 @@ def _fixed_mode(spec: ReleaseSpec) -> str | None:
     return mode.value if spec.publish.mode or mode is PublishMode.PARTITIONS else None
 
 
-def _ingest(spec: ReleaseSpec) -> Any:
+def _ingest(task: _Task) -> Any:
     """The task that reads the table, or all of several."""
+    spec = task.spec
     if spec.tables is not None and spec.person is not None:
         tables = {name: _filled(told) for name, told in spec.table_settings.items()}
-        return IngestTablesOperator(task_id="ingest", tables=tables, person=spec.person.column or "")
+        return IngestTablesOperator(tables=tables, person=spec.person.column or "", **task.settings)
     source = spec.only_source
     shared: dict[str, Any] = {
         "schema": spec.schema_fields,
@@ -249,16 +314,14 @@ def _ingest(spec: ReleaseSpec) -> Any:
     }
     if source.sql is not None:
         return IngestSqlOperator(
-            task_id="ingest",
             sql=source.sql,
             connection=source.connection or "",
             types=spec.undeclared_types,
             **waits,
             **shared,
-            **_RETRIES,
+            **task.settings,
         )
     return IngestParquetOperator(
-        task_id="ingest",
         connection=source.connection,
         format=source.format,
         version=source.version,
@@ -267,28 +330,29 @@ def _ingest(spec: ReleaseSpec) -> Any:
         **waits,
         **_filled({"uri": source.place}),
         **shared,
+        **task.settings,
     )
 
 
-def _register(spec: ReleaseSpec) -> BaseOperator | None:
-    """The task that reads the public register; None where there is none.
+def _register(task: _Task) -> IngestParquetOperator:
+    """The task that reads the public register.
 
     It goes before the others: one beside them could write into the work area after that was removed.
     """
-    if spec.public_register is None:
-        return None
+    spec = task.spec
+    assert spec.public_register is not None
     named = spec.register_identifier
     known: dict[str, Any] = {}
     if named and spec.history:
         known = {"person": named, "membership_key": spec.history.key}
     return IngestParquetOperator(
-        task_id="register",
         connection=spec.public_register.connection,
         schema=spec.register_fields,
         columns=tuple(spec.register_fields),
         nulls="keep",
         **known,
         **_filled({"uri": spec.public_register.uri}),
+        **task.settings,
     )
 
 
@@ -297,30 +361,27 @@ def _filled(told: Mapping[str, Any]) -> dict[str, Any]:
     return dict(told) | ({"uri": told["uri"].replace(RELEASE, _RELEASE_ID)} if "uri" in told else {})
 
 
-def _validated(spec: ReleaseSpec, table: Any) -> tuple[Any, list[Any]]:
-    """The table once it is validated; and the tasks that validate one of several each, side by side."""
-    if spec.suite_given is not None:
-        return ValidateOperator(task_id="validate", table=table, suite=spec.suite_given).output, []
-    checks = [
-        ValidateOperator(task_id=f"validate_{name}", table=table, suite=own.suite_given, name=name)
-        for name, own in (spec.tables or {}).items()
-        if own.suite_given is not None
-    ]
-    return table, checks
+def _validate(task: _Task) -> ValidateOperator:
+    """The task that validates the table, or one of several, side by side."""
+    part = task.step.part
+    suite = task.spec.suite_given if part is None else (task.spec.tables or {})[part].suite_given
+    assert suite is not None
+    return ValidateOperator(table=task.handed[Slot.TABLE], suite=suite, name=part, **task.settings)
 
 
-def _in_one_task(
-    spec: ReleaseSpec, table: Any, parameters: Mapping[str, Any], required: Sequence[Any]
-) -> Any:
-    """The staged release of a table, by one task."""
+def _release(task: _Task) -> Any:
+    """The task that stages the release of a table, or that joins the releases of its fragments."""
+    spec = task.spec
+    if Slot.FRAGMENTS in task.handed:
+        fragments = task.handed[Slot.FRAGMENTS]
+        return JoinFragmentsOperator(fragments=fragments, title=spec.name, **task.settings)
     spent, history = spec.budget, spec.history
     kept = None if history is None or not history.keep else {"policy": spec.policy, **history.kept}
     return ReleaseOperator(
-        task_id="release",
-        table=table,
-        requires=required,
+        table=task.handed[Slot.TABLE],
+        requires=task.waited,
         method=spec.release.method,
-        parameters=parameters,
+        parameters=_parameters(spec),
         seed=spec.release.seed,
         title=spec.name,
         budget=spent.dataset if spent else None,
@@ -332,8 +393,8 @@ def _in_one_task(
         series=spec.publish.table,
         lake=spec.publish.lake,
         history=kept,
-        **(_RETRIES if spent or kept else _repeated(spec)),
-    ).output
+        **task.settings,
+    )
 
 
 def _over_time(spec: ReleaseSpec) -> dict[str, Any] | None:
@@ -343,36 +404,55 @@ def _over_time(spec: ReleaseSpec) -> dict[str, Any] | None:
     return {**spec.budget.over_time.model_dump(), "schedule": spec.name}
 
 
-def _in_fragments(
-    spec: ReleaseSpec, table: Any, parameters: Mapping[str, Any], required: Sequence[Any]
-) -> Any:
-    """The staged release of a table, by a mapped task for each fragment; `release` is what joins them."""
-    cut = CutFragmentsOperator(
-        task_id="cut",
-        table=table,
-        requires=required,
+def _cut(task: _Task) -> CutFragmentsOperator:
+    spec = task.spec
+    return CutFragmentsOperator(
+        table=task.handed[Slot.TABLE],
+        requires=task.waited,
         method=spec.release.method,
-        parameters=parameters,
+        parameters=_parameters(spec),
         seed=spec.release.seed,
-        **_repeated(spec),
+        **task.settings,
     )
-    released = ReleaseFragmentOperator.partial(
-        task_id="release_fragment",
+
+
+def _release_fragment(task: _Task) -> Any:
+    """A mapped task for each fragment."""
+    return ReleaseFragmentOperator.partial(
         map_index_template=(
             "{% if task.fragment is mapping %}fragment {{ task.fragment['fragment'] }}"
             "{% else %}{{ task.fragment | length }} fragments, the first {{ task.fragment[0]['fragment'] }}"
             "{% endif %}"
         ),
-        **_repeated(spec),
-    ).expand(fragment=cut.output)
-    return JoinFragmentsOperator(
-        task_id="release", fragments=released.output, title=spec.name, **_repeated(spec)
-    ).output
+        **task.settings,
+    ).expand(fragment=task.handed[Slot.CUT])
 
 
-def _repeated(spec: ReleaseSpec) -> Mapping[str, Any]:
-    """Retries of a task that an engine does the work of."""
-    return REPEATED if spec.scaled else {}
+def _any_step(task: _Task) -> StepOperator:
+    """The task of a step that has no operator of its own."""
+    taken = {slot.value: output for slot, output in task.handed.items()}
+    return StepOperator(step=task.step, **taken, **task.settings)
+
+
+# The operator of each kind of step that has one of its own.
+_OPERATORS: Mapping[str, Callable[[_Task], Any]] = {
+    "budget": _budget,
+    "register": _register,
+    "ingest": _ingest,
+    "validate": _validate,
+    "transform": _transform,
+    "detect_outliers": _detect_outliers,
+    "hold_out": _hold_out,
+    "cut": _cut,
+    "release_fragment": _release_fragment,
+    "release": _release,
+    "verify": _verify,
+    "attack": _attack,
+    "approve": _approve,
+    "publish": _publish,
+    "evidence": _evidence,
+    "curator_report": _curator_report,
+}
 
 
 def release_params(spec: ReleaseSpec) -> dict[str, Param]:

@@ -13,7 +13,7 @@ OPERATOR_MODULES = tuple(
     f"airflow_privacy_release.operators.{name}"
     for name in (
         *("ingest", "validate", "transform", "outliers", "release", "method", "methods"),
-        *("learning", "budget", "verify", "approve", "compare", "publish"),
+        *("learning", "budget", "verify", "approve", "compare", "publish", "step"),
     )
 )
 HOOK_MODULES = tuple(f"airflow_privacy_release.hooks.{name}" for name in ("lake", "ledger", "spark"))

@@ -16,7 +16,8 @@ from privacy_release.work.durations import Pace, how_far
 from privacy_release.work.settings import VARIABLES
 
 if TYPE_CHECKING:
-    from privacy_release.steps.run import Outcome, Stage, Watcher
+    from privacy_release.steps.run import Outcome
+    from privacy_release.steps.running import Stage, Watcher
 
 _UNSIGNED = f"by nobody: {VARIABLES['signing_key']} names no key"
 

@@ -1,72 +1,58 @@
-"""Which task of a release follows which, and what history the tasks are given, without a run."""
+"""The tasks of a release's DAG are the steps of its plan, without a run."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
+import pandas as pd
+import pytest
+
+from airflow_privacy_release.pipeline import release_dag
+from privacy_release.lake.store import Lake
+from privacy_release.plan import plan as plan_module
+from privacy_release.plan.plan import plan_of
+from privacy_release.plan.step import Slot, Step
+from privacy_release.spec.model import load_spec
+from privacy_release.steps.run import run_release
+from privacy_release.work.area import WorkArea
 from tests.dags.conftest import POLICY
+from tests.import_graph import ROOT
 
-INFERENCE = {"model": "attack_risk", "attack": "inference", "excess": 0.5}
-DOMAINS = {
-    "town": {"categories": ["north", "south"]},
-    "disease": {"categories": ["cold", "flu", "gout"]},
-    "remark": {"categories": ["a"]},
-}
+SHIPPED = sorted((ROOT / "include" / "releases").glob("*.yaml"))
 
 
-def before(dag: Any) -> dict[str, set[str]]:
+def edges(dag: Any) -> dict[str, set[str]]:
     """The tasks that each task waits for."""
     return {task.task_id: task.upstream_task_ids for task in dag.tasks}
 
 
-def test_nothing_is_published_before_it_is_verified_attacked_and_approved(
+@pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.stem)
+def test_the_tasks_of_a_release_wait_for_each_other_as_its_plan_says(path: Any, airflow_home: Any) -> None:
+    spec = load_spec(path)
+    dag = release_dag(spec, auto_register=False)
+    plan = plan_of(spec, attacked="attack" in dag.task_ids)
+    ends = {step.name for step in plan.last()}
+    assert edges(dag) == {**plan.before(), "cleanup": ends, "done": ends}
+    assert [task.task_id for task in dag.tasks if task.is_teardown] == ["cleanup"]
+
+
+def test_the_tasks_of_a_release_with_all_that_it_can_declare_do_so_too(
     home: Any, load: Callable[..., Any]
 ) -> None:
     home.write(
-        policy={"require": [*POLICY["require"], INFERENCE]},
+        policy={
+            "require": [*POLICY["require"], {"model": "attack_risk", "attack": "inference", "excess": 0.5}]
+        },
         transform={"sql": "SELECT * FROM records"},
         outliers={"method": "okplof", "action": "report"},
         approval={"required": True},
         publish={"table": "people", "evidence": True},
     )
-    dag = load("people").dags["people"]
-    assert before(dag) == {
-        "ingest": set(),
-        "validate": {"ingest"},
-        "transform": {"validate"},
-        "detect_outliers": {"transform"},
-        "hold_out": {"detect_outliers"},
-        "release": {"hold_out"},
-        "verify": {"release"},
-        "attack": {"hold_out", "release", "verify"},
-        "approve": {"attack", "release"},
-        "publish": {"approve", "attack", "release"},
-        "evidence": {"publish"},
-        "cleanup": {"evidence", "publish"},
-        "done": {"evidence", "publish"},
-    }
-    assert [task.task_id for task in dag.tasks if task.is_teardown] == ["cleanup"]
-
-
-def test_a_private_release_asks_for_its_budget_before_it_reads_its_source(
-    home: Any, load: Callable[..., Any]
-) -> None:
-    home.write(
-        columns=DOMAINS,
-        policy={"max_epsilon": 1},
-        release={"method": "latent_class", "epsilon": 1.0},
-        budget={"dataset": "people"},
-    )
-    assert before(load("people").dags["people"]) == {
-        "budget": set(),
-        "ingest": {"budget"},
-        "validate": {"ingest"},
-        "release": {"validate"},
-        "verify": {"release"},
-        "publish": {"release", "verify"},
-        "curator_report": {"release", "validate"},
-        "cleanup": {"curator_report", "publish"},
-        "done": {"curator_report", "publish"},
-    }
+    found = edges(load("people").dags["people"])
+    assert found["attack"] == {"hold_out", "release", "verify"}
+    assert found["publish"] == {"approve", "attack", "release"}
+    assert found["release"] == {"hold_out"}
+    assert found["detect_outliers"] == {"transform"}
 
 
 def test_a_release_with_a_history_is_read_and_made_with_it(home: Any, load: Callable[..., Any]) -> None:
@@ -79,3 +65,41 @@ def test_a_release_with_a_history_is_read_and_made_with_it(home: Any, load: Call
     made, read = dag.get_task("release").history, dag.get_task("ingest")
     assert (made["m"], made["policy"]) == ({"disease": 2}, dag.get_task("verify").policy)
     assert (read.person, read.membership_key) == ("name", "history_key")
+
+
+def count_rows(handed: Any, step: Any) -> Any:
+    """A step that a test adds: it notes how many records there are, and hands the table on."""
+    (Path(step.settings["folder"]) / handed.release_id.replace("/", "_")).write_text(str(handed.table.rows))
+    return handed.table
+
+
+def test_a_step_without_an_operator_of_its_own_runs_in_a_dag_and_in_one_process(
+    home: Any,
+    run: Callable[[str], Any],
+    invented: pd.DataFrame,
+    airflow_lake: Lake,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    (folder := tmp_path / "counted").mkdir()
+    preparing = plan_module._preparing
+
+    def with_count(spec: Any) -> Iterator[Step]:
+        yield from preparing(spec)
+        yield Step(
+            name="count_rows",
+            work="tests.dags.test_order:count_rows",
+            takes=(Slot.TABLE,),
+            gives=Slot.TABLE,
+            settings={"folder": str(folder)},
+        )
+
+    monkeypatch.setattr(plan_module, "_preparing", with_count)
+    home.write()
+    done = run("people")
+    assert (done.state, done.tasks["count_rows"]) == ("success", "success"), done.tasks
+    spec = home.spec("people")
+    with WorkArea(tmp_path / "work of one", "r2") as work:
+        run_release(load_spec(spec), airflow_lake, "r2", work)
+    assert {file.read_text() for file in folder.iterdir()} == {str(len(invented))}
+    assert len(list(folder.iterdir())) == 2

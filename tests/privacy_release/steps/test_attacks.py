@@ -32,7 +32,8 @@ from privacy_release.steps.attacks.holdout import hold_out
 from privacy_release.steps.attacks.tries import _trial, attack_staged, require_attacked
 from privacy_release.steps.ingest import ingest
 from privacy_release.steps.publish import publish_staged
-from privacy_release.steps.run import Stage, run_release
+from privacy_release.steps.run import run_release
+from privacy_release.steps.running import Stage
 from privacy_release.steps.verify import verify_staged
 from privacy_release.work.area import WorkArea
 from privacy_release.work.parquet import read_private

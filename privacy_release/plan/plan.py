@@ -1,0 +1,200 @@
+"""The plan of a release: which steps it has, in which order, as its specification says."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from privacy_release.plan.step import Effect, Retry, Slot, Step
+
+if TYPE_CHECKING:
+    from privacy_release.spec.model import ReleaseSpec
+
+_WORK = "privacy_release.steps.running:"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The steps of a release, each after those that it needs.
+
+    Raises:
+        ValueError: if two steps have one name, or a step needs what no step before it gives.
+    """
+
+    steps: tuple[Step, ...]
+
+    def __post_init__(self) -> None:
+        names, given = set[str](), set[Slot]()
+        for step in self.steps:
+            missing = [*(set(step.after) - names), *(set(step.takes) - given)]
+            if step.name in names or missing:
+                raise ValueError(f"step {step.name} is there twice, or nothing before it gives {missing}")
+            names.add(step.name)
+            given |= {step.gives} if step.gives is not None else set()
+
+    def before(self) -> Mapping[str, frozenset[str]]:
+        """The steps that each step waits for."""
+        newest, found = dict[Slot, str](), dict[str, frozenset[str]]()
+        for step in self.steps:
+            found[step.name] = frozenset([*step.after, *(newest[slot] for slot in step.takes)])
+            if step.gives is not None:
+                newest[step.gives] = step.name
+        return found
+
+    def last(self) -> tuple[Step, ...]:
+        """The steps that the end of a release waits for: all from the commit on."""
+        names = [step.name for step in self.steps]
+        return self.steps[names.index("publish") :]
+
+    def preparing(self) -> "Plan":
+        """The steps that read and prepare the table, before any record is held out or released."""
+        names = [step.name for step in self.steps]
+        end = min(names.index(name) for name in _RELEASING if name in names)
+        steps = (step for step in self.steps[:end] if Slot.TABLE in (step.gives, *step.takes))
+        return Plan(tuple(replace(step, after=()) for step in steps))
+
+
+_RELEASING = ("hold_out", "cut", "release")
+
+
+def plan_of(
+    spec: "ReleaseSpec", *, attacked: bool = False, approved: bool | None = None, mapped: bool | None = None
+) -> Plan:
+    """The plan of a specification.
+
+    Args:
+        spec: What is released, and how.
+        attacked: Whether the policy or the floor policy bounds attacks.
+        approved: Whether a person may be needed; None: where the specification has an approval.
+        mapped: Whether fragments are tasks; None: as the specification says.
+    """
+    approved = spec.approval is not None if approved is None else approved
+    return Plan(
+        (
+            *_beginning(spec),
+            *_preparing(spec),
+            *([_step("hold_out", takes=(Slot.TABLE,), gives=Slot.TABLE)] if attacked else []),
+            *_releasing(spec, spec.mapped if mapped is None else mapped),
+            *_judging(spec, attacked, approved),
+            *_publishing(spec, approved),
+        )
+    )
+
+
+def _step(name: str, work: str | None = None, /, **more: object) -> Step:
+    """A step whose work is the function of its name."""
+    return Step(name=name, work=f"{_WORK}{work or name}", **more)  # type: ignore[arg-type]
+
+
+def _beginning(spec: "ReleaseSpec") -> Iterator[Step]:
+    """What comes before the source is read."""
+    spent = spec.budget is not None
+    if spent:
+        yield _step("budget", retry=Retry.OUTSIDE)
+    if spec.public_register is not None:
+        yield _step(
+            "register",
+            gives=Slot.REGISTER,
+            after=("budget",) if spent else (),
+            effects=frozenset({Effect.READS_SOURCE}),
+        )
+
+
+def _preparing(spec: "ReleaseSpec") -> Iterator[Step]:
+    """The table that a release is made from: ingested, validated, transformed, searched for outliers."""
+    first = "register" if spec.public_register is not None else "budget" if spec.budget is not None else None
+    yield _step(
+        "ingest",
+        gives=Slot.TABLE,
+        after=() if first is None else (first,),
+        effects=frozenset({Effect.READS_SOURCE}),
+        retry=Retry.OUTSIDE if spec.tables is None and spec.only_source.sql is not None else Retry.NEVER,
+        share=0.1,
+    )
+    if spec.suite_given is not None:
+        yield _step("validate", takes=(Slot.TABLE,), gives=Slot.TABLE)
+    for name, own in (spec.tables or {}).items():
+        if own.suite_given is not None:
+            yield _step(f"validate_{name}", "validate", takes=(Slot.TABLE,), part=name)
+    if spec.transform is not None:
+        yield _step("transform", takes=(Slot.TABLE,), gives=Slot.TABLE)
+    if spec.outliers is not None:
+        yield _step("detect_outliers", takes=(Slot.TABLE,), gives=Slot.TABLE, share=0.1)
+
+
+def _releasing(spec: "ReleaseSpec", mapped: bool) -> Iterator[Step]:
+    """The staged release: by one step, or by a step for each fragment and one that joins them."""
+    required = [
+        *(["register"] if spec.public_register is not None else []),
+        *(f"validate_{name}" for name, own in (spec.tables or {}).items() if own.suite_given is not None),
+    ]
+    engine = Retry.ENGINE if spec.scaled else Retry.NEVER
+    if mapped:
+        yield Step(name="cut", takes=(Slot.TABLE,), gives=Slot.CUT, after=(*required,), retry=engine)
+        yield Step(
+            name="release_fragment",
+            takes=(Slot.CUT,),
+            gives=Slot.FRAGMENTS,
+            for_each=Slot.CUT,
+            retry=engine,
+        )
+        yield Step(name="release", takes=(Slot.FRAGMENTS,), gives=Slot.STAGED, retry=engine)
+        return
+    outside = spec.budget is not None or (spec.history is not None and spec.history.keep)
+    yield _step(
+        "release",
+        takes=(Slot.TABLE,),
+        gives=Slot.STAGED,
+        after=(*required,),
+        effects=frozenset({Effect.BOOKS}) if spec.budget is not None else frozenset(),
+        retry=Retry.OUTSIDE if outside else engine,
+        share=0.5,
+    )
+
+
+def _judging(spec: "ReleaseSpec", attacked: bool, approved: bool) -> Iterator[Step]:
+    """What must pass before anything is published."""
+    outside = spec.budget is not None or spec.history is not None
+    named = spec.public_register is not None and spec.register_identifier is not None
+    register = (Slot.REGISTER,) if named else ()
+    yield _step(
+        "verify",
+        takes=(Slot.STAGED, *register),
+        gives=Slot.REPORT,
+        retry=Retry.OUTSIDE if outside else Retry.ENGINE if spec.scaled else Retry.NEVER,
+        share=0.15,
+    )
+    if attacked:
+        register = (Slot.REGISTER,) if spec.public_register is not None else ()
+        takes = (Slot.TABLE, Slot.STAGED, Slot.REPORT, *register)
+        yield _step("attack", takes=takes, gives=Slot.REPORT, retry=Retry.OUTSIDE, share=0.05)
+    if approved:
+        yield _step(
+            "approve",
+            takes=(Slot.STAGED, Slot.REPORT),
+            gives=Slot.APPROVAL,
+            effects=frozenset({Effect.WAITS}),
+            retry=Retry.OUTSIDE,
+        )
+
+
+def _publishing(spec: "ReleaseSpec", approved: bool) -> Iterator[Step]:
+    """The commit, and what is made of what was published."""
+    yield _step(
+        "publish",
+        takes=(Slot.STAGED, Slot.REPORT, *((Slot.APPROVAL,) if approved else ())),
+        gives=Slot.PUBLISHED,
+        effects=frozenset({Effect.COMMITS}),
+        retry=Retry.OUTSIDE,
+        share=0.1,
+    )
+    curator = frozenset({Effect.WRITES_TO_CURATOR})
+    if spec.publish.evidence:
+        yield Step(
+            name="evidence",
+            work="privacy_release.evidence.running:evidence",
+            takes=(Slot.PUBLISHED,),
+            effects=curator,
+            retry=Retry.OUTSIDE,
+        )
+    if spec.told_to_curator:
+        yield _step("curator_report", takes=(Slot.TABLE, Slot.STAGED), effects=curator)
