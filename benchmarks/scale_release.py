@@ -30,9 +30,8 @@ from benchmarks.tables import SENSITIVE, Table, adult
 from privacy_engine.registry import load_method
 from privacy_engine.synthesizers.synthesizer import Synthesizer
 from privacy_release.lake.store import Lake
+from privacy_release.running.run import run_release
 from privacy_release.spec.model import load_spec
-from privacy_release.steps.run import run_release
-from privacy_release.steps.running import Stage
 from privacy_release.work.area import WorkArea
 
 NAME = "scale"
@@ -220,16 +219,16 @@ def specification(folder: Path, source: Path) -> Path:
     return path
 
 
-def part_of(stage: Stage, text: str) -> str | None:
-    """Which part begins with what a run tells; None: none does."""
-    match stage, text:
-        case Stage.RELEASE, "cutting the table":
+def part_of(step: str, text: str) -> str | None:
+    """Which part begins with what a run says; None: none does."""
+    match step, text:
+        case "release", "cutting the table":
             return WORK
-        case Stage.RELEASE, "joining":
+        case "release", "joining":
             return JOIN
-        case Stage.VERIFY, "measuring the staged bytes":
+        case "verify", "measuring the staged bytes":
             return VERIFY
-        case Stage.PUBLISH, "committing":
+        case "publish", "committing":
             return PUBLISH
     return None
 
@@ -241,8 +240,8 @@ def release(table: Table, rows: int, folder: Path, tell: Callable[[str], None] =
     spec = load_spec(specification(folder, source))
     lake, work = Lake(root=str(folder / f"lake-{rows}")), WorkArea(folder, f"work-{rows}")
 
-    def watch(stage: Stage, text: str) -> None:
-        if (part := part_of(stage, text)) is not None:
+    def watch(step: str, text: str) -> None:
+        if (part := part_of(step, text)) is not None:
             tell(f"[scale_release] {rows:,} rows: {part}")
             looks.enter(part)
 

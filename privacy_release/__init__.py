@@ -21,7 +21,7 @@ _HOME = {
     "steps.outliers": ("detect_outliers",),
     "steps.publish": ("publish_staged",),
     "steps.release": ("make_release",),
-    "steps.run": ("run_release",),
+    "running.run": ("run_release",),
     "steps.validate": ("validate",),
     "steps.verify": ("raise_if_failed", "verify_staged"),
     "work.area": ("WorkArea",),

@@ -15,6 +15,7 @@ from .reading import dictionary as dictionary
 from .reading import intervals as intervals
 from .reading import read as read
 from .reading import replicates as replicates
+from .running.run import run_release as run_release
 from .spec.files import load_policy as load_policy
 from .spec.files import load_schema as load_schema
 from .spec.model import ReleaseSpec as ReleaseSpec
@@ -25,7 +26,6 @@ from .steps.ingest import ingest_tables as ingest_tables
 from .steps.outliers import detect_outliers as detect_outliers
 from .steps.publish import publish_staged as publish_staged
 from .steps.release import make_release as make_release
-from .steps.run import run_release as run_release
 from .steps.validate import validate as validate
 from .steps.verify import raise_if_failed as raise_if_failed
 from .steps.verify import verify_staged as verify_staged

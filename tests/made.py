@@ -23,8 +23,8 @@ from privacy_engine.dp.limits import Limit
 from privacy_engine.dp.loss import Neighbours
 from privacy_release.lake.store import Lake
 from privacy_release.ledger.ledger import BudgetLedger
+from privacy_release.running.run import Outcome, run_release
 from privacy_release.spec.model import ReleaseSpec, load_spec
-from privacy_release.steps.run import Outcome, run_release
 from privacy_release.work.area import WorkArea
 from tests import tables
 

@@ -9,8 +9,8 @@ import pandas as pd
 from privacy_engine.dp.limits import Limit
 from privacy_release.lake.store import Lake
 from privacy_release.ledger.ledger import BudgetLedger
+from privacy_release.running.run import run_release
 from privacy_release.spec.model import load_spec
-from privacy_release.steps.run import run_release
 from privacy_release.work.area import WorkArea
 from tests import tables
 

@@ -32,7 +32,6 @@ MOST_MODULES = 20
 SMALL = 40  # lines; a smaller module must have more than one user
 # Modules that a framework or one list looks up: the migrations, and a page.
 LOOKED_UP = {
-    "privacy_release.evidence.running",
     "airflow_privacy_release.plugin.routes.budget",
     "privacy_release.ledger.migrations.env",
     "privacy_release.ledger.migrations.versions.ledger_0001",
@@ -69,7 +68,7 @@ ARROWS: Mapping[str, Mapping[str, frozenset[str]]] = {
             "fragments": "root tables judge measures grouping engines anonymizers",
         },
         RELEASE: {
-            "root": "lake ledger query spec steps work",
+            "root": "lake ledger query running spec steps work",
             "manifest": "",
             "plan": "spec",
             "work": "manifest",
@@ -86,11 +85,13 @@ ARROWS: Mapping[str, Mapping[str, frozenset[str]]] = {
             "steps": "plan manifest work spec sources transforms lake ledger expectations reports alerts "
             "spending",
             "proof": "manifest work spec lake steps",
-            "explore": "work spec ledger reports spending steps",
+            "explore": "work spec ledger reports spending steps running",
             "hierarchies": "reports",
-            "evidence": "plan manifest work lake reports proof steps",
-            "cli": "manifest work spec sources lake query ledger reports spending steps proof explore "
-            "hierarchies evidence",
+            "evidence": "manifest work lake reports proof steps",
+            "running": "plan work spec sources transforms lake ledger reports alerts spending steps proof "
+            "evidence",
+            "cli": "manifest work spec sources lake query ledger reports spending steps proof running "
+            "explore hierarchies evidence",
         },
         AIRFLOW: {
             "root": "compat operators",
@@ -304,7 +305,9 @@ def test_the_judge_runs_without_a_compiler() -> None:
 
 
 def test_the_command_line_starts_without_airflow() -> None:
-    code = "import sys, privacy_release.cli.main, privacy_release.steps.run; print('airflow' in sys.modules)"
+    code = (
+        "import sys, privacy_release.cli.main, privacy_release.running.run; print('airflow' in sys.modules)"
+    )
     assert loaded_by(code) == "False"
 
 

@@ -251,7 +251,7 @@ def prepared(spec: ReleaseSpec, after: BaseOperator | None = None) -> Any:
         spec: Specification of the release.
         after: Task before which nothing is read.
     """
-    plan = plan_of(spec).preparing()
+    plan = plan_of(spec).rehearsal()
     tasks = _tasks_of(spec, plan, after)
     return tasks[next(step.name for step in reversed(plan.steps) if step.gives is Slot.TABLE)].output
 

@@ -25,6 +25,7 @@ from privacy_release.cli.text import finding_lines
 
 if TYPE_CHECKING:
     from privacy_engine.errors import Problem
+    from privacy_engine.judge.policy import ReleasePolicy
     from privacy_release.explore.cost import Cost
     from privacy_release.proof.check import Checked, Verdict
     from privacy_release.spec.floor import Floor
@@ -334,7 +335,7 @@ def _check_whole(path: Path, rules: _Rules) -> "tuple[ReleaseSpec, Judged]":
     facts, unknown = learned(spec, *parts)
     found += [*unknown, *(gathered([partial(_check_suites, spec)]) if not found else ())]
     facts = replace(facts, published=frozenset(others), users=_known_users(spec, rules))
-    if rules.floor is None or not rules.floor.signed:
+    if not spec.publish.evidence and (rules.floor is None or not rules.floor.signed):
         facts = replace(facts, signed=False)
     facts = facts if found else _with_lake(facts, spec, rules)
     raise_problems([*found, *judged(facts).problems])
@@ -463,36 +464,37 @@ class _Source:
 
 
 def _check_source(spec: "ReleaseSpec", rules: _Rules) -> _Source:
-    """Read the source as a run does, up to its method; problems are counts, and values the curator's."""
-    from privacy_engine.errors import MissingSourceError, Problem, ProblemsError, SchemaError
+    """Rehearse the plan up to its release; problems are counts, and the values are for the curator."""
+    from privacy_engine.errors import InfeasibleError, MissingSourceError, Problem, ProblemsError, SchemaError
+    from privacy_release.running.preparing import source_table
+    from privacy_release.spec.floor import under_floor
     from privacy_release.steps.curator import write_missing_values
-    from privacy_release.steps.run import source_table
     from privacy_release.work.area import WorkArea
     from privacy_release.work.staged import left_out_of
 
     read = spec.model_copy(update={"outliers": None})
-    if read.source is not None:  # nobody waits here
+    if read.source is not None:  # a check waits for nothing
         read = read.model_copy(
             update={"source": read.source.model_copy(update={"when_missing": "fail", "wait": None})}
         )
+    policy = under_floor(spec.release_policy(), rules.floor)
     work = WorkArea(work_root(), f"cli/check/{spec.name}/{secrets.token_hex(4)}")
     with removed_after(work):
         try:
             with _counts_hidden(spec, rules):
-                table = source_table(
-                    read, rules.release_id, read.data_schema(), work, lambda stage, text: None
-                )
+                table = source_table(read, rules.release_id, read.data_schema(), work, policy=policy)
         except SchemaError as error:
-            told = str(error)
+            text = str(error)
             if rules.curator and not isinstance(error, MissingSourceError):
                 with usage("PRIVACY_CURATOR"):
                     file = write_missing_values(read, rules.release_id, work)
-                told += f"; the values that are missed: {file}" if file else ""
+                text += f"; the values that are missed: {file}" if file else ""
             path = ("source", "uri") if isinstance(error, MissingSourceError) else ("schema",)
-            raise ProblemsError([Problem(text=told, path=path)]) from None
+            raise ProblemsError([Problem(text=text, path=path)]) from None
+        except InfeasibleError as error:  # too few people to hold out
+            raise ProblemsError([Problem(text=f"policy: {error}", path=("policy",))]) from None
         _check_types(spec, table)
-        _check_holdout(spec, table, work, rules)
-        cost = _cost(spec, table, work, rules) if rules.cost else None
+        cost = _cost(spec, policy, table, work, rules) if rules.cost else None
         return _Source(cost=cost, left_out=left_out_of(table.source))
 
 
@@ -518,30 +520,16 @@ def _check_types(spec: "ReleaseSpec", table: "Table") -> None:
         raise ProblemsError([Problem(text=str(error), path=("schema",))]) from None
 
 
-def _check_holdout(spec: "ReleaseSpec", table: "Table", work: "WorkArea", rules: _Rules) -> None:
-    """Hold people out as a run does, for too few of them are refused."""
-    from privacy_engine.errors import InfeasibleError, Problem, ProblemsError
-    from privacy_release.spec.floor import under_floor
-    from privacy_release.steps.attacks.holdout import hold_out
-
-    asked = under_floor(spec.release_policy(), rules.floor)
-    if asked.attacks:
-        try:
-            with _counts_hidden(spec, rules):
-                hold_out(table, work, asked.holdout, asked.attacks)
-        except InfeasibleError as error:
-            raise ProblemsError([Problem(text=f"policy: {error}", path=("policy",))]) from None
-
-
-def _cost(spec: "ReleaseSpec", table: "Table", work: "WorkArea", rules: _Rules) -> "Cost | str":
-    """What a run takes, or why that cannot be told; that the method fails is a problem."""
+def _cost(
+    spec: "ReleaseSpec", policy: "ReleasePolicy", table: "Table", work: "WorkArea", rules: _Rules
+) -> "Cost | str":
+    """What a run takes, or why it is not known; that the method fails is a problem."""
     from privacy_engine.errors import PrivacyEngineError, Problem, ProblemsError, SpecError
     from privacy_release.explore.cost import cost_of
-    from privacy_release.spec.floor import under_floor
 
     try:
         with _counts_hidden(spec, rules):
-            return cost_of(spec, under_floor(spec.release_policy(), rules.floor), table, work)
+            return cost_of(spec, policy, table, work)
     except SpecError as error:
         return str(error)
     except PrivacyEngineError as error:

@@ -68,7 +68,6 @@ from privacy_release.cli.told import (
     add_evidence_commands,
     add_register_command,
     add_registry_command,
-    evidence_line,
 )
 from privacy_release.cli.warm import add_warm_command
 from privacy_release.cli.where import add_where_command, where
@@ -269,12 +268,11 @@ def _command(commands: Any, name: str, text: str, function: Any) -> argparse.Arg
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    from privacy_engine.errors import SpecError
     from privacy_release.lake.log import check_text
     from privacy_release.proof.statement import signer_of_settings
+    from privacy_release.running.run import run_release
     from privacy_release.spec.model import load_spec
     from privacy_release.steps.approval import plain_comment
-    from privacy_release.steps.run import run_release
     from privacy_release.work.area import WorkArea
 
     spec = load_spec(arguments.spec)
@@ -284,19 +282,12 @@ def _run(arguments: argparse.Namespace) -> int:
     with usage("--release-id"):
         check_text("release id", release_id)
     approved_by, signer = plain_comment(arguments.approved_by) or None, signer_of_settings()
-    if spec.publish.evidence and signer is None:
-        raise SpecError(
-            "publish.evidence must stand beside a key that signs the release: name its file as the option "
-            "signing_key, or remove evidence"
-        )
     work = WorkArea(work_root(), f"cli/{spec.name}/{release_id}/{_token()}")
     with removed_after(work, keep=arguments.keep_work), bars() as watch:
         outcome = run_release(
             spec, lake, release_id, work, watch, approved_by=approved_by, signer=signer, history=history
         )
     print("\n".join(outcome_lines(outcome)))
-    if spec.publish.evidence:
-        print(evidence_line(lake.table(spec.publish.table), release_id, signer))
     return DONE
 
 

@@ -16,8 +16,8 @@ from privacy_release.work.durations import Pace, how_far
 from privacy_release.work.settings import VARIABLES
 
 if TYPE_CHECKING:
-    from privacy_release.steps.run import Outcome
-    from privacy_release.steps.running import Stage, Watcher
+    from privacy_release.running.context import Watcher
+    from privacy_release.running.run import Outcome
 
 _UNSIGNED = f"by nobody: {VARIABLES['signing_key']} names no key"
 
@@ -34,6 +34,7 @@ def outcome_lines(outcome: "Outcome") -> list[str]:
         f"signed    {published.statement or _UNSIGNED}",
         *finding_lines(outcome.report.findings),
         *over_time_lines(outcome.report.findings, followed=outcome.staged.persons is not None),
+        *([f"evidence  {outcome.evidence['evidence']}"] if outcome.evidence else []),
         *(f"warning   {text}" for text in outcome.warnings),
         *figure_lines(outcome.staged.figures),
         *_nearness(outcome.staged.figures),
@@ -104,30 +105,30 @@ def lines() -> Pace:
 
 @contextmanager
 def bars() -> "Iterator[Watcher]":
-    """One bar a stage and one for all, with percent and remaining time, on stderr; for a log, lines.
+    """One bar for each step and one for all, with percent and remaining time, on stderr; for a log, lines.
 
-    A stage is done when the next begins.
+    A step is done when the next begins.
     """
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
     console = Console(stderr=True)
     progress: Progress = Progress(
-        TextColumn("{task.description:<8}"),
+        TextColumn("{task.description:<15}"),
         BarColumn(bar_width=20),
         TimeElapsedColumn(),
         TextColumn("{task.fields[text]}"),
         console=console,
     )
-    bars: dict[Stage, Any] = {}
+    bars: dict[str, Any] = {}
     whole = progress.add_task("all", total=1.0, text="", visible=console.is_terminal)
 
-    def watch(stage: "Stage", text: str) -> None:
-        if stage not in bars:
+    def watch(kind: str, text: str) -> None:
+        if kind not in bars:
             for bar in bars.values():
                 progress.update(bar, total=1, completed=1)
-            bars[stage] = progress.add_task(stage.value, total=None, text=text)
-        progress.update(bars[stage], text=text)
+            bars[kind] = progress.add_task(kind, total=None, text=text)
+        progress.update(bars[kind], text=text)
 
     began = time.monotonic()
 

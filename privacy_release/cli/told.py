@@ -16,9 +16,7 @@ from privacy_release.cli.arguments import WrongArgumentError, table_of, usage, w
 from privacy_release.reports.registry import CURATORS, SCHEMA_VERSION, SECTORS, Deployment
 
 if TYPE_CHECKING:
-    from privacy_release.lake.store import ReleaseTable
     from privacy_release.proof.keys import SigningKey
-    from privacy_release.proof.statement import StatementSigner
 
 TOKEN = "PRIVACY_UNITY_TOKEN"
 _OF_CATALOG = f"""\
@@ -91,18 +89,6 @@ def _make_evidence(arguments: argparse.Namespace) -> int:
     signed = keys[0].public.id[:16]
     print(f"{output}: evidence of release {arguments.release} of {table.name}, with {said}, signed {signed}")
     return 0
-
-
-def evidence_line(table: "ReleaseTable", release_id: str, signer: "StatementSigner | None") -> str:
-    """Make the evidence of a release that was published just now; where it is, for people.
-
-    Raises:
-        PrivacyEngineError: as `keep_evidence`.
-    """
-    from privacy_release.evidence.kept import keep_evidence
-
-    made = keep_evidence(table, release_id, None if signer is None else signer.key)
-    return f"evidence  {made['evidence']}"
 
 
 def _signing_keys(files: list[Path] | None) -> "list[SigningKey]":

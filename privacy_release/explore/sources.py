@@ -8,6 +8,7 @@ from privacy_engine.errors import SpecError
 from privacy_engine.registry import Family
 from privacy_release.explore.choices import Choice, Grid, family_of
 from privacy_release.explore.records import SAMPLE, records_of_table, simulated_records
+from privacy_release.running.preparing import source_table
 from privacy_release.spec.check import learned, policy_of, sources_of
 from privacy_release.spec.floor import floor_policy
 from privacy_release.spec.methods import build_method
@@ -15,7 +16,6 @@ from privacy_release.spec.rules.facts import UNKNOWN, Facts
 from privacy_release.spec.rules.judge import judged, refuse
 from privacy_release.spending.budget import Budget
 from privacy_release.steps.ingest import ingest
-from privacy_release.steps.run import source_table
 from privacy_release.work.area import WorkArea
 from privacy_release.work.references import Origin, RecordsRef, Table
 
@@ -85,7 +85,7 @@ def records_of(
         )
     else:
         table = source_table(
-            spec, RELEASE_ID, spec.data_schema(), work, lambda stage, text: say(f"{stage.value}: {text}")
+            spec, RELEASE_ID, spec.data_schema(), work, lambda kind, text: say(f"{kind}: {text}")
         )
     return sampled(spec, policy, origin, table, wanted, work)
 

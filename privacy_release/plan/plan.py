@@ -9,7 +9,7 @@ from privacy_release.plan.step import Effect, Retry, Slot, Step
 if TYPE_CHECKING:
     from privacy_release.spec.model import ReleaseSpec
 
-_WORK = "privacy_release.steps.running:"
+_WORK = "privacy_release.running."
 
 
 @dataclass(frozen=True)
@@ -45,15 +45,12 @@ class Plan:
         names = [step.name for step in self.steps]
         return self.steps[names.index("publish") :]
 
-    def preparing(self) -> "Plan":
-        """The steps that read and prepare the table, before any record is held out or released."""
-        names = [step.name for step in self.steps]
-        end = min(names.index(name) for name in _RELEASING if name in names)
-        steps = (step for step in self.steps[:end] if Slot.TABLE in (step.gives, *step.takes))
-        return Plan(tuple(replace(step, after=()) for step in steps))
-
-
-_RELEASING = ("hold_out", "cut", "release")
+    def rehearsal(self) -> "Plan":
+        """The steps that read and prepare the table, which a rehearsal does; none releases it."""
+        ends = (place for place, step in enumerate(self.steps) if step.gives in (Slot.CUT, Slot.STAGED))
+        steps = self.steps[: next(ends)]
+        prepare = (step for step in steps if Slot.TABLE in (step.gives, *step.takes))
+        return Plan(tuple(replace(step, after=()) for step in prepare))
 
 
 def plan_of(
@@ -72,7 +69,7 @@ def plan_of(
         (
             *_beginning(spec),
             *_preparing(spec),
-            *([_step("hold_out", takes=(Slot.TABLE,), gives=Slot.TABLE)] if attacked else []),
+            *([_step("releasing:hold_out", takes=(Slot.TABLE,), gives=Slot.TABLE)] if attacked else []),
             *_releasing(spec, spec.mapped if mapped is None else mapped),
             *_judging(spec, attacked, approved),
             *_publishing(spec, approved),
@@ -80,19 +77,19 @@ def plan_of(
     )
 
 
-def _step(name: str, work: str | None = None, /, **more: object) -> Step:
-    """A step whose work is the function of its name."""
-    return Step(name=name, work=f"{_WORK}{work or name}", **more)  # type: ignore[arg-type]
+def _step(work: str, name: str | None = None, /, **more: object) -> Step:
+    """A step by its work, `module:function`; its name is that of the function, or another."""
+    return Step(name=name or work.partition(":")[2], work=f"{_WORK}{work}", **more)  # type: ignore[arg-type]
 
 
 def _beginning(spec: "ReleaseSpec") -> Iterator[Step]:
     """What comes before the source is read."""
     spent = spec.budget is not None
     if spent:
-        yield _step("budget", retry=Retry.OUTSIDE)
+        yield _step("releasing:budget", retry=Retry.OUTSIDE)
     if spec.public_register is not None:
         yield _step(
-            "register",
+            "preparing:register",
             gives=Slot.REGISTER,
             after=("budget",) if spent else (),
             effects=frozenset({Effect.READS_SOURCE}),
@@ -103,7 +100,7 @@ def _preparing(spec: "ReleaseSpec") -> Iterator[Step]:
     """The table that a release is made from: ingested, validated, transformed, searched for outliers."""
     first = "register" if spec.public_register is not None else "budget" if spec.budget is not None else None
     yield _step(
-        "ingest",
+        "preparing:ingest",
         gives=Slot.TABLE,
         after=() if first is None else (first,),
         effects=frozenset({Effect.READS_SOURCE}),
@@ -111,14 +108,14 @@ def _preparing(spec: "ReleaseSpec") -> Iterator[Step]:
         share=0.1,
     )
     if spec.suite_given is not None:
-        yield _step("validate", takes=(Slot.TABLE,), gives=Slot.TABLE)
+        yield _step("preparing:validate", takes=(Slot.TABLE,), gives=Slot.TABLE)
     for name, own in (spec.tables or {}).items():
         if own.suite_given is not None:
-            yield _step(f"validate_{name}", "validate", takes=(Slot.TABLE,), part=name)
+            yield _step("preparing:validate", f"validate_{name}", takes=(Slot.TABLE,), part=name)
     if spec.transform is not None:
-        yield _step("transform", takes=(Slot.TABLE,), gives=Slot.TABLE)
+        yield _step("preparing:transform", takes=(Slot.TABLE,), gives=Slot.TABLE)
     if spec.outliers is not None:
-        yield _step("detect_outliers", takes=(Slot.TABLE,), gives=Slot.TABLE, share=0.1)
+        yield _step("preparing:detect_outliers", takes=(Slot.TABLE,), gives=Slot.TABLE, share=0.1)
 
 
 def _releasing(spec: "ReleaseSpec", mapped: bool) -> Iterator[Step]:
@@ -141,7 +138,7 @@ def _releasing(spec: "ReleaseSpec", mapped: bool) -> Iterator[Step]:
         return
     outside = spec.budget is not None or (spec.history is not None and spec.history.keep)
     yield _step(
-        "release",
+        "releasing:release",
         takes=(Slot.TABLE,),
         gives=Slot.STAGED,
         after=(*required,),
@@ -157,7 +154,7 @@ def _judging(spec: "ReleaseSpec", attacked: bool, approved: bool) -> Iterator[St
     named = spec.public_register is not None and spec.register_identifier is not None
     register = (Slot.REGISTER,) if named else ()
     yield _step(
-        "verify",
+        "releasing:verify",
         takes=(Slot.STAGED, *register),
         gives=Slot.REPORT,
         retry=Retry.OUTSIDE if outside else Retry.ENGINE if spec.scaled else Retry.NEVER,
@@ -166,10 +163,10 @@ def _judging(spec: "ReleaseSpec", attacked: bool, approved: bool) -> Iterator[St
     if attacked:
         register = (Slot.REGISTER,) if spec.public_register is not None else ()
         takes = (Slot.TABLE, Slot.STAGED, Slot.REPORT, *register)
-        yield _step("attack", takes=takes, gives=Slot.REPORT, retry=Retry.OUTSIDE, share=0.05)
+        yield _step("releasing:attack", takes=takes, gives=Slot.REPORT, retry=Retry.OUTSIDE, share=0.05)
     if approved:
         yield _step(
-            "approve",
+            "publishing:approve",
             takes=(Slot.STAGED, Slot.REPORT),
             gives=Slot.APPROVAL,
             effects=frozenset({Effect.WAITS}),
@@ -180,7 +177,7 @@ def _judging(spec: "ReleaseSpec", attacked: bool, approved: bool) -> Iterator[St
 def _publishing(spec: "ReleaseSpec", approved: bool) -> Iterator[Step]:
     """The commit, and what is made of what was published."""
     yield _step(
-        "publish",
+        "publishing:publish",
         takes=(Slot.STAGED, Slot.REPORT, *((Slot.APPROVAL,) if approved else ())),
         gives=Slot.PUBLISHED,
         effects=frozenset({Effect.COMMITS}),
@@ -189,12 +186,12 @@ def _publishing(spec: "ReleaseSpec", approved: bool) -> Iterator[Step]:
     )
     curator = frozenset({Effect.WRITES_TO_CURATOR})
     if spec.publish.evidence:
-        yield Step(
-            name="evidence",
-            work="privacy_release.evidence.running:evidence",
+        yield _step(
+            "publishing:evidence",
             takes=(Slot.PUBLISHED,),
+            gives=Slot.EVIDENCE,
             effects=curator,
             retry=Retry.OUTSIDE,
         )
     if spec.told_to_curator:
-        yield _step("curator_report", takes=(Slot.TABLE, Slot.STAGED), effects=curator)
+        yield _step("publishing:curator_report", takes=(Slot.TABLE, Slot.STAGED), effects=curator)

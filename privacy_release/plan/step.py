@@ -17,6 +17,7 @@ class Slot(StrEnum):
     REPORT = "report"
     APPROVAL = "approval"
     PUBLISHED = "published"
+    EVIDENCE = "evidence"
 
 
 class Effect(StrEnum):
@@ -75,3 +76,14 @@ class Step:
         'validate'
         """
         return self.name if self.part is None else self.name.removesuffix(f"_{self.part}")
+
+    @property
+    def counts_source(self) -> bool:
+        """Whether it counts records of the source: from the release on, figures are of what is published.
+
+        >>> release = Step(name="release", takes=(Slot.TABLE,), gives=Slot.STAGED)
+        >>> Step(name="ingest", gives=Slot.TABLE).counts_source, release.counts_source
+        (True, False)
+        """
+        prepares = Slot.TABLE in (self.gives, *self.takes)
+        return prepares and Slot.STAGED not in (self.gives, *self.takes)

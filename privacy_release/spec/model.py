@@ -1387,6 +1387,7 @@ class ReleaseSpec(_Strict):
             publish_mode=self.publish_mode,
             approval=self.approval is not None and self.approval.required,
             assigned=(self.approval and self.approval.assigned_to) or (),
+            evidence=self.publish.evidence,
             upstream=self.upstream,
         )
 

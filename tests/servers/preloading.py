@@ -16,7 +16,7 @@ MODULES = (
     "privacy_release.expectations.table_expectations",
     "privacy_release.lake.publish",
     "privacy_release.reports.release",
-    "privacy_release.steps.run",
+    "privacy_release.running.run",
 )
 
 

@@ -8,8 +8,8 @@ from urllib.parse import quote, urlencode
 import pytest
 
 from privacy_release.lake.store import Lake
+from privacy_release.running.run import run_release
 from privacy_release.spec.model import load_spec
-from privacy_release.steps.run import run_release
 from privacy_release.work.area import WorkArea
 from tests.servers.airflow_api import ask
 from tests.servers.scheduler import has_left_its_worker

@@ -58,7 +58,7 @@ class StepOperator(BaseOperator):
     @recorded
     def execute(self, context: "Context") -> Any:
         """Do the step; what it hands on."""
-        from privacy_release.steps.running import Handed, work_of
+        from privacy_release.running.context import Handed, work_of
 
         if self.step.work is None:
             raise ValueError(f"step {self.step.name} names no function")

@@ -56,6 +56,16 @@ def _approvers_are_users(facts: Facts) -> Iterator[Problem]:
             )
 
 
+@RULES.rule("publish.evidence", "evidence", "signed")
+def _evidence_is_signed(facts: Facts) -> Iterator[Problem]:
+    if facts.evidence and not facts.signed:
+        yield Problem(
+            text="publish.evidence needs a key that signs the release; name its file as the option "
+            "signing_key, or remove evidence",
+            path=("publish", "evidence"),
+        )
+
+
 @RULES.rule("schedule.assets", "upstream", "published")
 def _assets_are_published(facts: Facts) -> Iterator[Problem]:
     for name in facts.upstream:

@@ -136,6 +136,7 @@ class Facts:
         declared: sources that it is about.
         users: who may be asked.
         assigned: who is asked.
+        evidence: Whether signed evidence of the release is kept.
         published: assets that other files publish.
         upstream: assets that the schedule waits for.
         schema: of what the method is given, with its hierarchies.
@@ -193,6 +194,7 @@ class Facts:
     declared: "Sequence[Declared]" = UNKNOWN
     users: frozenset[str] = UNKNOWN
     assigned: Sequence[str] = UNKNOWN
+    evidence: bool = UNKNOWN
     published: frozenset[str] = UNKNOWN
     upstream: Sequence[str] = UNKNOWN
     schema: "DataSchema" = UNKNOWN

@@ -22,6 +22,7 @@ from privacy_release.lake.read import manifest_of, releases
 from privacy_release.lake.store import Lake
 from privacy_release.reports.text import ALONE
 from privacy_release.reports.text import shown as shown_as
+from privacy_release.running.run import run_release
 from privacy_release.spec.files import load_schema
 from privacy_release.spec.model import ReleaseSpec, load_spec
 from privacy_release.steps.approval import (
@@ -35,7 +36,6 @@ from privacy_release.steps.approval import (
 from privacy_release.steps.ingest import ingest
 from privacy_release.steps.publish import publish_staged
 from privacy_release.steps.release import make_release
-from privacy_release.steps.run import run_release
 from privacy_release.steps.verify import verify_staged
 from privacy_release.work.area import WorkArea
 from privacy_release.work.durations import parse_duration

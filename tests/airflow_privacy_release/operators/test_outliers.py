@@ -23,12 +23,12 @@ from privacy_engine.tables.encoding import EncodedTable
 from privacy_engine.tables.schema import DataSchema
 from privacy_release.lake.read import manifest_of
 from privacy_release.lake.store import Lake
+from privacy_release.running.run import run_release
 from privacy_release.spec.model import load_spec
 from privacy_release.spec.outliers import Action
 from privacy_release.steps.ingest import ingest
 from privacy_release.steps.outliers import counted_in, detect_outliers
 from privacy_release.steps.release import make_release
-from privacy_release.steps.run import run_release
 from privacy_release.steps.verify import verify_staged
 from privacy_release.work.area import WorkArea
 from privacy_release.work.references import Table

@@ -33,9 +33,9 @@ from privacy_release.cli.main import WRONG, main
 from privacy_release.lake.store import Lake
 from privacy_release.ledger import places
 from privacy_release.ledger.ledger import BudgetLedger
+from privacy_release.running.run import run_release
 from privacy_release.spec.model import load_spec
 from privacy_release.spec.rules.facts import Group
-from privacy_release.steps.run import run_release
 from privacy_release.work.area import WorkArea
 from tests import tables
 

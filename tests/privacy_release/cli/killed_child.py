@@ -22,8 +22,8 @@ import pyarrow.parquet
 import privacy_release.expectations.table_expectations
 import privacy_release.lake.publish
 import privacy_release.reports.release
+import privacy_release.running.run
 import privacy_release.steps.release
-import privacy_release.steps.run
 from privacy_engine.anonymizers import mondrian
 from privacy_release.cli.main import main
 from privacy_release.work.area import WorkArea

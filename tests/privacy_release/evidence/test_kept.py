@@ -157,7 +157,7 @@ def test_a_run_makes_evidence_and_without_a_key_reads_nothing(
     monkeypatch.setenv("PRIVACY_WORK_AREA", str(tmp_path / "work_area"))
     command = ["run", str(spec), "--lake", lake.root, "--release-id", "1"]
     assert main(command) == WRONG
-    assert "publish.evidence must stand beside a key" in capsys.readouterr().err
+    assert "publish.evidence needs a key that signs the release" in capsys.readouterr().err
     assert not publications(lake.table("people"))
     write_new_key(tmp_path / "key.pem")
     monkeypatch.setenv("PRIVACY_SIGNING_KEY", str(tmp_path / "key.pem"))

@@ -76,7 +76,7 @@ def test_fragments_are_mapped_and_joined_unless_one_process_makes_them() -> None
 
 @pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.stem)
 def test_what_prepares_a_table_only_reads_the_source(path: Path) -> None:
-    plan = plan_of(load_spec(path), attacked=True).preparing()
+    plan = plan_of(load_spec(path), attacked=True).rehearsal()
     assert {effect for step in plan.steps for effect in step.effects} == {Effect.READS_SOURCE}
 
 

@@ -14,11 +14,11 @@ from privacy_engine.judge.policy import ReleasePolicy
 from privacy_release.cli.main import DONE, REFUSED, WRONG, main
 from privacy_release.lake.read import manifest_of
 from privacy_release.lake.store import Lake
+from privacy_release.running.run import run_release
 from privacy_release.spec.catalogue import catalogue, readable_specs
 from privacy_release.spec.floor import floor_policy
 from privacy_release.spec.model import load_spec
 from privacy_release.steps.approval import approval_of
-from privacy_release.steps.run import run_release
 from privacy_release.work.area import WorkArea
 from privacy_release.work.references import StagedRelease
 

@@ -16,10 +16,10 @@ import yaml
 from deploy.local.embedded import checkout
 from privacy_engine.errors import PrivacyEngineError
 from privacy_release.lake.store import Lake
+from privacy_release.running.run import run_release
 from privacy_release.spec.check import check_files
 from privacy_release.spec.floor import floor_policy
 from privacy_release.spec.model import load_spec
-from privacy_release.steps.run import run_release
 from privacy_release.work.area import WorkArea
 
 ROWS = 240

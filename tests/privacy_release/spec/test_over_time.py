@@ -15,8 +15,8 @@ from privacy_engine.errors import SpecError
 from privacy_release.lake.read import manifest_of
 from privacy_release.lake.store import Lake
 from privacy_release.ledger.ledger import BudgetLedger
+from privacy_release.running.run import run_release
 from privacy_release.spec.model import load_spec, schedule_of
-from privacy_release.steps.run import run_release
 from privacy_release.work.area import WorkArea
 
 PARTICIPATION = {"regime": "participation", "releases": 1, "period": "365d"}

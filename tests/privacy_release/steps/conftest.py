@@ -7,8 +7,8 @@ import pandas as pd
 import pytest
 
 from privacy_release.lake.store import Lake
+from privacy_release.running.run import Outcome, run_release
 from privacy_release.spec.model import ReleaseSpec
-from privacy_release.steps.run import Outcome, run_release
 from privacy_release.work.area import WorkArea
 
 Run = Callable[[ReleaseSpec, pd.DataFrame, str], Outcome]

@@ -11,8 +11,8 @@ from deploy.local.samples.clinic import patients_of_week
 from deploy.local.samples.files import WEEKS, write_table
 from privacy_release.lake.read import manifest_of
 from privacy_release.lake.store import Lake
+from privacy_release.running.run import run_release
 from privacy_release.spec.model import load_spec
-from privacy_release.steps.run import run_release
 from privacy_release.work.area import WorkArea
 
 

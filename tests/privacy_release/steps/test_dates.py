@@ -21,11 +21,11 @@ from privacy_engine.tables.schema import DataSchema
 from privacy_release.lake.read import read_release
 from privacy_release.lake.store import Lake
 from privacy_release.ledger.ledger import BudgetLedger
+from privacy_release.running.run import run_release
 from privacy_release.spec.model import load_spec
 from privacy_release.spending.budget import Budget
 from privacy_release.spending.claims import _values_in_domains
 from privacy_release.steps.release import make_release
-from privacy_release.steps.run import run_release
 from privacy_release.steps.verify import verify_staged
 from privacy_release.work.area import WorkArea
 from privacy_release.work.engines import read_engine

@@ -14,11 +14,11 @@ from privacy_engine.errors import SchemaError, SecretError, SpecError, Verificat
 from privacy_engine.judge.policy import ReleasePolicy
 from privacy_release.lake.read import manifest_of, read_release
 from privacy_release.lake.store import Lake
+from privacy_release.running.run import run_release
 from privacy_release.sources.pseudonyms import Naming, PseudonymKey
 from privacy_release.spec.check import check_files
 from privacy_release.spec.model import load_spec
 from privacy_release.steps.release import make_release
-from privacy_release.steps.run import run_release
 from privacy_release.steps.verify import raise_if_failed, verify_staged
 from privacy_release.work.area import WorkArea
 from privacy_release.work.engines import read_engine

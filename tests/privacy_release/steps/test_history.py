@@ -32,12 +32,12 @@ from privacy_release.cli.main import main
 from privacy_release.cli.text import manifest_lines
 from privacy_release.lake.read import read_release, releases
 from privacy_release.lake.store import Lake
+from privacy_release.running.run import run_release
 from privacy_release.spec.check import check_files
 from privacy_release.spec.model import load_spec
 from privacy_release.spec.reading import read_mapping
 from privacy_release.steps.approval import body, escaped, question
 from privacy_release.steps.history import Persons, earlier_releases, staged_membership
-from privacy_release.steps.run import run_release
 from privacy_release.work.area import WorkArea
 from privacy_release.work.parquet import parquet_bytes, read_private, write_private
 from privacy_release.work.people import Identification

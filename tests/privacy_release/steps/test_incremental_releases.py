@@ -11,9 +11,9 @@ import pytest
 from privacy_engine.errors import InfeasibleError, IntegrityError, SpecError
 from privacy_release.lake.read import manifest_of, read_release
 from privacy_release.lake.store import Lake
+from privacy_release.running.run import run_release
 from privacy_release.spec.model import ReleaseSpec, load_spec
 from privacy_release.steps.retraction import retract_release
-from privacy_release.steps.run import run_release
 from privacy_release.work.area import WorkArea
 from tests import tables
 from tests.privacy_release.steps.conftest import Run

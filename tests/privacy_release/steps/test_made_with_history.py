@@ -39,12 +39,12 @@ from privacy_release.lake.read import manifest_of, read_release, releases
 from privacy_release.lake.store import Lake
 from privacy_release.proof.keys import SigningKey
 from privacy_release.proof.statement import StatementSigner
+from privacy_release.running.run import Outcome, run_release
 from privacy_release.spec.model import ReleaseSpec, load_spec
 from privacy_release.steps.history import Past, read_persons, write_persons
 from privacy_release.steps.publish import publish_staged
 from privacy_release.steps.release import make_release
 from privacy_release.steps.retraction import retract_release
-from privacy_release.steps.run import Outcome, run_release
 from privacy_release.work.area import WorkArea
 from privacy_release.work.parquet import parquet_bytes, write_private
 from privacy_release.work.people import Identification

@@ -18,8 +18,8 @@ from privacy_engine.judge.policy import ReleasePolicy
 from privacy_engine.tables.schema import DataSchema
 from privacy_release.lake.read import manifest_of, read_release, releases
 from privacy_release.lake.store import Lake
+from privacy_release.running.run import run_release
 from privacy_release.spec.model import load_spec
-from privacy_release.steps.run import run_release
 from privacy_release.work.area import WorkArea
 from privacy_release.work.engines import read_engine
 from tests.contract.released_cells import a_set

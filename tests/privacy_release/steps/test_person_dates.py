@@ -23,12 +23,12 @@ from privacy_release.cli.main import main
 from privacy_release.lake.read import manifest_of, read_release
 from privacy_release.lake.store import Lake
 from privacy_release.ledger.ledger import BudgetLedger
+from privacy_release.running.run import run_release
 from privacy_release.sources.pseudonyms import Naming, PseudonymKey
 from privacy_release.spec.check import check_files
 from privacy_release.spec.model import load_spec
 from privacy_release.spending.budget import Budget
 from privacy_release.steps.release import make_release
-from privacy_release.steps.run import run_release
 from privacy_release.steps.verify import verify_staged
 from privacy_release.work.area import WorkArea
 from privacy_release.work.staged import read_schema

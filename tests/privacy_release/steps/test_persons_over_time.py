@@ -14,8 +14,8 @@ from privacy_engine.errors import InfeasibleError, SpecError, VerificationError
 from privacy_engine.republication import incremental
 from privacy_release.lake.read import manifest_of, read_release, releases
 from privacy_release.lake.store import Lake
+from privacy_release.running.run import run_release
 from privacy_release.spec.model import ReleaseSpec, load_spec
-from privacy_release.steps.run import run_release
 from privacy_release.work.area import WorkArea
 from tests import tables
 from tests.privacy_release.steps.conftest import Run

@@ -21,12 +21,12 @@ from privacy_release.lake import publish as lake_publish
 from privacy_release.lake.read import releases
 from privacy_release.lake.store import Lake
 from privacy_release.ledger.ledger import BudgetLedger
+from privacy_release.running.run import run_release
 from privacy_release.spec.model import ReleaseSpec, load_spec
 from privacy_release.steps import publish as steps_publish
 from privacy_release.steps.history import one_at_a_time
 from privacy_release.steps.publish import publish_staged
 from privacy_release.steps.retraction import retract_release
-from privacy_release.steps.run import run_release
 from privacy_release.work.area import WorkArea
 from privacy_release.work.parquet import write_private
 from privacy_release.work.references import StagedRelease

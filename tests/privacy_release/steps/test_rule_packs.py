@@ -21,9 +21,9 @@ from privacy_release.cli.arguments import released_schema
 from privacy_release.cli.main import DONE, REFUSED, main
 from privacy_release.lake.read import manifest_of, read_release
 from privacy_release.lake.store import Lake
+from privacy_release.running.run import run_release
 from privacy_release.spec.files import load_policy
 from privacy_release.spec.model import load_spec
-from privacy_release.steps.run import run_release
 from privacy_release.work.area import WorkArea
 
 INCLUDE = Path(__file__).parents[3] / "include"

@@ -18,13 +18,13 @@ from privacy_release.lake.read import dictionary_of, manifest_of, read_release, 
 from privacy_release.lake.retract import retract
 from privacy_release.lake.store import Lake
 from privacy_release.query.answer import answer
+from privacy_release.running.run import run_release
 from privacy_release.spec.check import check_files
 from privacy_release.spec.model import load_spec
 from privacy_release.steps.ingest import TableSource, ingest_tables
 from privacy_release.steps.outliers import detect_outliers
 from privacy_release.steps.publish import publish_staged
 from privacy_release.steps.release import make_release
-from privacy_release.steps.run import run_release
 from privacy_release.steps.validate import validate
 from privacy_release.steps.verify import verify_staged
 from privacy_release.work.area import WorkArea

@@ -26,6 +26,7 @@ from privacy_release.cli.main import DONE, WRONG, main
 from privacy_release.lake.read import manifest_of, releases
 from privacy_release.lake.store import Lake, get
 from privacy_release.ledger.ledger import BudgetLedger
+from privacy_release.running.run import run_release
 from privacy_release.spec.model import ReleaseSpec, load_spec, schedule_of
 from privacy_release.spending.schedules import schedule_named
 from privacy_release.steps.attacks.holdout import hold_out
@@ -33,7 +34,6 @@ from privacy_release.steps.attacks.shadows import shadows_kept
 from privacy_release.steps.attacks.tries import attack_staged
 from privacy_release.steps.ingest import ingest
 from privacy_release.steps.release import make_release
-from privacy_release.steps.run import run_release
 from privacy_release.steps.verify import verify_staged
 from privacy_release.work.area import WorkArea, sha256_file
 from privacy_release.work.engines import read_engine

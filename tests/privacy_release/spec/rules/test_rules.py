@@ -472,6 +472,7 @@ CASES: Mapping[str, tuple[dict[str, Any], dict[str, Any], str]] = {
         {"assigned": ["ann"]},
         r"names anne, who is no user \(did you mean ann\?",
     ),
+    "publish.evidence": ({"evidence": True, "signed": False}, {"signed": True}, "needs a key that signs"),
     "schedule.assets": (
         {"upstream": ["people"], "published": frozenset({"peoples"})},
         {"upstream": []},

@@ -1,0 +1,1 @@
+"""A release in one process: its plan, followed step by step."""

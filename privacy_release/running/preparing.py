@@ -1,0 +1,197 @@
+"""The steps that read and prepare the table."""
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from privacy_engine.vocabulary import counted
+from privacy_release.plan.plan import plan_of
+from privacy_release.plan.step import Step
+from privacy_release.running.context import Running, Watcher, nothing
+from privacy_release.sources.databases.query import Query, url_of_environment
+from privacy_release.sources.pseudonyms import Naming
+from privacy_release.sources.versions import version_of
+from privacy_release.sources.waiting import ROW, await_source, awaited
+from privacy_release.spec.files import load_schema
+from privacy_release.spec.placeholders import ReleaseName
+from privacy_release.steps.ingest import TableSource, ingest_tables
+from privacy_release.steps.ingest import ingest as ingested
+from privacy_release.steps.outliers import detect_outliers as searched
+from privacy_release.steps.validate import validate as validated
+from privacy_release.transforms.query import SqlStep
+from privacy_release.transforms.transform import transform as transformed
+from privacy_release.work.area import WorkArea
+from privacy_release.work.engines import DEFAULT_MEMORY, read_engine, read_memory
+from privacy_release.work.people import identification_of_environment
+from privacy_release.work.references import Table
+from privacy_release.work.staged import left_out_of
+
+if TYPE_CHECKING:
+    from privacy_engine.judge.policy import ReleasePolicy
+    from privacy_engine.tables.schema import DataSchema
+    from privacy_release.sources.databases.types import Types
+    from privacy_release.sources.extracts import Extract
+    from privacy_release.spec.model import ReleaseSpec, SourceSpec
+
+
+def source_table(
+    spec: "ReleaseSpec",
+    release_id: str,
+    schema: "DataSchema",
+    work: WorkArea,
+    watch: Watcher = nothing,
+    *,
+    policy: "ReleasePolicy | None" = None,
+) -> Table:
+    """The table that a release would be made from: the rehearsal of its plan.
+
+    Args:
+        spec: Specification of the release.
+        release_id: Name of the release in its table.
+        schema: Schema of the source.
+        work: Work area, where records are kept.
+        watch: Function that is given a step's kind, and what is done in it.
+        policy: Policy with the floor policy, whose attacks hold people out; None: no one is held out.
+
+    Raises:
+        PrivacyEngineError: as the steps do.
+    """
+    run = Running(spec=spec, schema=schema, release_id=release_id, work=work, watch=watch, required=policy)
+    run.follow(plan_of(spec, attacked=policy is not None and bool(policy.attacks)).rehearsal())
+    return run.table
+
+
+def register(run: Running, step: Step) -> Table:
+    """The public register, copied into the work area."""
+    spec = run.spec
+    assert spec.public_register is not None
+    named = spec.register_identifier
+    return ingested(
+        ReleaseName.of(run.release_id).address(spec.public_register.uri),
+        load_schema(spec.register_fields),
+        run.work,
+        columns=tuple(spec.register_fields),
+        nulls="keep",
+        people=None if named is None else identification_of_environment(named),
+        label="register",
+    )
+
+
+def ingest(run: Running, step: Step) -> Table:
+    """The table, or several as one, copied into the work area."""
+    table = _one_table(run, step) if run.spec.tables is None else _several_tables(run, step)
+    run.say(step, _ingested(table))
+    return table
+
+
+def _one_table(run: Running, step: Step) -> Table:
+    spec, source = run.spec, run.spec.only_source
+    people = identification_of_environment(spec.history.identifier) if spec.history else None
+    numbering = identification_of_environment(spec.numbered) if spec.numbered else None
+    run.say(step, "reading")
+    opened = _opened(source, run, step, spec.undeclared_types)
+
+    def read() -> Table:
+        return ingested(
+            opened,
+            run.schema,
+            run.work,
+            columns=source.columns,
+            nulls=source.nulls,
+            max_expansion=source.max_expansion,
+            sha256=source.sha256,
+            individual=spec.individual,
+            people=people,
+            naming=Naming(series=spec.name, release=run.release_id),
+            numbering=numbering,
+            engine=read_engine(spec.engine.settings),
+        )
+
+    if not isinstance(opened, Query):
+        return read()
+    # It is there when it gives a row, which reading it shows.
+    waits = (source.when_missing, source.waits.timeout, source.waits.every)
+    return awaited(read, opened.shown, ROW, *waits, lambda text: run.say(step, text))
+
+
+def _several_tables(run: Running, step: Step) -> Table:
+    tables = run.spec.tables or {}
+    run.say(step, f"reading {len(tables)} tables")
+    sources = {
+        name: TableSource(
+            uri=_opened(own.source, run, step, run.spec.undeclared_types),
+            person=own.person,
+            columns=own.source.columns,
+            nulls=own.source.nulls,
+            max_expansion=own.source.max_expansion,
+            sha256=own.source.sha256,
+        )
+        for name, own in tables.items()
+    }
+    return ingest_tables(sources, run.schema, run.work)
+
+
+def _opened(source: "SourceSpec", run: Running, step: Step, types: "Types") -> "str | Extract":
+    """What `ingest` reads: an address, a version, or a query of the database that the environment names."""
+    name = ReleaseName.of(run.release_id)
+    if source.sql is None:
+        uri, waits = name.address(source.place), source.waits
+        if source.format != "parquet":
+            return version_of(source.format, uri, source.version, source.timestamp)
+        watch = partial(run.say, step)
+        await_source(uri, source.when_missing, waits.timeout, waits.every, watch)
+        return uri
+    connection = source.connection or ""
+    sql, values = name.bound(source.sql)
+    url = url_of_environment(connection)
+    return Query(connection=connection, url=url, sql=sql, values=values, types=types)
+
+
+def _ingested(table: Table) -> str:
+    """What was read, in a line."""
+    source = table.source
+    files = left_out_of(source)
+    left_out = f"; hidden or empty files that were not read: {', '.join(files)}" if files else ""
+    return f"{counted(table.rows, 'record')}, {source.dropped:,} dropped for nulls{left_out}"
+
+
+def validate(run: Running, step: Step) -> Table:
+    """The table, or one of several, once its expectations are met."""
+    part = step.part
+    suite = run.spec.expectation_suite() if part is None else (run.spec.tables or {})[part].suite()
+    assert suite is not None
+    run.say(step, "running" if part is None else f"running on {part}")
+    found = validated(run.table, suite, part)
+    run.say(step, f"{found['passed']} of {counted(found['expected'], 'expectation')} met")
+    return run.table
+
+
+def transform(run: Running, step: Step) -> Table:
+    """The records that the specification's query makes of those that were read."""
+    spec, engine = run.spec, run.table.engine
+    assert spec.transform is not None
+    run.say(step, "running")
+    fields = spec.transformed_fields
+    memory = engine.memory if engine is not None else read_memory(DEFAULT_MEMORY)
+    query = SqlStep(sql=spec.transform.sql, memory=memory)
+    schema = None if fields is None else load_schema(fields)
+    table = transformed(run.table, run.work, query, schema=schema)
+    run.say(step, counted(table.rows, "record"))
+    return table
+
+
+def detect_outliers(run: Running, step: Step) -> Table:
+    """The records, outliers marked or taken out."""
+    sought = run.spec.outliers
+    assert sought is not None
+    run.say(step, f"running {sought.method}")
+    table = searched(
+        run.table,
+        run.work,
+        method=sought.method,
+        parameters=sought.parameters,
+        action=sought.action,
+        max_share=sought.max_share,
+    )
+    found = table.outliers[-1]
+    run.say(step, f"{found.flagged:,} outliers, {found.removed:,} taken out")
+    return table

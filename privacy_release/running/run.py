@@ -1,0 +1,102 @@
+"""A whole release in one process, without Airflow: the steps of its plan, one after the other."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from privacy_release.plan.plan import plan_of
+from privacy_release.plan.step import Slot
+from privacy_release.reports.attempts import LeftOut
+from privacy_release.running.context import Releasing, Watcher, nothing
+from privacy_release.running.judging import judged_run
+from privacy_release.steps.counts import counts_hidden
+from privacy_release.steps.publish import COMPLETED
+from privacy_release.work.area import WorkArea
+from privacy_release.work.references import Published, ReportRef, StagedRelease
+
+if TYPE_CHECKING:
+    from privacy_release.evidence.kept import EvidenceRef
+    from privacy_release.lake.signing import Signer
+    from privacy_release.lake.store import Lake
+    from privacy_release.ledger.ledger import BudgetLedger
+    from privacy_release.spec.model import ReleaseSpec
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """Result of a run.
+
+    Attributes:
+        staged: What was released.
+        report: What was found of it.
+        published: Where it is.
+        evidence: Its evidence in the curator's folder; None where none is kept.
+        warnings: Alerts, why they are incomplete, and figures and pages that are missing.
+    """
+
+    staged: StagedRelease
+    report: ReportRef
+    published: Published
+    evidence: "EvidenceRef | None" = None
+    warnings: tuple[str, ...] = ()
+
+
+def run_release(
+    spec: "ReleaseSpec",
+    lake: "Lake",
+    release_id: str,
+    work: WorkArea,
+    watch: Watcher = nothing,
+    *,
+    ledger: "BudgetLedger | None" = None,
+    approved_by: str | None = None,
+    signer: "Signer | None" = None,
+    history: "Lake | None" = None,
+) -> Outcome:
+    """Do all steps of a release's plan: nothing is published unless all before it pass.
+
+    Where the release must be approved and is not, or spends a budget that is too short, nothing is read. The
+    secret of memoised answers is that of `secrets.default_secret`. The caller removes the work area.
+
+    Args:
+        spec: Specification of the release.
+        lake: Lake that the release is published in.
+        release_id: Name of the release in its table.
+        work: Work area, where records are kept meanwhile.
+        watch: Function that is given a step's kind, and what is done in it.
+        ledger: Ledger in which the release's budget is booked; None: that of `ledger_places.default_ledger`.
+        approved_by: Name of the person who approves what the run makes, for the manifest; None: no one does.
+        signer: Signer of the release; None: it is not signed.
+        history: Lake of the superseded releases, where the specification keeps them.
+
+    Raises:
+        PrivacyEngineError: as the steps do.
+    """
+    with counts_hidden(spec.name, release_id, is_paid=spec.budget is not None):
+        run = judged_run(
+            spec,
+            lake,
+            release_id,
+            work,
+            watch,
+            ledger=ledger,
+            approved_by=approved_by,
+            signer=signer,
+            history=history,
+        )
+        approved = spec.approval is not None or bool(approved_by)
+        attacked = bool(run.required.attacks)
+        run.follow(plan_of(spec, attacked=attacked, approved=approved, mapped=False))
+        return _outcome(run)
+
+
+def _outcome(run: Releasing) -> Outcome:
+    published: Published = run.handed[Slot.PUBLISHED]
+    missing = [*(LeftOut(**figure) for figure in published.left_out), *run.attempts.left_out]
+    warnings = [COMPLETED] if published.completed else [*map(str, missing)]
+    return Outcome(
+        staged=run.staged,
+        report=run.report,
+        published=published,
+        evidence=run.handed.get(Slot.EVIDENCE),
+        warnings=(*run.warnings, *warnings),
+    )
