@@ -1,9 +1,12 @@
 """Reading a published release without knowing how a lake is laid out, and being told what it is."""
 
+import io
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import pyarrow.parquet as pq
 
 from privacy_engine.errors import PublishError
 from privacy_engine.vocabulary import counted
@@ -11,6 +14,8 @@ from privacy_release.lake.log import State
 from privacy_release.lake.read import dictionary_of, newest_releases, proof_of, read_release
 from privacy_release.lake.replicates import REPLICATES
 from privacy_release.lake.store import Lake, ReleaseTable
+from privacy_release.query.intervals import intervals as answer
+from privacy_release.query.questions import asked
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -109,9 +114,6 @@ def intervals(
         QueryError: if the release gives no interval for the question; it says why.
         PublishError, IntegrityError: as `read`.
     """
-    from privacy_release.query.intervals import intervals as answer
-    from privacy_release.query.questions import asked
-
     lake = _lake(uri, storage_options)
     question = asked(ask, of, by, where)
     return answer(lake.table(table), _entry(lake.table(table), release)["release_id"], question, level=level)
@@ -129,10 +131,6 @@ def replicates(
     Raises:
         PublishError: besides, if the release was published without one.
     """
-    import io
-
-    import pyarrow.parquet as pq
-
     lake = _lake(uri, storage_options)
     data = proof_of(lake.table(table), _entry(lake.table(table), release)["release_id"], REPLICATES)
     if data is None:

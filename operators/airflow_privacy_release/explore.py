@@ -14,7 +14,7 @@ from airflow_privacy_release.operators.ingest import IngestParquetOperator
 from airflow_privacy_release.operators.publish import clean_up_after
 from airflow_privacy_release.pipeline import REPEATED, START, prepared
 from privacy_release.explore.choices import Grid
-from privacy_release.explore.sources import budget_named, origin_of
+from privacy_release.explore.origins import budget_named, origin_of
 from privacy_release.spec.files import include_folder
 from privacy_release.spec.model import load_spec
 

@@ -17,6 +17,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+from privacy_engine.judge.attack_risk import AttackRisk
+from privacy_engine.judge.models import rule_of
 from privacy_release.manifest.manifest import Manifest
 
 SMALL = 1.0  # epsilon up to which a loss is taken as an answer by itself; above, as a part of one
@@ -136,9 +138,6 @@ class _Shown:
 
 def _attack(model: Mapping[str, Any], manifest: Manifest) -> str:
     """What is told of an attack that the policy bounds: whether it kept its bound, and no figure."""
-    from privacy_engine.judge.attack_risk import AttackRisk
-    from privacy_engine.judge.models import rule_of
-
     rule = AttackRisk(**{name: value for name, value in model.items() if name != "model"})
     named = rule.attack.value.replace("_", " ")
     if rule.shadows:

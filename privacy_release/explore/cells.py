@@ -3,12 +3,24 @@
 import time
 from collections.abc import Mapping
 from dataclasses import replace
+from datetime import UTC, datetime
 from functools import cache
 from typing import TYPE_CHECKING, Any, TypedDict
 
+import numpy as np
+
+from privacy_engine.dp.loss import PrivacyLoss
 from privacy_engine.errors import PrivacyEngineError, SpecError
+from privacy_engine.judge.policy import ReleasePolicy
+from privacy_engine.judge.verification import verify
+from privacy_engine.measures.distributions import Distribution, Withheld, distributions, protected
+from privacy_engine.measures.grouped_marginals import grouped_marginals
+from privacy_engine.release import Release
+from privacy_engine.tables.encoding import EncodedTable
 from privacy_release.explore.choices import Choice, without_persons
 from privacy_release.spec.methods import build_method
+from privacy_release.steps.curator import model_of
+from privacy_release.steps.release import make_release, measure
 from privacy_release.work.parquet import read_private
 from privacy_release.work.references import RecordsFileRef, RecordsRef
 from privacy_release.work.staged import finite, read_schema
@@ -16,9 +28,6 @@ from privacy_release.work.staged import finite, read_schema
 if TYPE_CHECKING:
     import pandas as pd
 
-    from privacy_engine.judge.policy import ReleasePolicy
-    from privacy_engine.measures.distributions import Distribution
-    from privacy_engine.release import Release
     from privacy_release.spending.budget import Budget
     from privacy_release.work.area import WorkArea
 
@@ -112,8 +121,6 @@ def _measure(
     budget: "Budget | None",
     policy: "ReleasePolicy | None",
 ) -> None:
-    import numpy as np
-
     frame, schema = _frame(records.made_from), read_schema(records.schema)
     rng = np.random.default_rng(records.seed)
     if records.origin == "booked":
@@ -144,11 +151,6 @@ def _booked(
     policy: "ReleasePolicy | None",
 ) -> "tuple[Release, float]":
     """A release that the budget pays for; the same bytes and choice cost nothing again."""
-    from privacy_engine.dp.loss import PrivacyLoss
-    from privacy_engine.release import Release
-    from privacy_release.steps.curator import model_of
-    from privacy_release.steps.release import make_release
-
     if budget is None or work is None:
         raise SpecError("records of people are explored only where a budget pays; name the one that does")
     assert records.table is not None
@@ -187,9 +189,6 @@ def _frame(file: RecordsFileRef) -> "pd.DataFrame":
 def _anonymized(release: "Release", records: RecordsRef, told: Measured, rng: Any) -> None:
     """Loss and risk as of any release, and what an analyst gets wrong."""
     from privacy_engine.measures.analyst import marginal_errors, train_on_release
-    from privacy_engine.measures.distributions import Withheld, distributions
-    from privacy_engine.tables.encoding import EncodedTable
-    from privacy_release.steps.release import measure
 
     recoding = release.recoding
     assert recoding is not None
@@ -212,10 +211,6 @@ def _synthesized(
     release: "Release", frame: "pd.DataFrame", records: RecordsRef, told: Measured, rng: Any
 ) -> None:
     """How near the drawn records are to those that the model was made of."""
-    import numpy as np
-
-    from privacy_engine.measures.distributions import Distribution, protected
-    from privacy_engine.measures.grouped_marginals import grouped_marginals
     from privacy_engine.measures.synthetic_assessment import LEARNING_ROWS
     from privacy_engine.measures.synthetic_learning import train_on_synthetic
     from privacy_engine.measures.synthetic_utility import coded, coded_marginal_tvd
@@ -249,10 +244,6 @@ def _synthesized(
 
 
 def _column(shown: "Distribution", smallest_count: int) -> ColumnRef:
-    import numpy as np
-
-    from privacy_engine.measures.distributions import protected
-
     return ColumnRef(
         name=shown.attribute,
         groups=list(shown.groups),
@@ -272,11 +263,6 @@ def _scores(score: Any) -> dict[str, float]:
 
 def _missed(release: "Release", records: RecordsRef, figures: Mapping[str, float]) -> list[str]:
     """What of the policy the release does not keep, by the records that it was made of here."""
-    from datetime import UTC, datetime
-
-    from privacy_engine.judge.policy import ReleasePolicy
-    from privacy_engine.judge.verification import verify
-
     policy = of_one_release(ReleasePolicy.from_dict(records.policy))
     if policy is None:
         return []

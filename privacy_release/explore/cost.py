@@ -3,9 +3,12 @@
 One process measures, so that what the caller holds does not count, and is ended where it takes too long.
 """
 
+import resource
+import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -13,18 +16,27 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
+from scipy.optimize import nnls
 
 from privacy_engine.errors import CapacityError, PrivacyEngineError, SpecError
+from privacy_engine.judge.policy import ReleasePolicy
+from privacy_engine.judge.verification import verify
+from privacy_engine.randomizers.randomness import Secret
 from privacy_engine.registry import METHODS, Family
 from privacy_release.explore.cells import of_one_release
 from privacy_release.explore.records import simulated_records
+from privacy_release.spec.methods import build_method
+from privacy_release.spec.outliers import build_detector
+from privacy_release.spending.secrets import Memory, keyed
+from privacy_release.steps.release import loss_bound, measure
 from privacy_release.work.engines import LOCAL
+from privacy_release.work.parquet import read_private
 from privacy_release.work.references import RecordsFileRef, Table
+from privacy_release.work.staged import read_schema
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from privacy_engine.judge.policy import ReleasePolicy
     from privacy_engine.tables.schema import DataSchema
     from privacy_release.spec.model import ReleaseSpec
     from privacy_release.work.area import WorkArea
@@ -151,8 +163,6 @@ def cost(points: Sequence[Point], rows: int) -> Cost:
 
 def _sum(sizes: Floats, taken: Floats, rows: int) -> float:
     """By least squares of the relative errors."""
-    from scipy.optimize import nnls
-
     parts = np.stack([np.ones_like(sizes), sizes / rows, (sizes / rows) ** 2], axis=1)
     weights, _ = nnls(parts / taken[:, None], np.ones_like(taken))
     return float(weights.sum())
@@ -221,10 +231,6 @@ def _work(pipe: Connection, steps: Steps, longest: float) -> None:
 
 
 def _tell_points(pipe: Connection, steps: Steps, longest: float) -> PrivacyEngineError | None:
-    from privacy_engine.judge.policy import ReleasePolicy
-    from privacy_release.work.parquet import read_private
-    from privacy_release.work.staged import read_schema
-
     frame, schema = read_private(steps.records.uri, steps.records.sha256), read_schema(steps.schema)
     frame, policy = _shuffled(frame, schema), ReleasePolicy.from_dict(steps.policy)
     why, began, size, warm = None, time.perf_counter(), 0, False
@@ -243,15 +249,6 @@ def _tell_points(pipe: Connection, steps: Steps, longest: float) -> PrivacyEngin
 
 def _seconds(steps: Steps, frame: "pd.DataFrame", schema: "DataSchema", policy: "ReleasePolicy") -> float:
     """That the steps take as a run does them, without what the lake and Airflow add."""
-    from datetime import UTC, datetime
-
-    from privacy_engine.judge.verification import verify
-    from privacy_engine.randomizers.randomness import Secret
-    from privacy_release.spec.methods import build_method
-    from privacy_release.spec.outliers import build_detector
-    from privacy_release.spending.secrets import Memory, keyed
-    from privacy_release.steps.release import loss_bound, measure
-
     memory = Memory(secret=Secret(bytes(32))) if steps.memoised else None
     method, rng = keyed(build_method(steps.method, steps.parameters), memory, None), np.random.default_rng(0)
     began = time.perf_counter()
@@ -287,8 +284,5 @@ def _largest() -> int:
     try:
         status = Path("/proc/self/status").read_text(encoding="ascii", errors="replace")
     except OSError:
-        import resource
-        import sys
-
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
     return next(int(line.split()[1]) * 1024 for line in status.splitlines() if line.startswith("VmHWM:"))

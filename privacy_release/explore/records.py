@@ -4,16 +4,20 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+import pandas as pd
+
 from privacy_engine.errors import SpecError
+from privacy_engine.judge.models import KAnonymity
+from privacy_engine.tables.domains import Storage, public_domains
+from privacy_engine.vocabulary import Kind, Role
+from privacy_release.reports.data import SMALLEST_COUNT
 from privacy_release.work.area import WorkArea
 from privacy_release.work.parquet import parquet_bytes, read_private, write_private
 from privacy_release.work.references import Origin, RecordsFileRef, RecordsRef, Table
 from privacy_release.work.staged import read_schema, write_schema
 
 if TYPE_CHECKING:
-    import numpy as np
-    import pandas as pd
-
     from privacy_engine.judge.policy import ReleasePolicy
     from privacy_engine.tables.schema import DataSchema
 
@@ -49,8 +53,6 @@ def records_of_table(
         SpecError: if there are too few records, or no such target.
         IntegrityError: if the table changed since it was ingested.
     """
-    import numpy as np
-
     frame, schema = read_private(table.uri, table.sha256), read_schema(table.schema)
     rng = np.random.default_rng(seed)
     if origin == "booked":
@@ -77,11 +79,6 @@ def simulated_records(
         SchemaError: if a domain is not public.
         SpecError: if there is no such target.
     """
-    import numpy as np
-    import pandas as pd
-
-    from privacy_engine.tables.domains import public_domains
-
     # Nobody is simulated twice, and no name is made up.
     plain = replace(schema.without_identifiers(), person=None)
     rng, count = np.random.default_rng(seed), rows + min(MOST_HELD_OUT, rows // 4)
@@ -93,8 +90,6 @@ def simulated_records(
 
 def _storage(attribute: Any) -> Any:
     """The type of a column that nobody has looked at."""
-    from privacy_engine.tables.domains import Storage
-
     if attribute.dates is not None:
         return Storage(attribute.kind.value)
     if attribute.bounds is None:
@@ -107,9 +102,6 @@ def _parted(
     frame: "pd.DataFrame", schema: "DataSchema", rows: int, rng: "np.random.Generator"
 ) -> "tuple[pd.DataFrame, pd.DataFrame]":
     """Records that are released, and others."""
-    import numpy as np
-    import pandas as pd
-
     whose = pd.factorize(frame[schema.by])[0] if schema.by else np.arange(len(frame))
     persons = int(whose.max(initial=-1)) + 1
     if persons < 10:
@@ -134,9 +126,6 @@ def _kept(
     source_rows: int,
     table: Table | None,
 ) -> RecordsRef:
-    from privacy_engine.judge.models import KAnonymity
-    from privacy_release.reports.data import SMALLEST_COUNT
-
     asked = [model.k for model in policy.require if isinstance(model, KAnonymity)]
     return RecordsRef(
         origin=origin,
@@ -163,8 +152,6 @@ def target_of(schema: "DataSchema", target: str | None) -> str | None:
     Raises:
         SpecError: if there is no such attribute, or it is not released as it is.
     """
-    from privacy_engine.vocabulary import Kind, Role
-
     fit = [a.name for a in schema.sensitive if a.kind in (Kind.CATEGORICAL, Kind.ORDINAL)]
     if target is None:
         return next(iter(fit), None)

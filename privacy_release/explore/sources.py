@@ -5,16 +5,17 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from privacy_engine.errors import SpecError
-from privacy_engine.registry import Family
-from privacy_release.explore.choices import Choice, Grid, family_of
+from privacy_release.explore.choices import Choice, Grid
+from privacy_release.explore.origins import budget_named, origin_of
 from privacy_release.explore.records import SAMPLE, records_of_table, simulated_records
+from privacy_release.ledger.places import default_ledger
 from privacy_release.running.preparing import source_table
 from privacy_release.spec.check import learned, policy_of, sources_of
 from privacy_release.spec.floor import floor_policy
 from privacy_release.spec.methods import build_method
 from privacy_release.spec.rules.facts import UNKNOWN, Facts
 from privacy_release.spec.rules.judge import judged, refuse
-from privacy_release.spending.budget import Budget
+from privacy_release.spending.budget import Budget, require_left
 from privacy_release.steps.ingest import ingest
 from privacy_release.work.area import WorkArea
 from privacy_release.work.references import Origin, RecordsRef, Table
@@ -90,32 +91,6 @@ def records_of(
     return sampled(spec, policy, origin, table, wanted, work)
 
 
-def origin_of(spec: "ReleaseSpec", grid: Grid, *, public: bool, book: bool) -> Origin:
-    """Whose records the choices of a grid are measured on.
-
-    Args:
-        spec: of the release.
-        grid: whose methods decide what may be read.
-        public: whether a table that everybody may know takes the place of the source.
-        book: whether private methods may see the source, and the ledger books it.
-
-    Raises:
-        SpecError: if the release is not explored, or not so.
-    """
-    if spec.linked:
-        raise SpecError(
-            f"{spec.name} links the rows of persons or has several tables, and is not explored; explore a "
-            "copy of the file without `rows: linked`, or of one table"
-        )
-    if public and book:
-        raise SpecError("a public table costs nothing, so there is nothing to book; leave public or book out")
-    if family_of(spec, grid) is not Family.SYNTHESIZER:
-        if public or book:
-            raise SpecError("public and book are for differentially private methods; leave them out")
-        return "source"
-    return "public" if public else "booked" if book else "simulated"
-
-
 def sampled(
     spec: "ReleaseSpec",
     policy: "ReleasePolicy",
@@ -156,28 +131,11 @@ def budget_of(spec: "ReleaseSpec", cells: Sequence[Choice], wanted: Wanted) -> B
         SpecError: if the specification has no budget, or a method spends none.
         BudgetExceededError: if it does not cover all choices; nothing was read or booked then.
     """
-    from privacy_release.ledger.places import default_ledger
-
     dataset, connection = budget_named(spec, wanted.rows)
     run = f"{spec.name}/{RELEASE_ID}"
     budget = Budget(dataset=dataset, run=run, ledger=default_ledger(), connection=connection)
     require_all_left(spec, cells, budget)
     return budget
-
-
-def budget_named(spec: "ReleaseSpec", rows: int | None) -> tuple[str, str]:
-    """Data set and ledger that pay for exploring the source.
-
-    Raises:
-        SpecError: if the specification has no budget, or a part of the source is asked for.
-    """
-    if spec.budget is None:
-        raise SpecError("to book needs a budget in the specification; add it, or leave book out")
-    if rows is not None:
-        raise SpecError(
-            "what is booked explores the whole source, as each release spends on all of it; drop the sample"
-        )
-    return spec.budget.dataset, spec.budget.ledger
 
 
 def policy_to_explore(spec: "ReleaseSpec") -> "ReleasePolicy":
@@ -200,8 +158,6 @@ def require_all_left(spec: "ReleaseSpec", cells: Iterable[Choice], budget: Budge
         SpecError: if a method spends nothing.
         BudgetExceededError: if the budget does not cover them together.
     """
-    from privacy_release.spending.budget import require_left
-
     schema = spec.method_schema()
     losses = []
     for cell in cells:

@@ -4,10 +4,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from privacy_engine.errors import SchemaError
+from privacy_engine.tables.columns import factorize
 
 if TYPE_CHECKING:
-    import numpy as np
     import numpy.typing as npt
     import pandas as pd
 
@@ -30,10 +32,6 @@ class Holders:
             SchemaError: if there is no value, a value is no text of one line that a file keeps as it is, or a
                 record has no person.
         """
-        import numpy as np
-
-        from privacy_engine.tables.columns import factorize
-
         found = factorize(column)
         texts = found.texts
         if not texts:
@@ -57,8 +55,6 @@ class Holders:
 
     def together(self, values: Iterable[str]) -> int:
         """How many have one of these values; of a value that nobody has, nobody."""
-        import numpy as np
-
         found = [self.by_value[value] for value in values if value in self.by_value]
         return len(np.unique(np.concatenate(found))) if found else 0
 

@@ -9,13 +9,16 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+import numpy as np
+import pandas as pd
+from scipy.cluster.hierarchy import cut_tree, leaves_list, linkage
+
 from privacy_engine.errors import SchemaError, SpecError
+from privacy_engine.tables.dates import DATES, calendar_hierarchy, end_of_bounds, problem_of_calendar
 from privacy_engine.tables.hierarchy import ROOT, Hierarchy
 
 if TYPE_CHECKING:
-    import numpy as np
     import numpy.typing as npt
-    import pandas as pd
 
     from privacy_engine.vocabulary import Period
     from privacy_release.hierarchies.holders import Holders
@@ -89,8 +92,6 @@ def by_calendar(low: str, high: str, *, periods: "Sequence[Period]") -> Hierarch
         SchemaError: if the bounds are no dates, or there are too many periods.
         SpecError: if the periods do not nest.
     """
-    from privacy_engine.tables.dates import DATES, calendar_hierarchy, end_of_bounds, problem_of_calendar
-
     first, last = end_of_bounds(low, DATES, upper=False), end_of_bounds(high, DATES, upper=True)
     if first is None or last is None or first > last:
         raise SchemaError(
@@ -124,9 +125,6 @@ def by_target(
         SchemaError: if there are fewer than 3 frequent values or more than `MOST_CLUSTERED`, the numbers of
             groups do not fall, or the target is constant.
     """
-    import numpy as np
-    from scipy.cluster.hierarchy import cut_tree, leaves_list, linkage
-
     few = holders.rare(rare)
     values = [value for value in holders.values if value not in few]
     if not 3 <= len(values) <= MOST_CLUSTERED:
@@ -159,9 +157,6 @@ def _named(values: Sequence[str], groups: "npt.NDArray[np.intp]") -> list[str]:
 
 def _shares(told: "pd.DataFrame", values: Sequence[str]) -> "npt.NDArray[np.float64]":
     """(v, t) the distribution of the target given each value."""
-    import numpy as np
-    import pandas as pd
-
     value, target = told["value"], told["target"]
     if pd.api.types.is_numeric_dtype(target) and target.nunique() > 10:
         target = pd.qcut(target, 10, duplicates="drop")

@@ -4,10 +4,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
+
 from privacy_release.lake.store import Lake, reaching
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from deltalake import DeltaTable
 
 _COMMENT = "comment"
@@ -27,8 +28,6 @@ class Words:
 
     def of(self, schema: "pa.Schema") -> "pa.Schema":
         """A schema with the comments, for columns that a table does not have yet."""
-        import pyarrow as pa
-
         return pa.schema(
             [
                 field.with_metadata({_COMMENT: self.comments[field.name]})

@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
+from deltalake.exceptions import CommitFailedError
+
 from privacy_engine.errors import PublishError
 from privacy_engine.vocabulary import PublishMode, Superseded
 from privacy_release.lake.log import existing_table
@@ -197,8 +199,6 @@ def set_mode(table: ReleaseTable, mode: PublishMode) -> PublishMode | None:
     Raises:
         PublishError: if there is no such table, it cannot be reached, or others write at the same time.
     """
-    from deltalake.exceptions import CommitFailedError
-
     delta = existing_table(table)
     before = recorded(delta).mode
     try:

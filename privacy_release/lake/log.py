@@ -5,8 +5,11 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import quote
+
+from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from privacy_engine.errors import IntegrityError, PublishError
 from privacy_engine.vocabulary import PARTITION
@@ -14,9 +17,6 @@ from privacy_release.lake.commits import Commit, newest_first, newest_version, r
 from privacy_release.lake.log_faults import log_entry, refuse_damaged_log, refuse_lost_log, touched
 from privacy_release.lake.notes import Mode, PublishNote, RetractNote, read_note
 from privacy_release.lake.store import ReleaseTable, reaching
-
-if TYPE_CHECKING:
-    from deltalake import DeltaTable
 
 # Each lost attempt means that another writer got ahead, so the writers as a whole always make progress.
 ATTEMPTS = 20
@@ -265,9 +265,6 @@ def open_table(table: ReleaseTable, version: int | None = None) -> "DeltaTable |
         PublishError: if the lake cannot be reached or has no such version.
         IntegrityError: if its log is damaged, or lost while its data are there.
     """
-    from deltalake import DeltaTable
-    from deltalake.exceptions import DeltaError, TableNotFoundError
-
     with reaching(table.lake, f"open table {table.name}"):
         try:
             return DeltaTable(

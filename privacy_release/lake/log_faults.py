@@ -5,6 +5,9 @@ import json
 import re
 from collections.abc import Iterable
 
+import pyarrow as pa
+import pyarrow.parquet as pq
+
 from privacy_engine.errors import IntegrityError
 from privacy_engine.vocabulary import PARTITION
 from privacy_release.lake.store import ReleaseTable, get, listing
@@ -107,9 +110,6 @@ def _is_commit(data: bytes) -> bool:
 
 
 def _is_parquet(data: bytes) -> bool:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
     try:
         pq.read_table(io.BytesIO(data))
     except (pa.ArrowException, OSError):

@@ -28,7 +28,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import pyarrow as pa
+from deltalake import CommitProperties, DeltaTable, Transaction, WriterProperties, write_deltalake
+from deltalake.exceptions import CommitFailedError
+from deltalake.transaction import AddAction
 
 from privacy_engine.errors import IntegrityError, PublishError
 from privacy_engine.vocabulary import PARTITION, PublishMode
@@ -64,10 +69,6 @@ from privacy_release.lake.signing import Signer, chained, linked
 from privacy_release.lake.store import Lake, ReleaseTable, put, reaching, takes_table
 from privacy_release.work.file_sets import files_of
 from privacy_release.work.parquet import ROWS
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-    from deltalake import CommitProperties, DeltaTable, WriterProperties
 
 # What of a manifest stands in the commit itself, readable for every Delta client without the proof folder.
 _FIGURES = ("method", "parameters", "guarantees", "measured", "loss", "policy", "approval")
@@ -159,8 +160,6 @@ def publish(
         PublishError: if the lake cannot be reached, the run published and signed other bytes, or its release
             was retracted, or the table is kept in another mode.
     """
-    from deltalake.exceptions import CommitFailedError
-
     run_key = release_id if run_key is None else run_key
     if rules is not None and rules.history is not None and rules.history.root == table.lake.root:
         raise ValueError(
@@ -315,9 +314,6 @@ def _app_id(release_id: str, run_key: str) -> str:
 
 def _create(table: ReleaseTable, schema: "pa.Schema", rules: TableRules, words: Words) -> "DeltaTable":
     """Create the table without rows, or open the one that another writer created meanwhile."""
-    import pyarrow as pa
-    from deltalake import DeltaTable
-
     with reaching(table.lake, f"create table {table.name}"):
         try:
             return DeltaTable.create(
@@ -353,8 +349,6 @@ def _commit(
         CommitFailedError: if a conflicting commit got ahead.
         IntegrityError: if the file is not the verified one, or changed on the way; nothing was committed.
     """
-    from deltalake import CommitProperties, Transaction, write_deltalake
-
     rows, added = data
     held = _held(table.lake, delta)
     refuse_other_types(rows.schema, held)
@@ -411,8 +405,6 @@ def _add(
     commit: "CommitProperties",
 ) -> None:
     """Add files that are there to a table, in place of those of some partitions, or of all; one commit."""
-    from deltalake.transaction import AddAction
-
     now = int(datetime.now(UTC).timestamp() * 1000)
     table.create_write_transaction(
         [
@@ -436,8 +428,6 @@ def _add(
 
 def _held(lake: Lake, table: "DeltaTable") -> "pa.Schema":
     """The columns of a table, its partition among them."""
-    import pyarrow as pa
-
     with reaching(lake, "read the table's schema"):
         return pa.schema(table.schema())
 
@@ -453,8 +443,6 @@ def _partitions(table: ReleaseTable, delta: "DeltaTable", note: Mapping[str, Any
 
 def writer_properties() -> "WriterProperties":
     """How the rows are written, by one writer; a row group is held in memory until it is full."""
-    from deltalake import WriterProperties
-
     # The Delta library spreads rows over its writers by partition and stops a source only while all of them
     # have work. A release is one partition: a second writer never has, and a stream would pile up in memory.
     # The library looks at this once in a process, at its first write.

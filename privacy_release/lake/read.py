@@ -6,7 +6,11 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+
 from privacy_engine.errors import IntegrityError, PublishError
+from privacy_engine.tables.persons import TABLE
 from privacy_engine.vocabulary import PARTITION
 from privacy_release.lake.log import (
     Publication,
@@ -51,8 +55,6 @@ def read_release(table: ReleaseTable, release_id: str, version: int | None = Non
         PublishError: if there is no such release (yet, or any more), or the lake cannot be reached.
         IntegrityError: if the table does not hold the recorded number of rows, or its note is damaged.
     """
-    import pyarrow.dataset as ds
-
     check_text("release id", release_id)
     delta = existing_table(table)
     entry = _entry(table, delta.version(), release_id, version)
@@ -84,10 +86,6 @@ def read_tables(table: ReleaseTable, release_id: str, version: int | None = None
     Raises:
         PublishError: besides, if the release is of one table.
     """
-    import pyarrow.compute as pc
-
-    from privacy_engine.tables.persons import TABLE
-
     version = existing_version(table) if version is None else version
     rows = read_release(table, release_id, version)
     person = standing_manifest(table, release_id, version).person

@@ -8,10 +8,15 @@ import io
 import json
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from privacy_engine.tables.dates import DATES
+from privacy_engine.tables.domains import BinnedDomain, DatedDomain, LabelledDomain, public_domains
+
 if TYPE_CHECKING:
-    import numpy as np
     import numpy.typing as npt
-    import pyarrow as pa
 
     from privacy_engine.synthesizers.model import SynthesizerModel
     from privacy_engine.tables.domains import PublicDomain
@@ -24,12 +29,6 @@ VERSION = 1
 
 def replicates_file(model: "SynthesizerModel", schema: "DataSchema") -> bytes | None:
     """The file of a model that was measured with a schema; None of a model without replicates."""
-    import numpy as np
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    from privacy_engine.tables.domains import public_domains
-
     found = model.replicates
     if found is None:
         return None
@@ -77,9 +76,6 @@ def _part(
     meant: "dict[str, Any]",
 ) -> "pa.Table":
     """The rows of one attribute in one replicate, by class and value."""
-    import numpy as np
-    import pyarrow as pa
-
     classes, values = len(weights), len(meant["code"])
     spread = table[:, meant["code"]] / meant["size"][meant["code"]]
     return pa.table(
@@ -102,11 +98,6 @@ def _values(domain: "PublicDomain") -> dict[str, Any]:
 
     `size` tells, by code, among how many values it is shared evenly.
     """
-    import numpy as np
-
-    from privacy_engine.tables.dates import DATES
-    from privacy_engine.tables.domains import BinnedDomain, DatedDomain, LabelledDomain
-
     if isinstance(domain, LabelledDomain):
         code = domain.groups
         text: list[str | None] = [*domain.labels]

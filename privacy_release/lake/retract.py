@@ -10,6 +10,9 @@ from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from deltalake import CommitProperties, Transaction
+from deltalake.exceptions import CommitFailedError
+
 from privacy_engine.errors import PublishError
 from privacy_engine.vocabulary import PARTITION
 from privacy_release.lake.commits import LOG_KEY, index_folder, newest_first, next_mark
@@ -99,9 +102,6 @@ def retract(
 
 def _retract(table: ReleaseTable, release_id: str, reason: str, signer: Signer | None = None) -> Retraction:
     """Take a release out of one table."""
-    from deltalake import CommitProperties, Transaction
-    from deltalake.exceptions import CommitFailedError
-
     check_text("release id", release_id)
     check_text("reason", reason, _LONGEST_REASON)
     for _ in range(ATTEMPTS):

@@ -10,8 +10,11 @@ from contextvars import Context, copy_context
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from uuid import UUID, uuid4
+
+import pyarrow as pa
+import pyarrow.types as t
 
 from privacy_engine.errors import IntegrityError, PrivacyEngineError, PublishError, SchemaError
 from privacy_engine.foreign import translated
@@ -21,9 +24,6 @@ from privacy_engine.vocabulary import PARTITION, other_types, released_as, unfit
 from privacy_release.lake.store import ReleaseTable, put_new, remove
 from privacy_release.work.file_sets import Part, files_of, folder_of_list, is_list, listed
 from privacy_release.work.parquet import opened_parquet, require_unchanged, unchanged_batches
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 _BATCH = 16_384  # records that the Delta writer is given at a time; it holds some dozens of such batches
 _COPIES = 4  # files of a set that are copied at a time
@@ -103,15 +103,11 @@ class VerifiedRows:
             partition: fills the partition column.
             schema: the rows' own, where it says more of a column.
         """
-        import pyarrow as pa
-
         with_partition = (schema or self.schema).append(pa.field(PARTITION, pa.string()))
         batches = self._batches(partition, with_partition, copy_context())
         return pa.RecordBatchReader.from_batches(with_partition, batches)
 
     def _batches(self, partition: str, schema: "pa.Schema", here: Context) -> Iterator["pa.RecordBatch"]:
-        import pyarrow as pa
-
         try:
             # The Delta writer deals batches out to its threads and writes them as they come back; a release
             # that comes in one batch keeps its order.
@@ -194,8 +190,6 @@ def verified_rows(staged: Path, expected_sha256: str) -> VerifiedRows:
         IntegrityError: if the file is missing, its hash differs, or it is no whole Parquet file.
         SchemaError: if it has no rows, a reserved column or a type that a release table cannot hold.
     """
-    import pyarrow as pa
-
     require_unchanged(staged, expected_sha256)
     try:
         footers = [_footer(file) for file in files_of(staged, expected_sha256)]
@@ -273,8 +267,6 @@ def plain_schema(given: "pa.Schema") -> "pa.Schema":
     Raises:
         SchemaError: if it cannot hold one.
     """
-    import pyarrow as pa
-
     return pa.schema([pa.field(field.name, plain_type(field.name, field.type)) for field in given])
 
 
@@ -284,8 +276,6 @@ def in_types(table: "pa.Table", schema: "pa.Schema") -> "pa.Table":
     Raises:
         SchemaError: if a value does not fit.
     """
-    import pyarrow as pa
-
     columns = []
     for target, column in zip(schema, table.columns, strict=True):
         try:
@@ -305,9 +295,6 @@ def plain_type(name: str, given: "pa.DataType") -> "pa.DataType":
     Raises:
         SchemaError: if it cannot hold the type.
     """
-    import pyarrow as pa
-    import pyarrow.types as t
-
     if t.is_dictionary(given):
         return plain_type(name, given.value_type)
     if t.is_large_string(given) or t.is_string_view(given):

@@ -9,13 +9,12 @@ where a crash came between, even a retry that staged other bytes.
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, Self
+from typing import Any, Protocol, Self
+
+from deltalake import Transaction
 
 from privacy_release.lake.store import ReleaseTable
 from privacy_release.manifest.manifest import Manifest
-
-if TYPE_CHECKING:
-    from deltalake import Transaction
 
 _CHAIN = "privacy_release: signed statements"  # Delta application id that all signed commits share
 
@@ -51,8 +50,6 @@ def linked(
 
 def chained(note: Mapping[str, Any]) -> "list[Transaction]":
     """The Delta transaction that makes two signed commits conflict; none for an unsigned one."""
-    from deltalake import Transaction
-
     if "statement" not in note:
         return []
     return [Transaction(app_id=_CHAIN, version=note["statement"]["sequence"])]

@@ -18,12 +18,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 from urllib.parse import unquote, urlsplit
 
+from deltalake.exceptions import CommitFailedError
+from deltalake.fs import DeltaStorageHandler
+from pyarrow.fs import FileSelector, FileType, LocalFileSystem, PyFileSystem, SubTreeFileSystem
+
 from privacy_engine.errors import PrivacyEngineError, PublishError
 from privacy_engine.foreign import is_panic, translated
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
-    from deltalake.fs import DeltaStorageHandler
     from pyarrow.dataset import Dataset
     from pyarrow.fs import FileSystem
 
@@ -286,8 +289,6 @@ def chunks(lake: Lake, path: str) -> Iterator[bytes]:
 
 def remove(lake: Lake, path: str) -> bool:
     """Remove a file; False if it was not there (another task may have removed it)."""
-    from pyarrow.fs import FileType
-
     with reaching(lake, "remove a file"):
         files = _filesystem(lake)
         try:
@@ -301,8 +302,6 @@ def remove(lake: Lake, path: str) -> bool:
 
 def modified(lake: Lake, path: str) -> datetime | None:
     """When the store last saw a file change (UTC), or None if there is no such file."""
-    from pyarrow.fs import FileType
-
     with reaching(lake, "look at a file"):
         found = _filesystem(lake).get_file_info(path)
         return found.mtime if found.type == FileType.File else None
@@ -310,8 +309,6 @@ def modified(lake: Lake, path: str) -> datetime | None:
 
 def listing(lake: Lake, folder: str) -> list[StoredFile]:
     """All files below a folder of the lake, at any depth; empty if there is no such folder."""
-    from pyarrow.fs import FileSelector, FileType
-
     with reaching(lake, "list files"):
         found = _filesystem(lake).get_file_info(FileSelector(folder, allow_not_found=True, recursive=True))
         return [
@@ -336,22 +333,16 @@ def dataset_of(table: ReleaseTable, delta: "DeltaTable", wanted: "PartitionFilte
 
 def _filesystem(lake: Lake) -> "FileSystem":
     """A pyarrow file system whose paths are relative to the lake's root."""
-    from pyarrow.fs import PyFileSystem
-
     return PyFileSystem(_handler(lake)) if lake.folder is None else _below(lake.folder)
 
 
 @lru_cache(maxsize=8)
 def _handler(lake: Lake) -> "DeltaStorageHandler":
     """The Delta library's client of a lake's object store: to make one takes longer than a call does."""
-    from deltalake.fs import DeltaStorageHandler
-
     return DeltaStorageHandler(lake.root, lake.options)
 
 
 def _below(folder: Path) -> "FileSystem":
-    from pyarrow.fs import LocalFileSystem, SubTreeFileSystem
-
     return SubTreeFileSystem(str(folder), LocalFileSystem())
 
 
@@ -362,8 +353,6 @@ def reaching(lake: Lake, purpose: str) -> Iterator[None]:
     The cause is cut off on purpose: cast errors of the Delta writer quote cells, and addresses in the errors
     of object stores can carry signatures. A CommitFailedError passes through: the caller runs again.
     """
-    from deltalake.exceptions import CommitFailedError
-
     try:
         yield
     except (PrivacyEngineError, CommitFailedError):
@@ -406,8 +395,6 @@ def table_names(lake: "Lake") -> list[str]:
     Raises:
         PublishError: if the lake cannot be reached.
     """
-    from pyarrow.fs import FileSelector, FileType
-
     with reaching(lake, "list its tables"):
         found = _filesystem(lake).get_file_info(FileSelector("_proof", allow_not_found=True))
         return sorted(info.base_name for info in found if info.type == FileType.Directory)
@@ -415,8 +402,6 @@ def table_names(lake: "Lake") -> list[str]:
 
 def data_listing(table: ReleaseTable) -> list[StoredFile]:
     """The data files of a table, whoever left them there; not its log, which grows with every commit."""
-    from pyarrow.fs import FileSelector, FileType
-
     with reaching(table.lake, "list files"):
         found = _filesystem(table.lake).get_file_info(FileSelector(table.name, allow_not_found=True))
         folders = [info.path for info in found if info.type == FileType.Directory]

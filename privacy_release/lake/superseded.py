@@ -10,7 +10,12 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import PurePosixPath
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.dataset as ds
+from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
+from deltalake.exceptions import CommitFailedError
 
 from privacy_engine.errors import IntegrityError, PublishError
 from privacy_engine.vocabulary import PARTITION, Superseded
@@ -42,10 +47,6 @@ from privacy_release.lake.store import (
     read_all,
     remove,
 )
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-    from deltalake import DeltaTable
 
 _AT_ONCE = 20  # commits
 _CLOCKS = timedelta(days=1)  # by which the clocks of writers and of the store may differ
@@ -203,9 +204,6 @@ def _app_id(name: str, entry: Publication) -> str:
 
 def _move(table: ReleaseTable, entry: Publication, history: ReleaseTable) -> bool:
     """Write a superseded release into the history with all that was proven of it; False if it is there."""
-    from deltalake import CommitProperties, Transaction, write_deltalake
-    from deltalake.exceptions import CommitFailedError
-
     for proof in sorted(entry.proofs):
         put(history.lake, history.proof(proof), get(table.lake, table.proof(proof)))
     told = read_commit(table, entry.version)
@@ -251,9 +249,6 @@ def _rows(table: ReleaseTable, entry: Publication, partition: str) -> "pa.Record
     Raises:
         IntegrityError: if they are not as many as were published.
     """
-    import pyarrow as pa
-    import pyarrow.dataset as ds
-
     delta = existing_table(table, _last(entry))
     with reaching(table.lake, "read a superseded release"):
         files = dataset_of(table, delta, (PARTITION, "=", entry.partition))
@@ -273,15 +268,11 @@ def _rows(table: ReleaseTable, entry: Publication, partition: str) -> "pa.Record
 
 
 def _schema(table: "DeltaTable") -> "pa.Schema":
-    import pyarrow as pa
-
     return pa.schema(table.schema())
 
 
 def _create(history: ReleaseTable, schema: "pa.Schema", of: str) -> "DeltaTable":
     """Create the history without rows, or open the one that another writer created meanwhile."""
-    from deltalake import DeltaTable
-
     with reaching(history.lake, f"create table {history.name}"):
         try:
             return DeltaTable.create(

@@ -12,6 +12,7 @@ from datetime import datetime, timedelta
 from functools import cached_property
 
 from sqlalchemy import Connection, select, union
+from sqlalchemy.dialects import postgresql, sqlite
 
 from privacy_engine.dp.chain import (
     Head,
@@ -410,8 +411,6 @@ def check_label(what: str, text: str) -> None:
 
 
 def _make_known(connection: Connection, head: Head) -> None:
-    from sqlalchemy.dialects import postgresql, sqlite
-
     # Two first grants may meet here: one makes the row, the other waits for it and goes on.
     insert = postgresql.insert if connection.dialect.name == "postgresql" else sqlite.insert
     connection.execute(insert(DATASETS).values(vars(head)).on_conflict_do_nothing())

@@ -12,9 +12,16 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
+
+from privacy_engine.engines.local import LocalEngine
 from privacy_engine.errors import IntegrityError, PrivacyEngineError, PublishError
 from privacy_engine.foreign import translated
+from privacy_engine.judge.policy import ReleasePolicy
 from privacy_engine.judge.republication.notes import notes_over_time
+from privacy_engine.tables.schema import DataSchema
 from privacy_engine.vocabulary import counted
 from privacy_release.lake.commits import newest_first
 from privacy_release.lake.log import (
@@ -135,8 +142,6 @@ def check_table(
         PublishError: if there is no such table, or the lake cannot be reached.
         CapacityError: if memory or disk are too small.
     """
-    from privacy_engine.engines.local import LocalEngine
-
     memory = read_memory(DEFAULT_MEMORY)
     with (
         tempfile.TemporaryDirectory(prefix="privacy-release-check-") as spill,
@@ -363,9 +368,6 @@ class _Check:
 
     def measured(self, rows: Path, manifest: Manifest, statement: Statement, release: str) -> Measured:
         """Measure again what the policy asks for, and what whoever checks asks for."""
-        from privacy_engine.judge.policy import ReleasePolicy
-        from privacy_engine.tables.schema import DataSchema
-
         try:
             policy = ReleasePolicy.from_dict(manifest.policy or {})
             schema = DataSchema.from_dict(manifest.schema or {})
@@ -411,10 +413,6 @@ def _has_statistics(table: ReleaseTable, version: int) -> bool:
 
 def _own_columns(files: Sequence[Path], columns: Sequence[str], folder: Path) -> Path:
     """The rows of files with these columns alone, in one file: others are of other releases of the table."""
-    import pyarrow as pa
-    import pyarrow.dataset as ds
-    import pyarrow.parquet as pq
-
     target = folder / "rows.parquet"
     try:
         source = ds.dataset([str(file) for file in files]).scanner(columns=list(columns))

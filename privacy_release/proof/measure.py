@@ -5,7 +5,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from privacy_engine.engines.checking import verify_files
 from privacy_engine.errors import PrivacyEngineError, VerificationError
+from privacy_engine.judge.models import rule_of
+from privacy_engine.judge.verification import require_persons
 from privacy_engine.vocabulary import counted
 from privacy_release.manifest.manifest import Manifest
 from privacy_release.steps.verify import require_no_counterfeits, text_findings
@@ -53,9 +56,6 @@ def measured_anew(
         year: in which they were published; ages are limited by it.
         engine: counts the classes.
     """
-    from privacy_engine.engines.checking import verify_files
-    from privacy_engine.judge.models import rule_of
-
     told = {finding.rule: finding for finding in manifest.measured}
     wrong = [f"the proof itself says that {rule} does not hold" for rule, f in told.items() if not f.passed]
     alone = _of_one_release(policy)
@@ -87,8 +87,6 @@ def measured_anew(
 
 def unshown(own: "ReleasePolicy", demanded: "ReleasePolicy", measured: Measured) -> list[str]:
     """What is demanded, and was neither measured nor stands in the policy that was signed."""
-    from privacy_engine.judge.models import rule_of
-
     said = {rule_of(model) for model in own.rules}
     models = demanded.across if measured.findings else demanded.rules
     models = (*models, *(demanded.attacks if measured.findings else ()))
@@ -99,8 +97,6 @@ def unshown(own: "ReleasePolicy", demanded: "ReleasePolicy", measured: Measured)
 
 def _unmeasurable(rows: Path, schema: "DataSchema", manifest: Manifest) -> str:
     """Why classes cannot be counted on these rows: it is not known which are people; empty where they can."""
-    from privacy_engine.judge.verification import require_persons
-
     try:
         require_no_counterfeits([str(rows)])
         require_persons(schema, False, _loss(manifest))

@@ -16,13 +16,11 @@ import hashlib
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+import duckdb
 
 from privacy_engine.errors import CapacityError, IntegrityError, SchemaError
 from privacy_engine.foreign import translated
-
-if TYPE_CHECKING:
-    import duckdb
 
 _BATCH = 100_000  # hashes that are held at a time
 _PLAIN = {"VARCHAR", "BOOLEAN", "TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT"}
@@ -43,8 +41,6 @@ def rows_digest(files: Sequence[Path], columns: Sequence[str], folder: Path, mem
         SchemaError: if a column is of a type that no release has.
         CapacityError: if neither memory nor disk are enough.
     """
-    import duckdb
-
     whole, rows = hashlib.sha256(), 0
     with tempfile.TemporaryDirectory(dir=folder, prefix="digest-") as spill:
         try:
@@ -71,8 +67,6 @@ def filled_columns(files: Sequence[Path], columns: Sequence[str]) -> list[str]:
     Raises:
         IntegrityError: if the files cannot be read.
     """
-    import duckdb
-
     try:
         with duckdb.connect(":memory:") as database:
             others = [name for name in _kinds(database, files) if name not in columns]

@@ -15,7 +15,8 @@ epsilons of releases about the same people add up.
 import json
 from collections.abc import Collection
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING
+
+import pyarrow as pa
 
 from privacy_engine.errors import PublishError
 from privacy_release.lake.log import ATTEMPTS
@@ -39,9 +40,6 @@ from privacy_release.query.sources import (
     is_retracted,
     take_snapshot,
 )
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 __all__ = ["Answer", "Limits", "QueryError", "QueryStoppedError", "Source", "Stop", "answer"]
 
@@ -68,8 +66,6 @@ class Answer:
     @property
     def rows(self) -> "pa.Table":
         """The rows of an answer in the form `arrow`."""
-        import pyarrow as pa
-
         if self.form != "arrow":
             raise ValueError(f"the answer must have been asked for as arrow, got {self.form}")
         return pa.ipc.open_stream(self.data).read_all()

@@ -16,14 +16,17 @@ import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from datetime import UTC, datetime
 from typing import IO, TYPE_CHECKING, Any
+
+import duckdb
+import pyarrow as pa
 
 from privacy_release.query.forms import FORMS
 from privacy_release.query.frames import Frame, exactly, next_head, send, send_words
 from privacy_release.query.rules import QueryError, first_line, tables_of
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from duckdb import DuckDBPyConnection
 
 _THREADS = 2
@@ -54,8 +57,6 @@ def open_database(
         memory: bytes that it may use.
         remote: the file system that has the files; None for that of this machine.
     """
-    import duckdb
-
     database = duckdb.connect(config={**_CLOSED, "memory_limit": f"{memory}B"})
     if remote is not None:
         database.register_filesystem(remote)
@@ -112,9 +113,6 @@ class _Child:
 
     def work(self) -> None:
         """One statement, from its text to the end of its answer."""
-        import duckdb
-        import pyarrow as pa  # noqa: F401 -- so that no query pays for its import
-
         parser = duckdb.connect(config={**_CLOSED, "enable_external_access": False})
         self._say(ready=True)
         asked = json.loads(self._heard.get())
@@ -131,9 +129,6 @@ class _Child:
             self._say(refused=_too_much(asked["memory"]), failed=False)
 
     def _run(self, asked: Mapping[str, Any], given: Mapping[str, Any]) -> None:
-        import duckdb
-        import pyarrow as pa
-
         try:
             remote = None if given["sizes"] is None else _remote(self, given["sizes"])
             database = open_database(given["tables"], asked["memory"], remote)
@@ -178,8 +173,6 @@ class _Count:
 
 def _remote(child: _Child, sizes: Sequence[int]) -> Any:
     """A file system whose files the other side reads; DuckDB asks for one of fsspec's kind."""
-    from datetime import UTC, datetime
-
     import fsspec
 
     class File(fsspec.spec.AbstractBufferedFile):  # type: ignore[misc]  # fsspec ships no types

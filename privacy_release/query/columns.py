@@ -10,11 +10,12 @@ from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from privacy_release.query.questions import Condition, Value
 from privacy_release.query.rules import QueryError
 
 if TYPE_CHECKING:
-    import numpy as np
     import numpy.typing as npt
     import pyarrow as pa
 
@@ -53,8 +54,6 @@ class Meant:
 
     def with_hidden(self, count: int) -> "Meant":
         """With so many records more, that are not shown: each may have had any value of the domain."""
-        import numpy as np
-
         if not count:
             return self
         low, high, null = self.domain
@@ -74,8 +73,6 @@ class Meant:
 
     def meeting(self, conditions: Sequence[Condition]) -> "tuple[Truths, Truths]":
         """(n,) whether each record surely meets all of some conditions, and whether it may."""
-        import numpy as np
-
         verdicts = [self._cell(cell, conditions) for cell in range(len(self.sets))]
         surely, maybe = np.array(verdicts, dtype=np.bool_).reshape(-1, 2).T
         return surely[self.cell_of], maybe[self.cell_of]
@@ -97,8 +94,6 @@ class Meant:
             (n,) the part of its values that meets them, 0 to 1; (n,) the part of those that are numbers, and
             (n,) their mean. NaN where the values have no ends, and a mean where there is no number.
         """
-        import numpy as np
-
         found = [self._likely_cell(cell, conditions) for cell in range(len(self.sets))]
         part, numbers, mean = np.array(found, dtype=np.float64).reshape(-1, 3).T
         return part[self.cell_of], numbers[self.cell_of], mean[self.cell_of]
@@ -148,15 +143,11 @@ class Meant:
     @property
     def may_be_null(self) -> "Truths":
         """(n,) whether each record may be null."""
-        import numpy as np
-
         found = [None in (of_cell or ()) or null for of_cell, null in zip(self.sets, self.nulls, strict=True)]
         return np.array(found, dtype=np.bool_)[self.cell_of]
 
     def numbers(self, conditions: Sequence[Condition]) -> "tuple[Any, Any]":
         """(n,) the least and the largest number of each record that meets the conditions; NaN: none does."""
-        import numpy as np
-
         ends = [self._ends(cell, conditions) for cell in range(len(self.sets))]
         low, high = np.array(ends, dtype=np.float64).reshape(-1, 2).T
         return low[self.cell_of], high[self.cell_of]
@@ -381,8 +372,6 @@ def _of_bounds(name: str, columns: Mapping[str, Mapping[str, Any]], rows: "pa.Ta
         withheld = first is None and not is_null  # suppressed: any value, or none where nulls are allowed
         sets.append(frozenset([None]) if first is None and is_null else None)
         ends.append((least, largest) if withheld or first is None else (float(first), float(last)))
-    import numpy as np
-
     return Meant(
         name=name,
         cell_of=np.array(cell_of, dtype=np.int64),

@@ -5,18 +5,15 @@ import io
 import json
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    import pyarrow as pa
+import pyarrow as pa
 
 _ROWS = 256  # that are turned into text at a time
 
 
 def arrow_pieces(schema: "pa.Schema", batches: "Iterable[pa.RecordBatch]") -> Iterator[bytes]:
     """A stream in Arrow's IPC format."""
-    import pyarrow as pa
-
     sink = io.BytesIO()
     with pa.ipc.new_stream(sink, schema) as writer:
         for batch in batches:

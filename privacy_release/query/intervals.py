@@ -6,7 +6,9 @@ gives hard bounds: no table outside of them is consistent with it. Both are made
 What the confidential table is a sample of is in neither.
 """
 
+import functools
 import io
+import itertools
 import json
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -14,7 +16,14 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+import duckdb
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
 from privacy_engine.errors import IntegrityError
+from privacy_engine.measures.bounds import count_bounds, mean_bounds
 from privacy_release.lake.read import dictionary_of, proof_of, read_release, standing_manifest
 from privacy_release.lake.replicates import REPLICATES, TOLD
 from privacy_release.lake.store import Lake, ReleaseTable
@@ -34,9 +43,7 @@ from privacy_release.query.rules import QueryError, check_size, tables_of
 from privacy_release.query.sources import take_snapshot
 
 if TYPE_CHECKING:
-    import numpy as np
     import numpy.typing as npt
-    import pyarrow as pa
 
     from privacy_engine.synthesizers.noisy_number import NoisyNumber
     from privacy_engine.synthesizers.replicated import Estimates, ReplicatedModel
@@ -136,11 +143,6 @@ class PublishedModel:
         Raises:
             IntegrityError: if they are no such file.
         """
-        import numpy as np
-        import pyarrow as pa
-        import pyarrow.compute as pc
-        import pyarrow.parquet as pq
-
         from privacy_engine.synthesizers.noisy_number import NoisyNumber
         from privacy_engine.synthesizers.replicate_models import ClassTables
         from privacy_engine.synthesizers.replicated import ReplicatedModel
@@ -198,8 +200,6 @@ class PublishedModel:
 
     def answer(self, question: Question, level: float) -> "list[tuple[tuple[Value, ...], list[Cell]]]":
         """The groups, each with a cell for each measure."""
-        import numpy as np
-
         groups: list[tuple[Value, ...]] = [()]
         chosen: dict[str, Floats] = {}
         for condition in question.where:
@@ -222,8 +222,6 @@ class PublishedModel:
     def _measured(
         self, measure: Measure, question: Question, chosen: "Mapping[str, Floats]", level: float
     ) -> "list[Cell]":
-        import numpy as np
-
         coded = {name: self._by_code(name, weights) for name, weights in chosen.items()}
         if measure.of is None:
             found = self.model.shares(coded, level=level)
@@ -259,8 +257,6 @@ class PublishedModel:
     @cached_property
     def _uniform(self) -> "ReplicatedModel":
         """What the records that fill up are drawn from."""
-        import numpy as np
-
         from privacy_engine.synthesizers.replicate_models import ClassTables
         from privacy_engine.synthesizers.replicated import ReplicatedModel
 
@@ -270,8 +266,6 @@ class PublishedModel:
 
     def _by_code(self, name: str, weights: "Floats") -> "Floats":
         """(codes, g) of (values, g): values of one code have equal parts of it."""
-        import numpy as np
-
         code = self.values[name]["code"]
         member = np.eye(int(code.max()) + 1)[code]
         return np.asarray(member.T @ weights / member.sum(axis=0)[:, None])
@@ -283,8 +277,6 @@ class PublishedModel:
 
     def _fitting(self, condition: Condition) -> "Floats":
         """(values,) the part of each value's records that meets a condition, bins evenly spread."""
-        import numpy as np
-
         known, kind = self._known(condition.column), self.kinds[condition.column]
         require_in_domain(condition.column, [condition], kind, _member(known, kind))
         parts = zip(known["value"], known["low"].tolist(), known["high"].tolist(), strict=True)
@@ -293,8 +285,6 @@ class PublishedModel:
 
 def _member(known: Mapping[str, Any], kind: str) -> Callable[[Value], bool]:
     """Whether a value is in a domain: one of its labels, or within the ends of its numbers."""
-    import numpy as np
-
     if kind == "label":
         return frozenset(known["value"]).__contains__
     low, high = np.nanmin(known["low"]), np.nanmax(known["high"])
@@ -311,8 +301,6 @@ def _counts(shares: "Estimates", uniform: "Floats", number: "NoisyNumber", level
     Of n <= N records a group has N S - f u, f = N - n, where uniform records have the share u; of n > N it
     has n S, as far as chance draws them alike. The interval holds all of these for each n of its interval.
     """
-    import numpy as np
-
     least, most = number.interval(level)
     filling = max(0.0, number.released - least)
     low = shares.low * max(least, number.released) - filling * np.maximum(uniform, shares.low)
@@ -321,8 +309,6 @@ def _counts(shares: "Estimates", uniform: "Floats", number: "NoisyNumber", level
 
 def _shares(shares: "Estimates", uniform: "Floats", number: "NoisyNumber", level: float) -> "Estimates":
     """Shares of the records that were contributed, where up to f of N may fill up: (N S - f u) / (N - f)."""
-    import numpy as np
-
     odds = _odds(number, level)
     low = np.minimum(shares.low, shares.low + odds * (shares.low - uniform))
     high = np.maximum(shares.high, shares.high + odds * (shares.high - uniform))
@@ -347,8 +333,6 @@ def _means(
         number: the noise in N.
         level: of the interval.
     """
-    import numpy as np
-
     most_odds = _odds(number, level)
     part = np.minimum(most_odds / (1 + most_odds) * ratio, 1.0)
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -421,8 +405,6 @@ def answer_with_intervals(
         QueryError: if the query is wrong, or the release gives no intervals for it.
         PublishError, IntegrityError: as of `intervals`.
     """
-    import duckdb
-
     limits = limits or Limits()
     check_size(sql, limits.length, limits.depth)
     with duckdb.connect(config={"enable_external_access": "false"}) as parser:
@@ -449,11 +431,6 @@ def bounded(
     rows: "pa.Table", told: Mapping[str, Any], question: Question
 ) -> "list[tuple[tuple[Value, ...], list[Cell]]]":
     """The groups of a question to a k-anonymous release, with hard bounds."""
-    import functools
-    import itertools
-
-    import numpy as np
-
     of = [m.of for m in question.measures if m.of is not None]
     names = dict.fromkeys((*(c.column for c in question.where), *question.by, *of))
     hidden = int(told.get("suppressed", 0))
@@ -547,10 +524,6 @@ def _is(column: str, value: Value) -> Condition:
 
 
 def _bounds_of(measure: Measure, records: _Part) -> Cell:
-    import numpy as np
-
-    from privacy_engine.measures.bounds import count_bounds, mean_bounds
-
     if measure.of is None:
         found = count_bounds(records.surely, records.maybe)
         scale = 1 if measure.kind == "count" else max(len(records.surely), 1)
@@ -587,8 +560,6 @@ def _values_of(column: Meant) -> list[Value]:
 def _table(
     answers: "list[tuple[tuple[Value, ...], list[Cell]]]", question: Question, kind: str, level: float
 ) -> "pa.Table":
-    import pyarrow as pa
-
     columns: dict[str, Any] = {}
     for place, column in enumerate(question.by):
         columns[column] = [group[place] for group, _ in answers]

@@ -11,6 +11,8 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+import duckdb
+
 from privacy_engine.errors import PrivacyEngineError
 
 if TYPE_CHECKING:
@@ -107,8 +109,6 @@ def tables_of(parser: "DuckDBPyConnection", sql: str) -> tuple[str, ...]:
     Raises:
         QueryError: if it is no SQL, not exactly one SELECT, or anything in it is not allowed.
     """
-    import duckdb
-
     try:
         statements = parser.extract_statements(sql)
     except duckdb.Error as error:

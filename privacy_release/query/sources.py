@@ -4,7 +4,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from pyarrow.dataset import get_partition_keys
+
 from privacy_engine.errors import IntegrityError
+from privacy_engine.judge.policy import ALL_MODELS
 from privacy_engine.vocabulary import PARTITION, counted
 from privacy_release.lake.log import Publication, State, newest, open_table, publications
 from privacy_release.lake.store import Lake, ReleaseTable, dataset_of, reaching, table_names
@@ -70,8 +73,6 @@ class Snapshot:
 
     def paths(self) -> dict[str, str]:
         """The release of each file, by its path below the table's folder."""
-        from pyarrow.dataset import get_partition_keys
-
         return {
             fragment.path: self.releases[get_partition_keys(fragment.partition_expression)[PARTITION]]
             for fragment in self.files.get_fragments()
@@ -227,8 +228,6 @@ def _source(name: str, entry: Publication) -> Source:
 
 def _proven(figures: Mapping[str, Any]) -> tuple[str, ...]:
     """The privacy models among the rules that held; limits on loss of information are no guarantees."""
-    from privacy_engine.judge.policy import ALL_MODELS
-
     return tuple(
         f"{finding['rule']}, measured {finding['measured']:.6g}"
         for finding in figures.get("measured", ())

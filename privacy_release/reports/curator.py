@@ -11,6 +11,8 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from privacy_release.reports.charts import HeatMap, Scale, heat_map, interval
 from privacy_release.reports.release import page_template
 from privacy_release.reports.synthetic import network_of
@@ -116,8 +118,6 @@ def render_curator_report(
     holdout: "pd.DataFrame | None" = None,
 ) -> str:
     """The report as HTML; arguments and errors as of `write_curator_report`."""
-    import numpy as np
-
     from privacy_engine.measures.synthetic_assessment import ATTACK_ROWS, LEARNING_ROWS, assess
 
     found = assess(source_table, release.table, schema, np.random.default_rng(SEED), holdout)

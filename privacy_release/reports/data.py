@@ -6,6 +6,10 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from privacy_engine.judge.models import classes_asked, holds
+from privacy_engine.measures.distributions import distributions
+from privacy_engine.measures.utility import Charge, ncp
+from privacy_engine.tables.linked import ReleasedClasses
 from privacy_release.reports.attempts import Attempts
 from privacy_release.reports.randomized import RandomizedPart, randomized_part
 from privacy_release.reports.released import SharesPart, association_of, shares_of_classes
@@ -22,14 +26,13 @@ from privacy_release.reports.text import (
     TABLES_LIMITS,
 )
 
-if TYPE_CHECKING:  # the engine imports pandas and compiles kernels: only where a report is made
+if TYPE_CHECKING:
     from privacy_engine.dp.loss import PrivacyLoss
     from privacy_engine.judge.models import PrivacyModel
     from privacy_engine.measures.association import Association
     from privacy_engine.measures.distributions import Distribution, Withheld
     from privacy_engine.measures.recoding import Recoding
     from privacy_engine.release import Release
-    from privacy_engine.tables.linked import ReleasedClasses
     from privacy_engine.tables.schema import DataSchema
     from privacy_release.reports.network import NetworkDrawing
 
@@ -103,8 +106,6 @@ def data_of_release(release: "Release", smallest_count: int, attempts: Attempts 
         smallest_count: see `render_report`.
         attempts: Makes the figures that a report can omit.
     """
-    from privacy_engine.tables.linked import ReleasedClasses
-
     alone = release.of_persons
     released = ReleasedClasses.of_table(alone.table, alone.schema, alone.persons)
     recodings, make = _recodings(release), (attempts or Attempts()).make
@@ -170,8 +171,6 @@ def _recodings(release: "Release") -> "dict[str, Recoding]":
 
 def _measured(model: "PrivacyModel", released: "ReleasedClasses") -> Measured:
     """A model and the number of its worst class, of whatever table."""
-    from privacy_engine.judge.models import classes_asked, holds
-
     asked = classes_asked(model, released)
     worst = min if model.at_least else max
     return Measured(
@@ -185,8 +184,6 @@ def _distributions(
     recodings: "Mapping[str, Recoding]", smallest_count: int
 ) -> "list[Distribution | Withheld]":
     """Before and after of each quasi-identifier."""
-    from privacy_engine.measures.distributions import distributions
-
     return [
         replace(told, attribute=f"{table}{told.attribute}")
         for table, recoding in recodings.items()
@@ -196,8 +193,6 @@ def _distributions(
 
 def _losses(recodings: "Mapping[str, Recoding]") -> list[tuple[str, float, float]]:
     """Mean loss of each quasi-identifier, both ways of charging."""
-    from privacy_engine.measures.utility import Charge, ncp
-
     return [
         (f"{table}{name}", float(by_lca), float(own))
         for table, recoding in recodings.items()

@@ -3,6 +3,9 @@
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from privacy_engine.learning.reconstruction import reconstructed_distributions, reconstructed_moments
+from privacy_engine.randomizers.accounts import accounts
+from privacy_engine.randomizers.randomization import Randomization
 from privacy_release.manifest.manifest import Manifest
 from privacy_release.reports.randomized import part_of
 from privacy_release.reports.release import page_template
@@ -12,7 +15,6 @@ if TYPE_CHECKING:
 
     from privacy_engine.learning.ppnb import PrivateNaiveBayes
     from privacy_engine.randomizers.accounts import Account
-    from privacy_engine.randomizers.randomization import Randomization
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,14 +36,10 @@ class Trained:
     @property
     def randomization(self) -> "Randomization":
         """How the releases were randomized."""
-        from privacy_engine.randomizers.randomization import Randomization
-
         return Randomization.of_manifest(self.manifest.stored)
 
     def accounts(self) -> "tuple[Account, ...]":
         """What each attribute gives away."""
-        from privacy_engine.randomizers.accounts import accounts
-
         return accounts(self.randomization, self.released)
 
 
@@ -70,8 +68,6 @@ def render_model_report(trained: Trained, score: Score | None) -> str:
         trained: the model.
         score: on records that are public; None where there is none to be told.
     """
-    from privacy_engine.learning.reconstruction import reconstructed_moments
-
     moments = reconstructed_moments(trained.released, trained.manifest.stored)
     return page_template("model.html.j2").render(
         trained=trained,
@@ -94,8 +90,6 @@ def render_model_report(trained: Trained, score: Score | None) -> str:
 
 
 def _groups(trained: Trained) -> list[Group]:
-    from privacy_engine.learning.reconstruction import reconstructed_distributions
-
     table = reconstructed_distributions(trained.released, trained.manifest.stored)
     groups = []
     for name, found in table.groupby("attribute", sort=False):

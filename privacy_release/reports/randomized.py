@@ -4,6 +4,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from privacy_engine.randomizers.accounts import accounts
 from privacy_release.reports.text import CHANNELS
 
 if TYPE_CHECKING:
@@ -58,8 +59,6 @@ def randomized_part(release: "Release") -> RandomizedPart | None:
 
 def part_of(randomization: "Randomization", released: "pd.DataFrame") -> RandomizedPart:
     """The section of a table that was randomized so."""
-    from privacy_engine.randomizers.accounts import accounts
-
     found = accounts(randomization, released)
     person = randomization.person_epsilon
     largest = max((account.epsilon for account in found if account.epsilon is not None), default=0.0)

@@ -11,9 +11,12 @@ from dataclasses import dataclass, replace
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import numpy as np
 from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 from markupsafe import Markup
 
+from privacy_engine.judge.models import model_to_dict
+from privacy_engine.measures.distributions import Withheld
 from privacy_engine.vocabulary import counted
 from privacy_release.manifest.manifest import Claims
 from privacy_release.reports.attempts import Attempts
@@ -35,8 +38,8 @@ from privacy_release.reports.text import (
 )
 from privacy_release.work.references import ShiftRef
 
-if TYPE_CHECKING:  # the engine imports pandas and compiles kernels: only where a report is made
-    from privacy_engine.measures.distributions import Distribution, Withheld
+if TYPE_CHECKING:
+    from privacy_engine.measures.distributions import Distribution
     from privacy_engine.release import Release
 
 __all__ = ["SMALLEST_COUNT", "page_template", "render", "render_report"]
@@ -345,8 +348,6 @@ def _tiles(
 
 def _guarantee(measured: Measured, *, of_persons: bool) -> dict[str, Any]:
     """What is claimed, in words, and what the released records measure."""
-    from privacy_engine.judge.models import model_to_dict
-
     model = measured.model
     return {
         "claim": claim(model_to_dict(model), of_persons=of_persons),
@@ -358,8 +359,6 @@ def _guarantee(measured: Measured, *, of_persons: bool) -> dict[str, Any]:
 
 def _class_sizes(told: Mapping[int, int]) -> list[Bar]:
     """Classes by size; bins double where sizes differ much, since few classes are much larger than k."""
-    import numpy as np
-
     if not told:
         return []
     sizes, classes = np.array([*told.items()]).T
@@ -404,8 +403,6 @@ def _share_bars(part: SharesPart) -> dict[str, Any]:
 
 def _bars(told: "Distribution | Withheld") -> dict[str, Any]:
     """Before and after of a quasi-identifier, as lengths and texts of bars."""
-    from privacy_engine.measures.distributions import Withheld
-
     if isinstance(told, Withheld):
         return {"name": told.attribute, "reason": told.reason}
     longest = max(*(b or 0 for b in told.before), *told.after, 1.0)

@@ -7,6 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import numpy as np
+
+from privacy_engine.measures.association import association
+from privacy_engine.tables.classes import EquivalenceClasses
+from privacy_engine.vocabulary import released_as
 from privacy_release.reports.charts import HeatMap, heat_map
 
 if TYPE_CHECKING:
@@ -38,10 +43,6 @@ class SharesPart:
 
 def shares_of_classes(release: "Release") -> list[SharesPart]:
     """Of each sensitive attribute of a release of one table that makes classes; by its rows alone."""
-    import numpy as np
-
-    from privacy_engine.tables.classes import EquivalenceClasses
-
     if release.recoding is None or not len(release.table) or release.schema.linked or release.schema.tables:
         return []
     classes = EquivalenceClasses.of_table(release.table, release.schema, np.arange(len(release.table)))
@@ -64,8 +65,6 @@ def shares_of_classes(release: "Release") -> list[SharesPart]:
 
 def association_of(release: "Release") -> "Association | None":
     """Of the columns of a release of one table; None where fewer than two can be compared."""
-    from privacy_engine.measures.association import association
-
     if release.schema.linked or release.schema.tables or not len(release.table):
         return None
     found = association(release.table, release.schema, MOST_COLUMNS, _spanned(release))
@@ -74,8 +73,6 @@ def association_of(release: "Release") -> "Association | None":
 
 def _spanned(release: "Release") -> list[str]:
     """The quasi-identifiers of the source that the release holds as bounds of intervals."""
-    from privacy_engine.vocabulary import released_as
-
     if release.recoding is None:
         return []
     source, names = release.recoding.encoded.schema, release.schema.names

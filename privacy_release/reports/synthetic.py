@@ -9,6 +9,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from privacy_engine.measures.grouped_marginals import grouped_marginals
 from privacy_release.reports.network import NetworkDrawing, draw_network
 from privacy_release.reports.text import MECHANISMS
 
@@ -84,7 +87,6 @@ def own_marginals(release: "Release") -> list[dict[str, Any]]:
     """
     if release.model is None or not len(release.table):
         return []
-    from privacy_engine.measures.grouped_marginals import grouped_marginals
     from privacy_engine.measures.synthetic_utility import coded
 
     found = []
@@ -103,8 +105,6 @@ def own_marginals(release: "Release") -> list[dict[str, Any]]:
 
 def _intervals(model: "SynthesizerModel") -> "Callable[[str, Sequence[int]], list[str]] | None":
     """The interval of each group of an attribute's values, in words; None of a model without replicates."""
-    import numpy as np
-
     from privacy_engine.synthesizers.replicated import ReplicatedModel
 
     replicates, network = model.replicates, model.network

@@ -4,6 +4,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from privacy_engine.errors import SpecError
+from privacy_release.ledger.places import default_ledger
 from privacy_release.running.context import Releasing, Watcher
 from privacy_release.spec.check import learned, method_of, policy_of, schema_of, sources_of
 from privacy_release.spec.floor import Floor, floor_policy
@@ -89,8 +90,6 @@ def _budget(
     spec: "ReleaseSpec", release_id: str, ledger: "BudgetLedger | None", facts: Facts
 ) -> "Budget | None":
     """The budget of a release that spends one."""
-    from privacy_release.ledger.places import default_ledger
-
     if spec.budget is None or facts.loss is None:
         return None
     budget = budget_of(spec, f"{spec.name}/{release_id}", ledger or default_ledger())

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from privacy_engine.engines.parquet import regrouped
 from privacy_engine.errors import SpecError
 from privacy_engine.pipeline import ahead
 from privacy_release.sources.addresses import Source
@@ -140,8 +141,6 @@ def copy_source(
 
 def _copied_here(wanted: Wanted, target: Path) -> tuple[Copy, Reading]:
     """One file of all records, written by this process."""
-    from privacy_engine.engines.parquet import regrouped
-
     read = Reading(wanted, target.parent)
     with closing(read.repeats), private_parquet(target) as copy:
         with ahead(regrouped(read.parts())) as parts:

@@ -11,14 +11,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+import pyarrow as pa
+
+from privacy_engine.engines.parquet import regrouped
 from privacy_engine.errors import MissingSourceError, SchemaError
 from privacy_release.sources.addresses import Source
 from privacy_release.sources.reading import check_arrow
 from privacy_release.work.parquet import private_parquet
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from privacy_engine.tables.schema import DataSchema
 
 
@@ -80,10 +81,7 @@ def extracted(
         MissingSourceError: if there are no records.
         CapacityError: if the disk or the memory is too small.
     """
-    import pyarrow as pa
     from fsspec.implementations.local import LocalFileSystem
-
-    from privacy_engine.engines.parquet import regrouped
 
     path = folder / f"extract-{secrets.token_hex(4)}.parquet"
     try:

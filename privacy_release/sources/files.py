@@ -3,6 +3,8 @@
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from privacy_engine.engines.frames import plain_columns
+from privacy_engine.engines.parquet import regrouped
 from privacy_release.sources.addresses import Source, partition_values, reading
 from privacy_release.sources.footers import source_footer
 from privacy_release.sources.reading import check_equal
@@ -25,9 +27,6 @@ def local_files(source: Source, folder: Path) -> list[str]:
     Raises:
         SchemaError: if a file is no whole Parquet file, or the files differ in their columns.
     """
-    from privacy_engine.engines.frames import plain_columns
-    from privacy_engine.engines.parquet import regrouped
-
     schemas = []
     for file, name in zip(source.files, source.names, strict=True):
         with reading(name), source.filesystem.open(file, "rb") as stream:

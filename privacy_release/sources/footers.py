@@ -8,13 +8,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING, NamedTuple
 
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.types as t
+
+from privacy_engine.engines.parquet import check_footer
 from privacy_engine.errors import SchemaError
 from privacy_release.sources.addresses import partition_values, reading
 from privacy_release.sources.listing import without_values
 from privacy_release.work.parquet import MAX_EXPANSION, batches_of, opened_parquet
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     import pyarrow.parquet as pq
 
 _NUMBER = 0x15  # the field after the one before, a number of 32 bits
@@ -62,9 +66,6 @@ class Expansion:
 
 def _unfolded(column: "pa.Array") -> int:
     """Bytes that a column takes without a dictionary."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     if not pa.types.is_dictionary(column.type) or not pa.types.is_string(column.type.value_type):
         return int(column.nbytes)
     lengths = pc.binary_length(column.dictionary).cast(pa.int64())
@@ -85,8 +86,6 @@ def opened_source(
         SchemaError: if it is no whole Parquet file, its footer contradicts itself, or tells of a bomb.
         CapacityError: if there is too little memory.
     """
-    from privacy_engine.engines.parquet import check_footer
-
     shown = without_values(name)
     with reading(name):
         size = stream.seek(0, 2)
@@ -133,8 +132,6 @@ def records_of(
     that pyarrow cannot read so are read as they are. (Which ones a file has stands in its footer, but pyarrow
     ends the process over some damaged ones when it is asked.)
     """
-    import pyarrow.types as t
-
     folded = [field.name for field in opened.schema_arrow if t.is_string(field.type)]
     read = 0
     try:
@@ -155,8 +152,6 @@ def with_partitions(
     stored: "pa.Schema", name: str, types: "Mapping[str, pa.DataType] | None" = None
 ) -> "pa.Schema":
     """The columns of a file and of its folders; a column of the file is the truer one."""
-    import pyarrow as pa
-
     for column in partition_values(name):
         if column not in stored.names:
             stored = stored.append(pa.field(column, (types or {}).get(column, pa.string())))

@@ -10,15 +10,17 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
+import numpy as np
+import pandas as pd
+
 from privacy_engine.errors import SchemaError
-from privacy_engine.tables.normal import FORM
+from privacy_engine.tables.columns import factorize
+from privacy_engine.tables.normal import FORM, normal_forms
 from privacy_engine.vocabulary import counted
 from privacy_release.work.people import WRITTEN
 
 if TYPE_CHECKING:
-    import numpy as np
     import numpy.typing as npt
-    import pandas as pd
 
     from privacy_engine.tables.schema import DataSchema
 
@@ -46,11 +48,6 @@ class Disguise:
 
     def of(self, persons: "pd.Series") -> "npt.NDArray[np.int64]":
         """(n,) the number of each; no value is null. Whole numbers count as equal in either number type."""
-        import numpy as np
-
-        from privacy_engine.tables.columns import factorize
-        from privacy_engine.tables.normal import normal_forms
-
         coded = factorize(persons)
         forms = coded.texts if self._exact else normal_forms(coded.texts)
         numbers = self._numbers(forms)
@@ -72,13 +69,9 @@ class Disguise:
     @property
     def spellings(self) -> "npt.NDArray[np.int64]":
         """(2, s) of the persons so far, as of `privacy_release.work.people.Numbering`; of a kept key only."""
-        import numpy as np
-
         return np.unique(np.concatenate([np.zeros((2, 0), np.int64), *self._spellings], axis=1), axis=1)
 
     def _numbers(self, texts: Sequence[str]) -> "npt.NDArray[np.int64]":
-        import numpy as np
-
         digests = (
             hashlib.blake2b(text.encode("utf-8", "surrogatepass"), key=self._key, digest_size=8).digest()
             for text in texts
@@ -200,8 +193,6 @@ class _Seen:
 
     def runs(self) -> "list[Hashes]":
         """All of them, each run in ascending order; those in the file come into memory when they are read."""
-        import numpy as np
-
         runs = [self._ascending()] if self._held else []
         if self._file is None:
             return runs
@@ -214,8 +205,6 @@ class _Seen:
 
     def repeated(self) -> int:
         """Records whose value another record before them has."""
-        import numpy as np
-
         runs = self.runs()
         shares = 1 + sum(map(len, runs)) // _HELD  # each fits into memory, since hashes are spread evenly
         limits = np.linspace(0, 2.0**64, shares + 1)[1:-1].astype(np.uint64)
@@ -232,18 +221,11 @@ class _Seen:
             self._file.close()
 
     def _ascending(self) -> "Hashes":
-        import numpy as np
-
         return np.sort(np.concatenate(self._held))
 
 
 def _hashed(column: "pd.Series", *, exact: bool) -> "Hashes":
     """As text, so that a number is the same in every file, and of its normal form; nulls are left out."""
-    import numpy as np
-    import pandas as pd
-
-    from privacy_engine.tables.normal import normal_forms
-
     texts = column.dropna().astype("str").to_numpy(dtype=object)
     if not exact and not pd.api.types.is_numeric_dtype(column.dtype):
         texts = np.array(normal_forms(texts.tolist()), dtype=object)

@@ -6,12 +6,13 @@ of the identifier gives: whoever has the key can undo it, and one true date of a
 
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from privacy_engine.errors import SchemaError, SpecError
 from privacy_release.sources.pseudonyms import KeyedHash, Naming
 from privacy_release.work.references import ShiftRef
 
 if TYPE_CHECKING:
-    import numpy as np
     import numpy.typing as npt
     import pandas as pd
 
@@ -54,8 +55,6 @@ class Shifts:
         Raises:
             SchemaError: if an identifier is null, by column and count.
         """
-        import numpy as np
-
         assert self._made is not None
         shift, keyed = self._made
         digests, codes = keyed.of(identifiers)
@@ -92,8 +91,6 @@ class FirstDays:
     """
 
     def __init__(self) -> None:
-        import numpy as np
-
         self._persons, self._days = np.zeros(0, np.int64), np.zeros(0, np.int64)
         self._waiting: list[tuple[Ints, Ints]] = []
 
@@ -104,8 +101,6 @@ class FirstDays:
             persons: (n,) number of whom each is about.
             days: (n,) days since 1970-01-01; NaN = null.
         """
-        import numpy as np
-
         known = ~np.isnan(days)
         self._waiting.append((persons[known], days[known].astype(np.int64)))
         if sum(len(part) for part, _ in self._waiting) > max(_WAITING, len(self._persons)):
@@ -118,8 +113,6 @@ class FirstDays:
             persons: (m,) number of each person that a record names.
             among: (n,) which records name one.
         """
-        import numpy as np
-
         if self._waiting:
             self._join()
         place = np.searchsorted(self._persons, persons)
@@ -131,8 +124,6 @@ class FirstDays:
 
     def _join(self) -> None:
         """Hold the persons in order, each once, with the first day."""
-        import numpy as np
-
         parts = [(self._persons, self._days), *self._waiting]
         persons, days = (np.concatenate(column) for column in zip(*parts, strict=True))
         order = np.lexsort((days, persons))

@@ -10,17 +10,21 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from privacy_engine.errors import SchemaError, SecretError, SpecError
+from privacy_engine.tables.columns import factorize
+from privacy_engine.tables.direct_identifiers import Scope
+from privacy_engine.tables.schema import Attribute, DataSchema
+from privacy_engine.vocabulary import Role
 from privacy_release.work.settings import secret
 
 if TYPE_CHECKING:
-    import numpy as np
     import numpy.typing as npt
     import pandas as pd
 
     from privacy_engine.tables.date_form import Shift
     from privacy_engine.tables.direct_identifiers import Pseudonym
-    from privacy_engine.tables.schema import DataSchema
 
 VARIABLE = "PRIVACY_PSEUDONYM_KEY"
 _SHORTEST = 32  # bytes of a key
@@ -92,10 +96,6 @@ class KeyedHash:
 
         Whole numbers count as equal in either number type, and as text.
         """
-        import numpy as np
-
-        from privacy_engine.tables.columns import factorize
-
         coded = factorize(identifiers)
         # A Python loop over identifiers: a million take two seconds.
         digests = b"".join(
@@ -125,8 +125,6 @@ class Naming:
         Raises:
             SecretError: if the key is missing or too short.
         """
-        from privacy_engine.tables.direct_identifiers import Scope
-
         key, series = self.key_of(asked.connection or ""), asked.series or self.series
         parts = [purpose, asked.scope.value, series]
         parts += [self.release] if asked.scope is Scope.RELEASE else []
@@ -171,9 +169,6 @@ class Pseudonyms:
 
     def released(self, schema: "DataSchema") -> "DataSchema":
         """The schema with insensitive attributes of text in the place of these identifiers."""
-        from privacy_engine.tables.schema import Attribute, DataSchema
-        from privacy_engine.vocabulary import Role
-
         attributes = (
             Attribute(name=a.name, role=Role.INSENSITIVE, pseudonym=self._made[a.name][0])
             if a.name in self._made
@@ -184,8 +179,6 @@ class Pseudonyms:
 
     def of(self, name: str, identifiers: "pd.Series") -> "npt.NDArray[np.object_]":
         """(n,) text, None for a null; identifiers count as equal as in `KeyedHash.of`."""
-        import numpy as np
-
         digests, codes = self._made[name][1].of(identifiers)
         made = np.empty(len(digests) + 1, dtype=object)
         made[:-1] = _base32(digests)
@@ -195,8 +188,6 @@ class Pseudonyms:
 
 def _base32(digests: "npt.NDArray[np.uint8]") -> "npt.NDArray[np.str_]":
     """(n,) text: the digests (n, b) as in RFC 4648, without the marks that fill up the end."""
-    import numpy as np
-
     bits = np.unpackbits(digests, axis=1)
     length = -(-bits.shape[1] // 5)
     whole = np.zeros((len(bits), length * 5), np.uint8)

@@ -9,16 +9,21 @@ import textwrap
 from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
+import pyarrow as pa
+import pyarrow.types as t
+
+from privacy_engine.engines.frames import plain_columns, plain_type, to_frame
 from privacy_engine.errors import SchemaError
 from privacy_engine.pipeline import each_ahead
+from privacy_engine.tables.columns import factorize, number_text, text_in_full
+from privacy_engine.tables.dates import is_zone
+from privacy_engine.vocabulary import Kind, Role
 from privacy_release.sources.addresses import Source, partition_values, reading
 from privacy_release.sources.footers import SourceFooter, source_footer
 from privacy_release.sources.listing import without_values
 from privacy_release.work.parquet import MAX_EXPANSION
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from privacy_engine.tables.schema import Attribute, DataSchema
 
 Nulls = Literal["fail", "drop", "keep"]
@@ -82,8 +87,6 @@ def common_types(files: "Sequence[pa.Schema]") -> "dict[str, pa.DataType]":
     That is a column without any value in some files, which have no type for it, and one of whole numbers of
     different widths. Other types that differ are left to `check_equal`.
     """
-    from privacy_engine.engines.frames import plain_type
-
     kinds: dict[str, set[pa.DataType]] = {}
     for found in files:
         for field in found:
@@ -94,8 +97,6 @@ def common_types(files: "Sequence[pa.Schema]") -> "dict[str, pa.DataType]":
 
 def in_common_types(found: "pa.Schema", types: "Mapping[str, pa.DataType]") -> "pa.Schema":
     """The columns of a file in the types that they are read in, as far as its own can be read as those."""
-    from privacy_engine.engines.frames import plain_type
-
     for place, field in enumerate(found):
         kind = types.get(field.name)
         if kind is not None and _common_type({kind, plain_type(field.type)}) == kind:
@@ -105,9 +106,6 @@ def in_common_types(found: "pa.Schema", types: "Mapping[str, pa.DataType]") -> "
 
 def _common_type(kinds: "Collection[pa.DataType]") -> "pa.DataType | None":
     """The type that holds all values of some types, if it is one of them or whole numbers of 64 bits."""
-    import pyarrow as pa
-    import pyarrow.types as t
-
     known = {kind for kind in kinds if not t.is_null(kind)}
     if len(known) == 1:
         return known.pop()
@@ -148,10 +146,6 @@ def partition_types(source: Source, schema: "DataSchema") -> dict[str, "pa.DataT
     Raises:
         SchemaError: naming the column, if the name of a folder does not have the form.
     """
-    import pyarrow as pa
-
-    from privacy_engine.vocabulary import Kind
-
     values: dict[str, list[str]] = {}
     for name in source.names:
         for column, value in partition_values(name).items():
@@ -174,8 +168,6 @@ def partition_types(source: Source, schema: "DataSchema") -> dict[str, "pa.DataT
 
 def _partition_cell(column: str, value: str | None, kind: "pa.DataType") -> "pa.Scalar":
     """The value that a folder is named by, in its type."""
-    import pyarrow as pa
-
     try:
         return pa.scalar(value, pa.string()).cast(kind)
     except pa.ArrowException:
@@ -192,10 +184,6 @@ def wanted_columns(
     types: "Mapping[str, pa.DataType] | None" = None,
 ) -> "pa.Table":
     """Records of a file, with the columns of its folders, in the given order and in plain types."""
-    import pyarrow as pa
-
-    from privacy_engine.engines.frames import plain_columns
-
     stored = table.column_names
     for column, value in partition_values(name).items():
         if column in wanted and column not in stored:
@@ -216,11 +204,6 @@ def read_type(kind: "pa.DataType", attribute: "Attribute") -> "pa.DataType":
     Floats of 32 bits become doubles: a bound or a leaf of 0.3 is no float of 32 bits, which all values of the
     column are. Values that are released as they are keep their type, unless the schema names their domain.
     """
-    import pyarrow as pa
-    import pyarrow.types as t
-
-    from privacy_engine.vocabulary import Role
-
     whole = t.is_decimal128(kind) and kind.scale == 0 and kind.precision <= _MOST_DIGITS
     if attribute.dates is not None:
         starts = (attribute.dates.format or "").startswith("%Y")
@@ -246,8 +229,6 @@ def in_read_types(
         schema: Schema of the source. Columns that it does not name stay as they are.
         types: Common types, as of `common_types`.
     """
-    import pyarrow as pa
-
     table = table.cast(in_common_types(table.schema, types or {}))
     for place, name in enumerate(table.column_names):
         own = table.schema.field(name).type
@@ -266,10 +247,6 @@ def _leaves_of_numbers(kind: "pa.DataType", attribute: "Attribute") -> dict[str,
     Empty where all are written as the column's numbers are, and for other columns. ARX writes 6.0 for the 6
     of a column of doubles.
     """
-    import pyarrow.types as t
-
-    from privacy_engine.tables.columns import number_text, text_in_full
-
     number = t.is_integer(kind) or t.is_floating(kind) or t.is_decimal(kind)
     if not number or not attribute.nominal or attribute.hierarchy is None or attribute.coding is not None:
         return {}
@@ -280,11 +257,6 @@ def _leaves_of_numbers(kind: "pa.DataType", attribute: "Attribute") -> dict[str,
 
 def _as_leaves(column: "pa.ChunkedArray", leaves: Mapping[str, str]) -> "pa.Array":
     """Numbers as the leaves of a hierarchy are written; others as they are."""
-    import pyarrow as pa
-
-    from privacy_engine.engines.frames import to_frame
-    from privacy_engine.tables.columns import factorize, text_in_full
-
     coded = factorize(to_frame(pa.table({"numbers": column}))["numbers"])
     texts = pa.array([*(leaves.get(text_in_full(text), text) for text in coded.texts), None], pa.string())
     return texts.take(pa.array(coded.codes % len(texts)))  # a null, of code -1, is the last
@@ -334,8 +306,6 @@ def check_equal(
     Raises:
         SchemaError: naming both files, the columns that differ and the remedy.
     """
-    from privacy_engine.engines.frames import plain_type
-
     types = {f.name: plain_type(f.type) for f in first}
     differing = {f.name for f in other if f.name in types and types[f.name] != plain_type(f.type)}
     differing |= set(first.names) ^ set(other.names)
@@ -373,10 +343,6 @@ def problem_of_type(kind: "pa.DataType", attribute: "Attribute", schema: "DataSc
     Identifiers may have any type: they are not read, but for those that have pseudonyms, that dates are
     shifted by, or that columns are derived from.
     """
-    import pyarrow.types as t
-
-    from privacy_engine.vocabulary import Role
-
     if t.is_dictionary(kind):
         kind = kind.value_type
     kind = read_type(kind, attribute)
@@ -417,10 +383,6 @@ def problem_of_type(kind: "pa.DataType", attribute: "Attribute", schema: "DataSc
 
 def _problem_of_dates(kind: "pa.DataType", attribute: "Attribute") -> str | None:
     """The same of an attribute of kind date or timestamp."""
-    import pyarrow.types as t
-
-    from privacy_engine.vocabulary import Kind
-
     if t.is_timestamp(kind) or (t.is_date(kind) and attribute.kind is Kind.DATE):
         zoned = t.is_timestamp(kind) and kind.tz is not None
         if zoned or attribute.dates is None or attribute.dates.zone is None:
@@ -439,8 +401,6 @@ def _problem_of_dates(kind: "pa.DataType", attribute: "Attribute") -> str | None
 
 
 def _is_known(zone: str) -> bool:
-    from privacy_engine.tables.dates import is_zone
-
     return bool(re.fullmatch(r"[+-]\d\d:\d\d", zone)) or is_zone(zone)
 
 
@@ -450,6 +410,4 @@ def _shown(kind: "pa.DataType") -> str:
 
 
 def _is_text(kind: "pa.DataType") -> bool:
-    import pyarrow.types as t
-
     return bool(t.is_string(kind) or t.is_large_string(kind) or t.is_string_view(kind))

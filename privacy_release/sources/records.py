@@ -19,9 +19,16 @@ from functools import cached_property
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Protocol
 
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.types as t
+
+from privacy_engine.engines.frames import to_arrow, to_frame
+from privacy_engine.engines.parquet import check_count, check_text
 from privacy_engine.errors import IntegrityError, SchemaError
 from privacy_engine.pipeline import ahead
 from privacy_engine.progress import advance
+from privacy_engine.tables.dates import DATES
 from privacy_release.sources.addresses import Source, reading
 from privacy_release.sources.footers import (
     has_page_checksums,
@@ -51,7 +58,6 @@ from privacy_release.work.parquet import MAX_EXPANSION
 
 if TYPE_CHECKING:
     import pandas as pd
-    import pyarrow as pa
 
     from privacy_engine.tables.schema import DataSchema
 
@@ -181,9 +187,6 @@ class Reading:
 
     def _find_first_days(self) -> None:
         """Read all files for the first day of each person, where a column counts the days since."""
-        from privacy_engine.engines.frames import to_frame
-        from privacy_engine.tables.dates import DATES
-
         schema = self.wanted.schema
         self._first_days = {name: FirstDays() for name in schema.counted_from_first}
         if not self._first_days:
@@ -227,10 +230,6 @@ class Reading:
 
     def _fitting(self, table: "pa.Table", place: str) -> Iterator["pa.Table"]:
         """The records of a part that are kept, if they fit the schema and all before them did."""
-        import pyarrow as pa
-
-        from privacy_engine.engines.frames import to_frame
-
         wanted, kept = self.wanted, self.wanted.kept
         self.rows += len(table)
         frame = to_frame(table)
@@ -357,10 +356,6 @@ def tables_of(
         SchemaError: if the file is damaged or unfolds too far, or text in it is not UTF-8.
         CapacityError: if there is too little memory.
     """
-    import pyarrow as pa
-
-    from privacy_engine.engines.parquet import check_count, check_text
-
     opened, expansion = opened_source(stream, name, max_expansion)
     shown, rows = without_values(name), 0
     with reading(name):
@@ -379,11 +374,6 @@ def _normalized(table: "pa.Table", frame: "pd.DataFrame", schema: "DataSchema") 
 
     A column of numbers keeps its type, which pandas changes where there are nulls.
     """
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    from privacy_engine.engines.frames import to_arrow
-
     columns = {
         a.name: pa.array(frame[a.name], pa.int64()) if a.derive else table.column(a.name)
         for a in schema.attributes
@@ -406,10 +396,6 @@ def _normalized(table: "pa.Table", frame: "pd.DataFrame", schema: "DataSchema") 
 
 def _without_nan(table: "pa.Table") -> "pa.Table":
     """The records with nulls for numbers that are none, as pandas, and so a smaller table, has them."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-    import pyarrow.types as t
-
     columns = [
         pc.if_else(pc.is_nan(column), pa.scalar(None, column.type), column)
         if t.is_floating(column.type)

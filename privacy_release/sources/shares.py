@@ -17,6 +17,9 @@ from itertools import accumulate, count, takewhile
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
+
+from privacy_engine.engines.parquet import regrouped
 from privacy_engine.errors import IntegrityError
 from privacy_engine.pipeline import ahead
 from privacy_engine.progress import advance
@@ -181,8 +184,6 @@ class _CopyShare:
             return self._copied(number, read)
 
     def _copied(self, number: int, read: Reading) -> dict[str, Any]:
-        from privacy_engine.engines.parquet import regrouped
-
         share, parts = self.shares[number], []
         with ahead(regrouped(read.parts(), self.most)) as tables:
             for part, table in enumerate(tables, start=share.begin):
@@ -211,8 +212,6 @@ class _CopyShare:
 
 def _absorb(whole: Reading, share: Share, outcome: Mapping[str, Any], seen: PrivateFiles) -> None:
     """Add a share to what is known of all before it."""
-    import numpy as np
-
     whole.read += outcome["read"]
     whole.rows += outcome["rows"]
     whole.dropped += outcome["dropped"]

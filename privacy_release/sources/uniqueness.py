@@ -7,10 +7,15 @@ Kumar, Sivakumar, Trevisan, "Counting distinct elements in a data stream" (RANDO
 
 from typing import TYPE_CHECKING
 
+import numpy as np
+import pandas as pd
+import pyarrow.compute as pc
+import pyarrow.types as t
+
 from privacy_engine.errors import SchemaError
+from privacy_engine.vocabulary import Role
 
 if TYPE_CHECKING:
-    import numpy as np
     import numpy.typing as npt
     import pyarrow as pa
 
@@ -25,15 +30,11 @@ class DistinctValues:
     """About how many different hashes there are, over all parts."""
 
     def __init__(self, kept: int = _KEPT) -> None:
-        import numpy as np
-
         self._most = kept
         self._smallest: npt.NDArray[np.uint64] = np.zeros(0, np.uint64)
 
     def add(self, hashes: "npt.NDArray[np.uint64]") -> None:
         """Take the next ones, (n,)."""
-        import numpy as np
-
         if len(self._smallest) == self._most:
             hashes = hashes[hashes < self._smallest[-1]]
         if len(hashes):
@@ -68,8 +69,6 @@ class NearlyUnique:
 
     def add(self, table: "pa.Table") -> None:
         """Take the next records, as they are kept; the person of each as a number."""
-        import numpy as np
-
         who = None
         if self._persons is not None and self._columns:
             who = _scrambled(table.column(self._by).to_numpy().astype(np.int64).view(np.uint64))
@@ -106,8 +105,6 @@ class NearlyUnique:
 
 
 def _is_looked_at(attribute: "Attribute") -> bool:
-    from privacy_engine.vocabulary import Role
-
     released = attribute.role is Role.INSENSITIVE and attribute.pseudonym is None
     return released and attribute.unique is None
 
@@ -157,9 +154,6 @@ class _Counted:
 
 def _may_name(cells: "pa.Array") -> bool:
     """Whether cells are text, or numbers none of which has a fraction, whatever their type is."""
-    import pyarrow.compute as pc
-    import pyarrow.types as t
-
     if t.is_string(cells.type) or t.is_integer(cells.type):
         return True
     if not (t.is_floating(cells.type) or t.is_decimal(cells.type)):
@@ -173,9 +167,6 @@ def _hashed(
     cells: "pa.Array",
 ) -> "tuple[npt.NDArray[np.uint64], npt.NDArray[np.int64], npt.NDArray[np.intp]]":
     """The hashes of the distinct values, which one each known cell has, and where the known cells are."""
-    import numpy as np
-    import pandas as pd
-
     coded = cells.dictionary_encode()
     known = np.flatnonzero(cells.is_valid().to_numpy(zero_copy_only=False))
     codes = coded.indices.drop_null().to_numpy(zero_copy_only=False).astype(np.int64)
@@ -186,8 +177,6 @@ def _hashed(
 
 def _scrambled(numbers: "npt.NDArray[np.uint64]") -> "npt.NDArray[np.uint64]":
     """Numbers spread over all of 64 bits: Steele, Lea, Flood (2014), SplitMix64."""
-    import numpy as np
-
     with np.errstate(over="ignore"):
         x = numbers + np.uint64(0x9E3779B97F4A7C15)
         x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)

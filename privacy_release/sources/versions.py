@@ -10,6 +10,10 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError, TableNotFoundError
+
 from privacy_engine.errors import MissingSourceError, PrivacyEngineError, SchemaError, SpecError
 from privacy_engine.foreign import is_panic, translated
 from privacy_release.sources.addresses import without_secret
@@ -18,9 +22,6 @@ from privacy_release.work.parquet import ROWS
 from privacy_release.work.places import require_allowed, require_below
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-    from deltalake import DeltaTable
-
     from privacy_engine.tables.schema import DataSchema
 
 _UNDERSTOOD = frozenset({"timestampNtz"})  # reader features of Delta that are read right
@@ -82,9 +83,6 @@ class DeltaVersion:
             yield batch.replace_schema_metadata(None)
 
     def _table(self) -> "DeltaTable":
-        from deltalake import DeltaTable
-        from deltalake.exceptions import DeltaError, TableNotFoundError
-
         options = dict(self.storage_options) or None
         try:
             table = DeltaTable(self.uri, storage_options=options)
@@ -165,8 +163,6 @@ class IcebergVersion:
             MissingSourceError: if there is no such table or snapshot.
             SchemaError: if it cannot be read.
         """
-        import pyarrow as pa
-
         with _telling(self.name):
             table = self._table()
             snapshot = self._wanted(table)

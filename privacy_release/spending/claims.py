@@ -9,9 +9,18 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from privacy_engine.dp.accounting import check_bookkeeping
+from privacy_engine.dp.ledger import State
 from privacy_engine.errors import SpecError
+from privacy_engine.judge.verification import Finding
+from privacy_engine.randomizers.claims import check_randomization
+from privacy_engine.randomizers.randomization import Randomization
+from privacy_engine.tables.columns import factorize, floats, is_number
 from privacy_release.manifest.manifest import Manifest
 from privacy_release.manifest.sections import RandomizationSection
+from privacy_release.spending.random_answers import fingerprint_of
 from privacy_release.work.references import BookingRef, StagedRelease
 
 if TYPE_CHECKING:
@@ -21,7 +30,6 @@ if TYPE_CHECKING:
     from privacy_engine.dp.ledger import Booking
     from privacy_engine.dp.loss import PrivacyLoss
     from privacy_engine.dp.promises import Promise
-    from privacy_engine.judge.verification import Finding
     from privacy_engine.tables.schema import Attribute, DataSchema
     from privacy_release.ledger.ledger import BudgetLedger
 
@@ -51,8 +59,6 @@ def bookkeeping_findings(
         LedgerError: if it cannot be reached.
         IntegrityError: if it was edited, or is an old copy of itself.
     """
-    from privacy_engine.dp.accounting import check_bookkeeping
-
     if ledger is None:
         raise SpecError(
             "a differentially private release must be verified against the ledger that booked it, none was "
@@ -102,8 +108,6 @@ def _parts(promise: "Promise") -> dict[str, Any] | None:
 
 def _committed(reference: BookingRef | None, ledger: "BudgetLedger") -> "Booking | None":
     """The ledger's entry if it is the one that the release names, and its model is stored."""
-    from privacy_engine.dp.ledger import State
-
     if reference is None:
         return None
     booking = ledger.booking(reference.dataset, reference.key)
@@ -124,10 +128,6 @@ def _answer_findings(
     booking: "Booking | None",
 ) -> "tuple[Finding, ...]":
     """Hold a claim of random answers against the manifest's probabilities, which the ledger vouches for."""
-    from privacy_engine.randomizers.claims import check_randomization
-    from privacy_engine.randomizers.randomization import Randomization
-    from privacy_release.spending.random_answers import fingerprint_of
-
     kept = json.loads(booking.model) if booking and booking.model else {}
     told = randomization.stored
     other = kept.get("answers_sha256") not in (None, staged.sha256)
@@ -170,10 +170,6 @@ def _values_in_domains(frames: "Iterable[pd.DataFrame]", schema: "DataSchema") -
 
 def _outside(column: "pd.Series[Any]", attribute: "Attribute") -> int:
     """How many values the schema does not name; nulls count where it allows none."""
-    import numpy as np
-
-    from privacy_engine.tables.columns import factorize, floats, is_number
-
     nulls = 0 if attribute.nullable else int(column.isna().sum())
     if attribute.dates is not None and attribute.bounds is not None:
         if attribute.dates.type_problem(column):
@@ -196,6 +192,4 @@ def _outside(column: "pd.Series[Any]", attribute: "Attribute") -> int:
 
 
 def _none(rule: str, count: int) -> "Finding":
-    from privacy_engine.judge.verification import Finding
-
     return Finding(rule=rule, threshold=0, measured=count, passed=count == 0)

@@ -20,6 +20,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from privacy_engine.errors import IntegrityError, LedgerError, PrivacyEngineError
 from privacy_release.spending.budget import Budget, booking_key, reference_to
 from privacy_release.spending.secrets import parameters_asked
@@ -29,8 +31,6 @@ from privacy_release.work.parquet import parquet_bytes, read_private, write_priv
 from privacy_release.work.references import BookingRef, Table
 
 if TYPE_CHECKING:
-    import numpy as np
-
     from privacy_engine.dp.ledger import Booking
     from privacy_engine.dp.loss import PrivacyLoss
     from privacy_engine.randomizers.randomizer import Memoised, RandomizedRelease, Randomizer
@@ -121,8 +121,6 @@ def _drawn(
     tell: Callable[[str], None],
 ) -> "RandomizedRelease":
     """Draw; the reservation is given back where it is this call's and no answer came out."""
-    import numpy as np
-
     try:
         tell("reading")
         frame = typed_records(table, schema)

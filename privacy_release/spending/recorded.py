@@ -8,6 +8,8 @@ from collections import defaultdict
 from itertools import islice
 from typing import TYPE_CHECKING
 
+from privacy_release.lake.log import State, current_version, newest
+from privacy_release.lake.read import standing_manifest
 from privacy_release.spending.budget import Budget
 
 if TYPE_CHECKING:
@@ -43,9 +45,6 @@ def recorded_entries(table: "ReleaseTable", most: int | None = None) -> dict[str
         PublishError: if the lake cannot be reached.
         IntegrityError: if a manifest is not the one that its commit names.
     """
-    from privacy_release.lake.log import State, current_version, newest
-    from privacy_release.lake.read import standing_manifest
-
     found: dict[str, set[str]] = defaultdict(set)
     version = current_version(table)
     if version is None:

@@ -7,9 +7,20 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from privacy_engine.dp.loss import PrivacyLoss
+from privacy_engine.engines.frames import to_frame
 from privacy_engine.errors import IntegrityError, SpecError
+from privacy_engine.release import Release
+from privacy_engine.tables.faults import Rule
 from privacy_release.reports.comparison import require_comparable
-from privacy_release.reports.curator import write_for_curator
+from privacy_release.reports.curator import write_curator_report, write_for_curator
+from privacy_release.reports.synthesizers import compared, labels_of, render_synthesizers
+from privacy_release.sources.addresses import find_source
+from privacy_release.sources.files import local_files
 from privacy_release.spec.placeholders import ReleaseName
 from privacy_release.work.area import WorkArea
 from privacy_release.work.parquet import read_private
@@ -51,14 +62,6 @@ def write_missing_values(spec: "ReleaseSpec", release_id: str, work: WorkArea) -
 
 
 def _missing_values(spec: "ReleaseSpec", release_id: str, work: WorkArea) -> dict[str, Counter[str]]:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    from privacy_engine.engines.frames import to_frame
-    from privacy_engine.tables.faults import Rule
-    from privacy_release.sources.addresses import find_source
-    from privacy_release.sources.files import local_files
-
     if spec.tables is not None or spec.only_source.uri is None or spec.only_source.format != "parquet":
         raise SpecError("--curator shows values of one table of Parquet files; leave it out for others")
     uri = ReleaseName.of(release_id).address(spec.only_source.uri)
@@ -111,10 +114,7 @@ def compare_synthetic(
         SpecError: if there is nothing to compare, a release is not synthetic, or only some weigh persons.
         IntegrityError: if a file of the work area is missing or changed, or a report is about other bytes.
     """
-    import numpy as np
-
     from privacy_engine.measures.synthetic_assessment import assess
-    from privacy_release.reports.synthesizers import compared, labels_of, render_synthesizers
 
     require_comparable(staged, reports)
     if other := sorted({s.method for s in staged if s.model is None or s.loss is None}):
@@ -171,10 +171,6 @@ def report_to_curator(source: Table, staged: StagedRelease, name: str, release_i
         SpecError: if the release was not drawn from a differentially private model.
         IntegrityError: if a file of the work area is missing or changed.
     """
-    from privacy_engine.dp.loss import PrivacyLoss
-    from privacy_engine.release import Release
-    from privacy_release.reports.curator import write_curator_report
-
     if staged.model is None or staged.loss is None:
         raise SpecError(
             f"a curator's report is about a synthetic release, {staged.method} made none; leave it out"

@@ -11,10 +11,22 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from privacy_engine.engines.checking import examine_files
+from privacy_engine.engines.frames import to_frame
+from privacy_engine.engines.local import LocalEngine
+from privacy_engine.engines.parquet import regrouped
 from privacy_engine.errors import InfeasibleError, IntegrityError, SchemaError, VerificationError
+from privacy_engine.fragments.figures import FragmentFigures
+from privacy_engine.fragments.ranges import OF_A_RANGE, Ranges, in_order
+from privacy_engine.judge.policy import ReleasePolicy
 from privacy_engine.pipeline import each_ahead, each_done
+from privacy_release.lake.rows import in_types, plain_schema
 from privacy_release.manifest.manifest import Claims
 from privacy_release.reports.data import FragmentsPart, Measured, ReportData, claimed_k, limits_of_classes
+from privacy_release.reports.release import render, report_or_claims
+from privacy_release.spec.methods import build_method
 from privacy_release.steps.made import Job, Made, stage
 from privacy_release.steps.outliers import counted_in, suppressed_before
 from privacy_release.work.area import WorkArea
@@ -46,8 +58,6 @@ if TYPE_CHECKING:
 
     from privacy_engine.engines.checking import Examined
     from privacy_engine.engines.engine import Engine
-    from privacy_engine.engines.local import LocalEngine
-    from privacy_engine.fragments.figures import FragmentFigures
     from privacy_engine.tables.schema import DataSchema
 
 ROWS_OF_A_FILE = 500_000  # released records, on Spark about; a release of no more is one file
@@ -145,8 +155,6 @@ class _Joined:
     @classmethod
     def of(cls, cut: Cut, in_order: Sequence[FragmentReleaseRef]) -> "_Joined":
         """Add up the accounts of the fragments; raises IntegrityError where they do not fit together."""
-        from privacy_engine.fragments.figures import FragmentFigures
-
         accounts = [read_account(ref.account) for ref in in_order]
         figures = FragmentFigures.total(account.figures for account in accounts)
         released, rows = sum(ref.rows for ref in in_order), cut.table.rows
@@ -273,8 +281,6 @@ def _require_unchanged(released: Sequence[FragmentReleaseRef]) -> None:
 
 def _plain(columns: "pa.Schema") -> "pa.Schema | None":
     """The columns in the types that a lake keeps, which then takes the files as they are; None if none."""
-    from privacy_release.lake.rows import plain_schema
-
     try:
         return plain_schema(columns)
     except SchemaError:
@@ -284,8 +290,6 @@ def _plain(columns: "pa.Schema") -> "pa.Schema | None":
 @contextmanager
 def _sorting(cut: Cut, job: Job) -> "Iterator[LocalEngine]":
     """DuckDB, which sorts with all cores, and on disk what does not fit into memory."""
-    from privacy_engine.engines.local import LocalEngine
-
     with LocalEngine(memory=need(cut.table.engine, "engine").memory, spill=job.work.folder) as here:
         yield here
 
@@ -294,8 +298,6 @@ def _one_file(
     in_order: Sequence[FragmentReleaseRef], cut: Cut, job: Job, engine: "Engine", person: str
 ) -> _Written:
     """One file of all records, and one of their persons."""
-    from privacy_engine.engines.parquet import regrouped
-
     path = job.records
     told = path.with_suffix(".people.parquet")
     with _sorting(cut, job) as here, ExitStack() as files:  # no file stands there where a check fails
@@ -364,8 +366,6 @@ class _WritePart:
     people: PrivateFiles | None
 
     def __call__(self, number: int, records: "pa.Table") -> dict[str, Any]:
-        from privacy_release.lake.rows import in_types
-
         records = in_types(records.select(self.kinds.names), self.kinds)
         told: dict[str, Any] = {"rows": len(records)}
         if self.people is not None:
@@ -379,8 +379,6 @@ def _slices_of_the_order(
     in_order: Sequence[FragmentReleaseRef], cut: Cut, job: Job, engine: "Engine", write: _WritePart
 ) -> Generator[Mapping[str, Any]]:
     """Each part is as many records of the order of all: what stands where, the values alone say."""
-    from privacy_engine.engines.parquet import regrouped
-
     with _sorting(cut, job) as here:
         slices = regrouped(here.ordered([ref.uri for ref in in_order]), ROWS_OF_A_FILE)
         with each_ahead(lambda part: write(*part), enumerate(slices), _THREADS) as written:
@@ -396,11 +394,6 @@ def _ranges_on_spark(
     their values has a part in where one stands. If most records are equal, one range is nearly all of them,
     and they are sorted here.
     """
-    import numpy as np
-
-    from privacy_engine.engines.frames import to_frame
-    from privacy_engine.fragments.ranges import OF_A_RANGE, Ranges
-
     uris = [ref.uri for ref in in_order]
     parts = -(-sum(ref.rows for ref in in_order) // ROWS_OF_A_FILE)
     # Each fragment takes its random choices from the seed and its number, of which this is none.
@@ -420,8 +413,6 @@ class _WriteRange:
     write: _WritePart
 
     def __call__(self, number: int, records: "pa.Table") -> Mapping[str, Any]:
-        from privacy_engine.fragments.ranges import in_order
-
         # whose record it is comes last: it puts equal records into an order, which cannot be seen in them
         first = [name for name in records.column_names if name != self.write.person]
         last = [name for name in records.column_names if name == self.write.person]
@@ -456,10 +447,6 @@ def _measured(joined: _Joined, engine: "Engine", written: _Written) -> tuple["Ex
     Raises:
         VerificationError: naming each claim that does not hold, with its number.
     """
-    from privacy_engine.engines.checking import examine_files
-    from privacy_engine.judge.policy import ReleasePolicy
-    from privacy_release.spec.methods import build_method
-
     cut = joined.cut
     claims = build_method(cut.method, cut.parameters).guarantees(read_schema(cut.table.schema))
     policy, schema = ReleasePolicy(require=claims), joined.schema
@@ -487,8 +474,6 @@ def _report(
     job: Job,
 ) -> str:
     """The report of a release that no process ever held; `figures` are of loss and of risk."""
-    from privacy_release.reports.release import render, report_or_claims
-
     claims, table, make = joined.claims, joined.cut.table, job.attempts.make
     title, fragments = job.title or claims.method, need(claims.fragments, "fragments")
 

@@ -12,9 +12,16 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+
+from privacy_engine.engines.frames import to_arrow, to_frame
+from privacy_engine.engines.local import LocalEngine
 from privacy_engine.errors import SpecError
+from privacy_engine.fragments.plan import fragmentable, plan_fragments
+from privacy_engine.fragments.work import release_fragment
 from privacy_engine.progress import advance, portion
 from privacy_release.manifest.manifest import Claims
+from privacy_release.spec.methods import build_method
 from privacy_release.spec.rules.judge import refuse
 from privacy_release.steps.facts import facts_of_table
 from privacy_release.steps.fragment_join import join
@@ -38,8 +45,6 @@ from privacy_release.work.staged import read_schema
 Fragments = FragmentRef | list[FragmentRef]  # what one task releases
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from privacy_engine.engines.engine import Engine
     from privacy_engine.tables.schema import DataSchema
 
@@ -98,9 +103,6 @@ def cut_table(
         InfeasibleError: if not even the whole table can be one class.
         IntegrityError: if the table changed since it was ingested.
     """
-    from privacy_engine.fragments.plan import plan_fragments
-    from privacy_release.spec.methods import build_method
-
     rows = need(table.engine, "engine").rows
     releaser, schema = build_method(method, parameters), read_schema(table.schema)
     refuse(facts_of_table(table, schema, releaser, parameters))
@@ -134,8 +136,6 @@ def partition(cut: Cut, plan: FileRef, engine: "Engine") -> list[FragmentRef]:
         IntegrityError: if the table changed since it was cut.
         SpecError: if the engine is not of this machine.
     """
-    from privacy_engine.engines.local import LocalEngine
-
     if not isinstance(engine, LocalEngine):
         raise SpecError("only the engine fragments writes fragments for tasks; take mapped: false")
     table = cut.table
@@ -176,8 +176,6 @@ def release_one(fragment: FragmentRef) -> FragmentReleaseRef:
         IntegrityError: if its records or its plan changed since the table was cut.
         InfeasibleError: if the guarantees cannot be met.
     """
-    import pyarrow as pa
-
     records = pa.Table.from_batches(unchanged_batches(fragment.uri, fragment.sha256))
     return FragmentReleaseRef.from_ref(release_records(fragment.plan, fragment.fragment, records))
 
@@ -198,13 +196,6 @@ def release_records(
     Returns:
         A `FragmentReleaseRef` as plain values.
     """
-    import pyarrow as pa
-
-    from privacy_engine.engines.frames import to_arrow, to_frame
-    from privacy_engine.fragments.plan import fragmentable
-    from privacy_engine.fragments.work import release_fragment
-    from privacy_release.spec.methods import build_method
-
     files = files or FilesHere.beside(plan)
     cut, name = read_cut(plan, files), f"fragment-{fragment:05d}"
     releaser = fragmentable(build_method(cut.method, cut.parameters))
@@ -237,8 +228,6 @@ def _typed(released: "pa.Table", schema: "DataSchema", source: "pa.Schema") -> "
     A type that is guessed from the cells, such as that of a column which is all null or of decimals, would
     differ from fragment to fragment.
     """
-    import pyarrow as pa
-
     recoded = {a.name for a in schema.quasi_identifiers}
     fields = [
         source.field(field.name) if field.name in source.names and field.name not in recoded else field

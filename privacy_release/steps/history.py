@@ -19,8 +19,23 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+
 from privacy_engine.errors import IntegrityError, SchemaError, SpecError, VerificationError
-from privacy_engine.tables.normal import FORM
+from privacy_engine.judge.cross_release import CrossReleaseKAnonymity, Membership, MInvariance
+from privacy_engine.judge.republication.class_values import ClassValues
+from privacy_engine.judge.republication.model import Republication, subtracting
+from privacy_engine.judge.republication.notes import unjudged_text
+from privacy_engine.judge.verification import Finding
+from privacy_engine.tables.columns import factorize
+from privacy_engine.tables.normal import FORM, normal_forms
+from privacy_engine.tables.schema import DataSchema
+from privacy_engine.vocabulary import Departures
+from privacy_release.lake.log import State
+from privacy_release.lake.read import releases
 from privacy_release.steps.memberships.last import last_release, read_waiting, write_waiting
 from privacy_release.steps.memberships.marks import marks_of, values_of
 from privacy_release.steps.memberships.registers import population_of, read_population, write_population
@@ -29,18 +44,14 @@ from privacy_release.work.parquet import parquet_bytes, read_private, write_priv
 from privacy_release.work.people import WRITTEN, Identification, require_form
 from privacy_release.work.references import PersonsRef, ReportRef, StagedRelease, Table, need
 from privacy_release.work.settings import curator_folder
+from privacy_release.work.staged import read_schema
 
 if TYPE_CHECKING:
-    import numpy as np
     import numpy.typing as npt
-    import pandas as pd
 
-    from privacy_engine.judge.cross_release import CrossReleaseModel, Membership
+    from privacy_engine.judge.cross_release import CrossReleaseModel
     from privacy_engine.judge.policy import ReleasePolicy
-    from privacy_engine.judge.republication.class_values import ClassValues
-    from privacy_engine.judge.verification import Finding
     from privacy_engine.republication.incremental import LastRelease
-    from privacy_engine.tables.schema import DataSchema
     from privacy_release.lake.store import ReleaseTable
 
 _LEAST = 2  # persons who cannot be told apart, where sensitive values alone are to be kept
@@ -80,11 +91,6 @@ class Persons:
 
         Whole numbers count as the same person in either number type, and as text.
         """
-        import numpy as np
-
-        from privacy_engine.tables.columns import factorize
-        from privacy_engine.tables.normal import normal_forms
-
         coded = factorize(identifiers)
         self._nulls += coded.nulls
         # About 1 s for 1,000,000 records.
@@ -106,8 +112,6 @@ class Persons:
     @property
     def _all(self) -> "npt.NDArray[np.object_]":
         """(3, n) as of `_hashes_of`."""
-        import numpy as np
-
         return np.concatenate(self._hashes, axis=1)
 
     def hashes(self) -> "npt.NDArray[np.object_]":
@@ -136,8 +140,6 @@ def write_persons(hashes: "npt.NDArray[np.object_]", path: Path, key_id: str, fo
         key_id: of the key of the hashes.
         form: of the identifiers that they are hashes of.
     """
-    import pandas as pd
-
     frame = pd.DataFrame(dict(zip((_PERSON, _WRITTEN, _SALT), hashes, strict=True)))
     sha256 = write_private(path, parquet_bytes(frame))
     return PersonsRef(uri=str(path), sha256=sha256, key=key_id, form=form)
@@ -158,8 +160,6 @@ def _hashes_of(persons: PersonsRef) -> "npt.NDArray[np.object_]":
 
     A file that was written before there were marks has None for each salt.
     """
-    import numpy as np
-
     found = read_private(persons.uri, persons.sha256).astype(object)
     found = found.reindex(columns=[_PERSON, _WRITTEN, _SALT])
     found = found.where(found.notna(), None)
@@ -180,8 +180,6 @@ def follow(
         path: of the file.
         before: (l,) persons of further records, whose salts are not known.
     """
-    import numpy as np
-
     known = _hashes_of(persons)
     if before is not None:
         known = np.concatenate([known, np.stack([before, before, np.full(len(before), None)])], axis=1)
@@ -219,9 +217,6 @@ def staged_membership(staged: StagedRelease) -> "Membership":
     Raises:
         IntegrityError: if a file is missing or changed.
     """
-    from privacy_engine.judge.cross_release import Membership
-    from privacy_release.work.staged import read_schema
-
     frame, schema = read_private(staged.uri, staged.sha256), read_schema(staged.schema)
     return Membership.of_table(
         read_persons(need(staged.persons, "persons")), frame, schema, owners_of(staged)
@@ -272,9 +267,6 @@ def published_releases(table: "ReleaseTable", but: tuple[str, str] | None = None
     Raises:
         PublishError: if the lake cannot be reached.
     """
-    from privacy_release.lake.log import State
-    from privacy_release.lake.read import releases
-
     return [
         entry
         for entry in releases(table)
@@ -324,8 +316,6 @@ def asks_for_differences(policy: "ReleasePolicy") -> bool:
 
     Those whose policy does not name the model `republication` are published as before.
     """
-    from privacy_engine.judge.republication.model import Republication
-
     return any(isinstance(model, Republication) for model in policy.across_people)
 
 
@@ -340,9 +330,6 @@ def made_before(name: str, published: Sequence[Mapping[str, Any]], form: str) ->
         published: what `published_releases` gave; those that nothing is kept of do not count.
         form: of the identifiers in the new release.
     """
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
     found = 0
     for entry in published:
         path = _path(name, entry["release_id"], entry["sha256"])
@@ -368,9 +355,6 @@ def unjudged_finding(
         form: of the identifiers in the new release.
         accepted: Reason why a release may be published after them; None: it may not.
     """
-    from privacy_engine.judge.republication.notes import unjudged_text
-    from privacy_engine.judge.verification import Finding
-
     if not (count := made_before(name, published, form)):
         return None
     return Finding(
@@ -396,8 +380,6 @@ def silence_about_people(
         published: what `published_releases` gave.
         sha256: of the release; the same bytes again tell nothing more of anybody.
     """
-    from privacy_engine.judge.verification import Finding
-
     count = sum(entry["sha256"] != sha256 for entry in published)
     remedy = (
         f"table {name} has {count} earlier releases that people named by {', '.join(identifiers)} may be in; "
@@ -449,14 +431,10 @@ class Past:
     @property
     def subtracted(self) -> bool:
         """Whether the policy names an attacker who subtracts one release from another."""
-        from privacy_engine.judge.republication.model import subtracting
-
         return subtracting(self.asked)
 
     def across(self, kept: Mapping[str, Any]) -> "tuple[CrossReleaseModel, ...]":
         """What must hold over all releases: what the policy asks for, and what is kept besides."""
-        from privacy_engine.judge.republication.model import Republication
-
         (model, *_) = (m for m in self.asked if isinstance(m, Republication) and m.subtracts)
         own = [replace(model, k=kept["k"], m=m, attribute=name) for name, m in kept["m"].items()]
         return (*self.asked, *(own or [replace(model, k=kept["k"])]))
@@ -486,10 +464,6 @@ class Past:
         Raises:
             SpecError: if neither is said nor follows from the policy, or counterfeits have no m to keep.
         """
-        from privacy_engine.judge.cross_release import CrossReleaseKAnonymity, MInvariance
-        from privacy_engine.judge.republication.model import Republication
-        from privacy_engine.vocabulary import Departures
-
         asked = self.asked
         of_k = [model for model in asked if isinstance(model, CrossReleaseKAnonymity)]
         by_attackers = [model for model in asked if isinstance(model, Republication)]
@@ -567,10 +541,6 @@ def record(staged: StagedRelease, name: str, release_id: str, register: Table | 
         release_id: of the release.
         register: of the population at its time, whose persons are kept, too.
     """
-    import pandas as pd
-
-    from privacy_release.work.staged import read_schema
-
     kept = need(staged.persons, "persons")
     membership, (persons, _, salts) = staged_membership(staged), _hashes_of(kept)
     own = salts[persons != None]  # noqa: E711 - of each element
@@ -610,8 +580,6 @@ def read_last(
     path: Path, membership: "Membership", entry: Mapping[str, Any]
 ) -> "tuple[LastRelease, dict[str, int]] | None":
     """What is kept of a release whose classes may be published again; as of `Past.last`."""
-    from privacy_engine.tables.schema import DataSchema
-
     frame = read_private(str(path), sha256_file(path))
     if _WAITING not in frame:
         return None
@@ -628,8 +596,6 @@ def forget_unpublished(staged: StagedRelease, name: str, release_id: str) -> Non
 
 def forget(table: "ReleaseTable", release_id: str) -> int:
     """Remove what is kept about the people of a retracted release; how many files that were."""
-    from privacy_release.lake.read import releases
-
     kept = {entry["sha256"] for entry in published_releases(table) if entry["release_id"] == release_id}
     removed = 0
     for entry in releases(table):
@@ -656,8 +622,6 @@ def _read(
     path: Path, name: str, persons: PersonsRef, entry: Mapping[str, Any], *, marked: bool, register: bool
 ) -> "Membership":
     """Who is in which class of a publication, by the hashes that the persons have now."""
-    from privacy_engine.judge.cross_release import Membership
-
     frame = read_private(path, sha256_file(path))
     # Those that were recorded before it was told of which release they are have no such column.
     records = set(frame.get(_RECORDS, [len(frame)]))  # with the counterfeits, which are not followed
@@ -720,8 +684,6 @@ def _require_owners(frame: "pd.DataFrame", persons: PersonsRef, what: str) -> No
 
 def _counts(frame: "pd.DataFrame") -> "dict[str, ClassValues]":
     """The multiset of values of each class, by the sensitive attribute."""
-    from privacy_engine.judge.republication.class_values import ClassValues
-
     first = frame.drop_duplicates(_CLASS)
     found = {}
     for column in (name for name in frame.columns if name.startswith(_VALUES)):

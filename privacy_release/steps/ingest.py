@@ -8,7 +8,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import pyarrow as pa
+
 from privacy_engine.errors import SchemaError, SpecError
+from privacy_engine.tables.linked import renamed_person, schema_of_tables
+from privacy_engine.tables.persons import TABLE
 from privacy_release.sources.addresses import find_source
 from privacy_release.sources.copying import Copied, copy_source
 from privacy_release.sources.databases.query import Query
@@ -30,7 +34,6 @@ from privacy_release.work.references import EngineRef, SourceRef, Table
 from privacy_release.work.staged import write_schema
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from fsspec import AbstractFileSystem
 
     from privacy_engine.tables.schema import DataSchema
@@ -191,8 +194,6 @@ def ingest_tables(
         SchemaError: as `ingest`, naming the table; or if two tables have a column of different types.
         CapacityError, SpecError: as `ingest`.
     """
-    from privacy_engine.tables.linked import renamed_person, schema_of_tables
-
     floor_policy()
     schema, disguise = schema.as_of(datetime.now(UTC).date()), Disguise(exact=schema.exact_persons)
     read: dict[str, Copied] = {}
@@ -291,10 +292,6 @@ def _stacked(copies: Sequence[_Copy], schema: "DataSchema", path: Path) -> str:
     Raises:
         SchemaError: if two tables have a column of different types.
     """
-    import pyarrow as pa
-
-    from privacy_engine.tables.persons import TABLE
-
     kinds: dict[str, pa.DataType] = {TABLE: pa.string()}
     for copy in copies:
         for column in next(copy.batches(schema.by)).schema:

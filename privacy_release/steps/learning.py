@@ -10,16 +10,19 @@ import warnings
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+import pandas as pd
+
 from privacy_engine.errors import PublishError, SchemaError, SpecError
 from privacy_engine.vocabulary import counted
+from privacy_release.lake.log import State
+from privacy_release.lake.read import newest_releases, read_release, standing_manifest
+from privacy_release.lake.store import put
 from privacy_release.reports.curator import write_for_curator
-from privacy_release.reports.learning import Score, Trained
+from privacy_release.reports.learning import Score, Trained, render_model_report
 from privacy_release.work.parquet import read_private
 from privacy_release.work.references import Table
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from privacy_release.lake.store import Lake, ReleaseTable
 
 
@@ -29,9 +32,6 @@ def newest_release(table: "ReleaseTable") -> str:
     Raises:
         PublishError: if there is none.
     """
-    from privacy_release.lake.log import State
-    from privacy_release.lake.read import newest_releases
-
     current = (e for e in newest_releases(table) if e["state"] == State.CURRENT.value)
     found = next(current, None)
     if found is None:
@@ -66,10 +66,7 @@ def train(
             is wrong.
         SchemaError: if values do not fit the manifest.
     """
-    import pandas as pd
-
     from privacy_engine.learning.ppnb import PrivateNaiveBayes
-    from privacy_release.lake.read import read_release, standing_manifest
 
     if not releases:
         raise SpecError("learning: there must be a release to learn from, none was named; name one")
@@ -158,8 +155,6 @@ def write_model(lake: "Lake", path: str, trained: Trained, score: Score | None) 
         score: on public records, to be told to everybody; None tells none.
     """
     from privacy_engine.learning.stored import model_to_dict
-    from privacy_release.lake.store import put
-    from privacy_release.reports.learning import render_model_report
 
     stored = model_to_dict(trained.model) | {"table": trained.table, "releases": list(trained.releases)}
     put(lake, f"{path}.json", json.dumps(stored, sort_keys=True, allow_nan=False).encode())

@@ -7,7 +7,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import pandas as pd
+
 from privacy_engine.errors import InfeasibleError, SchemaError, SpecError
+from privacy_engine.outliers.detector import USUAL_THRESHOLD
 from privacy_release.spec.outliers import REMOVING, Action, build_detector, check_action
 from privacy_release.steps.history import with_records
 from privacy_release.work.area import WorkArea
@@ -16,8 +19,6 @@ from privacy_release.work.references import OutlierRef, Table
 from privacy_release.work.staged import read_schema
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from privacy_engine.outliers.detector import Outliers
 
 
@@ -84,16 +85,12 @@ def detect_outliers(
 
 
 def _threshold(detector: Any) -> float | None:
-    from privacy_engine.outliers.detector import USUAL_THRESHOLD
-
     if detector.top is not None:
         return None  # the lowest score among the top ones would be a number of one raw record
     return float(USUAL_THRESHOLD if detector.threshold is None else detector.threshold)
 
 
 def _score_bytes(found: "Outliers") -> bytes:
-    import pandas as pd
-
     return parquet_bytes(
         pd.DataFrame({"score": found.scores, "flagged": found.flags, "pruned": found.pruned})
     )

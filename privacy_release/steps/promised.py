@@ -4,7 +4,9 @@ from collections.abc import Iterable
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from privacy_engine.dp.ledger import promise_of
 from privacy_engine.errors import PrivacyEngineError
+from privacy_release.spec.methods import build_method
 from privacy_release.spending.schedules import schedule_named
 
 if TYPE_CHECKING:
@@ -24,8 +26,6 @@ def promises_of(
         dataset: Name of the data set in the ledger.
         specs: Release specifications; those that spend the data set declare promises, too.
     """
-    from privacy_engine.dp.ledger import promise_of
-
     booked = (promise_of(entry) for entry in ledger.history(dataset) if "promise" in entry.detail)
     declared = (_declared(spec) for spec in specs if spec.budget and spec.budget.dataset == dataset)
     return tuple(dict.fromkeys(promise for promise in (*declared, *booked) if promise is not None))
@@ -38,8 +38,6 @@ def unsuited(limit: "Limit", promises: Iterable["Promise"]) -> list[str]:
 
 def _declared(spec: "ReleaseSpec") -> "Promise | None":
     """The promise of a specification; None of one without, or of which `privacy-release check` complains."""
-    from privacy_release.spec.methods import build_method
-
     said = spec.budget.schedule if spec.budget else None
     if said is None:
         return None

@@ -11,11 +11,20 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyarrow.parquet as pq
+from deltalake import Schema
+
 from privacy_engine.errors import IntegrityError, PublishError, SpecError, VerificationError
 from privacy_engine.judge.republication.notes import notes_over_time
 from privacy_engine.vocabulary import PublishMode, Superseded
+from privacy_release.lake import publish as store
+from privacy_release.lake.describe import Words
+from privacy_release.lake.layout import TableRules
+from privacy_release.lake.publish import committed
 from privacy_release.lake.replicates import REPLICATES, replicates_file
-from privacy_release.lake.store import takes_table
+from privacy_release.lake.rows import plain_schema
+from privacy_release.lake.store import as_readable_as_the_lake, takes_table
+from privacy_release.lake.superseded import settle
 from privacy_release.manifest.manifest import Manifest
 from privacy_release.reports.attacks import with_attacks
 from privacy_release.reports.attempts import Attempts
@@ -29,6 +38,7 @@ from privacy_release.reports.dictionary import (
 from privacy_release.reports.release import with_over_time
 from privacy_release.spec.classification import require_classified
 from privacy_release.spec.floor import require_floor
+from privacy_release.spending.secrets import require_same_secret
 from privacy_release.steps.approval import ApprovalRef, public_approval
 from privacy_release.steps.attacks.tries import published_attacks, require_attacked
 from privacy_release.steps.history import forget_unpublished, one_at_a_time, record, refuse_unseen
@@ -46,8 +56,6 @@ COMPLETED = (
 )
 
 if TYPE_CHECKING:
-    from privacy_release.lake.describe import Words
-    from privacy_release.lake.layout import TableRules
     from privacy_release.lake.publish import Published as Done
     from privacy_release.lake.signing import Signer
     from privacy_release.lake.store import Lake, ReleaseTable
@@ -89,11 +97,6 @@ def publish_staged(
         PublishError: if the lake cannot be reached or refuses, or what the release replaced could not be
             cleared away.
     """
-    from privacy_release.lake import publish as store
-    from privacy_release.lake.layout import TableRules
-    from privacy_release.lake.store import as_readable_as_the_lake
-    from privacy_release.spending.secrets import require_same_secret
-
     raise_if_failed(report)
     require_attacked(report)
     approval = None if approved is None else public_approval(approved, report)
@@ -171,8 +174,6 @@ def published_by(table: "ReleaseTable", release_id: str, run_key: str) -> Publis
     Raises:
         PublishError: if the lake cannot be reached, or what the run published was retracted.
     """
-    from privacy_release.lake.publish import committed
-
     done = committed(table, release_id, run_key)
     return None if done is None else _told(table.lake, done)
 
@@ -233,8 +234,6 @@ def _described(
     staged: StagedRelease, report: ReportRef, manifest: Manifest, name: str, release_id: str
 ) -> _Described:
     """Describe a release. A part that cannot be made is omitted and named."""
-    from privacy_release.lake.describe import Words
-
     attempts = Attempts()
     proofs: dict[str, bytes] = {}
     words = Words()
@@ -259,8 +258,6 @@ def _described(
 
 def _words(dictionary: Mapping[str, Any]) -> "Words":
     """Description of the table and comments of its columns."""
-    from privacy_release.lake.describe import Words
-
     return Words(description=table_description(dictionary), comments=column_comments(dictionary))
 
 
@@ -291,8 +288,6 @@ def table_rules(
     Raises:
         SpecError: if a word is not known, or a history lake is missing or of no use.
     """
-    from privacy_release.lake.layout import TableRules
-
     try:
         return TableRules(
             mode=PublishMode(mode),
@@ -306,8 +301,6 @@ def table_rules(
 
 def _settle(table: "ReleaseTable", published: Published, rules: "TableRules") -> None:
     """Clear away what was superseded; a retry of the run does it again."""
-    from privacy_release.lake.superseded import settle
-
     try:
         settle(table, history=rules.history)
     except PublishError as error:
@@ -320,11 +313,6 @@ def _settle(table: "ReleaseTable", published: Published, rules: "TableRules") ->
 
 def _dictionary(staged: StagedRelease, manifest: Manifest, name: str, release_id: str) -> dict[str, Any]:
     """The data dictionary, with the types that the columns have in the table."""
-    import pyarrow.parquet as pq
-    from deltalake import Schema
-
-    from privacy_release.lake.rows import plain_schema
-
     file = next(iter(files_of(staged.uri, staged.sha256)))
     kept = Schema.from_arrow(plain_schema(pq.read_schema(file)))
     types = {field.name: str(field.type.type) for field in kept.fields}

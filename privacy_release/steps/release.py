@@ -8,9 +8,20 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from privacy_engine.engines.frames import to_arrow
 from privacy_engine.errors import IntegrityError, SpecError
+from privacy_engine.judge import known_rows
+from privacy_engine.judge.models import KAnonymity
+from privacy_engine.measures import risk, utility
+from privacy_engine.nearness.least_boxes import least_gcp
 from privacy_engine.progress import advance, portion
+from privacy_engine.randomizers.randomness import Randomness
 from privacy_engine.registry import is_randomizer
+from privacy_engine.republication.incremental import release_incrementally
+from privacy_engine.republication.republish import republish
+from privacy_engine.tables.linked import ReleasedClasses
 from privacy_engine.vocabulary import COUNTERFEITS
 from privacy_release.manifest.manifest import Claims
 from privacy_release.reports.attempts import Attempts
@@ -39,7 +50,6 @@ from privacy_release.work.references import EngineRef, PersonsRef, StagedRelease
 from privacy_release.work.staged import codes_of, facts_of, finite, read_schema
 
 if TYPE_CHECKING:
-    import numpy as np
     import numpy.typing as npt
     import pandas as pd
 
@@ -157,8 +167,6 @@ def _anonymized(
     releaser: "ReleaseMethod", schema: "DataSchema", table: Table, job: Job, past: Past | None
 ) -> Made:
     """A table in one piece."""
-    import numpy as np
-
     rng = np.random.default_rng(job.seed)
     job.tell("reading")
     frame = read_private(table.uri, table.sha256)
@@ -246,9 +254,6 @@ def _kept_safe(
     past: Past,
 ) -> "tuple[Release, _KeptSafe]":
     """A release that is safe together with the earlier ones of its table, and what it was made with."""
-    from privacy_engine.republication.incremental import release_incrementally
-    from privacy_engine.republication.republish import republish
-
     earlier, kept, people = past.memberships(persons), past.kept(schema), read_persons(persons)
     told, hold_back = _KeptSafe(versions=tuple(earlier), kept=dict(kept)), kept.pop("hold_back", None)
     found = past.last(earlier) if past.subtracted else None
@@ -288,8 +293,6 @@ def _facts_of_tables(claims: Claims) -> dict[str, str]:
 
 def _synthesized(releaser: Any, schema: "DataSchema", table: Table, job: Job, budget: Budget) -> Made:
     """Records of the model in the ledger: all derives from that, so nothing is a figure of the source."""
-    import numpy as np
-
     with portion(0.8):
         measured = measured_model(releaser, table, schema, budget, job.tell)
     job.tell("sampling")
@@ -333,8 +336,6 @@ def _randomized(
     memory: Memory | None,
 ) -> Made:
     """Random answers; no class of equal records means anything among them, so there is no risk of linking."""
-    from privacy_engine.randomizers.randomness import Randomness
-
     began = time.perf_counter()
     with portion(0.8):
         answers = _answers(releaser, schema, table, job, budget, loss)
@@ -364,8 +365,6 @@ def _answers(
     loss: "PrivacyLoss | None",
 ) -> Answers:
     """Answers that the budget pays for, or such that claim nothing."""
-    import numpy as np
-
     if budget is not None and loss is not None:
         return paid_answers(releaser, table, schema, job.work, job.label, budget, loss, job.tell)
     return draw_answers(releaser, table, schema, np.random.default_rng(job.seed))
@@ -404,7 +403,6 @@ def draw_parts(
         path: of the file.
         size: most records of a part; None: what the synthesizer thinks fit.
     """
-    from privacy_engine.engines.frames import to_arrow
     from privacy_engine.synthesizers.synthesizer import PART
 
     all_rows = model.rows if method.rows is None else method.rows
@@ -430,8 +428,6 @@ def measure(release: "Release", rng: "np.random.Generator") -> tuple[dict[str, f
 
 def _lost(release: "Release", rng: "np.random.Generator") -> dict[str, float]:
     """Notes of the method and loss of information, by name."""
-    from privacy_engine.measures import utility
-
     lost = dict(release.notes)
     if release.recoding is not None:
         lost |= utility.figures(release.recoding, rng)
@@ -442,10 +438,6 @@ def _lost(release: "Release", rng: "np.random.Generator") -> dict[str, float]:
 
 def _at_risk(release: "Release") -> dict[str, float]:
     """Risk of the released records by name."""
-    from privacy_engine.judge import known_rows
-    from privacy_engine.measures import risk
-    from privacy_engine.tables.linked import ReleasedClasses
-
     released = ReleasedClasses.of_table(release.table, release.schema, release.persons)
     at_risk = risk.figures(released.whole)
     if released.tables:
@@ -463,9 +455,6 @@ def loss_bound(release: "Release") -> dict[str, float]:
     It is rounded down to two digits: not even the officer needs to be told the source more exactly.
     Nothing is told of linked rows, of other methods than anonymizers, and of very large tables.
     """
-    from privacy_engine.judge.models import KAnonymity
-    from privacy_engine.nearness.least_boxes import least_gcp
-
     asked = [model.k for model in release.guarantees if isinstance(model, KAnonymity)]
     if release.recoding is None or release.trajectories is not None or not asked:
         return {}

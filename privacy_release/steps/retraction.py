@@ -3,12 +3,16 @@
 from typing import TYPE_CHECKING
 
 from privacy_engine.errors import PrivacyEngineError
+from privacy_release.lake.log import open_table
+from privacy_release.lake.retract import retract
+from privacy_release.lake.store import as_readable_as_the_lake, table_names
+from privacy_release.lake.superseded import Settled, settle
+from privacy_release.steps.history import forget
 
 if TYPE_CHECKING:
     from privacy_release.lake.retract import Retraction
     from privacy_release.lake.signing import Signer
     from privacy_release.lake.store import Lake, ReleaseTable
-    from privacy_release.lake.superseded import Settled
 
 
 def retract_release(
@@ -23,11 +27,6 @@ def retract_release(
 
     Arguments and errors as of `privacy_release.lake.retract.retract`.
     """
-    from privacy_release.lake.retract import retract
-    from privacy_release.lake.store import as_readable_as_the_lake
-    from privacy_release.lake.superseded import settle
-    from privacy_release.steps.history import forget
-
     with as_readable_as_the_lake(table.lake):
         done = retract(table, release_id, reason, history=history, signer=signer)
         forget(table, release_id)
@@ -46,10 +45,6 @@ def settle_tables(lake: "Lake", history: "Lake | None" = None) -> "tuple[Settled
     Raises:
         PublishError: if the lake cannot be reached.
     """
-    from privacy_release.lake.log import open_table
-    from privacy_release.lake.store import table_names
-    from privacy_release.lake.superseded import Settled, settle
-
     done, problems = Settled(), []
     for name in table_names(lake):
         try:

@@ -3,7 +3,13 @@
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pyarrow.types as t
+
+from privacy_engine.engines.frames import to_frame
 from privacy_engine.registry import is_anonymizer, is_randomizer
+from privacy_engine.tables.domains import Storage, with_nullable_types
 from privacy_engine.vocabulary import Intervals, Role, bounds_of
 from privacy_release.lake.log import open_table
 from privacy_release.lake.rows import plain_type
@@ -14,8 +20,6 @@ from privacy_release.work.references import Table
 from privacy_release.work.staged import read_schema
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from privacy_engine.tables.schema import Attribute, DataSchema
     from privacy_release.lake.store import ReleaseTable
     from privacy_release.spec.model import ReleaseSpec
@@ -63,8 +67,6 @@ def kept_types(table: "ReleaseTable") -> dict[str, str]:
     Raises:
         PublishError: if the lake cannot be reached.
     """
-    import pyarrow as pa
-
     delta = open_table(table)
     return {} if delta is None else {field.name: str(field.type) for field in pa.schema(delta.schema())}
 
@@ -79,8 +81,6 @@ def made_types(table: Table, method: str, parameters: Mapping[str, Any]) -> dict
         method: Registry key of the method.
         parameters: Parameters of the method.
     """
-    import pyarrow.parquet as pq
-
     schema: DataSchema = read_schema(table.schema)
     if is_randomizer(method) or schema.tables:
         return {}
@@ -97,9 +97,6 @@ def _drawn(
     columns: "pa.Schema", schema: "DataSchema", attributes: "list[Attribute]"
 ) -> Iterator[tuple[str, str]]:
     """Types of the columns of records that are drawn from a model."""
-    from privacy_engine.engines.frames import to_frame
-    from privacy_engine.tables.domains import Storage, with_nullable_types
-
     empty = with_nullable_types(to_frame(columns.empty_table()), schema)
     types = {Storage.WHOLE: "int64", Storage.REAL: "double"}
     for attribute in attributes:
@@ -111,8 +108,6 @@ def _anonymized(
     columns: "pa.Schema", attributes: "list[Attribute]", *, in_bounds: bool
 ) -> Iterator[tuple[str, str]]:
     """Types of numbers that are released unchanged, and of the bounds of intervals."""
-    import pyarrow.types as t
-
     for attribute in attributes:
         kind = columns.field(attribute.name).type
         if not (t.is_integer(kind) or t.is_floating(kind) or t.is_decimal128(kind)):

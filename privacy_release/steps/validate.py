@@ -6,6 +6,12 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from privacy_engine.errors import SpecError
+from privacy_engine.tables.linked import rows_by_table
+from privacy_release.expectations import gate as expectations
+from privacy_release.expectations.checkpoint import run_actions, suites_of
+from privacy_release.expectations.gate import quiet, run_suite
+from privacy_release.expectations.parts import run_suite_in_parts
+from privacy_release.expectations.suite import require_right
 from privacy_release.work.parquet import read_private
 from privacy_release.work.references import Table
 from privacy_release.work.staged import read_schema
@@ -41,9 +47,6 @@ def validate(
             checkpoint cannot be used, or an action of it failed.
         IntegrityError: if the table changed since it was ingested.
     """
-    from privacy_release.expectations import gate as expectations
-    from privacy_release.expectations.checkpoint import run_actions, suites_of
-
     schema = read_schema(table.schema)
     names = [own.name for own in schema.tables]
     if (name or "") not in (names or [""]):
@@ -87,10 +90,6 @@ def _runner(
     table: Table, schema: "DataSchema", name: str | None
 ) -> "Callable[[Mapping[str, Any]], SuiteResult]":
     """Runs a suite on the table."""
-    from privacy_engine.tables.linked import rows_by_table
-    from privacy_release.expectations.gate import run_suite
-    from privacy_release.expectations.parts import run_suite_in_parts
-
     if not name and table.engine is not None:
         return partial(run_suite_in_parts, table.uri, table.sha256)
     records = read_private(table.uri, table.sha256)
@@ -106,10 +105,6 @@ def check_suite(suite: Mapping[str, Any]) -> None:
     Raises:
         SpecError: naming all of them; or why the checkpoint cannot be used.
     """
-    from privacy_release.expectations.checkpoint import suites_of
-    from privacy_release.expectations.gate import quiet
-    from privacy_release.expectations.suite import require_right
-
     named = "checkpoint" in suite
     for own in suites_of(suite["context"], suite["checkpoint"]) if named else (suite,):
         with quiet():

@@ -6,13 +6,23 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from privacy_engine.dp.loss import PrivacyLoss
+from privacy_engine.engines.checking import verify_files
+from privacy_engine.engines.frames import to_frame
 from privacy_engine.errors import IntegrityError, VerificationError
 from privacy_engine.judge.republication.model import Attacker, window_of
+from privacy_engine.judge.verification import Finding, Report, across_findings, with_counterfeits
 from privacy_engine.progress import portion
 from privacy_engine.vocabulary import COUNTERFEITS, counted
 from privacy_release.lake.store import takes_table
 from privacy_release.manifest.manifest import Manifest
+from privacy_release.sources.text.scan import found_in_release
 from privacy_release.spec.floor import floor_policy, under_floor
+from privacy_release.spending.claims import bookkeeping_findings
 from privacy_release.steps.history import (
     asks_for_differences,
     earlier_releases,
@@ -34,10 +44,8 @@ from privacy_release.work.staged import read_manifest, read_schema
 if TYPE_CHECKING:
     import pandas as pd
 
-    from privacy_engine.dp.loss import PrivacyLoss
     from privacy_engine.judge.cross_release import Membership
     from privacy_engine.judge.policy import ReleasePolicy
-    from privacy_engine.judge.verification import Finding
     from privacy_engine.tables.schema import DataSchema
     from privacy_release.lake.store import ReleaseTable
     from privacy_release.ledger.ledger import BudgetLedger
@@ -80,10 +88,6 @@ def verify_staged(
         CapacityError: if the engine has too little memory or disk.
         LedgerError: if the ledger cannot be reached.
     """
-    from privacy_engine.dp.loss import PrivacyLoss
-    from privacy_engine.engines.checking import verify_files
-    from privacy_release.spending.claims import bookkeeping_findings
-
     schema, manifest = read_schema(staged.schema), read_manifest(staged.manifest)
     require_one_claim(staged, manifest)
     floor = floor_policy()
@@ -140,9 +144,6 @@ def require_no_counterfeits(files: Sequence[str]) -> None:
     Raises:
         VerificationError: if a class tells that it has counterfeits.
     """
-    import pyarrow.compute as pc
-    import pyarrow.parquet as pq
-
     for file in files:
         if COUNTERFEITS not in pq.read_schema(file).names:
             continue
@@ -159,9 +160,6 @@ def text_findings(
     files: Sequence[str], schema: "DataSchema", policy: "ReleasePolicy"
 ) -> "tuple[Finding, ...]":
     """Whether released text is clean, where the policy asks for it: what stands in the bytes themselves."""
-    from privacy_engine.judge.verification import Finding
-    from privacy_release.sources.text.scan import found_in_release
-
     if policy.columns is None or not policy.columns.clean_text:
         return ()
     found = found_in_release(files, schema)
@@ -195,10 +193,6 @@ def require_one_claim(staged: StagedRelease, manifest: Manifest) -> None:
 
 def _frames(staged: StagedRelease) -> "Iterator[pd.DataFrame]":
     """The staged records, part by part."""
-    import pyarrow as pa
-
-    from privacy_engine.engines.frames import to_frame
-
     for batch in unchanged_batches(staged.uri, staged.sha256):
         yield to_frame(pa.Table.from_batches([batch]))
 
@@ -288,8 +282,6 @@ def _across(
     register: Table | None = None,
 ) -> "tuple[Finding, ...]":
     """What the models across releases find, which follow every person: their classes are held in memory."""
-    from privacy_engine.judge.verification import across_findings
-
     if not policy.across:
         return ()
     frame = read_private(staged.uri, staged.sha256)
@@ -312,8 +304,6 @@ def _with_counterfeits(
     findings: "Sequence[Finding]", staged: StagedRelease, schema: "DataSchema", policy: "ReleasePolicy"
 ) -> "Sequence[Finding]":
     """The findings, where counterfeits may be among the records: what is of nobody counts for no k."""
-    from privacy_engine.judge.verification import with_counterfeits
-
     if staged.persons is None:
         return findings
     frame = read_private(staged.uri, staged.sha256)
@@ -326,8 +316,6 @@ def raise_if_failed(report: ReportRef) -> None:
     Raises:
         VerificationError: naming each rule that fails, the measured number and the counts.
     """
-    from privacy_engine.judge.verification import Finding, Report
-
     findings = tuple(Finding(**finding) for finding in report.findings)
     Report(rows=report.rows, classes=report.classes, findings=findings).raise_if_failed()
     if not report.passed:

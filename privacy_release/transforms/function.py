@@ -9,6 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+
+from privacy_engine.engines.frames import to_arrow
 from privacy_engine.errors import SpecError
 from privacy_release.spec.selects import RECORD, RECORDS
 from privacy_release.transforms.query import lost_records
@@ -51,12 +56,6 @@ class FunctionStep:
     @contextmanager
     def run(self, tables: Mapping[str, Table], folder: Path) -> Iterator[Output]:
         """What the function gives back, in the order of the record that each row comes from."""
-        import numpy as np
-        import pandas as pd
-        import pyarrow as pa
-
-        from privacy_engine.engines.frames import to_arrow
-
         if tables[RECORDS].engine is not None:
             raise SpecError(
                 f"the step {self.name} must have its table in memory, and this one may be larger: write it "

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import duckdb
+
 from privacy_engine.errors import SchemaError, SpecError
 from privacy_engine.foreign import translated
 from privacy_release.spec.selects import RECORD, RECORDS, ROW_NUMBER, computed_of
@@ -88,8 +90,6 @@ def lost_records(name: str) -> SchemaError:
 @contextmanager
 def _database(tables: Mapping[str, Table], scratch: Path, memory: int) -> Iterator["DuckDBPyConnection"]:
     """A database with the records of these tables, and no way out."""
-    import duckdb
-
     config = {**_CLOSED, "memory_limit": f"{memory}B", "temp_directory": str(scratch / "spill")}
     with duckdb.connect(str(scratch / "records.duckdb"), config=config) as database:
         for name, table in tables.items():
@@ -147,8 +147,6 @@ def _quoted(name: str) -> str:
 @contextmanager
 def _telling() -> Iterator[None]:
     """Turn what DuckDB raises into an error that quotes no record."""
-    import duckdb
-
     try:
         yield
     except duckdb.Error as error:

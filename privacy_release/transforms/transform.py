@@ -14,7 +14,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.types as t
+
+from privacy_engine.engines.frames import plain_columns
 from privacy_engine.errors import SchemaError, SpecError
+from privacy_engine.tables.schema import DataSchema
 from privacy_release.sources.addresses import find_source
 from privacy_release.sources.copying import copy_source
 from privacy_release.sources.reading import check_source
@@ -26,11 +32,7 @@ from privacy_release.work.references import PersonsRef, StagedRelease, Table, Tr
 from privacy_release.work.staged import read_schema, write_schema
 
 if TYPE_CHECKING:
-    import numpy as np
     import numpy.typing as npt
-    import pyarrow as pa
-
-    from privacy_engine.tables.schema import DataSchema
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,8 +50,6 @@ class Numbers:
 
     def positions(self, numbers: "npt.NDArray[np.int64]") -> "npt.NDArray[np.int64]":
         """(n,) which record each is, -1 = none."""
-        import numpy as np
-
         at, rest = np.divmod(numbers - self.offset, self.stride)
         return np.where(rest == 0, at, -1)
 
@@ -198,8 +198,6 @@ def _require_plain(schema: "DataSchema") -> None:
 
 def _joined(old: "DataSchema", new: "DataSchema | None") -> "DataSchema":
     """The schema of what comes out: what tells persons apart stays as it is."""
-    from privacy_engine.tables.schema import DataSchema
-
     old = old.without_zones()
     if new is None:
         return old
@@ -213,8 +211,6 @@ def _joined(old: "DataSchema", new: "DataSchema | None") -> "DataSchema":
 
 def _kept(table: Table, schema: "DataSchema") -> "pa.Table":
     """The columns that tell persons apart, of all records: eight bytes a record for a person."""
-    import pyarrow as pa
-
     names = [a.name for a in schema.identifiers]
     if not names:
         return pa.table({})
@@ -239,12 +235,6 @@ class _Rows:
 
     def named(self, batch: "pa.RecordBatch") -> "pa.Table":
         """Rows without the number, and with the columns that tell persons apart."""
-        import numpy as np
-        import pyarrow as pa
-        import pyarrow.types as t
-
-        from privacy_engine.engines.frames import plain_columns
-
         numbers = batch.column(RECORD) if RECORD in batch.schema.names else None
         if numbers is None or numbers.null_count or not t.is_integer(numbers.type):
             raise SchemaError(
@@ -274,15 +264,11 @@ class _Rows:
 
     def positions(self) -> "npt.NDArray[np.int64]":
         """(n,) which record each row is."""
-        import numpy as np
-
         return np.concatenate(self._positions)
 
 
 def _followed(persons: PersonsRef, positions: "npt.NDArray[Any]", path: Path) -> PersonsRef:
     """Who the rows are about, in a file of their own."""
-    import pyarrow as pa
-
     whole = pa.Table.from_batches(unchanged_batches(persons.uri, persons.sha256))
     with private_parquet(path) as file:
         file.write(whole.take(pa.array(positions)))

@@ -5,16 +5,14 @@ import math
 from collections.abc import Mapping
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from privacy_engine.errors import IntegrityError
+from privacy_engine.tables.schema import DataSchema
 from privacy_release.manifest.manifest import Manifest
 from privacy_release.work.area import WorkArea
 from privacy_release.work.parquet import write_private
 from privacy_release.work.references import SourceRef, Table
-
-if TYPE_CHECKING:
-    from privacy_engine.tables.schema import DataSchema
 
 PACKAGE = "privacy-release"
 _DONE = {"report": "kept", "fail": "kept", "set_aside": "set aside", "suppress": "suppressed"}
@@ -81,8 +79,6 @@ def read_schema(path: str) -> "DataSchema":
     Raises:
         IntegrityError: if the file is missing or damaged.
     """
-    from privacy_engine.tables.schema import DataSchema
-
     return DataSchema.from_dict(_read_json(path))
 
 

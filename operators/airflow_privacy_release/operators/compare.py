@@ -235,7 +235,8 @@ class ListChoicesOperator(BaseOperator):
     def execute(self, context: "Context") -> "list[ChoiceRef]":
         """List; name, method and parameters of each choice."""
         from privacy_release.explore.choices import ChoiceRef, Grid, choices
-        from privacy_release.explore.sources import budget_named, require_all_left
+        from privacy_release.explore.origins import budget_named
+        from privacy_release.explore.sources import require_all_left
 
         _, spec, policy = _specified(self.spec)
         cells = choices(spec, policy, Grid.of(self.grid))
@@ -305,7 +306,8 @@ class SampleRecordsOperator(BaseOperator):
     def execute(self, context: "Context") -> "RecordsRef":
         """Draw; a reference to the records."""
         from privacy_release.explore.choices import Grid
-        from privacy_release.explore.sources import Wanted, budget_named, origin_of, sampled
+        from privacy_release.explore.origins import budget_named, origin_of
+        from privacy_release.explore.sources import Wanted, sampled
 
         _, spec, policy = _specified(self.spec)
         public, book = (

@@ -10,6 +10,12 @@ from itertools import chain
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.types as t
+from sqlalchemy import text
+from sqlalchemy.engine.default import DefaultDialect
+
 from privacy_engine.errors import PrivacyEngineError, SourceError, SpecError
 from privacy_release.sources.databases.errors import told_of
 from privacy_release.sources.databases.types import (
@@ -26,7 +32,6 @@ from privacy_release.sources.databases.types import (
 from privacy_release.sources.extracts import Records
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from sqlalchemy.engine import URL
 
     from privacy_engine.tables.schema import DataSchema
@@ -100,8 +105,6 @@ def arrow_records(
     Raises:
         SchemaError: if a column has no type of a table, or the schema says too little of it.
     """
-    import pyarrow as pa
-
     batches = filter(len, rows)
     first = next(batches, None)
     kept = [n for n, name in enumerate(rows.schema.names) if columns is None or name in columns]
@@ -121,9 +124,6 @@ def arrow_records(
 def _cast(
     batches: "Iterable[pa.RecordBatch]", kept: Sequence[int], kinds: "pa.Schema", place: str, types: Types
 ) -> "Iterator[pa.RecordBatch]":
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     for batch in batches:
         columns = []
         for n, field in zip(kept, kinds, strict=True):
@@ -146,9 +146,6 @@ def _type_of(
     field: "pa.Field", first: "pa.Array | None", schema: "DataSchema | None", place: str
 ) -> "pa.DataType":
     """The type of a column in a table, the same as by the other drivers of a database."""
-    import pyarrow as pa
-    import pyarrow.types as t
-
     attribute = attribute_of(schema, field.name)
     found = field.type
     if isinstance(found, pa.OpaqueType) and found.type_name == "numeric":
@@ -192,9 +189,6 @@ def _address(url: "URL", backend: str) -> str:
 
 def _query(sql: str, values: Mapping[str, Any], style: Any) -> "tuple[str, tuple[Any, ...] | None]":
     """The text of a query with the parameters of a driver, and their values in order."""
-    from sqlalchemy import text
-    from sqlalchemy.engine.default import DefaultDialect
-
     compiled = text(sql).compile(dialect=DefaultDialect(paramstyle=style))
     return str(compiled), tuple(values[name] for name in compiled.positiontup or ()) or None
 
@@ -203,7 +197,6 @@ def _query(sql: str, values: Mapping[str, Any], style: Any) -> "tuple[str, tuple
 def _telling(connection: str) -> Iterator[None]:
     """Turn what the driver raises into an error that shows no row, address or password."""
     import adbc_driver_manager
-    import pyarrow as pa
 
     try:
         yield

@@ -14,6 +14,12 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+from sqlalchemy import create_engine, text
+from sqlalchemy.engine import make_url
+from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, SQLAlchemyError
+from sqlalchemy.pool import NullPool
+
 from privacy_engine.errors import PrivacyEngineError, SpecError
 from privacy_release.sources.databases.adbc import arrow_records, arrow_rows, declares_types, is_adbc
 from privacy_release.sources.databases.errors import told_of
@@ -21,7 +27,6 @@ from privacy_release.sources.databases.types import Types, array_of, attribute_o
 from privacy_release.sources.extracts import Records
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from sqlalchemy.engine import URL, CursorResult
 
     from privacy_engine.tables.schema import DataSchema
@@ -75,9 +80,6 @@ class Query:
             SourceError: if the database cannot be reached, or the connection drops; nothing was read then.
             SchemaError: if the database refuses the query, or a column has no type of a table.
         """
-        import pyarrow as pa
-        from sqlalchemy import text
-
         url = _address(self.url, self.connection)
         if is_adbc(url):
             with arrow_rows(url, self.sql, self.values, self.connection) as reader:
@@ -128,8 +130,6 @@ class Query:
     def _batches(
         self, parts: Iterator[list[tuple[Any, ...]]], kept: Sequence[int], types: "pa.Schema"
     ) -> Iterator["pa.RecordBatch"]:
-        import pyarrow as pa
-
         begin = 1
         for part in parts:
             if not part:
@@ -167,9 +167,6 @@ def url_of_environment(connection: str) -> str:
 
 
 def _address(url: "str | URL", connection: str) -> "URL":
-    from sqlalchemy.engine import make_url
-    from sqlalchemy.exc import ArgumentError
-
     try:
         return make_url(url)
     except (ArgumentError, ValueError):
@@ -180,10 +177,6 @@ def _address(url: "str | URL", connection: str) -> "URL":
 
 
 def _engine(url: "URL", connection: str) -> Any:
-    from sqlalchemy import create_engine
-    from sqlalchemy.exc import NoSuchModuleError
-    from sqlalchemy.pool import NullPool
-
     if url.drivername in ("postgres", _POSTGRES):
         url = url.set(drivername=f"{_POSTGRES}+psycopg")
     arguments = {"connect_timeout": _CONNECT_SECONDS} if url.get_backend_name() == _POSTGRES else {}
@@ -199,8 +192,6 @@ def _engine(url: "URL", connection: str) -> Any:
 @contextmanager
 def _telling(connection: str) -> Iterator[None]:
     """Turn what the database and its driver raise into an error that shows no row, address or password."""
-    from sqlalchemy.exc import DBAPIError, SQLAlchemyError
-
     try:
         yield
     except PrivacyEngineError:

@@ -9,11 +9,14 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
 
+import pyarrow as pa
+import pyarrow.types as t
+
 from privacy_engine.errors import SchemaError
+from privacy_engine.tables.columns import value_text
+from privacy_engine.vocabulary import Kind
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from privacy_engine.tables.schema import Attribute, DataSchema
 
 Types = Literal["values", "schema"]  # where undeclared types come from
@@ -55,8 +58,6 @@ def type_of(
     Raises:
         SchemaError: if no table can have the type, or the schema says too little.
     """
-    import pyarrow as pa
-
     if declared is None and types == "schema":
         return by_schema(attribute, name, place)
     known = [value for value in values if value is not None]
@@ -87,10 +88,6 @@ def by_schema(attribute: "Attribute | None", name: str, place: str) -> "pa.DataT
     Raises:
         SchemaError: if the schema says too little.
     """
-    import pyarrow as pa
-
-    from privacy_engine.vocabulary import Kind
-
     if attribute is None or (attribute.kind is Kind.ORDINAL and not attribute.has_public_domain):
         raise SchemaError(
             f"{place}: the type of column {name!r} must follow from the schema where a privacy budget pays, "
@@ -122,8 +119,6 @@ def numeric(
     Raises:
         SchemaError: if it has none and is no number by the schema.
     """
-    import pyarrow as pa
-
     if 0 < precision <= _MOST_DIGITS:
         return pa.decimal128(precision, scale)
     # without a precision a later value may have more digits than any type that is taken from the first
@@ -148,8 +143,6 @@ def _told_by(values: Sequence[Any]) -> str:
 
 def expected(attribute: "Attribute | None") -> "pa.DataType":
     """The type of a column of which only nulls are known."""
-    import pyarrow as pa
-
     if attribute is not None and attribute.dates is not None and attribute.dates.format is None:
         return _of_dates(attribute) if attribute.dates.zone is None else pa.timestamp("us", "UTC")
     ordered = attribute is not None and attribute.ordered and attribute.categories is None
@@ -158,10 +151,6 @@ def expected(attribute: "Attribute | None") -> "pa.DataType":
 
 def _of_dates(attribute: "Attribute") -> "pa.DataType":
     """The type of dates, or of times without a zone."""
-    import pyarrow as pa
-
-    from privacy_engine.vocabulary import Kind
-
     return pa.date32() if attribute.kind is Kind.DATE else pa.timestamp("us")
 
 
@@ -180,9 +169,6 @@ def array_of(
     Raises:
         SchemaError: if a value is of another type, or a text too long.
     """
-    import pyarrow as pa
-    import pyarrow.types as t
-
     longest = max((len(value) for value in values if isinstance(value, str)), default=0)
     require_short(longest, name, place)
     try:
@@ -201,10 +187,6 @@ def array_of(
 
 def _same(value: Any, kind: "pa.DataType") -> Any:
     """What a value means in a type that follows from the schema; itself where it means nothing else there."""
-    import pyarrow.types as t
-
-    from privacy_engine.tables.columns import value_text
-
     if t.is_string(kind) and type(value).__name__ in ("bool", "int", "float", "Decimal"):
         return value_text(value)
     if t.is_integer(kind) and isinstance(value, str) and _is_whole(value):

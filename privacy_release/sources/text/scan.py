@@ -11,18 +11,21 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.types as t
+
+from privacy_engine.engines.parquet import batches, common_schema
 from privacy_engine.errors import SchemaError
-from privacy_engine.vocabulary import counted
+from privacy_engine.tables.schema import Attribute, DataSchema
+from privacy_engine.vocabulary import Kind, Role, counted
 from privacy_release.sources.text.kinds import every_pattern, found_in, patterns
 from privacy_release.sources.text.patterns import Pattern, Span, in_ascii, numbers, redacted
 from privacy_release.sources.text.recognizer import has_recognizer, recognized
 
 if TYPE_CHECKING:
-    import numpy as np
     import numpy.typing as npt
-    import pyarrow as pa
-
-    from privacy_engine.tables.schema import Attribute, DataSchema
 
 _SHARE = 0.5  # of the cells that a column's name, or a check digit, says something of
 _DIGITS, _NUMBER = "^[0-9]+$", "^[0-9]{8,19}$"
@@ -70,8 +73,6 @@ class TextScan:
 
     def cleaned(self, table: "pa.Table") -> "pa.Table":
         """Look through the next records; the same, with what is to be redacted in brackets."""
-        import pyarrow.types as t
-
         for name, column in self._columns.items():
             if name in table.column_names and t.is_string(table.schema.field(name).type):
                 at = table.schema.get_field_index(name)
@@ -115,9 +116,6 @@ class TextScan:
 
 def found_in_files(files: Sequence[str]) -> dict[str, dict[str, int]]:
     """What the text of a table in Parquet files holds: the number of records of each kind, by column."""
-    from privacy_engine.engines.parquet import batches, common_schema
-    from privacy_engine.tables.schema import Attribute, DataSchema
-
     names = [field.name for field in common_schema(files) if not _is_plain(field.type)]
     if not names:
         return {}
@@ -132,8 +130,6 @@ def found_in_release(files: Sequence[str], schema: "DataSchema") -> dict[str, di
 
     All kinds are looked for, those of `clean_text` among them; dates outside of columns of dates.
     """
-    from privacy_engine.engines.parquet import batches
-
     scanned = tuple(a for a in schema.attributes if _is_scanned(a) and a.name != schema.by)
     if not scanned:
         return {}
@@ -145,15 +141,11 @@ def found_in_release(files: Sequence[str], schema: "DataSchema") -> dict[str, di
 
 def _is_plain(kind: "pa.DataType") -> bool:
     """Whether values of a type are no text, so that they need not be read."""
-    import pyarrow.types as t
-
     return bool(t.is_primitive(kind) or t.is_nested(kind))
 
 
 def _is_scanned(attribute: "Attribute") -> bool:
     """Whether values of an attribute are released that no schema names."""
-    from privacy_engine.vocabulary import Kind, Role
-
     released = attribute.role is not Role.IDENTIFIER and attribute.pseudonym is None
     words = attribute.kind is not Kind.NUMERIC and attribute.dates is None
     return released and words and not attribute.has_public_domain
@@ -178,9 +170,6 @@ class _Column:
 
     def cleaned(self, cells: "pa.Array") -> "pa.Array | None":
         """Count what is found; the cells without it, where they are to be redacted and there is something."""
-        import numpy as np
-        import pyarrow as pa
-
         coded = cells.dictionary_encode()
         values, codes = coded.dictionary, coded.indices
         known = codes.drop_null().to_numpy(zero_copy_only=False)
@@ -285,16 +274,12 @@ class _Column:
 
 def _texts(values: "pa.Array", codes: "npt.NDArray[np.intp]") -> list[str]:
     """Some of the values."""
-    import pyarrow as pa
-
     texts: list[str] = values.take(pa.array(codes, pa.int64())).to_pylist()
     return texts
 
 
 def _plain(values: "pa.Array") -> "pa.Array":
     """The texts, each of the same length, with hyphens, blanks and digits as those of ASCII."""
-    import pyarrow as pa
-
     other = _matching(values, r"[^\x00-\x7f]")
     if not len(other):
         return values
@@ -306,9 +291,6 @@ def _plain(values: "pa.Array") -> "pa.Array":
 
 def _matching(values: "pa.Array", form: str) -> "npt.NDArray[np.intp]":
     """The codes of the values that a regular expression matches."""
-    import numpy as np
-    import pyarrow.compute as pc
-
     return np.flatnonzero(pc.match_substring_regex(values, form).to_numpy(zero_copy_only=False))
 
 

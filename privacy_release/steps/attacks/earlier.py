@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from privacy_release.lake.log import State
+from privacy_release.lake.read import releases, standing_manifest
 from privacy_release.reports.curator import read_for_curator, write_for_curator
 from privacy_release.work.references import TrialRef
 from privacy_release.work.settings import curator_folder
@@ -61,9 +63,6 @@ def figures_of_earlier(table: "ReleaseTable", curator: str) -> list[Earlier]:
         PublishError: if the lake cannot be reached.
         IntegrityError: if a manifest was changed.
     """
-    from privacy_release.lake.log import State
-    from privacy_release.lake.read import releases, standing_manifest
-
     standing = [e for e in releases(table) if e["state"] in (State.CURRENT, State.SUPERSEDED)]
     found = []
     for entry in standing[-MOST:]:

@@ -18,7 +18,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from privacy_engine.errors import InfeasibleError, SpecError
+from privacy_engine.tables.columns import factorize
 from privacy_release.steps.attacks.shadows import require_enough
 from privacy_release.steps.history import with_records
 from privacy_release.work.area import WorkArea
@@ -27,7 +30,6 @@ from privacy_release.work.references import FileRef, Table
 from privacy_release.work.staged import read_schema
 
 if TYPE_CHECKING:
-    import numpy as np
     import numpy.typing as npt
 
     from privacy_engine.judge.attack_risk import AttackRisk
@@ -54,10 +56,6 @@ def hold_out(table: Table, work: WorkArea, share: float, rules: "Sequence[Attack
         InfeasibleError: if there are too few people.
         IntegrityError: if the table changed since it was ingested.
     """
-    import numpy as np
-
-    from privacy_engine.tables.columns import factorize
-
     schema = read_schema(table.schema)
     if schema.tables or schema.linked:
         raise SpecError(
@@ -84,8 +82,6 @@ def _left_out(
     rows: int, persons: "npt.NDArray[np.int64] | None", share: float, key: bytes
 ) -> "npt.NDArray[np.bool_]":
     """(rows,) which records are of people who are left out: those with the smallest keyed hashes."""
-    import numpy as np
-
     places = np.arange(rows) if persons is None else persons
     people = int(places.max(initial=-1)) + 1
     count = round(share * people)

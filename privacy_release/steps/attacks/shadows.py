@@ -20,8 +20,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from privacy_engine.attacks.shadow import LEAST, halves_of
+from privacy_engine.attacks.trial import Shadow
 from privacy_engine.errors import InfeasibleError, IntegrityError, SchemaError, SpecError
+from privacy_engine.judge.models import rule_of
 from privacy_engine.progress import portion
+from privacy_engine.randomizers.randomizer import Randomizer
+from privacy_engine.randomizers.randomness import SHORTEST, Randomness, Secret
+from privacy_engine.tables.columns import factorize
 from privacy_release.manifest.manifest import Manifest
 from privacy_release.spec.methods import build_method
 from privacy_release.work.area import WorkArea
@@ -30,11 +38,9 @@ from privacy_release.work.references import StagedRelease, Table, need
 from privacy_release.work.staged import json_bytes, read_manifest, read_schema
 
 if TYPE_CHECKING:
-    import numpy as np
     import numpy.typing as npt
     import pandas as pd
 
-    from privacy_engine.attacks.trial import Shadow
     from privacy_engine.judge.attack_risk import AttackRisk
     from privacy_engine.release import ReleaseMethod
     from privacy_engine.tables.schema import DataSchema
@@ -61,11 +67,6 @@ def shadows_kept(
         InfeasibleError: if too few people were held out, or the method cannot make a release of so few.
         IntegrityError: if a file of the work area is missing or changed.
     """
-    import numpy as np
-
-    from privacy_engine.attacks.shadow import halves_of
-    from privacy_engine.tables.columns import factorize
-
     manifest, schema = read_manifest(staged.manifest), read_schema(table.schema)
     _require_alone(rule, manifest, staged)
     aside = need(table.holdout, "holdout")
@@ -99,9 +100,6 @@ def require_enough(people: int, rules: "Sequence[AttackRisk]") -> None:
     Raises:
         InfeasibleError: naming the rule, the number of people and what to do.
     """
-    from privacy_engine.attacks.shadow import LEAST
-    from privacy_engine.judge.models import rule_of
-
     for rule in rules:
         if rule.shadows and people < LEAST:
             raise InfeasibleError(
@@ -133,14 +131,10 @@ class _MadeBy:
 
     def rng(self, *shadow: int) -> "np.random.Generator":
         """Of who is in which shadow, or of one shadow: the same in each attempt."""
-        import numpy as np
-
         return np.random.default_rng([int(self.question[:16], 16), *shadow])
 
     def kept(self, number: int, inside: "npt.NDArray[np.int64]") -> "Shadow | None":
         """One that was made before; None where it was not, or not to its end."""
-        from privacy_engine.attacks.trial import Shadow
-
         path: Path = self.work.recall(self._name(number, "json"))
         if not path.is_file():
             return None
@@ -156,8 +150,6 @@ class _MadeBy:
 
     def made(self, number: int, inside: "npt.NDArray[np.int64]", rule: "AttackRisk") -> "Shadow":
         """A new one, written to the work area."""
-        from privacy_engine.attacks.trial import Shadow
-
         data = parquet_bytes(self._release(number, inside, rule))
         records, told = (self.work.path(self._name(number, ending)) for ending in ("parquet", "json"))
         sha256 = write_private(records, data)
@@ -167,10 +159,6 @@ class _MadeBy:
         return Shadow(release=read_private(records, sha256), inside=inside)
 
     def _release(self, number: int, inside: "npt.NDArray[np.int64]", rule: "AttackRisk") -> "pd.DataFrame":
-        import numpy as np
-
-        from privacy_engine.judge.models import rule_of
-
         rng = self.rng(number)
         try:
             method = _with_some_secret(self.method, rng)
@@ -191,9 +179,6 @@ class _MadeBy:
 
 def _with_some_secret(method: Any, rng: "np.random.Generator") -> Any:
     """A method that memoises with a secret of its own, for no series; any other as it is."""
-    from privacy_engine.randomizers.randomizer import Randomizer
-    from privacy_engine.randomizers.randomness import SHORTEST, Randomness, Secret
-
     if isinstance(method, Randomizer) and method.randomness is Randomness.MEMOISED:
         return method.with_secret(Secret(rng.bytes(SHORTEST)))
     return method
@@ -212,8 +197,6 @@ def _question(manifest: Manifest, schema: "DataSchema", outsiders: str) -> str:
 
 def _require_alone(rule: "AttackRisk", manifest: Manifest, staged: StagedRelease) -> None:
     """Refuse a release that its method does not make by itself, of one table in memory."""
-    from privacy_engine.judge.models import rule_of
-
     promise = manifest.over_time
     follows = manifest.history is not None or (promise is not None and promise.follows)
     if follows or staged.engine is not None:

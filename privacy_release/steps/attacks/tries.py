@@ -13,7 +13,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from privacy_engine.attacks.trial import Evidence, case_of, try_attack
 from privacy_engine.errors import IntegrityError, SpecError, VerificationError
+from privacy_engine.judge.models import MODELS, model_from_dict, rule_of
+from privacy_engine.judge.policy import ReleasePolicy
+from privacy_engine.judge.verification import Finding
 from privacy_engine.progress import portion
 from privacy_engine.vocabulary import OVER_TIME
 from privacy_release.reports.attacks import attack_page, figures_of, published_figures
@@ -27,11 +33,10 @@ from privacy_release.work.references import AttackRef, ReportRef, StagedRelease,
 from privacy_release.work.staged import read_manifest, read_schema
 
 if TYPE_CHECKING:
-    from privacy_engine.attacks.trial import Case, Evidence, Results, Shadow
+    from privacy_engine.attacks.trial import Case, Results, Shadow
     from privacy_engine.judge.attack_risk import AttackRisk
     from privacy_engine.judge.cross_release import Membership
     from privacy_engine.judge.models import PrivacyModel
-    from privacy_engine.judge.policy import ReleasePolicy
     from privacy_release.lake.store import ReleaseTable
 
 
@@ -71,10 +76,6 @@ def attack_staged(
         InfeasibleError: if too few were for the shadows that are asked for, or the method can make none.
         IntegrityError: if a file of the work area is missing or changed, or the report is about other bytes.
     """
-    import numpy as np
-
-    from privacy_engine.attacks.trial import case_of, try_attack
-    from privacy_engine.judge.policy import ReleasePolicy
     from privacy_engine.registry import load_attack
 
     policy = ReleasePolicy.from_dict(report.policy)
@@ -126,9 +127,6 @@ def require_attacked(report: ReportRef) -> None:
     Raises:
         VerificationError: naming the rules.
     """
-    from privacy_engine.judge.models import rule_of
-    from privacy_engine.judge.policy import ReleasePolicy
-
     rules = [rule_of(rule) for rule in ReleasePolicy.from_dict(report.policy).attacks]
     tried = report.attacks
     same = tried is not None and tried.sha256 == report.sha256
@@ -143,8 +141,6 @@ def require_attacked(report: ReportRef) -> None:
 def _evidence(
     table: Table, staged: StagedRelease, memberships: "tuple[Membership, ...]", register: Table | None
 ) -> "Evidence":
-    from privacy_engine.attacks.trial import Evidence
-
     if table.holdout is None:
         raise SpecError(
             "attacks need people who were left out of the release, and nobody was; hold them out before the "
@@ -185,8 +181,6 @@ def _with_shadows(case: "Case", shadows: "tuple[Shadow, ...]") -> "Case":
 
 def _made_by(staged: StagedRelease, policy: "ReleasePolicy") -> "tuple[PrivacyModel, ...]":
     """The models of classes that the release was made by: those that it claims, and the policy's."""
-    from privacy_engine.judge.models import MODELS, model_from_dict
-
     claimed = (model_from_dict(told) for told in staged.guarantees if told["model"] in MODELS)
     return tuple(dict.fromkeys((*claimed, *policy.require)))
 
@@ -202,8 +196,6 @@ def _memberships(
 
 
 def _trial(rule: "AttackRisk", results: "Results", *, private: bool, alone: bool) -> TrialRef:
-    from privacy_engine.judge.models import rule_of
-
     nothing = rule.attack in OVER_TIME and alone
     # What cannot be attacked at all is not safe, but for the first release, which there is no other beside.
     passed = nothing or (bool(results.outcomes) and all(o.within(rule.excess) for o in results.outcomes))
@@ -222,8 +214,6 @@ def _trial(rule: "AttackRisk", results: "Results", *, private: bool, alone: bool
 
 def _finding(rule: "AttackRisk", trial: TrialRef) -> dict[str, Any]:
     """What everybody may know: the bound, and that it was kept."""
-    from privacy_engine.judge.verification import Finding
-
     return Finding(rule=trial.rule, threshold=rule.threshold, measured=None, passed=trial.passed).to_dict()
 
 

@@ -12,16 +12,17 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+import pandas as pd
+
 from privacy_engine.errors import IntegrityError
+from privacy_engine.judge.cross_release import Membership
+from privacy_engine.republication.incremental import LastRelease
 from privacy_release.work.parquet import parquet_bytes, read_private, write_private
 
 if TYPE_CHECKING:
-    import numpy as np
     import numpy.typing as npt
-    import pandas as pd
 
-    from privacy_engine.judge.cross_release import Membership
-    from privacy_engine.republication.incremental import LastRelease
     from privacy_engine.tables.schema import DataSchema
 
 _PERSON, _WAITED = "person", "releases"
@@ -29,8 +30,6 @@ _PERSON, _WAITED = "person", "releases"
 
 def write_waiting(waited: Mapping[str, int], path: Path) -> str:
     """Keep how many releases each of some persons has waited, in a private file; its SHA-256."""
-    import pandas as pd
-
     columns = {_PERSON: list(waited), _WAITED: list(waited.values())}
     return write_private(
         path, parquet_bytes(pd.DataFrame(columns).astype({_PERSON: object, _WAITED: "int64"}))
@@ -58,12 +57,6 @@ def last_release(table: "pd.DataFrame", schema: "DataSchema", membership: "Membe
     Raises:
         IntegrityError: if classes or values are others than those of the persons.
     """
-    import numpy as np
-    import pandas as pd
-
-    from privacy_engine.judge.cross_release import Membership
-    from privacy_engine.republication.incremental import LastRelease
-
     places = np.array([str(i) for i in range(len(table))], dtype=object)
     found = Membership.of_table(places, table, schema)
     rows = _keyed(found, {name: _texts(found, name) for name in found.values})
@@ -87,8 +80,6 @@ def last_release(table: "pd.DataFrame", schema: "DataSchema", membership: "Membe
 
 def _keyed(membership: "Membership", values: "Mapping[str, npt.NDArray[np.object_]]") -> "pd.DataFrame":
     """Of each person the cells of the class, as one text, and the values."""
-    import pandas as pd
-
     names = sorted(membership.boxes)
     cells = zip(*(membership.boxes[name][membership.first] for name in names), strict=True)
     of_class = [json.dumps(own) for own in cells]
@@ -98,8 +89,6 @@ def _keyed(membership: "Membership", values: "Mapping[str, npt.NDArray[np.object
 
 def _texts(membership: "Membership", name: str) -> "npt.NDArray[np.object_]":
     """(n,) hash of each person's value, None where it is not known."""
-    import numpy as np
-
     texts = np.array([*membership.counts[name].texts, None], dtype=object)
     values = membership.values.get(name, np.full(len(membership), -1))
     return texts[values]

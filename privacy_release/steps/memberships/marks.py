@@ -12,10 +12,11 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from privacy_engine.errors import IntegrityError
 
 if TYPE_CHECKING:
-    import numpy as np
     import numpy.typing as npt
 
     from privacy_engine.judge.cross_release import Membership
@@ -38,8 +39,6 @@ def marks_of(
     Returns:
         Sensitive attribute -> (n,) hexadecimal mark of each person, None of those without a salt.
     """
-    import numpy as np
-
     found = {}
     for name, values in membership.values.items():
         messages = _messages(membership.counts[name].texts, name, release)
@@ -73,8 +72,6 @@ def values_of(
     Raises:
         IntegrityError: if a mark is of none of the values of the person's class.
     """
-    import numpy as np
-
     found = {}
     for name in marks.keys() & counts.keys():
         messages = _messages(counts[name].texts, name, release)
@@ -100,8 +97,6 @@ def _mark(salt: str, message: bytes) -> str:
 
 def _by_class(counts: "ClassValues") -> dict[int, list[int]]:
     """The values of each class, the most frequent first."""
-    import numpy as np
-
     found: dict[int, list[int]] = {}
     order = np.argsort(-counts.persons, kind="stable")
     for label, value in zip(counts.classes[order].tolist(), counts.values[order].tolist(), strict=True):

@@ -8,15 +8,17 @@ exchanged since is refused, and the address that it was read from is never read 
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
+import pandas as pd
+
+from privacy_engine.judge.cross_release import Membership
+from privacy_engine.judge.published_boxes import known_texts
 from privacy_release.work.parquet import parquet_bytes, read_private, write_private
 from privacy_release.work.references import Table
 from privacy_release.work.staged import read_schema
 
 if TYPE_CHECKING:
-    import numpy as np
     import numpy.typing as npt
-
-    from privacy_engine.judge.cross_release import Membership
 
 _PERSON, _VALUE = "person", "value of "
 
@@ -28,16 +30,12 @@ def population_of(register: Table, persons: "npt.NDArray[np.object_]") -> "Membe
         register: Register that was ingested with the identifier of its persons.
         persons: (n,) hash of each person, in the order of the register.
     """
-    from privacy_engine.judge.published_boxes import known_texts
-
     frame = read_private(register.uri, register.sha256)
     return _population(persons, known_texts(frame, read_schema(register.schema)))
 
 
 def write_population(population: "Membership", path: Path) -> str:
     """Keep a population in a private file; its SHA-256."""
-    import pandas as pd
-
     values = {_VALUE + name: texts for name, texts in population.boxes.items()}
     return write_private(path, parquet_bytes(pd.DataFrame({_PERSON: population.persons, **values})))
 
@@ -57,8 +55,4 @@ def read_population(path: Path, sha256: str) -> "Membership":
 def _population(
     persons: "npt.NDArray[np.object_]", values: "dict[str, npt.NDArray[np.object_]]"
 ) -> "Membership":
-    import numpy as np
-
-    from privacy_engine.judge.cross_release import Membership
-
     return Membership(persons=persons, labels=np.arange(len(persons)), boxes=values)

@@ -14,8 +14,10 @@ from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, cast
+from typing import IO, Any, cast
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 from airflow.models.taskinstance import TaskInstance
 from airflow.utils.session import create_session
 from sqlalchemy import select
@@ -28,10 +30,6 @@ from privacy_release.reports.text import PROMISES
 from privacy_release.steps.approval import COMMENT, Question
 from privacy_release.work.area import WorkArea, work_area_root
 from privacy_release.work.file_sets import Part, folder_of_list, is_list, parts_of
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
 
 SHOWN = 20  # records
 _FILES = 4  # of a set that records are shown of
@@ -143,9 +141,6 @@ def some_records(dag_id: str, run_id: str, question: Question) -> Records:
 
     Neighbours in the file mostly belong to one class and look the same: the records are evenly apart.
     """
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
     name = question["file"]
     if name != Path(name).name or name in ("", ".", ".."):
         return Records(bytes=Bytes.UNREAD)
@@ -170,9 +165,6 @@ def some_records(dag_id: str, run_id: str, question: Question) -> Records:
 
 def _of_set(key: str, folder: str, parts: Sequence[Part]) -> "pa.Table | None":
     """Records of some files of a set, evenly apart in it; None if one is not the file that its list names."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
     looked = sorted({place * len(parts) // _FILES for place in range(_FILES)})
     found = []
     for part in (parts[place] for place in looked):
@@ -187,8 +179,6 @@ def _of_set(key: str, folder: str, parts: Sequence[Part]) -> "pa.Table | None":
 
 def _spread(file: "pq.ParquetFile", most: int) -> "pa.Table":
     """At most so many records of a file, evenly apart in it."""
-    import pyarrow as pa
-
     rows = file.metadata.num_rows
     shown = min(most, rows)
     wanted = [place * rows // shown for place in range(shown)]
