@@ -21,18 +21,18 @@ from deploy.local.samples.adult import sample_table
 from privacy_engine import DataSchema, Release, load_method
 from privacy_engine.attacks.trial import Evidence, case_of, try_attack
 from privacy_engine.errors import VerificationError
-from privacy_engine.judge.cross_release import Membership
-from privacy_engine.judge.models import model_to_dict
 from privacy_engine.registry import load_attack
+from privacy_engine.verification.cross_release import Membership
+from privacy_engine.verification.models import model_to_dict
 from privacy_engine.vocabulary import AttackName
 from privacy_release.spec.files import load_schema
 from privacy_release.steps.attacks.holdout import hold_out
 from privacy_release.steps.attacks.tries import attack_staged
-from privacy_release.work.area import WorkArea
-from privacy_release.work.parquet import parquet_bytes, read_private, write_private
-from privacy_release.work.references import ReportRef, SourceRef, StagedRelease
-from privacy_release.work.references import Table as KeptTable
-from privacy_release.work.staged import write_schema
+from privacy_release.workarea.area import WorkArea
+from privacy_release.workarea.parquet import parquet_bytes, read_private, write_private
+from privacy_release.workarea.references import ReportRef, SourceRef, StagedRelease
+from privacy_release.workarea.references import Table as KeptTable
+from privacy_release.workarea.staged import write_schema
 
 SIZES = (30_162, 1_000_000)
 GATE = (AttackName.SINGLING_OUT, AttackName.LINKAGE, AttackName.INFERENCE, AttackName.MEMBERSHIP)

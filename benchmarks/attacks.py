@@ -13,10 +13,10 @@ from benchmarks.tables import SENSITIVE, Table
 from privacy_engine import DataSchema, load_method
 from privacy_engine.attacks.shadow import shadows_of
 from privacy_engine.attacks.trial import Evidence, Outcome, Verdict, case_of, try_attack
-from privacy_engine.judge.cross_release import Membership
-from privacy_engine.judge.models import TCloseness
 from privacy_engine.registry import load_attack
 from privacy_engine.republication.republish import republish
+from privacy_engine.verification.cross_release import Membership
+from privacy_engine.verification.models import TCloseness
 from privacy_engine.vocabulary import AttackName
 
 ON_ONE = (AttackName.SINGLING_OUT, AttackName.LINKAGE, AttackName.INFERENCE, AttackName.MEMBERSHIP)

@@ -28,8 +28,8 @@ from privacy_engine.dp import contributions, mechanisms
 from privacy_engine.dp.loss import Neighbours, PrivacyLoss
 from privacy_engine.dp.noise import Change, NoiseBudget, PureNoise
 from privacy_engine.dp.zcdp import zcdp_epsilon
-from privacy_engine.latent import budget_plan
 from privacy_engine.randomizers.channel import Channel
+from privacy_engine.synthesizers.latent import budget_plan
 from privacy_engine.tables import marginals
 
 HALF_NOISE = "noise halved"

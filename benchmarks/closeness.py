@@ -20,8 +20,8 @@ from privacy_engine.engines.checking import verify_files
 from privacy_engine.engines.local import LocalEngine
 from privacy_engine.fragments.plan import plan_fragments
 from privacy_engine.fragments.work import release_fragment
-from privacy_engine.judge.models import holds
 from privacy_engine.measures.utility import gcp
+from privacy_engine.verification.models import holds
 
 K = 5
 MODELS: Mapping[str, Mapping[str, object]] = {

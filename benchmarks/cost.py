@@ -8,10 +8,10 @@ from benchmarks import dp_tables
 from benchmarks.report import Section, markdown_table, verdict
 from benchmarks.tables import Table
 from privacy_release.explore.cost import Cost, Point, Steps, cost, measured_on_samples
-from privacy_release.work.area import WorkArea
-from privacy_release.work.parquet import parquet_bytes, write_private
-from privacy_release.work.references import RecordsFileRef
-from privacy_release.work.staged import write_schema
+from privacy_release.workarea.area import WorkArea
+from privacy_release.workarea.parquet import parquet_bytes, write_private
+from privacy_release.workarea.references import RecordsFileRef
+from privacy_release.workarea.staged import write_schema
 
 K = 10
 METHODS: Mapping[str, Mapping[str, object]] = {

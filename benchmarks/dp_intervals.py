@@ -18,8 +18,8 @@ from benchmarks.dp_tables import ADULT_BOUNDS, BINS
 from benchmarks.report import Section, markdown_table, verdict
 from benchmarks.tables import Table
 from privacy_engine import DataSchema
-from privacy_engine.latent.latent_class import LatentClass
 from privacy_engine.measures.synthetic_utility import coded
+from privacy_engine.synthesizers.latent.latent_class import LatentClass
 from privacy_engine.synthesizers.replicated import ReplicatedModel
 from privacy_engine.tables.domains import CodedTable
 from privacy_release.spec.files import load_schema

@@ -18,7 +18,7 @@ from privacy_engine import DataSchema, load_method
 from privacy_engine.dp.contributions import person_numbers
 from privacy_engine.dp.limits import Period
 from privacy_engine.dp.participation import REPLACED, Participation
-from privacy_engine.synthesizers.bayesian_network import BayesianNetwork
+from privacy_engine.synthesizers.bayes.bayesian_network import BayesianNetwork
 
 Marginals = Mapping[tuple[str, str], npt.NDArray[np.float64]]
 Errors = list[float]  # of each week, in percent

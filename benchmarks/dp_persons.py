@@ -11,7 +11,7 @@ from benchmarks.intervals import Mean
 from benchmarks.report import Section, markdown_table, verdict
 from benchmarks.tables import Table, synthea_visits
 from privacy_engine import DataSchema, load_method
-from privacy_engine.synthesizers.bayesian_network import BayesianNetwork
+from privacy_engine.synthesizers.bayes.bayesian_network import BayesianNetwork
 from privacy_engine.tables.domains import CodedTable
 
 Marginals = Mapping[tuple[str, str], npt.NDArray[np.float64]]

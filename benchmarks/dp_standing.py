@@ -10,14 +10,14 @@ from benchmarks import dp_tables
 from benchmarks.intervals import Mean
 from benchmarks.report import Section, markdown_table, verdict
 from benchmarks.tables import Table
-from privacy_engine.continual.following import followed, opened
 from privacy_engine.dp.loss import Neighbours, PrivacyLoss
 from privacy_engine.dp.promises import equal_part
 from privacy_engine.dp.zcdp import epsilon_of_part, zcdp_rho
-from privacy_engine.latent.latent_class import LatentClass
 from privacy_engine.measures.synthetic_utility import coded, coded_marginal_tvd
-from privacy_engine.synthesizers.bayesian_network import BayesianNetwork
+from privacy_engine.synthesizers.bayes.bayesian_network import BayesianNetwork
+from privacy_engine.synthesizers.latent.latent_class import LatentClass
 from privacy_engine.synthesizers.model import SynthesizerModel
+from privacy_engine.synthesizers.repeated.following import followed, opened
 from privacy_engine.tables.domains import CodedTable
 
 EPSILON, DELTA, WEEKS, MOVED, DRIFTING = 1.0, 1e-9, 52, 0.02, 0.8

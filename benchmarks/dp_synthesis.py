@@ -17,8 +17,8 @@ from benchmarks.intervals import Mean, signs
 from benchmarks.report import Section, line_plot, markdown_table, panel_plot, verdict
 from benchmarks.tables import Table
 from privacy_engine.dp.amplification import inner_epsilon
-from privacy_engine.synthesizers.dpsm_bayes import DPSMBayes, Sampling, best_sample_size
-from privacy_engine.synthesizers.scores import mutual_information_sensitivity
+from privacy_engine.synthesizers.bayes.dpsm_bayes import DPSMBayes, Sampling, best_sample_size
+from privacy_engine.synthesizers.bayes.scores import mutual_information_sensitivity
 from privacy_engine.tables.domains import CodedTable
 
 EPSILONS = (0.05, 0.1, 0.2, 0.4, 0.8, 1.6)

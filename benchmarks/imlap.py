@@ -15,7 +15,7 @@ from benchmarks.tables import Table
 from privacy_engine.dp.mechanisms import laplace_counts, split
 from privacy_engine.measures.synthetic_learning import accuracy
 from privacy_engine.measures.synthetic_utility import coded
-from privacy_engine.synthesizers.bayesian_network import BayesianNetwork, Node
+from privacy_engine.synthesizers.bayes.bayesian_network import BayesianNetwork, Node
 from privacy_engine.synthesizers.postprocess import PostProcess, conditional, probabilities
 from privacy_engine.tables.domains import CodedTable
 from privacy_engine.tables.marginals import WeightedRecords, contingency

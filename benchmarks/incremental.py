@@ -19,13 +19,13 @@ import pandas as pd
 from benchmarks.report import Section, markdown_table, verdict
 from benchmarks.tables import SENSITIVE, Table, adult, enlarged
 from privacy_engine.attacks.trial import Evidence, case_of
-from privacy_engine.judge.cross_release import History, Membership
-from privacy_engine.judge.republication.model import Republication
 from privacy_engine.measures.utility import gcp
 from privacy_engine.registry import load_attack, load_method
 from privacy_engine.release import Release
 from privacy_engine.republication.incremental import LastRelease, release_incrementally
 from privacy_engine.tables.classes import EquivalenceClasses
+from privacy_engine.verification.cross_release import History, Membership
+from privacy_engine.verification.republication.model import Republication
 
 Ints = npt.NDArray[np.int64]
 METHODS = ("bottom_up", "mondrian", "obpa", "ilp_l_diversity")  # in turn

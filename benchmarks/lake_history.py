@@ -23,7 +23,7 @@ from benchmarks.tables import Table
 from privacy_release.lake.publish import Published, publish
 from privacy_release.lake.read import manifest_of, newest_releases, read_release, releases
 from privacy_release.lake.store import Lake
-from privacy_release.work.area import sha256_file
+from privacy_release.workarea.area import sha256_file
 
 NAME = "people"
 SIZES = (100, 5_000)

@@ -11,16 +11,16 @@ from benchmarks.report import markdown_table, verdict
 from benchmarks.tables import SENSITIVE
 from privacy_engine import DataSchema, load_method
 from privacy_engine.attacks.trial import Evidence, Outcome, Verdict, case_of, try_attack
-from privacy_engine.judge.models import (
+from privacy_engine.registry import load_attack
+from privacy_engine.tables.hierarchy import Hierarchy
+from privacy_engine.tables.schema import Attribute
+from privacy_engine.verification.models import (
     AlphaKAnonymity,
     DistinctLDiversity,
     KAnonymity,
     PrivacyModel,
     TCloseness,
 )
-from privacy_engine.registry import load_attack
-from privacy_engine.tables.hierarchy import Hierarchy
-from privacy_engine.tables.schema import Attribute
 from privacy_engine.vocabulary import AttackName, Role
 
 STREETS, HOUSES = 150, (10, 30)  # people in the two houses of each street

@@ -10,8 +10,8 @@ from benchmarks.tables import Table
 from benchmarks.timing import timed
 from privacy_engine.anonymizers.bottom_up import BottomUp
 from privacy_engine.measures.utility import gcp
-from privacy_engine.nearness.columns import least_gcp_by_columns
-from privacy_engine.nearness.least_boxes import least_gcp
+from privacy_engine.recoding.nearness.columns import least_gcp_by_columns
+from privacy_engine.recoding.nearness.least_boxes import least_gcp
 from privacy_engine.tables.encoding import EncodedTable
 
 SAMPLES = ((120, 3), (200, 3), (300, 3), (100, 5))

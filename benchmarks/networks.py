@@ -17,7 +17,7 @@ import pandas as pd
 
 from benchmarks.environments import UnavailableError, package_folder
 from privacy_engine import DataSchema
-from privacy_engine.synthesizers.bayesian_network import BayesianNetwork, Node
+from privacy_engine.synthesizers.bayes.bayesian_network import BayesianNetwork, Node
 
 PACKAGE = "pgmpy==1.1.2"
 FOLDER = "pgmpy/utils/example_models"

@@ -15,11 +15,11 @@ from benchmarks.report import Section, markdown_table, verdict
 from benchmarks.tables import SENSITIVE, Table
 from benchmarks.timing import timed
 from privacy_engine import Release, load_method
-from privacy_engine.judge.cross_release import Membership
 from privacy_engine.measures.utility import gcp
 from privacy_engine.republication.republish import republish
 from privacy_engine.tables.encoding import EncodedTable
 from privacy_engine.tables.hierarchy import Hierarchy
+from privacy_engine.verification.cross_release import Membership
 
 K, M, BAR = 5, 3, 1.3
 PERSONS, WEEKS, CHURN = 2_000, 52, 0.02

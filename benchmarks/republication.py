@@ -17,10 +17,10 @@ import numpy.typing as npt
 
 from benchmarks.report import Section, markdown_table, verdict
 from benchmarks.tables import Table
-from privacy_engine.judge.cross_release import History, Membership
-from privacy_engine.judge.republication.class_values import ClassValues
-from privacy_engine.judge.republication.model import Republication
 from privacy_engine.tables.classes import EquivalenceClasses, SensitiveColumn
+from privacy_engine.verification.cross_release import History, Membership
+from privacy_engine.verification.republication.class_values import ClassValues
+from privacy_engine.verification.republication.model import Republication
 
 SIZES = (100_000, 1_000_000)
 RELEASES, CHURN = 52, 0.05

@@ -36,8 +36,8 @@ from privacy_engine.anonymizers.feature_selection import (
 )
 from privacy_engine.anonymizers.greedy_hamdist import GreedyHamdist
 from privacy_engine.anonymizers.rfka import RFKA
-from privacy_engine.features.features import Feature, one_hot, value_features
-from privacy_engine.features.forest_importance import flattened, lost_votes
+from privacy_engine.recoding.features.features import Feature, one_hot, value_features
+from privacy_engine.recoding.features.forest_importance import flattened, lost_votes
 from privacy_release.spec.files import load_schema
 
 KS = (1, 2, 5, 10, 20, 30, 50, 100)  # 1 = no protection, the paper's K = 0

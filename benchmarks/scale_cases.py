@@ -25,15 +25,15 @@ from benchmarks.tables import SENSITIVE
 from privacy_engine.anonymizers.anonymizer import Anonymizer
 from privacy_engine.engines.engine import Engine
 from privacy_engine.engines.frames import to_arrow, to_frame
-from privacy_engine.judge.models import DistinctLDiversity, KAnonymity, TCloseness
-from privacy_engine.judge.policy import ReleasePolicy
 from privacy_engine.registry import load_method
 from privacy_engine.synthesizers.synthesizer import Synthesizer
-from privacy_release.work.area import WorkArea, sha256_file
-from privacy_release.work.engines import FRAGMENTS, read_engine
-from privacy_release.work.file_sets import files_of
-from privacy_release.work.references import FragmentReleaseRef, SourceRef, Table, read_as
-from privacy_release.work.staged import write_schema
+from privacy_engine.verification.models import DistinctLDiversity, KAnonymity, TCloseness
+from privacy_engine.verification.policy import ReleasePolicy
+from privacy_release.workarea.area import WorkArea, sha256_file
+from privacy_release.workarea.engines import FRAGMENTS, read_engine
+from privacy_release.workarea.file_sets import files_of
+from privacy_release.workarea.references import FragmentReleaseRef, SourceRef, Table, read_as
+from privacy_release.workarea.staged import write_schema
 
 MEMORY = 10**9  # bytes that an aggregation may take
 SEED = 1
@@ -220,7 +220,7 @@ def opened(engine: str, folder: Path, memory: int = MEMORY) -> Iterator[Engine]:
     with tempfile.TemporaryDirectory(dir=folder) as spill:
         if engine == "spark":
             from privacy_engine.engines.spark import SparkEngine
-            from privacy_release.work.spark_session import SparkCluster
+            from privacy_release.workarea.spark_session import SparkCluster
 
             cores = len(os.sched_getaffinity(0))
             with SparkCluster(master=f"local[{cores}]").session(Path(spill), memory) as session:

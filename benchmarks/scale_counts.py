@@ -32,11 +32,11 @@ from benchmarks.tables import Table, adult
 from privacy_engine.engines.checking import sensitive_values
 from privacy_engine.engines.engine import Grouping
 from privacy_engine.engines.local import LocalEngine
-from privacy_engine.judge.models import DistinctLDiversity, KAnonymity, TCloseness
-from privacy_engine.judge.policy import ReleasePolicy
-from privacy_engine.judge.tally import tallied
 from privacy_engine.tables.persons import Person
 from privacy_engine.tables.schema import DataSchema
+from privacy_engine.verification.models import DistinctLDiversity, KAnonymity, TCloseness
+from privacy_engine.verification.policy import ReleasePolicy
+from privacy_engine.verification.tally import tallied
 
 MEMORY = 800_000_000  # bytes for the engine
 LIMIT = 0.6  # of it, that the plan gives to DuckDB: as much as the engine does

@@ -32,7 +32,7 @@ from privacy_engine.synthesizers.synthesizer import Synthesizer
 from privacy_release.lake.store import Lake
 from privacy_release.running.run import run_release
 from privacy_release.spec.model import load_spec
-from privacy_release.work.area import WorkArea
+from privacy_release.workarea.area import WorkArea
 
 NAME = "scale"
 REDRAWN = 0.35  # chance that a value is drawn anew: of 100 million records more than 60 % are distinct

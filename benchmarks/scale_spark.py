@@ -28,15 +28,15 @@ from benchmarks.tables import SENSITIVE, adult
 from privacy_engine.engines.checking import verify_files
 from privacy_engine.engines.engine import Engine
 from privacy_engine.engines.spark import SparkEngine
-from privacy_engine.judge.models import DistinctLDiversity, KAnonymity, TCloseness
-from privacy_engine.judge.policy import ReleasePolicy
+from privacy_engine.verification.models import DistinctLDiversity, KAnonymity, TCloseness
+from privacy_engine.verification.policy import ReleasePolicy
 from privacy_release.steps.fragment_join import join
 from privacy_release.steps.fragments import cut_table, keep, release_records
 from privacy_release.steps.made import Job
-from privacy_release.work.area import WorkArea
-from privacy_release.work.file_sets import files_of
-from privacy_release.work.references import FragmentReleaseRef, read_as
-from privacy_release.work.spark_session import SparkCluster
+from privacy_release.workarea.area import WorkArea
+from privacy_release.workarea.file_sets import files_of
+from privacy_release.workarea.references import FragmentReleaseRef, read_as
+from privacy_release.workarea.spark_session import SparkCluster
 
 EXECUTORS = (2, 4)
 EXECUTOR_MEMORY = 1024  # MB, of Java alone

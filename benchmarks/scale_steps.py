@@ -24,8 +24,8 @@ from benchmarks.scale_cases import MEMORY, SEED, opened
 from benchmarks.scale_tables import schema, write_table
 from benchmarks.scale_usage import Usage
 from benchmarks.tables import SENSITIVE, Table, adult
-from privacy_engine.judge.models import DistinctLDiversity, KAnonymity
-from privacy_engine.judge.policy import ReleasePolicy
+from privacy_engine.verification.models import DistinctLDiversity, KAnonymity
+from privacy_engine.verification.policy import ReleasePolicy
 from privacy_release.lake.store import Lake
 from privacy_release.steps.fragment_join import join
 from privacy_release.steps.fragments import cut_table, keep, release_records
@@ -33,10 +33,10 @@ from privacy_release.steps.ingest import ingest
 from privacy_release.steps.made import Job, stage
 from privacy_release.steps.publish import publish_staged
 from privacy_release.steps.verify import verify_staged
-from privacy_release.work.area import WorkArea
-from privacy_release.work.engines import FRAGMENTS, read_engine
-from privacy_release.work.file_sets import paths_of
-from privacy_release.work.references import FragmentReleaseRef, read_as
+from privacy_release.workarea.area import WorkArea
+from privacy_release.workarea.engines import FRAGMENTS, read_engine
+from privacy_release.workarea.file_sets import paths_of
+from privacy_release.workarea.references import FragmentReleaseRef, read_as
 
 FILES = 12  # of the source
 FRAGMENT = 500_000  # records at most

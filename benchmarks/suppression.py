@@ -12,8 +12,8 @@ from benchmarks.report import Section, markdown_table, verdict
 from benchmarks.tables import SENSITIVE, Table
 from benchmarks.timing import timed
 from privacy_engine import EquivalenceClasses, Release, ReleaseMethod, load_method
-from privacy_engine.judge.models import holds
 from privacy_engine.measures.utility import gcp
+from privacy_engine.verification.models import holds
 
 K = 5
 LIMITS = (0.0, 0.01, 0.05)

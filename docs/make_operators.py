@@ -19,10 +19,10 @@ from typing import Any
 
 from airflow_privacy_release.operators.release import ReleaseOperator
 from privacy_engine.anonymizers.anonymizer import Anonymizer
-from privacy_engine.judge.models import PrivacyModel
 from privacy_engine.randomizers.randomizer import Randomizer
 from privacy_engine.registry import method_class, method_names
 from privacy_engine.synthesizers.synthesizer import Synthesizer
+from privacy_engine.verification.models import PrivacyModel
 
 ROOT = Path(__file__).parents[1]
 OPERATORS = "operators/airflow_privacy_release/operators/methods.py"

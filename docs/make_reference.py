@@ -20,12 +20,12 @@ import pydantic
 
 import airflow_privacy_release
 from airflow_privacy_release.provider import OPERATOR_MODULES
-from privacy_engine.judge.column_rules import ColumnRules
-from privacy_engine.judge.policy import ALL_MODELS, ReleasePolicy
 from privacy_engine.registry import method_class, method_names
 from privacy_engine.tables.coding import Coding
 from privacy_engine.tables.date_form import DateForm
 from privacy_engine.tables.schema import Attribute
+from privacy_engine.verification.column_rules import ColumnRules
+from privacy_engine.verification.policy import ALL_MODELS, ReleasePolicy
 from privacy_release.cli.main import build_parser
 from privacy_release.manifest.manifest import PUBLISHED, Manifest
 from privacy_release.manifest.section import ManifestSection

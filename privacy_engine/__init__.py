@@ -6,6 +6,8 @@ Names are imported when first used, so that naming a schema does not compile an 
 import importlib
 from typing import Any
 
+from privacy_engine.moved import redirect
+
 _HOME = {
     "tables.classes": ("EquivalenceClasses",),
     "dp.loss": ("PrivacyLoss",),
@@ -20,7 +22,7 @@ _HOME = {
         "VerificationError",
     ),
     "tables.hierarchy": ("Hierarchy",),
-    "judge.models": (
+    "verification.models": (
         "AlphaKAnonymity",
         "BetaLikeness",
         "DeltaDisclosure",
@@ -30,15 +32,15 @@ _HOME = {
         "RecursiveCLDiversity",
         "TCloseness",
     ),
-    "judge.policy": ("ReleasePolicy",),
+    "verification.policy": ("ReleasePolicy",),
     "measures.recoding": ("Recoding",),
     "registry": ("load_method", "method_names"),
     "release": ("Release", "ReleaseMethod"),
     "tables.schema": ("Attribute", "DataSchema"),
     "vocabulary": ("Kind", "Role"),
-    "synthesizers.bayesian_network": ("BayesianNetwork",),
+    "synthesizers.bayes.bayesian_network": ("BayesianNetwork",),
     "synthesizers.model": ("SynthesizerModel",),
-    "judge.verification": ("Report", "verify"),
+    "verification.verify": ("Report", "verify"),
 }
 _MODULE = {name: module for module, names in _HOME.items() for name in names}
 
@@ -49,3 +51,22 @@ def __getattr__(name: str) -> Any:
     if name not in _MODULE:
         raise AttributeError(f"module 'privacy_engine' has no attribute {name!r}")
     return getattr(importlib.import_module(f"privacy_engine.{_MODULE[name]}"), name)
+
+
+redirect(
+    {
+        "privacy_engine.continual": "privacy_engine.synthesizers.repeated",
+        "privacy_engine.features": "privacy_engine.recoding.features",
+        "privacy_engine.grouping": "privacy_engine.recoding.grouping",
+        "privacy_engine.judge": "privacy_engine.verification",
+        "privacy_engine.judge.verification": "privacy_engine.verification.verify",
+        "privacy_engine.latent": "privacy_engine.synthesizers.latent",
+        "privacy_engine.nearness": "privacy_engine.recoding.nearness",
+        "privacy_engine.quotas": "privacy_engine.recoding.quotas",
+        **{
+            f"privacy_engine.synthesizers.{name}": f"privacy_engine.synthesizers.bayes.{name}"
+            for name in ("bayesian_network", "dpsm_bayes", "network_synthesizer", "privbayes", "scores")
+        },
+        "privacy_engine.synthesizers.structure": "privacy_engine.synthesizers.bayes.structure",
+    }
+)

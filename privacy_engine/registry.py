@@ -43,8 +43,8 @@ def _anonymizer(home: str, *, fragments: bool = True) -> Entry:
     return Entry(home=f"privacy_engine.anonymizers.{home}", family=Family.ANONYMIZER, fragments=fragments)
 
 
-def _synthesizer(home: str) -> Entry:
-    return Entry(home=f"privacy_engine.synthesizers.{home}", family=Family.SYNTHESIZER)
+def _synthesizer(home: str, *, followed: bool = False) -> Entry:
+    return Entry(home=f"privacy_engine.synthesizers.{home}", family=Family.SYNTHESIZER, followed=followed)
 
 
 def _randomizer(home: str) -> Entry:
@@ -65,12 +65,10 @@ METHODS: Mapping[str, Entry] = MappingProxyType(
         "dsaed": _anonymizer("dsaed:DSAED"),
         "rfka": _anonymizer("rfka:RFKA", fragments=False),
         "greedy_hamdist": _anonymizer("greedy_hamdist:GreedyHamdist", fragments=False),
-        "privbayes": _synthesizer("privbayes:PrivBayes"),
-        "dpsm_bayes": _synthesizer("dpsm_bayes:DPSMBayes"),
-        "privbayes_r": _synthesizer("privbayes:PrivBayesR"),
-        "latent_class": Entry(
-            home="privacy_engine.latent.latent_class:LatentClass", family=Family.SYNTHESIZER, followed=True
-        ),
+        "privbayes": _synthesizer("bayes.privbayes:PrivBayes"),
+        "dpsm_bayes": _synthesizer("bayes.dpsm_bayes:DPSMBayes"),
+        "privbayes_r": _synthesizer("bayes.privbayes:PrivBayesR"),
+        "latent_class": _synthesizer("latent.latent_class:LatentClass", followed=True),
         "errph": _randomizer("errph:ERRPH"),
         "trr": _randomizer("trr:TRR"),
         "local_laplace": _randomizer("local_laplace:LocalLaplace"),

@@ -11,10 +11,10 @@ import numpy.typing as npt
 import pandas as pd
 
 from privacy_engine.dp.loss import PrivacyLoss
-from privacy_engine.judge.models import PrivacyModel, model_to_dict
 from privacy_engine.measures.recoding import Recoding, code_forms, null_forms
 from privacy_engine.tables.persons import TABLE
 from privacy_engine.tables.schema import DataSchema
+from privacy_engine.verification.models import PrivacyModel, model_to_dict
 
 if TYPE_CHECKING:  # a judge of releases compiles no synthesizer
     from privacy_engine.synthesizers.model import SynthesizerModel

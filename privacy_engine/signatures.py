@@ -13,7 +13,7 @@ def compile_for(kernel: str, arguments: Iterable[str]) -> None:
     """Compile a function for these types, or load what an earlier process kept.
 
     Args:
-        kernel: Module and name of the function, `privacy_engine.grouping.cuts:halve`.
+        kernel: Module and name of the function, `privacy_engine.recoding.grouping.cuts:halve`.
         arguments: Types as `to_text` writes them.
     """
     kernel_of(kernel).compile(tuple(map(from_text, arguments)))

@@ -6,6 +6,8 @@ Names are imported when first used, so that asking for a lake does not compile a
 import importlib
 from typing import Any
 
+from privacy_engine.moved import redirect
+
 _HOME = {
     "lake.log": ("State",),
     "lake.publish": ("publish",),
@@ -24,7 +26,7 @@ _HOME = {
     "running.run": ("run_release",),
     "steps.validate": ("validate",),
     "steps.verify": ("raise_if_failed", "verify_staged"),
-    "work.area": ("WorkArea",),
+    "workarea.area": ("WorkArea",),
 }
 _MODULE = {name: module for module, names in _HOME.items() for name in names}
 
@@ -35,3 +37,16 @@ def __getattr__(name: str) -> Any:
     if name not in _MODULE:
         raise AttributeError(f"module 'privacy_release' has no attribute {name!r}")
     return getattr(importlib.import_module(f"privacy_release.{_MODULE[name]}"), name)
+
+
+redirect(
+    {
+        "privacy_release.spending": "privacy_release.budget",
+        "privacy_release.steps.run": "privacy_release.running.run",
+        "privacy_release.work": "privacy_release.workarea",
+        **{
+            f"privacy_release.work.{name}": f"privacy_release.config.{name}"
+            for name in ("durations", "host", "places", "problems", "settings")
+        },
+    }
+)

@@ -29,4 +29,4 @@ from .steps.release import make_release as make_release
 from .steps.validate import validate as validate
 from .steps.verify import raise_if_failed as raise_if_failed
 from .steps.verify import verify_staged as verify_staged
-from .work.area import WorkArea as WorkArea
+from .workarea.area import WorkArea as WorkArea

@@ -14,7 +14,6 @@ import pandas as pd
 from privacy_engine.attacks.trial import Evidence, case_of, try_attack
 from privacy_engine.compiled import _KernelCache
 from privacy_engine.fragments.cutting import cut
-from privacy_engine.judge.cross_release import Membership
 from privacy_engine.registry import (
     ATTACKS,
     is_anonymizer,
@@ -29,6 +28,7 @@ from privacy_engine.republication.republish import republish
 from privacy_engine.signatures import to_text
 from privacy_engine.tables.hierarchy import Hierarchy
 from privacy_engine.tables.schema import DataSchema
+from privacy_engine.verification.cross_release import Membership
 from privacy_release.cli.warm import ATTACKS as ALL_ATTACKS
 from privacy_release.cli.warm import HISTORY
 from privacy_release.reports.curator import render_curator_report

@@ -12,7 +12,7 @@ from sqlalchemy.engine import URL
 
 from privacy_release.lake.store import Lake
 from privacy_release.ledger.ledger import BudgetLedger
-from privacy_release.work.area import WorkArea
+from privacy_release.workarea.area import WorkArea
 from tests import tables
 from tests.clock import Clock
 from tests.made import Made, made_release

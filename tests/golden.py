@@ -15,15 +15,15 @@ from typing import Any
 from deploy.local.embedded import checkout
 from privacy_engine.randomizers.randomizer import Randomizer
 from privacy_engine.synthesizers.synthesizer import Synthesizer
+from privacy_release.budget.budget import booking_key
+from privacy_release.budget.schedules import schedule_named
+from privacy_release.budget.secrets import parameters_asked
 from privacy_release.lake.layout import folder_name
 from privacy_release.lake.read import manifest_of, releases
 from privacy_release.spec.methods import build_method
 from privacy_release.spec.model import ReleaseSpec, load_spec
-from privacy_release.spending.budget import booking_key
-from privacy_release.spending.schedules import schedule_named
-from privacy_release.spending.secrets import parameters_asked
-from privacy_release.work.area import WorkArea
-from privacy_release.work.journal import AreaFiles, Journal
+from privacy_release.workarea.area import WorkArea
+from privacy_release.workarea.journal import AreaFiles, Journal
 from tests.made import Made, made_release
 
 FILE = Path(__file__).with_name("golden.json")

@@ -25,7 +25,7 @@ from privacy_release.lake.store import Lake
 from privacy_release.ledger.ledger import BudgetLedger
 from privacy_release.running.run import Outcome, run_release
 from privacy_release.spec.model import ReleaseSpec, load_spec
-from privacy_release.work.area import WorkArea
+from privacy_release.workarea.area import WorkArea
 from tests import tables
 
 PEOPLE = "people"  # the release of `tables.write_home`; the others are those of `include/releases`

@@ -10,16 +10,16 @@ import pandas as pd
 
 import privacy_release
 from privacy_engine.dp.limits import Limit
-from privacy_engine.judge.policy import ReleasePolicy
 from privacy_engine.tables.schema import DataSchema
+from privacy_engine.verification.policy import ReleasePolicy
+from privacy_release.budget.budget import Budget
 from privacy_release.lake.layout import TableRules
 from privacy_release.lake.store import Lake
 from privacy_release.ledger.ledger import BudgetLedger
 from privacy_release.proof.statement import StatementSigner
 from privacy_release.spec.files import load_policy
-from privacy_release.spending.budget import Budget
-from privacy_release.work.area import WorkArea
-from privacy_release.work.references import Published
+from privacy_release.workarea.area import WorkArea
+from privacy_release.workarea.references import Published
 from tests import synthetic_tables
 from tests.tables import SPENDING
 

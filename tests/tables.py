@@ -9,8 +9,8 @@ import numpy as np
 import pandas as pd
 import yaml
 
-from privacy_engine.judge.policy import ReleasePolicy
 from privacy_engine.tables.schema import DataSchema
+from privacy_engine.verification.policy import ReleasePolicy
 
 # Of releases that spend a budget, in tests that are not about what must hold of them.
 SPENDING = ReleasePolicy(max_epsilon=1000.0, max_delta=0.5)

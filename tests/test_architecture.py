@@ -46,52 +46,48 @@ ARROWS: Mapping[str, Mapping[str, frozenset[str]]] = {
     package: {name: frozenset(known.split()) for name, known in rooms.items()}
     for package, rooms in {
         ENGINE: {
-            "root": "tables judge measures dp synthesizers",
+            "root": "tables verification measures dp synthesizers",
             "tables": "root",
-            "dp": "root tables judge",
-            "judge": "root tables dp",
+            "dp": "root tables verification",
+            "verification": "root tables dp",
             "measures": "root tables attacks",
-            "attacks": "root tables measures judge",
-            "grouping": "root tables judge",
-            "quotas": "root tables grouping",
-            "nearness": "root tables grouping",
-            "features": "root tables measures",
-            "engines": "root tables judge measures dp",
-            "anonymizers": "root tables judge measures dp grouping quotas nearness features",
-            "republication": "root tables judge measures grouping anonymizers",
-            "synthesizers": "root tables judge dp engines",
-            "latent": "root tables dp synthesizers",
-            "continual": "root tables dp synthesizers latent",
-            "randomizers": "root tables judge dp",
-            "outliers": "root tables grouping",
+            "attacks": "root tables measures verification",
+            "recoding": "root tables measures verification",
+            "engines": "root tables verification measures dp",
+            "anonymizers": "root tables verification measures dp recoding",
+            "republication": "root tables verification measures recoding anonymizers",
+            "synthesizers": "root tables verification dp engines",
+            "randomizers": "root tables verification dp",
+            "outliers": "root tables recoding",
             "learning": "root tables randomizers",
-            "fragments": "root tables judge measures grouping engines anonymizers",
+            "fragments": "root tables verification measures recoding engines anonymizers",
         },
         RELEASE: {
-            "root": "lake ledger query running spec steps work",
+            "root": "lake ledger query running spec steps workarea",
+            "config": "",
             "manifest": "",
             "plan": "spec",
-            "work": "manifest",
-            "spec": "work",
-            "sources": "work",
-            "lake": "manifest work",
-            "query": "work lake",
-            "ledger": "work",
-            "expectations": "work",
-            "reports": "manifest work",
-            "alerts": "work spec lake ledger reports",
-            "spending": "manifest work spec lake ledger",
-            "transforms": "work spec sources",
-            "steps": "plan manifest work spec sources transforms lake ledger expectations reports alerts "
-            "spending",
-            "proof": "manifest work spec lake steps",
-            "explore": "work spec ledger reports spending steps running",
-            "hierarchies": "reports",
-            "evidence": "manifest work lake reports proof steps",
-            "running": "plan work spec sources transforms lake ledger reports alerts spending steps proof "
-            "evidence",
-            "cli": "manifest work spec sources lake query ledger reports spending steps proof running "
-            "explore hierarchies evidence",
+            "workarea": "config manifest",
+            "spec": "config workarea",
+            "sources": "config workarea",
+            "lake": "config manifest workarea",
+            "query": "config workarea lake",
+            "ledger": "config workarea",
+            "expectations": "config workarea",
+            "reports": "config manifest workarea",
+            "alerts": "config workarea spec lake ledger reports",
+            "budget": "config manifest workarea spec lake ledger",
+            "transforms": "config workarea spec sources",
+            "steps": "plan config manifest workarea spec sources transforms lake ledger expectations reports "
+            "alerts budget",
+            "proof": "config manifest workarea spec lake steps",
+            "explore": "config workarea spec ledger reports budget steps running",
+            "hierarchies": "config reports",
+            "evidence": "config manifest workarea lake reports proof steps",
+            "running": "plan config workarea spec sources transforms lake ledger reports alerts budget steps "
+            "proof evidence",
+            "cli": "config manifest workarea spec sources lake query ledger reports budget steps proof "
+            "running explore hierarchies evidence",
         },
         AIRFLOW: {
             "root": "compat operators",
@@ -135,19 +131,7 @@ GX_CLASSES = "privacy_release.expectations.table_expectations"
 # It keeps machine code in files, and looks at the sources to know whether that code is still theirs.
 KEEPS_CODE = "privacy_engine.compiled"
 FAMILIES = frozenset(
-    [
-        "anonymizers",
-        "grouping",
-        "quotas",
-        "nearness",
-        "synthesizers",
-        "latent",
-        "continual",
-        "randomizers",
-        "outliers",
-        "learning",
-        "fragments",
-    ]
+    ["anonymizers", "recoding", "synthesizers", "randomizers", "outliers", "learning", "fragments"]
 )
 
 
@@ -219,7 +203,7 @@ def test_only_the_spark_engine_knows_spark_and_only_engines_do_input_or_output()
 
 def test_the_judge_and_the_tables_know_no_algorithm() -> None:
     for module in of_floor(ENGINE):
-        if room(module) in ("judge", "tables"):
+        if room(module) in ("verification", "tables"):
             known = {name.split(".")[1] for name in imports(module) if name.startswith("privacy_engine.")}
             assert not known & (FAMILIES | {"registry", "release"}), module
 

@@ -15,7 +15,7 @@ from privacy_release.lake.layout import TableRules
 from privacy_release.lake.publish import publish
 from privacy_release.lake.retract import retract
 from privacy_release.lake.store import Lake
-from privacy_release.work.area import sha256_file
+from privacy_release.workarea.area import sha256_file
 from tests.reading import people, publish_people, publish_synthetic, snippets
 
 

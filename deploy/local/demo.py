@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from airflow.models.dagrun import DagRun
     from airflow.sdk import DAG
 
-    from privacy_release.work.references import Published, StagedRelease
+    from privacy_release.workarea.references import Published, StagedRelease
 
 RELEASE = "adult_occupation"
 BUNDLE = "dags-folder"  # the name that Airflow gives to its DAGs folder
@@ -87,8 +87,8 @@ def run(root: Path, name: str) -> "DagRun":
     """
     from airflow.utils import db
 
-    from privacy_release.work.area import work_area_root
-    from privacy_release.work.sweep import Rules, idle_limit, sweep
+    from privacy_release.workarea.area import work_area_root
+    from privacy_release.workarea.sweep import Rules, idle_limit, sweep
 
     sweep(work_area_root(), Rules(idle=idle_limit()))  # what a killed demonstration left
     db.initdb()
@@ -104,7 +104,7 @@ def run(root: Path, name: str) -> "DagRun":
 
 def results(done: "DagRun", name: str) -> tuple["StagedRelease", "Published"]:
     """What the run's tasks handed on."""
-    from privacy_release.work.references import Published, StagedRelease
+    from privacy_release.workarea.references import Published, StagedRelease
 
     by_id = {task.task_id: task for task in done.get_task_instances()}
     publish = by_id["publish"]
@@ -116,8 +116,8 @@ def results(done: "DagRun", name: str) -> tuple["StagedRelease", "Published"]:
 
 def measured(published: "Published") -> dict[str, float]:
     """Rows, k, l and t of the published rows, read from the lake."""
-    from privacy_engine.judge.models import DistinctLDiversity, KAnonymity, TCloseness
     from privacy_engine.tables.classes import EquivalenceClasses
+    from privacy_engine.verification.models import DistinctLDiversity, KAnonymity, TCloseness
     from privacy_release.lake.read import manifest_of, read_release
     from privacy_release.lake.store import Lake
 

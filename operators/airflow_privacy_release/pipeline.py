@@ -38,14 +38,14 @@ from airflow_privacy_release.operators.validate import ValidateOperator
 from airflow_privacy_release.operators.verify import AttackOperator, HoldOutOperator, VerifyOperator
 from privacy_engine.errors import PrivacyEngineError
 from privacy_engine.vocabulary import PublishMode
+from privacy_release.budget.budget import DEFAULT_LEDGER
 from privacy_release.plan.plan import Plan, plan_of
 from privacy_release.plan.step import Retry, Slot, Step
 from privacy_release.spec.catalogue import attempted, catalogue, partitioned_releases, raise_if_any
 from privacy_release.spec.floor import floor_policy, under_floor
 from privacy_release.spec.model import RELEASE, ReleaseSpec, ScheduleSpec
 from privacy_release.spec.parameters import limits, meaning
-from privacy_release.spending.budget import DEFAULT_LEDGER
-from privacy_release.work.engines import DEFAULT_MEMORY, LOCAL
+from privacy_release.workarea.engines import DEFAULT_MEMORY, LOCAL
 
 # Runs before it are never made up for (no catch-up): it only has to lie in the past and stay the same.
 START = datetime(2026, 1, 1, tzinfo=UTC)

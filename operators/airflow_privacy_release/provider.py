@@ -3,7 +3,7 @@
 from importlib.metadata import version
 from typing import Any
 
-from privacy_release.work.settings import SECTION, VARIABLES
+from privacy_release.config.settings import SECTION, VARIABLES
 
 PACKAGE = "airflow-privacy-release"
 TITLE = "Privacy Release"

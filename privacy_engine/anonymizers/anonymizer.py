@@ -16,11 +16,23 @@ from privacy_engine.anonymizers.trajectories import joined_release, linked_recod
 from privacy_engine.choice import choice
 from privacy_engine.dp.loss import PrivacyLoss
 from privacy_engine.errors import InfeasibleError, SchemaError
-from privacy_engine.grouping.constraints import compares_with_table
-from privacy_engine.grouping.model_rules import compile_constraints, least_size, require_feasible
-from privacy_engine.grouping.people import hold_by_person
-from privacy_engine.grouping.repair import allowed, repair, suppress_where_it_pays
-from privacy_engine.judge.models import (
+from privacy_engine.measures.recoding import Recoding, require_truthful
+from privacy_engine.measures.utility import gcp
+from privacy_engine.parameters import require_types
+from privacy_engine.progress import portion, tracked
+from privacy_engine.recoding.grouping.constraints import compares_with_table
+from privacy_engine.recoding.grouping.model_rules import compile_constraints, least_size, require_feasible
+from privacy_engine.recoding.grouping.people import hold_by_person
+from privacy_engine.recoding.grouping.repair import allowed, repair, suppress_where_it_pays
+from privacy_engine.recoding.quotas.search import CYCLES
+from privacy_engine.recoding.quotas.suppression import of_outliers, of_rare_values
+from privacy_engine.release import Release, parameters_of
+from privacy_engine.tables.classes import SensitiveValues
+from privacy_engine.tables.encoding import EncodedTable
+from privacy_engine.tables.linked import ReleasedClasses, rows_by_table
+from privacy_engine.tables.persons import person_codes
+from privacy_engine.tables.schema import DataSchema
+from privacy_engine.verification.models import (
     DistinctLDiversity,
     KAnonymity,
     PrivacyModel,
@@ -29,18 +41,6 @@ from privacy_engine.judge.models import (
     model_from_dict,
     require_distances,
 )
-from privacy_engine.measures.recoding import Recoding, require_truthful
-from privacy_engine.measures.utility import gcp
-from privacy_engine.parameters import require_types
-from privacy_engine.progress import portion, tracked
-from privacy_engine.quotas.search import CYCLES
-from privacy_engine.quotas.suppression import of_outliers, of_rare_values
-from privacy_engine.release import Release, parameters_of
-from privacy_engine.tables.classes import SensitiveValues
-from privacy_engine.tables.encoding import EncodedTable
-from privacy_engine.tables.linked import ReleasedClasses, rows_by_table
-from privacy_engine.tables.persons import person_codes
-from privacy_engine.tables.schema import DataSchema
 from privacy_engine.vocabulary import Intervals
 
 WORTH = 0.05  # share of the loss that going without outliers must save before the classes are improved

@@ -21,10 +21,10 @@ from privacy_engine.anonymizers.sensitive_utility import (
     weight_matrix,
 )
 from privacy_engine.choice import choice
-from privacy_engine.grouping.agglomeration import MergePrice, agglomerate
-from privacy_engine.grouping.boxes import Ints
-from privacy_engine.grouping.partners import Propose
 from privacy_engine.measures.recoding import Recoding
+from privacy_engine.recoding.grouping.agglomeration import MergePrice, agglomerate
+from privacy_engine.recoding.grouping.boxes import Ints
+from privacy_engine.recoding.grouping.partners import Propose
 from privacy_engine.tables.encoding import EncodedTable
 
 

@@ -15,12 +15,12 @@ from privacy_engine.anonymizers.anonymizer import Anonymizer
 from privacy_engine.anonymizers.cell_suppression import CellModel, modelled
 from privacy_engine.anonymizers.local_recoding import LocalRecoding
 from privacy_engine.choice import choice
-from privacy_engine.grouping.assignment import assign_to_cheapest
-from privacy_engine.grouping.boxes import Ints
-from privacy_engine.grouping.optics import density_clusters, mixed_distance, optics_of_records
-from privacy_engine.grouping.order_cut import cut_to_size
-from privacy_engine.grouping.partners import Propose
 from privacy_engine.measures.recoding import Recoding
+from privacy_engine.recoding.grouping.assignment import assign_to_cheapest
+from privacy_engine.recoding.grouping.boxes import Ints
+from privacy_engine.recoding.grouping.optics import density_clusters, mixed_distance, optics_of_records
+from privacy_engine.recoding.grouping.order_cut import cut_to_size
+from privacy_engine.recoding.grouping.partners import Propose
 from privacy_engine.tables.encoding import EncodedTable
 
 ROUNDING = 1e-9  # distances that are equal in theory must not fall on both sides of eps

@@ -20,7 +20,9 @@ import numpy.typing as npt
 from privacy_engine.anonymizers.anonymizer import Anonymizer
 from privacy_engine.choice import choice
 from privacy_engine.errors import SchemaError
-from privacy_engine.features.features import (
+from privacy_engine.measures.utility import gcp
+from privacy_engine.progress import advance, portion, tracked
+from privacy_engine.recoding.features.features import (
     Feature,
     FeatureRecoding,
     Ints,
@@ -30,11 +32,9 @@ from privacy_engine.features.features import (
     one_hot,
     value_features,
 )
-from privacy_engine.judge.models import PrivacyModel, holds
-from privacy_engine.measures.utility import gcp
-from privacy_engine.progress import advance, portion, tracked
 from privacy_engine.tables.columns import factorize
 from privacy_engine.tables.encoding import EncodedTable
+from privacy_engine.verification.models import PrivacyModel, holds
 from privacy_engine.vocabulary import Role
 
 MOST_CELLS = 500_000_000  # of the one-hot columns, 2 GB while the forest is grown

@@ -13,8 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from privacy_engine.anonymizers.sensitive_utility import FloatMatrix
-from privacy_engine.grouping.boxes import Ints
 from privacy_engine.progress import portion
+from privacy_engine.recoding.grouping.boxes import Ints
 from privacy_engine.tables.encoding import EncodedTable
 from privacy_engine.tables.persons import people_of_classes
 

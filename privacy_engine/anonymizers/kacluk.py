@@ -16,10 +16,10 @@ from privacy_engine.anonymizers.anonymizer import Anonymizer
 from privacy_engine.anonymizers.groups import label_groups, sensitive_groups
 from privacy_engine.anonymizers.local_recoding import LocalRecoding
 from privacy_engine.anonymizers.sensitive_utility import clusters_in_play, sensitive_row, utility_matrix
-from privacy_engine.grouping.agglomeration import merge_at_random
-from privacy_engine.grouping.boxes import Ints
-from privacy_engine.grouping.partners import Propose
 from privacy_engine.measures.recoding import Recoding
+from privacy_engine.recoding.grouping.agglomeration import merge_at_random
+from privacy_engine.recoding.grouping.boxes import Ints
+from privacy_engine.recoding.grouping.partners import Propose
 from privacy_engine.tables.encoding import EncodedTable
 
 

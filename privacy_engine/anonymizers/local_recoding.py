@@ -11,23 +11,23 @@ from dataclasses import dataclass, replace
 import numba as nb
 import numpy as np
 
-from privacy_engine.grouping.agglomeration import distinct_tuples
-from privacy_engine.grouping.boxes import Floats, Ints, tabulate
-from privacy_engine.grouping.constraints import Constraints, bounds_distribution
-from privacy_engine.grouping.model_rules import compile_constraints
-from privacy_engine.grouping.partitioning import blocks
-from privacy_engine.grouping.partners import Propose, propose, propose_serially
-from privacy_engine.grouping.people import hold_by_person
-from privacy_engine.grouping.refinement import ROUNDS, LookUp, look_up, look_up_serially, refine_in
-from privacy_engine.grouping.repair import merge_until_kept, repair
-from privacy_engine.judge.models import KAnonymity, PrivacyModel
-from privacy_engine.nearness.column_search import MOST_K, regroup_by_columns
-from privacy_engine.nearness.regrouping import regroup
 from privacy_engine.progress import apart, portion, tracked
-from privacy_engine.quotas.quantile_cuts import cut_by_quotas
-from privacy_engine.quotas.search import CYCLES, QuotaSearch
+from privacy_engine.recoding.grouping.agglomeration import distinct_tuples
+from privacy_engine.recoding.grouping.boxes import Floats, Ints, tabulate
+from privacy_engine.recoding.grouping.constraints import Constraints, bounds_distribution
+from privacy_engine.recoding.grouping.model_rules import compile_constraints
+from privacy_engine.recoding.grouping.partitioning import blocks
+from privacy_engine.recoding.grouping.partners import Propose, propose, propose_serially
+from privacy_engine.recoding.grouping.people import hold_by_person
+from privacy_engine.recoding.grouping.refinement import ROUNDS, LookUp, look_up, look_up_serially, refine_in
+from privacy_engine.recoding.grouping.repair import merge_until_kept, repair
+from privacy_engine.recoding.nearness.column_search import MOST_K, regroup_by_columns
+from privacy_engine.recoding.nearness.regrouping import regroup
+from privacy_engine.recoding.quotas.quantile_cuts import cut_by_quotas
+from privacy_engine.recoding.quotas.search import CYCLES, QuotaSearch
 from privacy_engine.tables.encoding import EncodedTable
 from privacy_engine.tables.geometry import Geometry
+from privacy_engine.verification.models import KAnonymity, PrivacyModel
 
 MOST_VALUES = 2_000  # of all sensitive attributes together; with more of them quotas take too long
 HOPEFUL = 1.2  # merged classes that lose more than so many times the others are not refined, too

@@ -13,11 +13,11 @@ import numpy as np
 
 from privacy_engine.anonymizers.anonymizer import Anonymizer
 from privacy_engine.choice import choice
-from privacy_engine.grouping.constraints import Constraints, bounds_distribution
-from privacy_engine.grouping.model_rules import compile_constraints
-from privacy_engine.grouping.partitioning import CutRule, mondrian
 from privacy_engine.measures.recoding import Recoding
-from privacy_engine.quotas.quantile_cuts import cut_by_quotas
+from privacy_engine.recoding.grouping.constraints import Constraints, bounds_distribution
+from privacy_engine.recoding.grouping.model_rules import compile_constraints
+from privacy_engine.recoding.grouping.partitioning import CutRule, mondrian
+from privacy_engine.recoding.quotas.quantile_cuts import cut_by_quotas
 from privacy_engine.tables.encoding import EncodedTable
 
 

@@ -30,12 +30,22 @@ from privacy_engine.anonymizers.cell_suppression import CellModel, modelled, wit
 from privacy_engine.anonymizers.local_recoding import LocalRecoding, label_distinct, require_sweeps
 from privacy_engine.choice import choice
 from privacy_engine.errors import SchemaError
-from privacy_engine.grouping.assignment import assign_to_cheapest
-from privacy_engine.grouping.boxes import Floats, Ints
-from privacy_engine.grouping.optics import MixedDistance, Reachability, mixed_distance, optics_of_records
-from privacy_engine.grouping.order_cut import cut_at_least_loss, cut_at_peaks, entropies, lexicographic_order
-from privacy_engine.grouping.partners import Propose
 from privacy_engine.measures.recoding import Recoding
+from privacy_engine.recoding.grouping.assignment import assign_to_cheapest
+from privacy_engine.recoding.grouping.boxes import Floats, Ints
+from privacy_engine.recoding.grouping.optics import (
+    MixedDistance,
+    Reachability,
+    mixed_distance,
+    optics_of_records,
+)
+from privacy_engine.recoding.grouping.order_cut import (
+    cut_at_least_loss,
+    cut_at_peaks,
+    entropies,
+    lexicographic_order,
+)
+from privacy_engine.recoding.grouping.partners import Propose
 from privacy_engine.tables.encoding import EncodedTable
 from privacy_engine.tables.geometry import Geometry
 

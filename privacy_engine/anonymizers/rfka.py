@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from privacy_engine.anonymizers.feature_selection import FeatureSelection
-from privacy_engine.features.forest_importance import forest_importance
+from privacy_engine.recoding.features.forest_importance import forest_importance
 
 
 @dataclass(frozen=True, kw_only=True)

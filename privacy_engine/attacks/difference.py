@@ -12,9 +12,9 @@ becomes certain and is right; control, how often it is by one release only, wher
 value; without a release none is certain. Where no one came or left since an earlier release nothing can be
 subtracted, and main is 0 of all people of the new release.
 
-It shares with `privacy_engine.judge.republication` only the form in which the values of classes are kept, so
-that each of both is a check of the other. It finds less: of people who came and left between the same classes
-it follows only what their numbers settle.
+It shares with `privacy_engine.verification.republication` only the form in which the values of classes are
+kept, so that each of both is a check of the other. It finds less: of people who came and left between the
+same classes it follows only what their numbers settle.
 
 Xiao, X., Tao, Y.: m-Invariance. SIGMOD 2007, section 1, has the example; Fung, B., Wang, K., Fu, A., Pei, J.:
 Anonymity for Continuous Data Publishing. EDBT 2008, the attacks.
@@ -29,8 +29,8 @@ import pandas as pd
 
 from privacy_engine.attacks.cells import Ints
 from privacy_engine.attacks.trial import Case, Rate, Tries
-from privacy_engine.judge.cross_release import Membership
-from privacy_engine.judge.republication.class_values import ClassValues
+from privacy_engine.verification.cross_release import Membership
+from privacy_engine.verification.republication.class_values import ClassValues
 
 
 @dataclass(frozen=True, kw_only=True)

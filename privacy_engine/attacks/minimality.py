@@ -44,9 +44,9 @@ from privacy_engine.attacks.natural_cuts import Cut, People, cuts_of
 from privacy_engine.attacks.refusals import Rules, told_by
 from privacy_engine.attacks.trial import Case, Rate, Tries
 from privacy_engine.errors import SchemaError
-from privacy_engine.judge.models import AlphaKAnonymity, KAnonymity, PrivacyModel, SensitiveModel
 from privacy_engine.tables.classes import EquivalenceClasses
 from privacy_engine.tables.schema import Attribute, DataSchema
+from privacy_engine.verification.models import AlphaKAnonymity, KAnonymity, PrivacyModel, SensitiveModel
 from privacy_engine.vocabulary import released_as
 
 SLIPS = (1e-6, 1e-2)  # chances that a cut is not made for another reason, of which an attacker believes one

@@ -5,9 +5,9 @@ whose cells cover them. Classes of a strict partition do not overlap; others may
 loses least is filled first, up to its size, with those whom the fewest classes cover: an algorithm that
 generalizes no more than it must puts nobody into a coarse class who could be in a fine one.
 
-The cuts are those of Mondrian (LeFevre, DeWitt, Ramakrishnan 2006; `privacy_engine.grouping.cuts`): of an
-attribute in order beside the median's own value, and those that split off as few people as k allows at either
-end; of any other, one child of the people's lowest common node, or one value, from the others.
+The cuts are those of Mondrian (LeFevre, DeWitt, Ramakrishnan 2006; `privacy_engine.recoding.grouping.cuts`):
+of an attribute in order beside the median's own value, and those that split off as few people as k allows at
+either end; of any other, one child of the people's lowest common node, or one value, from the others.
 """
 
 from dataclasses import dataclass, replace

@@ -22,9 +22,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from privacy_engine.attacks.cells import Bools, Floats, Ints
-from privacy_engine.judge.models import SensitiveModel
 from privacy_engine.tables.classes import ClassCounts
 from privacy_engine.tables.hierarchy import Hierarchy
+from privacy_engine.verification.models import SensitiveModel
 
 RAREST = 1e-9  # chance of a refusal below which it is not believed
 DRAWS = 64  # of each cut

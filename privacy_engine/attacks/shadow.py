@@ -46,7 +46,7 @@ import pandas as pd
 from privacy_engine.attacks.cells import Floats, Ints, read
 from privacy_engine.attacks.seeking import Target
 from privacy_engine.attacks.trial import Case, Shadow
-from privacy_engine.judge.attack_risk import FEWEST_SHADOWS
+from privacy_engine.verification.attack_risk import FEWEST_SHADOWS
 
 WIDTHS = (0.05, 0.3, 1.0, 3.0)  # of kernels, in attributes
 LEAST = 80  # outsiders: ten records in each half of the shadows' people, and twice twenty to be asked

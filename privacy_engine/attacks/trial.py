@@ -27,9 +27,9 @@ import numpy as np
 import pandas as pd
 
 from privacy_engine.attacks.cells import Bools, Cells, Ints, Space, read
-from privacy_engine.judge.cross_release import Membership
-from privacy_engine.judge.models import PrivacyModel
 from privacy_engine.tables.schema import DataSchema
+from privacy_engine.verification.cross_release import Membership
+from privacy_engine.verification.models import PrivacyModel
 
 TARGETS = 2_000  # people that are attacked, and as many outsiders at most
 

@@ -15,8 +15,8 @@ from typing import Any
 from privacy_engine.dp.amplification import amplified
 from privacy_engine.dp.loss import Neighbours, PrivacyLoss, exact_sum, rounded_up
 from privacy_engine.dp.zcdp import check_rho, pure_rho
-from privacy_engine.judge.verification import Finding
 from privacy_engine.tables.schema import DataSchema
+from privacy_engine.verification.verify import Finding
 
 # epsilon of one run = this times sensitivity / scale
 _FACTOR: Mapping[str, int] = {"discrete_laplace": 1, "noisy_max": 2}

@@ -15,11 +15,15 @@ from privacy_engine.dp.loss import PrivacyLoss
 from privacy_engine.engines.engine import Engine, Files, Fold, Grouping
 from privacy_engine.engines.frames import to_frame
 from privacy_engine.errors import SchemaError
-from privacy_engine.judge import known_rows
-from privacy_engine.judge.policy import ReleasePolicy
-from privacy_engine.judge.tally import tallied
-from privacy_engine.judge.uniqueness import as_declared
-from privacy_engine.judge.verification import (
+from privacy_engine.measures.risk import PartFigures
+from privacy_engine.tables.classes import Classes, SensitiveValues
+from privacy_engine.tables.persons import TABLE, Person, ValuesLeft, shares_of_persons
+from privacy_engine.tables.schema import Attribute, DataSchema
+from privacy_engine.verification import known_rows
+from privacy_engine.verification.policy import ReleasePolicy
+from privacy_engine.verification.tally import tallied
+from privacy_engine.verification.uniqueness import as_declared
+from privacy_engine.verification.verify import (
     Finding,
     Report,
     attributes_of,
@@ -29,10 +33,6 @@ from privacy_engine.judge.verification import (
     require_persons,
     verify_tallies,
 )
-from privacy_engine.measures.risk import PartFigures
-from privacy_engine.tables.classes import Classes, SensitiveValues
-from privacy_engine.tables.persons import TABLE, Person, ValuesLeft, shares_of_persons
-from privacy_engine.tables.schema import Attribute, DataSchema
 from privacy_engine.vocabulary import Role
 
 PSEUDONYM, PERSON = "pseudonym", "person"  # columns of a file that holds both against each other

@@ -11,10 +11,10 @@ import numpy as np
 import pandas as pd
 
 from privacy_engine.fragments.cut_tree import Cut, CutTree, Flags, Rows
-from privacy_engine.grouping.boxes import Codes, Floats, join_cost, tabulate
-from privacy_engine.grouping.constraints import no_constraints
-from privacy_engine.grouping.cuts import NOBODY, Task, bucket_by, cheapest_grouping, cover
-from privacy_engine.grouping.partitioning import CutRule
+from privacy_engine.recoding.grouping.boxes import Codes, Floats, join_cost, tabulate
+from privacy_engine.recoding.grouping.constraints import no_constraints
+from privacy_engine.recoding.grouping.cuts import NOBODY, Task, bucket_by, cheapest_grouping, cover
+from privacy_engine.recoding.grouping.partitioning import CutRule
 from privacy_engine.tables.columns import NULL, value_text
 from privacy_engine.tables.encoding import Domain, EncodedTable, OrderedDomain
 from privacy_engine.tables.hierarchy import Hierarchy

@@ -16,7 +16,7 @@ from privacy_engine.engines.frames import to_frame
 from privacy_engine.errors import IntegrityError
 from privacy_engine.fragments.cut_tree import CutTree
 from privacy_engine.fragments.whole import WholeTable
-from privacy_engine.grouping.constraints import Constraints, admits
+from privacy_engine.recoding.grouping.constraints import Constraints, admits
 from privacy_engine.tables.encoding import sensitive_codes
 
 Ints = npt.NDArray[np.int64]

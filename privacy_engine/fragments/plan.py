@@ -14,16 +14,16 @@ from privacy_engine.fragments.cut_tree import CutTree
 from privacy_engine.fragments.cutting import cut
 from privacy_engine.fragments.handover import count_leaves, hand_over
 from privacy_engine.fragments.whole import WholeTable
-from privacy_engine.grouping.model_rules import compile_constraints, require_one_class
-from privacy_engine.judge.models import (
+from privacy_engine.recoding.grouping.model_rules import compile_constraints, require_one_class
+from privacy_engine.release import ReleaseMethod
+from privacy_engine.tables.schema import DataSchema
+from privacy_engine.verification.models import (
     BetaLikeness,
     DeltaDisclosure,
     PrivacyModel,
     SensitiveModel,
     TCloseness,
 )
-from privacy_engine.release import ReleaseMethod
-from privacy_engine.tables.schema import DataSchema
 
 SAMPLE = 200_000  # records on which the cuts are found
 

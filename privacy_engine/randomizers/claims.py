@@ -1,10 +1,10 @@
 """The claim of a randomized release held against its own probabilities, the ledger and the schema."""
 
 from privacy_engine.dp.loss import PrivacyLoss
-from privacy_engine.judge.verification import Finding
 from privacy_engine.randomizers.randomization import Randomization
 from privacy_engine.randomizers.randomness import Randomness
 from privacy_engine.tables.schema import DataSchema
+from privacy_engine.verification.verify import Finding
 
 
 def check_randomization(

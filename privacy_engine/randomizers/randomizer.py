@@ -14,7 +14,6 @@ from privacy_engine.choice import choice
 from privacy_engine.dp.loss import PrivacyLoss
 from privacy_engine.dp.mechanisms import laplace_counts
 from privacy_engine.errors import SchemaError, SecretError
-from privacy_engine.judge.models import PrivacyModel
 from privacy_engine.parameters import require_types
 from privacy_engine.progress import tracked
 from privacy_engine.randomizers.attributes import listed_domain
@@ -36,6 +35,7 @@ from privacy_engine.tables.columns import factorize, floats, value_text
 from privacy_engine.tables.domains import Storage, require_row_each
 from privacy_engine.tables.persons import person_codes
 from privacy_engine.tables.schema import Attribute, DataSchema
+from privacy_engine.verification.models import PrivacyModel
 from privacy_engine.vocabulary import Role, counted
 
 

@@ -14,13 +14,13 @@ import numpy as np
 import pandas as pd
 
 from privacy_engine.errors import SchemaError
-from privacy_engine.grouping.boxes import Ints
-from privacy_engine.judge.counterfeits import counterfeits_column, lacking
 from privacy_engine.measures.recoding import Recoding, released_order
+from privacy_engine.recoding.grouping.boxes import Ints
 from privacy_engine.republication.earlier_boxes import Texts, Values
 from privacy_engine.republication.signatures import Buckets
 from privacy_engine.tables.columns import NULL, factorize
 from privacy_engine.tables.schema import DataSchema
+from privacy_engine.verification.counterfeits import counterfeits_column, lacking
 from privacy_engine.vocabulary import COUNTERFEITS, Intervals, Role
 
 NOBODY = -1  # in place of the row of the source

@@ -10,14 +10,14 @@ import numpy.typing as npt
 import pandas as pd
 
 from privacy_engine.errors import SchemaError
-from privacy_engine.grouping.boxes import Codes, Ints
-from privacy_engine.judge.cross_release import History, Membership, cores
-from privacy_engine.judge.published_boxes import Column, Reading, values_of_set
 from privacy_engine.measures.recoding import Points
+from privacy_engine.recoding.grouping.boxes import Codes, Ints
 from privacy_engine.tables.columns import factorize
 from privacy_engine.tables.encoding import EncodedTable, OrderedDomain
 from privacy_engine.tables.geometry import class_spans
 from privacy_engine.tables.schema import DataSchema
+from privacy_engine.verification.cross_release import History, Membership, cores
+from privacy_engine.verification.published_boxes import Column, Reading, values_of_set
 
 Texts = npt.NDArray[np.object_]
 

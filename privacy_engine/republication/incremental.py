@@ -19,7 +19,7 @@ release and not in the last one return in a class of their own, if at least k ha
 Each of these is a proposal. The judge measures the whole release, and what it finds fault with is taken back:
 joined and updated classes are published as they were, arrivals wait. After Byun, Sohn, Bertino, Li: Secure
 anonymization for incremental datasets (2006), where arrivals wait, too; updates by whole components follow
-the specification of the attackers in `privacy_engine.judge.republication`.
+the specification of the attackers in `privacy_engine.verification.republication`.
 """
 
 import contextlib
@@ -35,20 +35,9 @@ import pandas as pd
 
 from privacy_engine.anonymizers.anonymizer import Anonymizer
 from privacy_engine.errors import InfeasibleError, SchemaError
-from privacy_engine.grouping.boxes import Ints
-from privacy_engine.judge.cross_release import (
-    CrossReleaseKAnonymity,
-    CrossReleaseModel,
-    History,
-    Membership,
-    MInvariance,
-)
-from privacy_engine.judge.models import DistinctLDiversity, KAnonymity, holds
-from privacy_engine.judge.published_boxes import Reading, known_texts
-from privacy_engine.judge.republication.class_values import people_of
-from privacy_engine.judge.republication.model import Attacker, Republication
 from privacy_engine.measures.recoding import Recoding, released_order
 from privacy_engine.measures.utility import class_losses
+from privacy_engine.recoding.grouping.boxes import Ints
 from privacy_engine.registry import load_method
 from privacy_engine.release import Release, parameters_of
 from privacy_engine.republication.earlier_boxes import Texts, require_followed, unpublished
@@ -56,6 +45,17 @@ from privacy_engine.tables.classes import EquivalenceClasses
 from privacy_engine.tables.columns import NULL, are_among, factorize
 from privacy_engine.tables.encoding import EncodedTable
 from privacy_engine.tables.schema import Attribute, DataSchema
+from privacy_engine.verification.cross_release import (
+    CrossReleaseKAnonymity,
+    CrossReleaseModel,
+    History,
+    Membership,
+    MInvariance,
+)
+from privacy_engine.verification.models import DistinctLDiversity, KAnonymity, holds
+from privacy_engine.verification.published_boxes import Reading, known_texts
+from privacy_engine.verification.republication.class_values import people_of
+from privacy_engine.verification.republication.model import Attacker, Republication
 
 Bools = npt.NDArray[np.bool_]
 SPARSE = 2.0  # times the mean loss of a record, above which a class of arrivals waits for more

@@ -16,8 +16,9 @@ import numpy as np
 import numpy.typing as npt
 
 from privacy_engine.compiled import kernel
-from privacy_engine.grouping.box_tree import INCREASE, BoxTree, cheapest, plant
-from privacy_engine.grouping.boxes import (
+from privacy_engine.ordering import stable_order
+from privacy_engine.recoding.grouping.box_tree import INCREASE, BoxTree, cheapest, plant
+from privacy_engine.recoding.grouping.boxes import (
     Boxes,
     Codes,
     Floats,
@@ -29,8 +30,7 @@ from privacy_engine.grouping.boxes import (
     union_cost,
     union_cost_up_to,
 )
-from privacy_engine.grouping.constraints import Constraints, admits
-from privacy_engine.ordering import stable_order
+from privacy_engine.recoding.grouping.constraints import Constraints, admits
 
 FEW = 12  # classes that are tried for a person or a class
 NEAR = 16  # members that are tried for a class founded around one

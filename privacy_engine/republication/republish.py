@@ -1,7 +1,8 @@
 """A release of people who were released before, safe together with the earlier releases.
 
 Whoever has several releases looks for a person among those who share the person's class in each of them. What
-must hold is judged by `privacy_engine.judge.cross_release`, in two readings, and a release is made for each:
+must hold is judged by `privacy_engine.verification.cross_release`, in two readings, and a release is made for
+each:
 
 - Departures known. Who stays keeps the class: all that come from one class stay together, whole classes are
   joined where one has too few, and newcomers are put into the class whose loss grows least, or form classes
@@ -35,11 +36,9 @@ from privacy_engine.anonymizers.anonymizer import Anonymizer
 from privacy_engine.choice import choice
 from privacy_engine.compiled import kernel
 from privacy_engine.errors import InfeasibleError, SchemaError
-from privacy_engine.grouping.boxes import Codes, Ints, Space, tabulate
-from privacy_engine.grouping.model_rules import compile_constraints
-from privacy_engine.judge.cross_release import History, Membership, MInvariance
-from privacy_engine.judge.models import DistinctLDiversity, KAnonymity, PrivacyModel, holds
 from privacy_engine.measures.recoding import Points, Recoding
+from privacy_engine.recoding.grouping.boxes import Codes, Ints, Space, tabulate
+from privacy_engine.recoding.grouping.model_rules import compile_constraints
 from privacy_engine.release import Release, parameters_of
 from privacy_engine.republication.counterfeits import (
     NOBODY,
@@ -64,6 +63,8 @@ from privacy_engine.republication.unique import Wanted, m_unique_classes, told_a
 from privacy_engine.tables.classes import EquivalenceClasses
 from privacy_engine.tables.encoding import EncodedTable
 from privacy_engine.tables.schema import DataSchema
+from privacy_engine.verification.cross_release import History, Membership, MInvariance
+from privacy_engine.verification.models import DistinctLDiversity, KAnonymity, PrivacyModel, holds
 from privacy_engine.vocabulary import Departures, Intervals
 
 Bools = npt.NDArray[np.bool_]

@@ -22,11 +22,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from privacy_engine.compiled import kernel
-from privacy_engine.grouping.boxes import Codes, Ints, Space, box_cost, enlarge, tabulate
-from privacy_engine.judge.cross_release import History
+from privacy_engine.recoding.grouping.boxes import Codes, Ints, Space, box_cost, enlarge, tabulate
 from privacy_engine.registry import load_method
 from privacy_engine.republication.earlier_boxes import Known, Texts
 from privacy_engine.tables.encoding import EncodedTable
+from privacy_engine.verification.cross_release import History
 
 Signature = tuple[str, ...]
 REGION = 20  # times the persons of a class

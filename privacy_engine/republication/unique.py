@@ -30,14 +30,14 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from privacy_engine.grouping.boxes import Codes, Ints, tabulate
-from privacy_engine.judge.cross_release import History, Membership
 from privacy_engine.measures.recoding import Points, Recoding
+from privacy_engine.recoding.grouping.boxes import Codes, Ints, tabulate
 from privacy_engine.republication.counterfeits import texts_of
 from privacy_engine.republication.earlier_boxes import Known, Texts
 from privacy_engine.republication.signatures import Buckets, Signature, held_signatures, nearest
 from privacy_engine.tables.geometry import Geometry, class_spans, span_costs
 from privacy_engine.tables.schema import DataSchema
+from privacy_engine.verification.cross_release import History, Membership
 
 NEAR = 128  # records before and after a class that are tried to tell it apart from another
 Waiting = dict[str, list[int]]  # value -> arrivals with it who have no bucket yet

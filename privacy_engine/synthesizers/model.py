@@ -7,7 +7,7 @@ from typing import Any
 
 from privacy_engine.dp.accounting import Spend
 from privacy_engine.dp.loss import PrivacyLoss
-from privacy_engine.synthesizers.bayesian_network import BayesianNetwork
+from privacy_engine.synthesizers.bayes.bayesian_network import BayesianNetwork
 from privacy_engine.synthesizers.noisy_number import COUNTED, NoisyNumber
 from privacy_engine.synthesizers.replicate_models import ReplicateModels
 from privacy_engine.tables.domains import Storage
@@ -31,7 +31,7 @@ class SynthesizerModel:
         replicates: of the network, by which answers get intervals; None of a method that makes none, and of
             a model that was stored before there were any.
         follow: noisy figures from which later releases of a schedule go on, see
-            ``privacy_engine.continual.following``; None where none do.
+            ``privacy_engine.synthesizers.repeated.following``; None where none do.
     """
 
     method: str

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from privacy_engine.synthesizers.bayesian_network import BayesianNetwork
+from privacy_engine.synthesizers.bayes.bayesian_network import BayesianNetwork
 
 Floats = npt.NDArray[np.float64]
 
@@ -16,7 +16,7 @@ DIGITS = 5  # significant, of a stored probability: the replicates' spread needs
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ReplicateModels:
-    """What `privacy_engine.latent.replicates` found, over the values of attributes and by their names.
+    """What `synthesizers.latent.replicates` found, over the values of attributes and by their names.
 
     Attributes that others determine are in none: they follow from the network.
 

@@ -6,9 +6,10 @@ the interval lies around the model's answer, which has none. Values within a bin
 evenly spread, which no noisy figure tells.
 
 The variance is the replicates' mean squared distance from the model's answer, and the misfit, see
-``privacy_engine.latent.replicates``: a p (1 - p) for a share, that of a sample of 1 / a records; for a mean
-within a group of share p so a times the variance in the group, by p. Where the attributes were never measured
-together, what the model infers of them beyond independence is uncertain by a part of it, `INFERRED`.
+``privacy_engine.synthesizers.latent.replicates``: a p (1 - p) for a share, that of a sample of 1 / a records;
+for a mean within a group of share p so a times the variance in the group, by p. Where the attributes were
+never measured together, what the model infers of them beyond independence is uncertain by a part of it,
+`INFERRED`.
 """
 
 from collections.abc import Collection, Mapping, Sequence

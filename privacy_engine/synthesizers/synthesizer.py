@@ -36,16 +36,16 @@ from privacy_engine.dp.mechanisms import split
 from privacy_engine.dp.noise import NoiseBudget
 from privacy_engine.engines.engine import Engine, Files
 from privacy_engine.errors import InfeasibleError, SchemaError
-from privacy_engine.judge.models import PrivacyModel
 from privacy_engine.parameters import require_types
 from privacy_engine.progress import portion
 from privacy_engine.release import Release, parameters_of
-from privacy_engine.synthesizers.bayesian_network import BayesianNetwork
+from privacy_engine.synthesizers.bayes.bayesian_network import BayesianNetwork
 from privacy_engine.synthesizers.measuring import coded_files, coded_people
 from privacy_engine.synthesizers.model import SynthesizerModel
 from privacy_engine.synthesizers.replicate_models import ReplicateModels
 from privacy_engine.tables.domains import CodedTable, Storage, decode, public_domains
 from privacy_engine.tables.schema import DataSchema
+from privacy_engine.verification.models import PrivacyModel
 
 LEAST_ROWS = 2  # no sensitivity here is derived for a table of one record
 PART = 500_000  # records that are drawn at a time

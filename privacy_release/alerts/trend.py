@@ -18,7 +18,13 @@ from privacy_release.lake.log import Publication, State, current_version, newest
 from privacy_release.lake.read import standing_manifest
 from privacy_release.reports.text import COUNTED, FIGURES, RISKS, shown
 from privacy_release.spec.model import AlertSpec, AlertsSpec, read_alerts
-from privacy_release.work.references import AlertRef, ReportRef, StagedRelease, measured_symbols, symbols_of
+from privacy_release.workarea.references import (
+    AlertRef,
+    ReportRef,
+    StagedRelease,
+    measured_symbols,
+    symbols_of,
+)
 
 if TYPE_CHECKING:
     from privacy_release.lake.store import ReleaseTable

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING
 
 from privacy_engine.errors import PrivacyEngineError
 from privacy_release.cli.arguments import WrongArgumentError, usage, work_root
-from privacy_release.work.durations import parse_duration
-from privacy_release.work.sweep import Looked, Rules, State, idle_limit, sweep
+from privacy_release.config.durations import parse_duration
+from privacy_release.workarea.sweep import Looked, Rules, State, idle_limit, sweep
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from types import FrameType
 
-    from privacy_release.work.area import WorkArea
+    from privacy_release.workarea.area import WorkArea
 
     Handler = Callable[[int, FrameType | None], object] | signal.Handlers
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from privacy_engine.errors import PrivacyEngineError
-from privacy_release.work.settings import PROJECT_FILE, airflow_home, setting, work_area_address
+from privacy_release.config.settings import PROJECT_FILE, airflow_home, setting, work_area_address
 
 if TYPE_CHECKING:
     from privacy_engine.tables.schema import DataSchema
@@ -82,7 +82,7 @@ def default_lake() -> str:
 
 def work_root() -> Path:
     """Where work areas are; without Airflow in the user's cache folder, which no other user can enter."""
-    from privacy_release.work.area import work_area_root
+    from privacy_release.workarea.area import work_area_root
 
     # A command is one process on one machine: it needs no area that others reach.
     if work_area_address() is None and (setting("work_area") or airflow_home()):

@@ -183,8 +183,8 @@ def _check(arguments: argparse.Namespace) -> int:
 
 def _recorded_in(root: str) -> dict[str, set[str]]:
     """The entries that paid for the current releases of all tables of a lake, by data set."""
+    from privacy_release.budget.recorded import recorded_entries
     from privacy_release.lake.store import table_names
-    from privacy_release.spending.recorded import recorded_entries
 
     lake, found = lake_at(root), dict[str, set[str]]()
     for table in table_names(lake):
@@ -211,8 +211,8 @@ def _migrate(arguments: argparse.Namespace) -> int:
 
 
 def _ledger(arguments: argparse.Namespace) -> "BudgetLedger":
-    from privacy_release.ledger.places import PLACE, default_ledger, ledger_at
-    from privacy_release.work.settings import PROJECT_FILE, airflow_home, setting
+    from privacy_release.config.settings import PROJECT_FILE, airflow_home, setting
+    from privacy_release.ledger.default import PLACE, default_ledger, ledger_at
 
     if arguments.ledger:
         named = arguments.ledger

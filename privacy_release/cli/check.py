@@ -25,15 +25,15 @@ from privacy_release.cli.text import finding_lines
 
 if TYPE_CHECKING:
     from privacy_engine.errors import Problem
-    from privacy_engine.judge.policy import ReleasePolicy
+    from privacy_engine.verification.policy import ReleasePolicy
     from privacy_release.explore.cost import Cost
     from privacy_release.proof.check import Checked, Verdict
     from privacy_release.spec.floor import Floor
     from privacy_release.spec.model import ReleaseSpec
     from privacy_release.spec.rules.facts import Facts
     from privacy_release.spec.rules.judge import Judged
-    from privacy_release.work.area import WorkArea
-    from privacy_release.work.references import Table
+    from privacy_release.workarea.area import WorkArea
+    from privacy_release.workarea.references import Table
 
 WRONG = 2  # exit code: a wrong file
 _FEW = 100_000  # records of a source that is read without being asked
@@ -199,7 +199,7 @@ def _words(text: str) -> frozenset[str]:
 
 def _users() -> frozenset[str] | None:
     """The ids of Airflow's users; None where nobody tells them."""
-    from privacy_release.work.host import answer_of
+    from privacy_release.config.host import answer_of
 
     told = answer_of("users")
     return None if told is None else told()
@@ -313,6 +313,7 @@ def _unjudged(found: "Judged") -> list[str]:
 
 def _check_whole(path: Path, rules: _Rules) -> "tuple[ReleaseSpec, Judged]":
     """What can be known without records."""
+    from privacy_release.config.problems import gathered, raise_problems
     from privacy_release.spec.catalogue import only_of_its_name
     from privacy_release.spec.check import (
         files_of,
@@ -324,7 +325,6 @@ def _check_whole(path: Path, rules: _Rules) -> "tuple[ReleaseSpec, Judged]":
     )
     from privacy_release.spec.model import load_spec
     from privacy_release.spec.rules.judge import judged
-    from privacy_release.work.problems import gathered, raise_problems
 
     spec = load_spec(path, judge=False)
     others = {file.stem for file in path.parent.glob("*.y*ml")} - {spec.name} | rules.elsewhere
@@ -355,7 +355,7 @@ def _known_users(spec: "ReleaseSpec", rules: _Rules) -> Any:
 
 def _with_lake(facts: "Facts", spec: "ReleaseSpec", rules: _Rules) -> "Facts":
     """Add what the lake says of a release, if there is one, and the promise of its schedule."""
-    from privacy_release.spending.schedules import schedule_named
+    from privacy_release.budget.schedules import schedule_named
     from privacy_release.steps.facts import asks_for_earlier, with_lake
 
     said = None if spec.budget is None else spec.budget.schedule
@@ -369,7 +369,7 @@ def _with_lake(facts: "Facts", spec: "ReleaseSpec", rules: _Rules) -> "Facts":
 
 def _with_ledger(facts: "Facts", spec: "ReleaseSpec", rules: _Rules) -> "Facts":
     """Add what the ledger says of a release, if there is one."""
-    from privacy_release.ledger.places import default_place, ledger_at
+    from privacy_release.ledger.default import default_place, ledger_at
     from privacy_release.steps.facts import budget_of, with_ledger
 
     if spec.budget is None:
@@ -386,9 +386,9 @@ def _with_ledger(facts: "Facts", spec: "ReleaseSpec", rules: _Rules) -> "Facts":
 
 def _promise(spec: "ReleaseSpec") -> str | None:
     """What all releases of its schedule lose together, in words; None where each is paid by itself."""
+    from privacy_release.budget.schedules import schedule_named
     from privacy_release.reports.text import promise_in_words
     from privacy_release.spec.methods import build_method
-    from privacy_release.spending.schedules import schedule_named
 
     said = None if spec.budget is None else spec.budget.schedule
     if said is None:
@@ -469,8 +469,8 @@ def _check_source(spec: "ReleaseSpec", rules: _Rules) -> _Source:
     from privacy_release.running.preparing import source_table
     from privacy_release.spec.floor import under_floor
     from privacy_release.steps.curator import write_missing_values
-    from privacy_release.work.area import WorkArea
-    from privacy_release.work.staged import left_out_of
+    from privacy_release.workarea.area import WorkArea
+    from privacy_release.workarea.staged import left_out_of
 
     read = spec.model_copy(update={"outliers": None})
     if read.source is not None:  # a check waits for nothing

@@ -17,13 +17,13 @@ from privacy_release.cli.arguments import WrongArgumentError, usage, work_root
 from privacy_release.cli.text import lines
 
 if TYPE_CHECKING:
-    from privacy_engine.judge.policy import ReleasePolicy
+    from privacy_engine.verification.policy import ReleasePolicy
+    from privacy_release.budget.budget import Budget
     from privacy_release.explore.cells import Measured
     from privacy_release.explore.choices import Choice, Grid
     from privacy_release.spec.model import ReleaseSpec
-    from privacy_release.spending.budget import Budget
-    from privacy_release.work.area import WorkArea
-    from privacy_release.work.references import RecordsRef
+    from privacy_release.workarea.area import WorkArea
+    from privacy_release.workarea.references import RecordsRef
 
 N = TypeVar("N", int, float)
 ABOUT = """
@@ -99,7 +99,7 @@ def explore(arguments: argparse.Namespace) -> int:
     from privacy_release.explore.sources import policy_to_explore
     from privacy_release.explore.written import write_page
     from privacy_release.spec.model import load_spec
-    from privacy_release.work.area import WorkArea
+    from privacy_release.workarea.area import WorkArea
 
     spec = load_spec(arguments.spec)
     policy = policy_to_explore(spec)

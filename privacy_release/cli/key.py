@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from privacy_release.cli.arguments import default_lake, lake_at
-from privacy_release.work.settings import VARIABLES
+from privacy_release.config.settings import VARIABLES
 
 
 def add_key_commands(commands: Any) -> None:

@@ -49,6 +49,11 @@ from privacy_release.cli.arguments import (
 )
 from privacy_release.cli.budget import add_budget_commands
 from privacy_release.cli.check import add_check_command
+from privacy_release.cli.evidence import (
+    add_evidence_commands,
+    add_register_command,
+    add_registry_command,
+)
 from privacy_release.cli.explore import add_explore_command
 from privacy_release.cli.hierarchy import add_hierarchy_commands
 from privacy_release.cli.key import add_key_commands
@@ -64,15 +69,10 @@ from privacy_release.cli.text import (
     over_time_lines,
     release_line,
 )
-from privacy_release.cli.told import (
-    add_evidence_commands,
-    add_register_command,
-    add_registry_command,
-)
 from privacy_release.cli.warm import add_warm_command
 from privacy_release.cli.where import add_where_command, where
+from privacy_release.config.settings import let_idle_threads_sleep
 from privacy_release.spec.presets import PRESETS
-from privacy_release.work.settings import let_idle_threads_sleep
 
 if TYPE_CHECKING:
     from privacy_engine.engines.local import LocalEngine
@@ -273,7 +273,7 @@ def _run(arguments: argparse.Namespace) -> int:
     from privacy_release.running.run import run_release
     from privacy_release.spec.model import load_spec
     from privacy_release.steps.approval import plain_comment
-    from privacy_release.work.area import WorkArea
+    from privacy_release.workarea.area import WorkArea
 
     spec = load_spec(arguments.spec)
     lake = lake_at(arguments.lake or default_lake())
@@ -431,8 +431,8 @@ def _token() -> str:
 def _engine(command: str) -> "Iterator[tuple[LocalEngine, Path]]":
     """An engine for tables that need not fit into memory, and a private folder; both are gone at the end."""
     from privacy_engine.engines.local import LocalEngine
-    from privacy_release.work.area import WorkArea
-    from privacy_release.work.engines import DEFAULT_MEMORY, read_memory
+    from privacy_release.workarea.area import WorkArea
+    from privacy_release.workarea.engines import DEFAULT_MEMORY, read_memory
 
     work = WorkArea(work_root(), f"cli/{command}/{_token()}")
     with (

@@ -4,7 +4,7 @@ import argparse
 
 from privacy_engine.vocabulary import PublishMode, counted
 from privacy_release.cli.arguments import lake_at, table_of, usage
-from privacy_release.work.durations import parse_duration
+from privacy_release.config.durations import parse_duration
 
 
 def add_table_command(parser: argparse.ArgumentParser) -> None:

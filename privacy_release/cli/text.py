@@ -7,13 +7,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from privacy_engine.judge.attack_risk import AttackRisk
-from privacy_engine.judge.republication.notes import notes_over_time
 from privacy_engine.progress import telling
+from privacy_engine.verification.attack_risk import AttackRisk
+from privacy_engine.verification.republication.notes import notes_over_time
 from privacy_engine.vocabulary import counted
+from privacy_release.config.durations import Pace, how_far
+from privacy_release.config.settings import VARIABLES
 from privacy_release.manifest.manifest import Manifest
-from privacy_release.work.durations import Pace, how_far
-from privacy_release.work.settings import VARIABLES
 
 if TYPE_CHECKING:
     from privacy_release.running.context import Watcher

@@ -31,7 +31,7 @@ class Signature:
     """A compiled function with the types of its arguments.
 
     Attributes:
-        kernel: Module and name of the function, `privacy_engine.grouping.cuts:halve`.
+        kernel: Module and name of the function, `privacy_engine.recoding.grouping.cuts:halve`.
         arguments: Types as `privacy_engine.signatures.to_text` writes them.
         seconds: CPU time to compile it where all that it calls is compiled.
         calls: Places in the list of the signatures that it calls, all before its own.

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from privacy_engine.errors import PrivacyEngineError, SpecError
 from privacy_release.cli.arguments import default_lake, work_root
-from privacy_release.work.host import answer_of
-from privacy_release.work.settings import (
+from privacy_release.config.host import answer_of
+from privacy_release.config.settings import (
     PROJECT,
     PROJECT_FILE,
     airflow_home,
@@ -22,7 +22,7 @@ from privacy_release.work.settings import (
     setting,
     work_area_address,
 )
-from privacy_release.work.sweep import idle_limit
+from privacy_release.workarea.sweep import idle_limit
 
 _EPILOG = f"""\
 Each place is looked for in this order: the environment variable; the section [privacy_release] of Airflow's
@@ -130,7 +130,7 @@ def _work_area() -> object:
 
 def _ledger() -> str:
     from privacy_release.ledger.database import database_url, shown
-    from privacy_release.ledger.places import default_place
+    from privacy_release.ledger.default import default_place
 
     return shown(database_url(default_place()))
 

@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from privacy_engine.judge.attack_risk import AttackRisk
-from privacy_engine.judge.models import rule_of
+from privacy_engine.verification.attack_risk import AttackRisk
+from privacy_engine.verification.models import rule_of
 from privacy_release.manifest.manifest import Manifest
 
 SMALL = 1.0  # epsilon up to which a loss is taken as an answer by itself; above, as a part of one

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TypedDict
 
 from privacy_engine.errors import IntegrityError, SecretError
+from privacy_release.config.settings import curator_folder
 from privacy_release.evidence.archive import check, pack
 from privacy_release.evidence.facts import publication_of
 from privacy_release.evidence.pages import PDF_PACKAGES
@@ -21,8 +22,7 @@ from privacy_release.proof.faults import FaultError
 from privacy_release.proof.keys import PublicKey, SigningKey
 from privacy_release.proof.published_keys import shown_keys, trusted_keys
 from privacy_release.reports.curator import curator_file, read_for_curator, write_for_curator
-from privacy_release.work.area import WorkArea
-from privacy_release.work.settings import curator_folder
+from privacy_release.workarea.area import WorkArea
 
 LARGEST = 200_000_000  # bytes of a pack
 _ENDING = ".zip"

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from privacy_engine.errors import SpecError
-from privacy_engine.judge.republication.notes import notes_over_time
+from privacy_engine.verification.republication.notes import notes_over_time
 from privacy_engine.vocabulary import counted
 from privacy_release.evidence.criteria import HIPAA, NIST, WP29
 from privacy_release.reports.release import page_template

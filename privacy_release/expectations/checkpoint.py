@@ -20,9 +20,9 @@ import yaml
 
 from privacy_engine.choice import did_you_mean
 from privacy_engine.errors import SpecError
+from privacy_release.config.settings import setting
 from privacy_release.expectations.gate import SuiteResult, quiet
 from privacy_release.expectations.lean_import import import_great_expectations
-from privacy_release.work.settings import setting
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -24,8 +24,8 @@ from privacy_release.expectations.gate import (
     summary,
 )
 from privacy_release.expectations.suite import POSITION, build_suite
-from privacy_release.work.file_sets import files_of
-from privacy_release.work.parquet import require_unchanged, unchanged_batches
+from privacy_release.workarea.file_sets import files_of
+from privacy_release.workarea.parquet import require_unchanged, unchanged_batches
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

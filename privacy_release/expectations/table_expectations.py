@@ -2,9 +2,9 @@
 
 They judge what a released table shows: records that are equal in the quasi-identifiers form a class, a null
 is a value like any other, order and index of the records do not matter. The models are those of
-``privacy_engine.judge.models`` (Sweeney 2002; Machanavajjhala et al. 2006; Li et al. 2007), so an expectation
-and the release policy never disagree. Results hold counts and the measured number, never a value, in every
-result format. They run on pandas.
+``privacy_engine.verification.models`` (Sweeney 2002; Machanavajjhala et al. 2006; Li et al. 2007), so an
+expectation and the release policy never disagree. Results hold counts and the measured number, never a value,
+in every result format. They run on pandas.
 
     import great_expectations as gx
     from privacy_release.expectations.table_expectations import ExpectTableToBeKAnonymous
@@ -35,7 +35,8 @@ from great_expectations.render.renderer.renderer import renderer
 from great_expectations.render.renderer_configuration import RendererConfiguration, RendererValueType
 
 from privacy_engine.errors import SchemaError
-from privacy_engine.judge.models import (
+from privacy_engine.tables.classes import EquivalenceClasses
+from privacy_engine.verification.models import (
     Distance,
     DistinctLDiversity,
     EntropyLDiversity,
@@ -45,7 +46,6 @@ from privacy_engine.judge.models import (
     TCloseness,
     holds,
 )
-from privacy_engine.tables.classes import EquivalenceClasses
 
 CLASSES = "table.privacy.equivalence_classes"
 

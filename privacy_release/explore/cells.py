@@ -11,25 +11,25 @@ import numpy as np
 
 from privacy_engine.dp.loss import PrivacyLoss
 from privacy_engine.errors import PrivacyEngineError, SpecError
-from privacy_engine.judge.policy import ReleasePolicy
-from privacy_engine.judge.verification import verify
 from privacy_engine.measures.distributions import Distribution, Withheld, distributions, protected
 from privacy_engine.measures.grouped_marginals import grouped_marginals
 from privacy_engine.release import Release
 from privacy_engine.tables.encoding import EncodedTable
+from privacy_engine.verification.policy import ReleasePolicy
+from privacy_engine.verification.verify import verify
 from privacy_release.explore.choices import Choice, without_persons
 from privacy_release.spec.methods import build_method
 from privacy_release.steps.curator import model_of
 from privacy_release.steps.release import make_release, measure
-from privacy_release.work.parquet import read_private
-from privacy_release.work.references import RecordsFileRef, RecordsRef
-from privacy_release.work.staged import finite, read_schema
+from privacy_release.workarea.parquet import read_private
+from privacy_release.workarea.references import RecordsFileRef, RecordsRef
+from privacy_release.workarea.staged import finite, read_schema
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from privacy_release.spending.budget import Budget
-    from privacy_release.work.area import WorkArea
+    from privacy_release.budget.budget import Budget
+    from privacy_release.workarea.area import WorkArea
 
 
 class ColumnRef(TypedDict):

@@ -11,7 +11,7 @@ from privacy_engine.errors import SpecError
 from privacy_engine.registry import METHODS, Family, is_anonymizer
 
 if TYPE_CHECKING:
-    from privacy_engine.judge.policy import ReleasePolicy
+    from privacy_engine.verification.policy import ReleasePolicy
     from privacy_release.spec.model import ReleaseSpec
 
 KS = (2, 5, 10, 20, 50)
@@ -168,7 +168,7 @@ def _shared(parameters: Mapping[str, Any], family: Family) -> dict[str, Any]:
 
 def _of_policy(policy: "ReleasePolicy", model: str, symbol: str) -> list[Any]:
     """The numbers that models of a name ask for, ascending."""
-    from privacy_engine.judge.models import model_to_dict
+    from privacy_engine.verification.models import model_to_dict
 
     told = [model_to_dict(required) for required in policy.require]
     return sorted(fields[symbol] for fields in told if fields["model"] == model)
@@ -176,7 +176,7 @@ def _of_policy(policy: "ReleasePolicy", model: str, symbol: str) -> list[Any]:
 
 def _required(policy: "ReleasePolicy", t: float | None, own: Sequence[Any]) -> list[dict[str, Any]]:
     """Models beside k and l that each class must keep: of the specification, and of the policy."""
-    from privacy_engine.judge.models import model_to_dict
+    from privacy_engine.verification.models import model_to_dict
 
     found = [dict(model) for model in own]
     for fields in map(model_to_dict, policy.require):

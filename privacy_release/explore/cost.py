@@ -19,27 +19,27 @@ import numpy.typing as npt
 from scipy.optimize import nnls
 
 from privacy_engine.errors import CapacityError, PrivacyEngineError, SpecError
-from privacy_engine.judge.policy import ReleasePolicy
-from privacy_engine.judge.verification import verify
 from privacy_engine.randomizers.randomness import Secret
 from privacy_engine.registry import METHODS, Family
+from privacy_engine.verification.policy import ReleasePolicy
+from privacy_engine.verification.verify import verify
+from privacy_release.budget.secrets import Memory, keyed
 from privacy_release.explore.cells import of_one_release
 from privacy_release.explore.records import simulated_records
 from privacy_release.spec.methods import build_method
 from privacy_release.spec.outliers import build_detector
-from privacy_release.spending.secrets import Memory, keyed
 from privacy_release.steps.release import loss_bound, measure
-from privacy_release.work.engines import LOCAL
-from privacy_release.work.parquet import read_private
-from privacy_release.work.references import RecordsFileRef, Table
-from privacy_release.work.staged import read_schema
+from privacy_release.workarea.engines import LOCAL
+from privacy_release.workarea.parquet import read_private
+from privacy_release.workarea.references import RecordsFileRef, Table
+from privacy_release.workarea.staged import read_schema
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from privacy_engine.tables.schema import DataSchema
     from privacy_release.spec.model import ReleaseSpec
-    from privacy_release.work.area import WorkArea
+    from privacy_release.workarea.area import WorkArea
 
 SMALLEST = 500  # records of the first sample; each next one has twice as many
 LONGEST = 30.0  # seconds that are spent on samples

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from privacy_engine.errors import SpecError
 from privacy_engine.registry import Family
 from privacy_release.explore.choices import Grid, family_of
-from privacy_release.work.references import Origin
+from privacy_release.workarea.references import Origin
 
 if TYPE_CHECKING:
     from privacy_release.spec.model import ReleaseSpec

@@ -11,7 +11,7 @@ from typing import Any
 from privacy_release.explore.cells import Measured
 from privacy_release.reports.charts import Scale, Tick, percent_ticks
 from privacy_release.reports.release import page_template
-from privacy_release.work.references import RecordsRef
+from privacy_release.workarea.references import RecordsRef
 
 # Figure of each axis, what it is in words, and its limits in a policy.
 RISK, EPSILON = "prosecutor_max", "epsilon"

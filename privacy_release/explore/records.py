@@ -8,18 +8,18 @@ import numpy as np
 import pandas as pd
 
 from privacy_engine.errors import SpecError
-from privacy_engine.judge.models import KAnonymity
 from privacy_engine.tables.domains import Storage, public_domains
+from privacy_engine.verification.models import KAnonymity
 from privacy_engine.vocabulary import Kind, Role
 from privacy_release.reports.data import SMALLEST_COUNT
-from privacy_release.work.area import WorkArea
-from privacy_release.work.parquet import parquet_bytes, read_private, write_private
-from privacy_release.work.references import Origin, RecordsFileRef, RecordsRef, Table
-from privacy_release.work.staged import read_schema, write_schema
+from privacy_release.workarea.area import WorkArea
+from privacy_release.workarea.parquet import parquet_bytes, read_private, write_private
+from privacy_release.workarea.references import Origin, RecordsFileRef, RecordsRef, Table
+from privacy_release.workarea.staged import read_schema, write_schema
 
 if TYPE_CHECKING:
-    from privacy_engine.judge.policy import ReleasePolicy
     from privacy_engine.tables.schema import DataSchema
+    from privacy_engine.verification.policy import ReleasePolicy
 
 SAMPLE = 10_000  # records that choices are measured on; minutes on two cores
 MOST_HELD_OUT = 2_000  # records that a classifier is asked about

@@ -12,12 +12,12 @@ from privacy_engine.errors import CapacityError
 from privacy_engine.progress import advance, portion
 from privacy_release.explore.cells import Measured, measured
 from privacy_release.explore.choices import Choice
-from privacy_release.work.references import RecordsRef
+from privacy_release.workarea.references import RecordsRef
 
 if TYPE_CHECKING:
-    from privacy_engine.judge.policy import ReleasePolicy
-    from privacy_release.spending.budget import Budget
-    from privacy_release.work.area import WorkArea
+    from privacy_engine.verification.policy import ReleasePolicy
+    from privacy_release.budget.budget import Budget
+    from privacy_release.workarea.area import WorkArea
 
 Told = Callable[[Measured], None]
 

@@ -5,23 +5,23 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from privacy_engine.errors import SpecError
+from privacy_release.budget.budget import Budget, require_left
 from privacy_release.explore.choices import Choice, Grid
 from privacy_release.explore.origins import budget_named, origin_of
 from privacy_release.explore.records import SAMPLE, records_of_table, simulated_records
-from privacy_release.ledger.places import default_ledger
+from privacy_release.ledger.default import default_ledger
 from privacy_release.running.preparing import source_table
 from privacy_release.spec.check import learned, policy_of, sources_of
 from privacy_release.spec.floor import floor_policy
 from privacy_release.spec.methods import build_method
 from privacy_release.spec.rules.facts import UNKNOWN, Facts
 from privacy_release.spec.rules.judge import judged, refuse
-from privacy_release.spending.budget import Budget, require_left
 from privacy_release.steps.ingest import ingest
-from privacy_release.work.area import WorkArea
-from privacy_release.work.references import Origin, RecordsRef, Table
+from privacy_release.workarea.area import WorkArea
+from privacy_release.workarea.references import Origin, RecordsRef, Table
 
 if TYPE_CHECKING:
-    from privacy_engine.judge.policy import ReleasePolicy
+    from privacy_engine.verification.policy import ReleasePolicy
     from privacy_release.spec.model import ReleaseSpec
 
 RELEASE_ID = "explore"

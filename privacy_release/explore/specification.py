@@ -9,9 +9,9 @@ import yaml
 
 from privacy_engine import plain_yaml
 from privacy_engine.errors import SpecError
+from privacy_release.config.problems import wrong
 from privacy_release.explore.choices import Choice
 from privacy_release.spec.reading import LARGEST_YAML, mapping_of, read_text
-from privacy_release.work.problems import wrong
 
 if TYPE_CHECKING:
     from privacy_release.spec.model import ReleaseSpec

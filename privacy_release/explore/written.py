@@ -13,9 +13,9 @@ from privacy_release.explore.choices import Choice, ChoiceRef
 from privacy_release.explore.page import render
 from privacy_release.explore.specification import fields_of, flow, with_choice
 from privacy_release.reports.curator import write_for_curator
-from privacy_release.work.area import WorkArea
-from privacy_release.work.parquet import require_unchanged, write_private
-from privacy_release.work.references import MeasuredRef, RecordsRef
+from privacy_release.workarea.area import WorkArea
+from privacy_release.workarea.parquet import require_unchanged, write_private
+from privacy_release.workarea.references import MeasuredRef, RecordsRef
 
 if TYPE_CHECKING:
     from privacy_release.spec.model import ReleaseSpec

@@ -67,8 +67,8 @@ from privacy_release.lake.rows import (
 )
 from privacy_release.lake.signing import Signer, chained, linked
 from privacy_release.lake.store import Lake, ReleaseTable, put, reaching, takes_table
-from privacy_release.work.file_sets import files_of
-from privacy_release.work.parquet import ROWS
+from privacy_release.workarea.file_sets import files_of
+from privacy_release.workarea.parquet import ROWS
 
 # What of a manifest stands in the commit itself, readable for every Delta client without the proof folder.
 _FIGURES = ("method", "parameters", "guarantees", "measured", "loss", "policy", "approval")

@@ -22,8 +22,8 @@ from privacy_engine.pipeline import each_ahead
 from privacy_engine.progress import advance
 from privacy_engine.vocabulary import PARTITION, other_types, released_as, unfit_names
 from privacy_release.lake.store import ReleaseTable, put_new, remove
-from privacy_release.work.file_sets import Part, files_of, folder_of_list, is_list, listed
-from privacy_release.work.parquet import opened_parquet, require_unchanged, unchanged_batches
+from privacy_release.workarea.file_sets import Part, files_of, folder_of_list, is_list, listed
+from privacy_release.workarea.parquet import opened_parquet, require_unchanged, unchanged_batches
 
 _BATCH = 16_384  # records that the Delta writer is given at a time; it holds some dozens of such batches
 _COPIES = 4  # files of a set that are copied at a time

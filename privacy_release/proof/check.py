@@ -19,9 +19,9 @@ import pyarrow.parquet as pq
 from privacy_engine.engines.local import LocalEngine
 from privacy_engine.errors import IntegrityError, PrivacyEngineError, PublishError
 from privacy_engine.foreign import translated
-from privacy_engine.judge.policy import ReleasePolicy
-from privacy_engine.judge.republication.notes import notes_over_time
 from privacy_engine.tables.schema import DataSchema
+from privacy_engine.verification.policy import ReleasePolicy
+from privacy_engine.verification.republication.notes import notes_over_time
 from privacy_engine.vocabulary import counted
 from privacy_release.lake.commits import newest_first
 from privacy_release.lake.log import (
@@ -42,8 +42,8 @@ from privacy_release.proof.published_keys import Validity, trusted_keys
 from privacy_release.proof.rows import filled_columns, rows_digest
 from privacy_release.proof.statement import proofs_of
 from privacy_release.spec.floor import Floor
-from privacy_release.work.engines import DEFAULT_MEMORY, read_memory
-from privacy_release.work.file_sets import Part, list_bytes
+from privacy_release.workarea.engines import DEFAULT_MEMORY, read_memory
+from privacy_release.workarea.file_sets import Part, list_bytes
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from privacy_engine.engines.checking import verify_files
 from privacy_engine.errors import PrivacyEngineError, VerificationError
-from privacy_engine.judge.models import rule_of
-from privacy_engine.judge.verification import require_persons
+from privacy_engine.verification.models import rule_of
+from privacy_engine.verification.verify import require_persons
 from privacy_engine.vocabulary import counted
 from privacy_release.manifest.manifest import Manifest
 from privacy_release.steps.verify import require_no_counterfeits, text_findings
@@ -16,8 +16,8 @@ from privacy_release.steps.verify import require_no_counterfeits, text_findings
 if TYPE_CHECKING:
     from privacy_engine.dp.loss import PrivacyLoss
     from privacy_engine.engines.engine import Engine
-    from privacy_engine.judge.policy import ReleasePolicy
     from privacy_engine.tables.schema import DataSchema
+    from privacy_engine.verification.policy import ReleasePolicy
 
 _FOLLOWS = "it follows people through releases"
 _APART = "it is about what is not published"

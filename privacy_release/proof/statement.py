@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Self, TypeGuard
 
 from privacy_engine.errors import IntegrityError
+from privacy_release.config.settings import setting
 from privacy_release.lake.commits import newest_first
 from privacy_release.lake.log import data_files, statement_files
 from privacy_release.lake.store import Lake, ReleaseTable, chunks, put, read_all
@@ -23,8 +24,7 @@ from privacy_release.proof.faults import FaultError
 from privacy_release.proof.keys import SigningKey, signing_key_in
 from privacy_release.proof.published_keys import show_key
 from privacy_release.proof.rows import rows_digest
-from privacy_release.work.engines import DEFAULT_MEMORY, read_memory
-from privacy_release.work.settings import setting
+from privacy_release.workarea.engines import DEFAULT_MEMORY, read_memory
 
 STATEMENT = "https://in-toto.io/Statement/v1"
 COMMIT = "urn:privacy-release:commit:v1"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from pyarrow.dataset import get_partition_keys
 
 from privacy_engine.errors import IntegrityError
-from privacy_engine.judge.policy import ALL_MODELS
+from privacy_engine.verification.policy import ALL_MODELS
 from privacy_engine.vocabulary import PARTITION, counted
 from privacy_release.lake.log import Publication, State, newest, open_table, publications
 from privacy_release.lake.store import Lake, ReleaseTable, dataset_of, reaching, table_names

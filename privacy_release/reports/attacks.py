@@ -14,8 +14,8 @@ from privacy_release.reports.text import signed
 
 if TYPE_CHECKING:
     from privacy_engine.attacks.trial import Outcome, Results
-    from privacy_engine.judge.attack_risk import AttackRisk
-    from privacy_release.work.references import TrialRef
+    from privacy_engine.verification.attack_risk import AttackRisk
+    from privacy_release.workarea.references import TrialRef
 
 _MARGIN = 0.04  # of a plot, beyond its outermost figure
 ABOUT = {

@@ -11,7 +11,7 @@ from typing import Any
 from privacy_engine.errors import IntegrityError, SpecError
 from privacy_release.reports.charts import Plot, Series, percent_ticks, plot
 from privacy_release.reports.release import page_template
-from privacy_release.work.references import ReportRef, StagedRelease, measured_symbols
+from privacy_release.workarea.references import ReportRef, StagedRelease, measured_symbols
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from privacy_release.config.settings import curator_folder
 from privacy_release.reports.charts import HeatMap, Scale, heat_map, interval
 from privacy_release.reports.release import page_template
 from privacy_release.reports.synthetic import network_of
-from privacy_release.work.area import WorkArea
-from privacy_release.work.parquet import write_private
-from privacy_release.work.settings import curator_folder
+from privacy_release.workarea.area import WorkArea
+from privacy_release.workarea.parquet import write_private
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -6,10 +6,10 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from privacy_engine.judge.models import classes_asked, holds
 from privacy_engine.measures.distributions import distributions
 from privacy_engine.measures.utility import Charge, ncp
 from privacy_engine.tables.linked import ReleasedClasses
+from privacy_engine.verification.models import classes_asked, holds
 from privacy_release.reports.attempts import Attempts
 from privacy_release.reports.randomized import RandomizedPart, randomized_part
 from privacy_release.reports.released import SharesPart, association_of, shares_of_classes
@@ -28,12 +28,12 @@ from privacy_release.reports.text import (
 
 if TYPE_CHECKING:
     from privacy_engine.dp.loss import PrivacyLoss
-    from privacy_engine.judge.models import PrivacyModel
     from privacy_engine.measures.association import Association
     from privacy_engine.measures.distributions import Distribution, Withheld
     from privacy_engine.measures.recoding import Recoding
     from privacy_engine.release import Release
     from privacy_engine.tables.schema import DataSchema
+    from privacy_engine.verification.models import PrivacyModel
     from privacy_release.reports.network import NetworkDrawing
 
 SMALLEST_COUNT = 10  # for releases that claim no k

@@ -15,8 +15,8 @@ import numpy as np
 from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 from markupsafe import Markup
 
-from privacy_engine.judge.models import model_to_dict
 from privacy_engine.measures.distributions import Withheld
+from privacy_engine.verification.models import model_to_dict
 from privacy_engine.vocabulary import counted
 from privacy_release.manifest.manifest import Claims
 from privacy_release.reports.attempts import Attempts
@@ -36,7 +36,7 @@ from privacy_release.reports.text import (
     promise_in_words,
     shown,
 )
-from privacy_release.work.references import ShiftRef
+from privacy_release.workarea.references import ShiftRef
 
 if TYPE_CHECKING:
     from privacy_engine.measures.distributions import Distribution

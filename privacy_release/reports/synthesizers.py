@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from privacy_release.reports.charts import Plot, Series, percent_ticks, plot
 from privacy_release.reports.comparison import rule_text
 from privacy_release.reports.release import page_template
-from privacy_release.work.references import ReportRef
+from privacy_release.workarea.references import ReportRef
 
 if TYPE_CHECKING:
     from privacy_engine.attacks.synthetic import Share

@@ -11,19 +11,19 @@ from privacy_engine.progress import portion
 from privacy_release.plan.plan import Plan
 from privacy_release.plan.step import Effect, Slot, Step
 from privacy_release.reports.attempts import Attempts
-from privacy_release.work.area import WorkArea
-from privacy_release.work.references import ReportRef, StagedRelease, Table
+from privacy_release.workarea.area import WorkArea
+from privacy_release.workarea.references import ReportRef, StagedRelease, Table
 
 if TYPE_CHECKING:
     from privacy_engine.dp.loss import PrivacyLoss
-    from privacy_engine.judge.policy import ReleasePolicy
     from privacy_engine.tables.schema import DataSchema
+    from privacy_engine.verification.policy import ReleasePolicy
+    from privacy_release.budget.budget import Budget
+    from privacy_release.budget.secrets import Memory
     from privacy_release.lake.layout import TableRules
     from privacy_release.lake.signing import Signer
     from privacy_release.lake.store import ReleaseTable
     from privacy_release.spec.model import ReleaseSpec
-    from privacy_release.spending.budget import Budget
-    from privacy_release.spending.secrets import Memory
 
 Watcher = Callable[[str, str], None]
 

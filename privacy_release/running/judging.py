@@ -4,23 +4,23 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from privacy_engine.errors import SpecError
-from privacy_release.ledger.places import default_ledger
+from privacy_release.budget.secrets import Memory, default_secret, last_fingerprint
+from privacy_release.ledger.default import default_ledger
 from privacy_release.running.context import Releasing, Watcher
 from privacy_release.spec.check import learned, method_of, policy_of, schema_of, sources_of
 from privacy_release.spec.floor import Floor, floor_policy
 from privacy_release.spec.rules.facts import UNKNOWN, Facts
 from privacy_release.spec.rules.judge import judged, refuse
-from privacy_release.spending.secrets import Memory, default_secret, last_fingerprint
 from privacy_release.steps.facts import budget_of, with_lake, with_ledger
 from privacy_release.steps.publish import table_rules
-from privacy_release.work.area import WorkArea
+from privacy_release.workarea.area import WorkArea
 
 if TYPE_CHECKING:
+    from privacy_release.budget.budget import Budget
     from privacy_release.lake.signing import Signer
     from privacy_release.lake.store import Lake, ReleaseTable
     from privacy_release.ledger.ledger import BudgetLedger
     from privacy_release.spec.model import ReleaseSpec
-    from privacy_release.spending.budget import Budget
 
 
 def judged_run(

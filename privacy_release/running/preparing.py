@@ -19,15 +19,15 @@ from privacy_release.steps.outliers import detect_outliers as searched
 from privacy_release.steps.validate import validate as validated
 from privacy_release.transforms.query import SqlStep
 from privacy_release.transforms.transform import transform as transformed
-from privacy_release.work.area import WorkArea
-from privacy_release.work.engines import DEFAULT_MEMORY, read_engine, read_memory
-from privacy_release.work.people import identification_of_environment
-from privacy_release.work.references import Table
-from privacy_release.work.staged import left_out_of
+from privacy_release.workarea.area import WorkArea
+from privacy_release.workarea.engines import DEFAULT_MEMORY, read_engine, read_memory
+from privacy_release.workarea.people import identification_of_environment
+from privacy_release.workarea.references import Table
+from privacy_release.workarea.staged import left_out_of
 
 if TYPE_CHECKING:
-    from privacy_engine.judge.policy import ReleasePolicy
     from privacy_engine.tables.schema import DataSchema
+    from privacy_engine.verification.policy import ReleasePolicy
     from privacy_release.sources.databases.types import Types
     from privacy_release.sources.extracts import Extract
     from privacy_release.spec.model import ReleaseSpec, SourceSpec

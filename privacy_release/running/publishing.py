@@ -12,7 +12,7 @@ from privacy_release.running.context import Releasing
 from privacy_release.steps.approval import ApprovalRef, approval_of
 from privacy_release.steps.curator import report_to_curator
 from privacy_release.steps.publish import publish_staged
-from privacy_release.work.references import Published, ReportRef
+from privacy_release.workarea.references import Published, ReportRef
 
 
 def approve(run: Releasing, step: Step) -> ApprovalRef:

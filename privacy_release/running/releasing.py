@@ -11,7 +11,7 @@ from privacy_release.steps.history import Past
 from privacy_release.steps.release import make_release
 from privacy_release.steps.types import check_types_of
 from privacy_release.steps.verify import raise_if_failed, verify_staged
-from privacy_release.work.references import ReportRef, StagedRelease, Table
+from privacy_release.workarea.references import ReportRef, StagedRelease, Table
 
 
 def budget(run: Releasing, step: Step) -> None:

@@ -10,8 +10,8 @@ from privacy_release.running.context import Releasing, Watcher, nothing
 from privacy_release.running.judging import judged_run
 from privacy_release.steps.counts import counts_hidden
 from privacy_release.steps.publish import COMPLETED
-from privacy_release.work.area import WorkArea
-from privacy_release.work.references import Published, ReportRef, StagedRelease
+from privacy_release.workarea.area import WorkArea
+from privacy_release.workarea.references import Published, ReportRef, StagedRelease
 
 if TYPE_CHECKING:
     from privacy_release.evidence.kept import EvidenceRef
@@ -63,7 +63,7 @@ def run_release(
         release_id: Name of the release in its table.
         work: Work area, where records are kept meanwhile.
         watch: Function that is given a step's kind, and what is done in it.
-        ledger: Ledger in which the release's budget is booked; None: that of `ledger_places.default_ledger`.
+        ledger: Ledger in which the release's budget is booked; None: that of `ledger.default.default_ledger`.
         approved_by: Name of the person who approves what the run makes, for the manifest; None: no one does.
         signer: Signer of the release; None: it is not signed.
         history: Lake of the superseded releases, where the specification keeps them.

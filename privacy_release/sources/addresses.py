@@ -9,9 +9,9 @@ from urllib.parse import unquote, urlsplit, urlunsplit
 from privacy_engine.errors import MissingSourceError, PrivacyEngineError, SchemaError
 from privacy_engine.foreign import translated
 from privacy_engine.vocabulary import counted
+from privacy_release.config.places import require_allowed
 from privacy_release.sources.listing import Listing, of_folder, of_glob, without_values
-from privacy_release.work.parquet import how_to_convert
-from privacy_release.work.places import require_allowed
+from privacy_release.workarea.parquet import how_to_convert
 
 if TYPE_CHECKING:
     from fsspec import AbstractFileSystem
@@ -65,7 +65,7 @@ def find_source(
     a text column of the records in them.
 
     Raises:
-        SpecError: if no release of this deployment may read the address, see `privacy_release.work.places`.
+        SpecError: if no release of this deployment may read the address, see `privacy_release.config.places`.
         MissingSourceError: if nothing is there.
         SchemaError: if it cannot be reached, the folder is a Delta table or has files that would be
             skipped, or the name of a file is not UTF-8.

@@ -21,8 +21,8 @@ from privacy_release.sources.pseudonyms import Naming, Pseudonyms
 from privacy_release.sources.reading import Nulls, kept_schema
 from privacy_release.sources.records import People, Reading, Wanted
 from privacy_release.sources.shares import Copy, Workers, copied_in_shares, shares_of
-from privacy_release.work.parquet import MAX_EXPANSION, private_parquet
-from privacy_release.work.references import ShiftRef
+from privacy_release.workarea.parquet import MAX_EXPANSION, private_parquet
+from privacy_release.workarea.references import ShiftRef
 
 if TYPE_CHECKING:
     import pyarrow as pa

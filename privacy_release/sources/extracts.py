@@ -17,7 +17,7 @@ from privacy_engine.engines.parquet import regrouped
 from privacy_engine.errors import MissingSourceError, SchemaError
 from privacy_release.sources.addresses import Source
 from privacy_release.sources.reading import check_arrow
-from privacy_release.work.parquet import private_parquet
+from privacy_release.workarea.parquet import private_parquet
 
 if TYPE_CHECKING:
     from privacy_engine.tables.schema import DataSchema

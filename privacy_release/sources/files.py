@@ -9,7 +9,7 @@ from privacy_release.sources.addresses import Source, partition_values, reading
 from privacy_release.sources.footers import source_footer
 from privacy_release.sources.reading import check_equal
 from privacy_release.sources.records import tables_of
-from privacy_release.work.parquet import private_parquet
+from privacy_release.workarea.parquet import private_parquet
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

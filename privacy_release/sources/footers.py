@@ -16,7 +16,7 @@ from privacy_engine.engines.parquet import check_footer
 from privacy_engine.errors import SchemaError
 from privacy_release.sources.addresses import partition_values, reading
 from privacy_release.sources.listing import without_values
-from privacy_release.work.parquet import MAX_EXPANSION, batches_of, opened_parquet
+from privacy_release.workarea.parquet import MAX_EXPANSION, batches_of, opened_parquet
 
 if TYPE_CHECKING:
     import pyarrow.parquet as pq

@@ -17,7 +17,7 @@ from privacy_engine.errors import SchemaError
 from privacy_engine.tables.columns import factorize
 from privacy_engine.tables.normal import FORM, normal_forms
 from privacy_engine.vocabulary import counted
-from privacy_release.work.people import WRITTEN
+from privacy_release.workarea.people import WRITTEN
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -68,7 +68,7 @@ class Disguise:
 
     @property
     def spellings(self) -> "npt.NDArray[np.int64]":
-        """(2, s) of the persons so far, as of `privacy_release.work.people.Numbering`; of a kept key only."""
+        """(2, s) of the persons so far, as of `workarea.people.Numbering`; of a kept key only."""
         return np.unique(np.concatenate([np.zeros((2, 0), np.int64), *self._spellings], axis=1), axis=1)
 
     def _numbers(self, texts: Sequence[str]) -> "npt.NDArray[np.int64]":

@@ -10,7 +10,7 @@ import numpy as np
 
 from privacy_engine.errors import SchemaError, SpecError
 from privacy_release.sources.pseudonyms import KeyedHash, Naming
-from privacy_release.work.references import ShiftRef
+from privacy_release.workarea.references import ShiftRef
 
 if TYPE_CHECKING:
     import numpy.typing as npt

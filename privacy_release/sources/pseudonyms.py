@@ -17,7 +17,7 @@ from privacy_engine.tables.columns import factorize
 from privacy_engine.tables.direct_identifiers import Scope
 from privacy_engine.tables.schema import Attribute, DataSchema
 from privacy_engine.vocabulary import Role
-from privacy_release.work.settings import secret
+from privacy_release.config.settings import secret
 
 if TYPE_CHECKING:
     import numpy.typing as npt

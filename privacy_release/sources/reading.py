@@ -21,7 +21,7 @@ from privacy_engine.vocabulary import Kind, Role
 from privacy_release.sources.addresses import Source, partition_values, reading
 from privacy_release.sources.footers import SourceFooter, source_footer
 from privacy_release.sources.listing import without_values
-from privacy_release.work.parquet import MAX_EXPANSION
+from privacy_release.workarea.parquet import MAX_EXPANSION
 
 if TYPE_CHECKING:
     from privacy_engine.tables.schema import Attribute, DataSchema

@@ -54,7 +54,7 @@ from privacy_release.sources.reading import (
 )
 from privacy_release.sources.text.scan import TextScan
 from privacy_release.sources.uniqueness import NearlyUnique
-from privacy_release.work.parquet import MAX_EXPANSION
+from privacy_release.workarea.parquet import MAX_EXPANSION
 
 if TYPE_CHECKING:
     import pandas as pd

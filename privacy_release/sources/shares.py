@@ -24,12 +24,12 @@ from privacy_engine.errors import IntegrityError
 from privacy_engine.pipeline import ahead
 from privacy_engine.progress import advance
 from privacy_release.sources.records import TOLD, Reading, Wanted
-from privacy_release.work.area import WorkArea
-from privacy_release.work.engines import engine_files, open_engine, reads_sources, require_sealed
-from privacy_release.work.file_sets import Part, list_bytes, list_of, new_folder, part_name
-from privacy_release.work.fragment_files import PrivateFiles
-from privacy_release.work.parquet import part_bytes, write_private
-from privacy_release.work.references import EngineRef, FileRef
+from privacy_release.workarea.area import WorkArea
+from privacy_release.workarea.engines import engine_files, open_engine, reads_sources, require_sealed
+from privacy_release.workarea.file_sets import Part, list_bytes, list_of, new_folder, part_name
+from privacy_release.workarea.fragment_files import PrivateFiles
+from privacy_release.workarea.parquet import part_bytes, write_private
+from privacy_release.workarea.references import EngineRef, FileRef
 
 SHARE = 500_000  # records
 IN_MEMORY = 500_000_000  # bytes of a file, which executors of a cluster hold in memory

@@ -16,10 +16,10 @@ from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from privacy_engine.errors import MissingSourceError, PrivacyEngineError, SchemaError, SpecError
 from privacy_engine.foreign import is_panic, translated
+from privacy_release.config.places import require_allowed, require_below
 from privacy_release.sources.addresses import without_secret
 from privacy_release.sources.extracts import Records
-from privacy_release.work.parquet import ROWS
-from privacy_release.work.places import require_allowed, require_below
+from privacy_release.workarea.parquet import ROWS
 
 if TYPE_CHECKING:
     from privacy_engine.tables.schema import DataSchema

@@ -6,8 +6,8 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from privacy_engine.errors import MissingSourceError, SkippedError
+from privacy_release.config.durations import parse_duration
 from privacy_release.sources.addresses import find_source, without_secret
-from privacy_release.work.durations import parse_duration
 
 if TYPE_CHECKING:
     from fsspec import AbstractFileSystem

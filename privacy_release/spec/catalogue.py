@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import TypeVar
 
 from privacy_engine.errors import PrivacyEngineError, SpecError
+from privacy_release.config.problems import wrong
 from privacy_release.spec.check import check_files
 from privacy_release.spec.files import include_folder
 from privacy_release.spec.floor import Floor, floor_policy
 from privacy_release.spec.lines import located
 from privacy_release.spec.model import ReleaseSpec, ScheduleSpec, load_spec
 from privacy_release.spec.rules.judge import judged
-from privacy_release.work.problems import wrong
 
 _SUFFIXES = (".yaml", ".yml")
 _MOST_TOLD = 50  # faults in one error

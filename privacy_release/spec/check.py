@@ -6,13 +6,13 @@ from functools import partial
 from pathlib import Path
 
 from privacy_engine.errors import PrivacyEngineError, Problem
+from privacy_release.config.problems import gathered, problems_in, raise_problems
 from privacy_release.spec.files import read_hierarchy
 from privacy_release.spec.floor import Floor, under_floor
 from privacy_release.spec.model import ReleaseSpec
 from privacy_release.spec.reading import LARGEST_HIERARCHY
 from privacy_release.spec.rules.facts import UNKNOWN, Declared, Facts
 from privacy_release.spec.rules.judge import judged
-from privacy_release.work.problems import gathered, problems_in, raise_problems
 
 Learn = Callable[[Facts], Facts]
 LARGEST_AT_PARSE = 1 << 20  # bytes of a hierarchy; a larger one is first read by the task that needs it

@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING, Any
 from privacy_engine.choice import choice, did_you_mean
 from privacy_engine.errors import PrivacyEngineError, Problem, ProblemsError, SpecError, VerificationError
 from privacy_engine.vocabulary import Kind, Meaning, Role
+from privacy_release.config.places import normal
+from privacy_release.config.problems import wrong
+from privacy_release.config.settings import SECTION, VARIABLES, setting
 from privacy_release.spec.lines import located
 from privacy_release.spec.reading import LARGEST_YAML, mapping_of, read_file
 from privacy_release.spec.selects import view_of
-from privacy_release.work.places import normal
-from privacy_release.work.problems import wrong
-from privacy_release.work.settings import SECTION, VARIABLES, setting
 
 if TYPE_CHECKING:
     from privacy_engine.tables.schema import Attribute, DataSchema

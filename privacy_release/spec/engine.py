@@ -7,7 +7,7 @@ from pydantic import BeforeValidator, Field, model_validator
 
 from privacy_engine.registry import needs_whole_table
 from privacy_release.spec.fields import Connection, Whole
-from privacy_release.work.engines import (
+from privacy_release.workarea.engines import (
     DEFAULT_CONNECTION,
     DEFAULT_ROWS,
     FRAGMENTS,

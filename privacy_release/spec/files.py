@@ -6,16 +6,16 @@ from typing import TYPE_CHECKING, Any
 
 from privacy_engine.choice import did_you_mean
 from privacy_engine.errors import LONGEST, PrivacyEngineError, Problem, ProblemsError, SpecError
+from privacy_release.config.host import answer_of
+from privacy_release.config.problems import shortened, wrong
+from privacy_release.config.settings import VARIABLES, setting
 from privacy_release.spec.lines import located
 from privacy_release.spec.reading import LARGEST_HIERARCHY, read_mapping, read_text
-from privacy_release.work.host import answer_of
-from privacy_release.work.problems import shortened, wrong
-from privacy_release.work.settings import VARIABLES, setting
 
 if TYPE_CHECKING:
-    from privacy_engine.judge.policy import ReleasePolicy
     from privacy_engine.tables.hierarchy import Hierarchy
     from privacy_engine.tables.schema import DataSchema
+    from privacy_engine.verification.policy import ReleasePolicy
 
 
 def include_folder() -> Path:
@@ -130,7 +130,7 @@ def load_policy(policy: str | Path | Mapping[str, Any]) -> "ReleasePolicy":
     Raises:
         SpecError: naming the file and the field.
     """
-    from privacy_engine.judge.policy import ReleasePolicy
+    from privacy_engine.verification.policy import ReleasePolicy
 
     fields, place = _fields(policy, "policy")
     try:

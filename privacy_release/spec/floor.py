@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from privacy_engine.errors import PrivacyEngineError, VerificationError
+from privacy_release.config.problems import wrong
+from privacy_release.config.settings import SECTION, VARIABLES, setting
 from privacy_release.spec.lines import located
 from privacy_release.spec.reading import LARGEST_YAML, mapping_of, read_file
-from privacy_release.work.problems import wrong
-from privacy_release.work.settings import SECTION, VARIABLES, setting
 
 if TYPE_CHECKING:
-    from privacy_engine.judge.policy import ReleasePolicy
+    from privacy_engine.verification.policy import ReleasePolicy
 
 OPTION = "floor_policy"
 _DECLARED, _AS_QUASI = "as_declared", "as_quasi_identifiers"
@@ -115,8 +115,8 @@ def weaker_than_floor(policy: "ReleasePolicy", floor: Floor | None) -> str | Non
 
 def _of_all_columns(policy: "ReleasePolicy", path: Path) -> "ReleasePolicy":
     """The same, with the k of its k-anonymity counted over every released column that is not sensitive."""
-    from privacy_engine.judge.all_columns import AllColumnsKAnonymity
-    from privacy_engine.judge.models import KAnonymity
+    from privacy_engine.verification.all_columns import AllColumnsKAnonymity
+    from privacy_engine.verification.models import KAnonymity
 
     found = [model.k for model in policy.require if isinstance(model, KAnonymity)]
     if not found:
@@ -137,7 +137,7 @@ def read_floor(path: Path, note: str) -> Floor:
     Raises:
         SpecError: if it cannot be read.
     """
-    from privacy_engine.judge.policy import ReleasePolicy
+    from privacy_engine.verification.policy import ReleasePolicy
 
     if not path.is_absolute():
         raise wrong(path, f"must be an absolute path: {note}", " ")

@@ -11,8 +11,8 @@ from pathlib import Path
 import yaml
 
 from privacy_engine.errors import PrivacyEngineError, Problem, ProblemsError
+from privacy_release.config.problems import problems_in, shortened
 from privacy_release.spec.reading import LARGEST_JSON, compose, read_text
-from privacy_release.work.problems import problems_in, shortened
 
 _LONGEST = 2_000  # characters of a problem
 # A field as sentences name it: `release.k`, `schema.age`.

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 from privacy_engine.errors import Problem, ProblemsError
 
 if TYPE_CHECKING:
-    from privacy_engine.judge.policy import ReleasePolicy
     from privacy_engine.release import ReleaseMethod
     from privacy_engine.tables.schema import DataSchema
+    from privacy_engine.verification.policy import ReleasePolicy
 
 
 def described_methods() -> str:
@@ -72,7 +72,7 @@ def _first_line(documented: Any) -> str:
 
 def _type(hint: Any) -> str:
     name = hint.__name__ if isinstance(hint, type) else str(hint)
-    return name.replace("privacy_engine.judge.models.", "").replace("collections.abc.", "")
+    return name.replace("privacy_engine.verification.models.", "").replace("collections.abc.", "")
 
 
 def _default(field: "dataclasses.Field[Any]") -> str:
@@ -112,7 +112,7 @@ def weaker_than_policy(
         policy: with the deployment's floor.
         name: of the method.
     """
-    from privacy_engine.judge.policy import ReleasePolicy
+    from privacy_engine.verification.policy import ReleasePolicy
 
     loss, guarantees = method.privacy_loss(schema), method.guarantees(schema)
     found = []

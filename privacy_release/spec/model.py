@@ -33,6 +33,8 @@ from privacy_engine.registry import (
     method_names,
 )
 from privacy_engine.vocabulary import PublishMode, Superseded, has_public_domain
+from privacy_release.config.durations import parse_duration
+from privacy_release.config.problems import found_in, problems_of, shortened, wrong
 from privacy_release.spec.engine import EngineField, EngineSpec
 from privacy_release.spec.fields import (
     Bound,
@@ -65,14 +67,12 @@ from privacy_release.spec.reading import read_mapping
 from privacy_release.spec.rules.facts import UNKNOWN, Facts, History, OverTime
 from privacy_release.spec.rules.judge import judged
 from privacy_release.spec.rules.text import unknown
-from privacy_release.work.durations import parse_duration
-from privacy_release.work.engines import FRAGMENTS, LOCAL
-from privacy_release.work.parquet import MAX_EXPANSION, how_to_convert
-from privacy_release.work.problems import found_in, problems_of, shortened, wrong
+from privacy_release.workarea.engines import FRAGMENTS, LOCAL
+from privacy_release.workarea.parquet import MAX_EXPANSION, how_to_convert
 
 if TYPE_CHECKING:
-    from privacy_engine.judge.policy import ReleasePolicy
     from privacy_engine.tables.schema import DataSchema
+    from privacy_engine.verification.policy import ReleasePolicy
 
 __all__ = [
     "AlertsSpec",
@@ -493,7 +493,7 @@ class MethodSpec(BaseModel):
         seed: of the random choices; None takes fresh entropy in every run.
         secret: Airflow connection id whose password is the secret of memoised answers.
         replaces: fingerprint of the earlier secret that is given up on purpose, see
-            `privacy_release.spending.secrets`.
+            `privacy_release.budget.secrets`.
     """
 
     model_config = ConfigDict(extra="allow", frozen=True)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from privacy_engine.judge.policy import ReleasePolicy
+    from privacy_engine.verification.policy import ReleasePolicy
 
 _TOLD = Path(__file__).with_name(
     "parameters.json"
@@ -53,13 +53,13 @@ def part_of_promise(method: str, *, epsilon: float, delta: float, releases: int)
 def limits(policy: "ReleasePolicy") -> dict[str, dict[str, Any]]:
     """The least and the largest values of parameters with which a release can keep a policy, as JSON Schema.
 
-    >>> from privacy_engine.judge.policy import ReleasePolicy
+    >>> from privacy_engine.verification.policy import ReleasePolicy
     >>> limits(
     ...     ReleasePolicy.from_dict({"require": [{"model": "k_anonymity", "k": 10}], "max_suppressed": 0.1})
     ... )
     {'k': {'minimum': 10}, 'suppression_limit': {'maximum': 0.1}}
     """
-    from privacy_engine.judge.models import AlphaKAnonymity, DistinctLDiversity, KAnonymity
+    from privacy_engine.verification.models import AlphaKAnonymity, DistinctLDiversity, KAnonymity
 
     found: dict[str, dict[str, Any]] = {}
     least: dict[str, list[Any]] = {

@@ -19,7 +19,7 @@ from yaml.constructor import ConstructorError
 
 from privacy_engine.errors import LONGEST, Problem, ProblemsError, SpecError
 from privacy_engine.plain_yaml import NUMBERS, require_plain_number
-from privacy_release.work.problems import shortened, wrong
+from privacy_release.config.problems import shortened, wrong
 
 LARGEST_YAML = 1 << 20  # bytes
 LARGEST_JSON = 2 << 20

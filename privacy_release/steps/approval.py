@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 from urllib.parse import urlencode
 
 from privacy_engine.errors import IntegrityError
-from privacy_engine.judge.republication.notes import notes_over_time
+from privacy_engine.verification.republication.notes import notes_over_time
 from privacy_engine.vocabulary import counted
 from privacy_release.reports.text import (
     ALONE,
@@ -29,8 +29,8 @@ from privacy_release.reports.text import (
     shown,
     signed,
 )
-from privacy_release.work.journal import sha256_of
-from privacy_release.work.references import Reference, ReportRef, StagedRelease, symbols_of
+from privacy_release.workarea.journal import sha256_of
+from privacy_release.workarea.references import Reference, ReportRef, StagedRelease, symbols_of
 
 if TYPE_CHECKING:
     from privacy_release.lake.store import ReleaseTable
@@ -252,7 +252,7 @@ def question(
         PublishError: if the lake cannot be reached.
         IntegrityError: if the manifest of the last release was changed, or the schema is gone.
     """
-    from privacy_release.work.staged import read_schema
+    from privacy_release.workarea.staged import read_schema
 
     attributes = read_schema(staged.schema).attributes
     booking = staged.booking
@@ -406,7 +406,7 @@ def _difference(
     """Against the last release of the table that is not retracted; None where there is none."""
     from privacy_release.lake.log import State
     from privacy_release.lake.read import releases, standing_manifest
-    from privacy_release.work.staged import read_schema
+    from privacy_release.workarea.staged import read_schema
 
     standing = [e for e in releases(table) if e["state"] in (State.CURRENT, State.SUPERSEDED)]
     if not standing:

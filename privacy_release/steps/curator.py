@@ -22,10 +22,10 @@ from privacy_release.reports.synthesizers import compared, labels_of, render_syn
 from privacy_release.sources.addresses import find_source
 from privacy_release.sources.files import local_files
 from privacy_release.spec.placeholders import ReleaseName
-from privacy_release.work.area import WorkArea
-from privacy_release.work.parquet import read_private
-from privacy_release.work.references import ReportRef, StagedRelease, Table, need
-from privacy_release.work.staged import read_manifest, read_schema
+from privacy_release.workarea.area import WorkArea
+from privacy_release.workarea.parquet import read_private
+from privacy_release.workarea.references import ReportRef, StagedRelease, Table, need
+from privacy_release.workarea.staged import read_manifest, read_schema
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 from privacy_engine.errors import BudgetExceededError, PrivacyEngineError, SpecError
 from privacy_engine.tables.normal import FORM
+from privacy_release.budget.budget import Budget, require_left
+from privacy_release.budget.recorded import lacks_entries
+from privacy_release.budget.schedules import schedule_named
 from privacy_release.spec.rules.facts import UNKNOWN, Facts, History, OverTime
 from privacy_release.spec.rules.judge import refuse
-from privacy_release.spending.budget import Budget, require_left
-from privacy_release.spending.recorded import lacks_entries
-from privacy_release.spending.schedules import schedule_named
 from privacy_release.steps.history import (
     Past,
     asks_for_differences,
@@ -18,15 +18,15 @@ from privacy_release.steps.history import (
     published_releases,
     silence_about_people,
 )
-from privacy_release.work.engines import LOCAL
-from privacy_release.work.people import WRITTEN
-from privacy_release.work.references import Table
+from privacy_release.workarea.engines import LOCAL
+from privacy_release.workarea.people import WRITTEN
+from privacy_release.workarea.references import Table
 
 if TYPE_CHECKING:
     from privacy_engine.dp.loss import PrivacyLoss
-    from privacy_engine.judge.policy import ReleasePolicy
     from privacy_engine.release import ReleaseMethod
     from privacy_engine.tables.schema import DataSchema
+    from privacy_engine.verification.policy import ReleasePolicy
     from privacy_release.lake.store import ReleaseTable
     from privacy_release.ledger.ledger import BudgetLedger
     from privacy_release.spec.model import ReleaseSpec

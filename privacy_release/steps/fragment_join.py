@@ -20,8 +20,8 @@ from privacy_engine.engines.parquet import regrouped
 from privacy_engine.errors import InfeasibleError, IntegrityError, SchemaError, VerificationError
 from privacy_engine.fragments.figures import FragmentFigures
 from privacy_engine.fragments.ranges import OF_A_RANGE, Ranges, in_order
-from privacy_engine.judge.policy import ReleasePolicy
 from privacy_engine.pipeline import each_ahead, each_done
+from privacy_engine.verification.policy import ReleasePolicy
 from privacy_release.lake.rows import in_types, plain_schema
 from privacy_release.manifest.manifest import Claims
 from privacy_release.reports.data import FragmentsPart, Measured, ReportData, claimed_k, limits_of_classes
@@ -29,9 +29,9 @@ from privacy_release.reports.release import render, report_or_claims
 from privacy_release.spec.methods import build_method
 from privacy_release.steps.made import Job, Made, stage
 from privacy_release.steps.outliers import counted_in, suppressed_before
-from privacy_release.work.area import WorkArea
-from privacy_release.work.engines import SPARK, engine_files, open_engine
-from privacy_release.work.file_sets import (
+from privacy_release.workarea.area import WorkArea
+from privacy_release.workarea.engines import SPARK, engine_files, open_engine
+from privacy_release.workarea.file_sets import (
     Part,
     folder_of_list,
     is_list,
@@ -41,17 +41,17 @@ from privacy_release.work.file_sets import (
     part_name,
     paths_of,
 )
-from privacy_release.work.fragment_files import Account, Cut, PrivateFiles, read_account, read_cut
-from privacy_release.work.parquet import (
+from privacy_release.workarea.fragment_files import Account, Cut, PrivateFiles, read_account, read_cut
+from privacy_release.workarea.parquet import (
     opened_parquet,
     part_bytes,
     private_parquet,
     require_unchanged,
     write_private,
 )
-from privacy_release.work.people import counted_by_person, people_table
-from privacy_release.work.references import FileRef, FragmentReleaseRef, PeopleRef, StagedRelease, need
-from privacy_release.work.staged import codes_of, facts_of, finite, json_bytes, read_schema
+from privacy_release.workarea.people import counted_by_person, people_table
+from privacy_release.workarea.references import FileRef, FragmentReleaseRef, PeopleRef, StagedRelease, need
+from privacy_release.workarea.staged import codes_of, facts_of, finite, json_bytes, read_schema
 
 if TYPE_CHECKING:
     import pyarrow as pa

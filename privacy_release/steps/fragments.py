@@ -26,10 +26,10 @@ from privacy_release.spec.rules.judge import refuse
 from privacy_release.steps.facts import facts_of_table
 from privacy_release.steps.fragment_join import join
 from privacy_release.steps.made import Job, Made
-from privacy_release.work.area import WorkArea, sha256_file
-from privacy_release.work.engines import executors_files, open_engine
-from privacy_release.work.file_sets import paths_of
-from privacy_release.work.fragment_files import (
+from privacy_release.workarea.area import WorkArea, sha256_file
+from privacy_release.workarea.engines import executors_files, open_engine
+from privacy_release.workarea.file_sets import paths_of
+from privacy_release.workarea.fragment_files import (
     Account,
     Cut,
     FilesHere,
@@ -38,9 +38,9 @@ from privacy_release.work.fragment_files import (
     read_cut,
     write_cut,
 )
-from privacy_release.work.parquet import part_bytes, require_unchanged, unchanged_batches
-from privacy_release.work.references import FileRef, FragmentRef, FragmentReleaseRef, Table, need
-from privacy_release.work.staged import read_schema
+from privacy_release.workarea.parquet import part_bytes, require_unchanged, unchanged_batches
+from privacy_release.workarea.references import FileRef, FragmentRef, FragmentReleaseRef, Table, need
+from privacy_release.workarea.staged import read_schema
 
 Fragments = FragmentRef | list[FragmentRef]  # what one task releases
 

@@ -25,33 +25,33 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from privacy_engine.errors import IntegrityError, SchemaError, SpecError, VerificationError
-from privacy_engine.judge.cross_release import CrossReleaseKAnonymity, Membership, MInvariance
-from privacy_engine.judge.republication.class_values import ClassValues
-from privacy_engine.judge.republication.model import Republication, subtracting
-from privacy_engine.judge.republication.notes import unjudged_text
-from privacy_engine.judge.verification import Finding
 from privacy_engine.tables.columns import factorize
 from privacy_engine.tables.normal import FORM, normal_forms
 from privacy_engine.tables.schema import DataSchema
+from privacy_engine.verification.cross_release import CrossReleaseKAnonymity, Membership, MInvariance
+from privacy_engine.verification.republication.class_values import ClassValues
+from privacy_engine.verification.republication.model import Republication, subtracting
+from privacy_engine.verification.republication.notes import unjudged_text
+from privacy_engine.verification.verify import Finding
 from privacy_engine.vocabulary import Departures
+from privacy_release.config.settings import curator_folder
 from privacy_release.lake.log import State
 from privacy_release.lake.read import releases
 from privacy_release.steps.memberships.last import last_release, read_waiting, write_waiting
 from privacy_release.steps.memberships.marks import marks_of, values_of
 from privacy_release.steps.memberships.registers import population_of, read_population, write_population
-from privacy_release.work.area import WorkArea, sha256_file
-from privacy_release.work.parquet import parquet_bytes, read_private, write_private
-from privacy_release.work.people import WRITTEN, Identification, require_form
-from privacy_release.work.references import PersonsRef, ReportRef, StagedRelease, Table, need
-from privacy_release.work.settings import curator_folder
-from privacy_release.work.staged import read_schema
+from privacy_release.workarea.area import WorkArea, sha256_file
+from privacy_release.workarea.parquet import parquet_bytes, read_private, write_private
+from privacy_release.workarea.people import WRITTEN, Identification, require_form
+from privacy_release.workarea.references import PersonsRef, ReportRef, StagedRelease, Table, need
+from privacy_release.workarea.staged import read_schema
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from privacy_engine.judge.cross_release import CrossReleaseModel
-    from privacy_engine.judge.policy import ReleasePolicy
     from privacy_engine.republication.incremental import LastRelease
+    from privacy_engine.verification.cross_release import CrossReleaseModel
+    from privacy_engine.verification.policy import ReleasePolicy
     from privacy_release.lake.store import ReleaseTable
 
 _LEAST = 2  # persons who cannot be told apart, where sensitive values alone are to be kept

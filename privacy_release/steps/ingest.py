@@ -13,6 +13,7 @@ import pyarrow as pa
 from privacy_engine.errors import SchemaError, SpecError
 from privacy_engine.tables.linked import renamed_person, schema_of_tables
 from privacy_engine.tables.persons import TABLE
+from privacy_release.config.places import scheme_of
 from privacy_release.sources.addresses import find_source
 from privacy_release.sources.copying import Copied, copy_source
 from privacy_release.sources.databases.query import Query
@@ -25,13 +26,12 @@ from privacy_release.sources.versions import DeltaVersion, IcebergVersion
 from privacy_release.spec.classification import classification, classified
 from privacy_release.spec.floor import floor_policy
 from privacy_release.steps.history import Persons
-from privacy_release.work.area import WorkArea
-from privacy_release.work.engines import LOCAL
-from privacy_release.work.parquet import MAX_EXPANSION, private_parquet, unchanged_batches
-from privacy_release.work.people import Identification, write_numbered
-from privacy_release.work.places import scheme_of
-from privacy_release.work.references import EngineRef, SourceRef, Table
-from privacy_release.work.staged import write_schema
+from privacy_release.workarea.area import WorkArea
+from privacy_release.workarea.engines import LOCAL
+from privacy_release.workarea.parquet import MAX_EXPANSION, private_parquet, unchanged_batches
+from privacy_release.workarea.people import Identification, write_numbered
+from privacy_release.workarea.references import EngineRef, SourceRef, Table
+from privacy_release.workarea.staged import write_schema
 
 if TYPE_CHECKING:
     from fsspec import AbstractFileSystem

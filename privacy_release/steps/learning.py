@@ -19,8 +19,8 @@ from privacy_release.lake.read import newest_releases, read_release, standing_ma
 from privacy_release.lake.store import put
 from privacy_release.reports.curator import write_for_curator
 from privacy_release.reports.learning import Score, Trained, render_model_report
-from privacy_release.work.parquet import read_private
-from privacy_release.work.references import Table
+from privacy_release.workarea.parquet import read_private
+from privacy_release.workarea.references import Table
 
 if TYPE_CHECKING:
     from privacy_release.lake.store import Lake, ReleaseTable

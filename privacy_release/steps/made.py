@@ -9,18 +9,18 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from privacy_release.budget.budget import public_booking
 from privacy_release.manifest.manifest import Claims, Manifest
 from privacy_release.reports.attempts import Attempts
 from privacy_release.reports.columns import with_origins
-from privacy_release.spending.budget import public_booking
 from privacy_release.steps.history import follow
 from privacy_release.steps.memberships.last import write_waiting
 from privacy_release.steps.outliers import public_outliers, suppressed_before
-from privacy_release.work.area import WorkArea
-from privacy_release.work.parquet import unchanged_batches, write_private
-from privacy_release.work.people import write_people
-from privacy_release.work.references import BookingRef, FileRef, PeopleRef, StagedRelease, Table
-from privacy_release.work.staged import json_bytes, public_source, read_schema, software, write_schema
+from privacy_release.workarea.area import WorkArea
+from privacy_release.workarea.parquet import unchanged_batches, write_private
+from privacy_release.workarea.people import write_people
+from privacy_release.workarea.references import BookingRef, FileRef, PeopleRef, StagedRelease, Table
+from privacy_release.workarea.staged import json_bytes, public_source, read_schema, software, write_schema
 
 if TYPE_CHECKING:
     import numpy as np

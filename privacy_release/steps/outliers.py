@@ -13,10 +13,10 @@ from privacy_engine.errors import InfeasibleError, SchemaError, SpecError
 from privacy_engine.outliers.detector import USUAL_THRESHOLD
 from privacy_release.spec.outliers import REMOVING, Action, build_detector, check_action
 from privacy_release.steps.history import with_records
-from privacy_release.work.area import WorkArea
-from privacy_release.work.parquet import parquet_bytes, read_private, write_private
-from privacy_release.work.references import OutlierRef, Table
-from privacy_release.work.staged import read_schema
+from privacy_release.workarea.area import WorkArea
+from privacy_release.workarea.parquet import parquet_bytes, read_private, write_private
+from privacy_release.workarea.references import OutlierRef, Table
+from privacy_release.workarea.staged import read_schema
 
 if TYPE_CHECKING:
     from privacy_engine.outliers.detector import Outliers

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from privacy_engine.dp.ledger import promise_of
 from privacy_engine.errors import PrivacyEngineError
+from privacy_release.budget.schedules import schedule_named
 from privacy_release.spec.methods import build_method
-from privacy_release.spending.schedules import schedule_named
 
 if TYPE_CHECKING:
     from privacy_engine.dp.limits import Limit

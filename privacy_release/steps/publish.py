@@ -1,7 +1,7 @@
 """Publishing the verified bytes of a release with their proof, without Airflow.
 
-Between the steps of a release travel small dictionaries (`privacy_release.work.references`), never records.
-Each step that reads a file of an earlier one first holds its bytes against the recorded hash.
+Between the steps of a release travel small dictionaries (`privacy_release.workarea.references`), never
+records. Each step that reads a file of an earlier one first holds its bytes against the recorded hash.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,8 +15,10 @@ import pyarrow.parquet as pq
 from deltalake import Schema
 
 from privacy_engine.errors import IntegrityError, PublishError, SpecError, VerificationError
-from privacy_engine.judge.republication.notes import notes_over_time
+from privacy_engine.verification.republication.notes import notes_over_time
 from privacy_engine.vocabulary import PublishMode, Superseded
+from privacy_release.budget.secrets import require_same_secret
+from privacy_release.config.durations import parse_duration
 from privacy_release.lake import publish as store
 from privacy_release.lake.describe import Words
 from privacy_release.lake.layout import TableRules
@@ -38,16 +40,14 @@ from privacy_release.reports.dictionary import (
 from privacy_release.reports.release import with_over_time
 from privacy_release.spec.classification import require_classified
 from privacy_release.spec.floor import require_floor
-from privacy_release.spending.secrets import require_same_secret
 from privacy_release.steps.approval import ApprovalRef, public_approval
 from privacy_release.steps.attacks.tries import published_attacks, require_attacked
 from privacy_release.steps.history import forget_unpublished, one_at_a_time, record, refuse_unseen
 from privacy_release.steps.verify import raise_if_failed, require_one_claim
-from privacy_release.work.durations import parse_duration
-from privacy_release.work.file_sets import files_of
-from privacy_release.work.journal import sha256_of
-from privacy_release.work.references import Published, ReportRef, StagedRelease
-from privacy_release.work.staged import json_bytes, read_columns, read_manifest, read_schema, tables_of
+from privacy_release.workarea.file_sets import files_of
+from privacy_release.workarea.journal import sha256_of
+from privacy_release.workarea.references import Published, ReportRef, StagedRelease
+from privacy_release.workarea.staged import json_bytes, read_columns, read_manifest, read_schema, tables_of
 
 COMPLETED = (
     "an earlier attempt of this run published other rows and was interrupted before it signed its files; "

@@ -12,28 +12,28 @@ import numpy as np
 
 from privacy_engine.engines.frames import to_arrow
 from privacy_engine.errors import IntegrityError, SpecError
-from privacy_engine.judge import known_rows
-from privacy_engine.judge.models import KAnonymity
 from privacy_engine.measures import risk, utility
-from privacy_engine.nearness.least_boxes import least_gcp
 from privacy_engine.progress import advance, portion
 from privacy_engine.randomizers.randomness import Randomness
+from privacy_engine.recoding.nearness.least_boxes import least_gcp
 from privacy_engine.registry import is_randomizer
 from privacy_engine.republication.incremental import release_incrementally
 from privacy_engine.republication.republish import republish
 from privacy_engine.tables.linked import ReleasedClasses
+from privacy_engine.verification import known_rows
+from privacy_engine.verification.models import KAnonymity
 from privacy_engine.vocabulary import COUNTERFEITS
-from privacy_release.manifest.manifest import Claims
-from privacy_release.reports.attempts import Attempts
-from privacy_release.reports.release import render_report, report_or_claims
-from privacy_release.spec.methods import build_method
-from privacy_release.spending.budget import (
+from privacy_release.budget.budget import (
     Budget,
     account_of,
     measured_model,
 )
-from privacy_release.spending.random_answers import Answers, draw_answers, paid_answers
-from privacy_release.spending.secrets import Memory, keyed
+from privacy_release.budget.random_answers import Answers, draw_answers, paid_answers
+from privacy_release.budget.secrets import Memory, keyed
+from privacy_release.manifest.manifest import Claims
+from privacy_release.reports.attempts import Attempts
+from privacy_release.reports.release import render_report, report_or_claims
+from privacy_release.spec.methods import build_method
 from privacy_release.steps.facts import facts_of_table, loss_by_rules
 from privacy_release.steps.fragments import released_in_fragments
 from privacy_release.steps.history import Past, read_persons
@@ -43,22 +43,22 @@ from privacy_release.steps.outliers import (
     suppressed_before,
 )
 from privacy_release.steps.validate import with_expectations
-from privacy_release.work.area import WorkArea
-from privacy_release.work.engines import LOCAL
-from privacy_release.work.parquet import parquet_bytes, private_parquet, read_private, write_private
-from privacy_release.work.references import EngineRef, PersonsRef, StagedRelease, Table, need
-from privacy_release.work.staged import codes_of, facts_of, finite, read_schema
+from privacy_release.workarea.area import WorkArea
+from privacy_release.workarea.engines import LOCAL
+from privacy_release.workarea.parquet import parquet_bytes, private_parquet, read_private, write_private
+from privacy_release.workarea.references import EngineRef, PersonsRef, StagedRelease, Table, need
+from privacy_release.workarea.staged import codes_of, facts_of, finite, read_schema
 
 if TYPE_CHECKING:
     import numpy.typing as npt
     import pandas as pd
 
     from privacy_engine.dp.loss import PrivacyLoss
-    from privacy_engine.judge.policy import ReleasePolicy
     from privacy_engine.release import Release, ReleaseMethod
     from privacy_engine.synthesizers.model import SynthesizerModel
     from privacy_engine.synthesizers.synthesizer import Synthesizer
     from privacy_engine.tables.schema import DataSchema
+    from privacy_engine.verification.policy import ReleasePolicy
 
 
 def make_release(

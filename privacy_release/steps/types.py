@@ -15,9 +15,9 @@ from privacy_release.lake.log import open_table
 from privacy_release.lake.rows import plain_type
 from privacy_release.spec.rules.facts import Facts
 from privacy_release.spec.rules.judge import refuse
-from privacy_release.work.file_sets import files_of
-from privacy_release.work.references import Table
-from privacy_release.work.staged import read_schema
+from privacy_release.workarea.file_sets import files_of
+from privacy_release.workarea.references import Table
+from privacy_release.workarea.staged import read_schema
 
 if TYPE_CHECKING:
     from privacy_engine.tables.schema import Attribute, DataSchema

@@ -12,9 +12,9 @@ from privacy_release.expectations.checkpoint import run_actions, suites_of
 from privacy_release.expectations.gate import quiet, run_suite
 from privacy_release.expectations.parts import run_suite_in_parts
 from privacy_release.expectations.suite import require_right
-from privacy_release.work.parquet import read_private
-from privacy_release.work.references import Table
-from privacy_release.work.staged import read_schema
+from privacy_release.workarea.parquet import read_private
+from privacy_release.workarea.references import Table
+from privacy_release.workarea.staged import read_schema
 
 if TYPE_CHECKING:
     from privacy_engine.tables.schema import DataSchema

@@ -14,15 +14,15 @@ from privacy_engine.dp.loss import PrivacyLoss
 from privacy_engine.engines.checking import verify_files
 from privacy_engine.engines.frames import to_frame
 from privacy_engine.errors import IntegrityError, VerificationError
-from privacy_engine.judge.republication.model import Attacker, window_of
-from privacy_engine.judge.verification import Finding, Report, across_findings, with_counterfeits
 from privacy_engine.progress import portion
+from privacy_engine.verification.republication.model import Attacker, window_of
+from privacy_engine.verification.verify import Finding, Report, across_findings, with_counterfeits
 from privacy_engine.vocabulary import COUNTERFEITS, counted
+from privacy_release.budget.claims import bookkeeping_findings
 from privacy_release.lake.store import takes_table
 from privacy_release.manifest.manifest import Manifest
 from privacy_release.sources.text.scan import found_in_release
 from privacy_release.spec.floor import floor_policy, under_floor
-from privacy_release.spending.claims import bookkeeping_findings
 from privacy_release.steps.history import (
     asks_for_differences,
     earlier_releases,
@@ -34,19 +34,19 @@ from privacy_release.steps.history import (
     silence_about_people,
     unjudged_finding,
 )
-from privacy_release.work.engines import open_engine
-from privacy_release.work.file_sets import paths_of
-from privacy_release.work.parquet import read_private, require_unchanged, unchanged_batches
-from privacy_release.work.people import counted_by_person
-from privacy_release.work.references import ReportRef, StagedRelease, Table
-from privacy_release.work.staged import read_manifest, read_schema
+from privacy_release.workarea.engines import open_engine
+from privacy_release.workarea.file_sets import paths_of
+from privacy_release.workarea.parquet import read_private, require_unchanged, unchanged_batches
+from privacy_release.workarea.people import counted_by_person
+from privacy_release.workarea.references import ReportRef, StagedRelease, Table
+from privacy_release.workarea.staged import read_manifest, read_schema
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from privacy_engine.judge.cross_release import Membership
-    from privacy_engine.judge.policy import ReleasePolicy
     from privacy_engine.tables.schema import DataSchema
+    from privacy_engine.verification.cross_release import Membership
+    from privacy_engine.verification.policy import ReleasePolicy
     from privacy_release.lake.store import ReleaseTable
     from privacy_release.ledger.ledger import BudgetLedger
 

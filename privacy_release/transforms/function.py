@@ -18,8 +18,8 @@ from privacy_engine.errors import SpecError
 from privacy_release.spec.selects import RECORD, RECORDS
 from privacy_release.transforms.query import lost_records
 from privacy_release.transforms.transform import Numbers, Output
-from privacy_release.work.parquet import read_private
-from privacy_release.work.references import Table
+from privacy_release.workarea.parquet import read_private
+from privacy_release.workarea.references import Table
 
 Frame = Literal["pandas", "arrow"]
 

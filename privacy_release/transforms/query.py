@@ -15,9 +15,9 @@ from privacy_engine.errors import SchemaError, SpecError
 from privacy_engine.foreign import translated
 from privacy_release.spec.selects import RECORD, RECORDS, ROW_NUMBER, computed_of
 from privacy_release.transforms.transform import Numbers, Output
-from privacy_release.work.file_sets import paths_of
-from privacy_release.work.parquet import ROWS
-from privacy_release.work.references import Table
+from privacy_release.workarea.file_sets import paths_of
+from privacy_release.workarea.parquet import ROWS
+from privacy_release.workarea.references import Table
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection

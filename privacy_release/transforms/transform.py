@@ -26,10 +26,10 @@ from privacy_release.sources.copying import copy_source
 from privacy_release.sources.reading import check_source
 from privacy_release.spec.classification import classification, require_classified
 from privacy_release.spec.selects import RECORD, RECORDS
-from privacy_release.work.area import WorkArea
-from privacy_release.work.parquet import private_parquet, require_unchanged, unchanged_batches
-from privacy_release.work.references import PersonsRef, StagedRelease, Table, TransformRef
-from privacy_release.work.staged import read_schema, write_schema
+from privacy_release.workarea.area import WorkArea
+from privacy_release.workarea.parquet import private_parquet, require_unchanged, unchanged_batches
+from privacy_release.workarea.references import PersonsRef, StagedRelease, Table, TransformRef
+from privacy_release.workarea.staged import read_schema, write_schema
 
 if TYPE_CHECKING:
     import numpy.typing as npt

@@ -9,7 +9,7 @@ import jsonschema
 
 import airflow_privacy_release
 from airflow_privacy_release.provider import OPERATOR_MODULES, get_provider_info
-from privacy_release.work.settings import SECTION, VARIABLES
+from privacy_release.config.settings import SECTION, VARIABLES
 
 
 def test_the_provider_information_fits_airflows_schema() -> None:

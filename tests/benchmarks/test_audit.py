@@ -18,7 +18,7 @@ from benchmarks.audit_cases import HALF_NOISE, ONE_ROW, WHOLE_EPSILON, Case, cas
 from privacy_engine.attacks.auditing import Canaries, loss_of_guesses, loss_shown
 from privacy_engine.dp import mechanisms
 from privacy_engine.registry import METHODS, Family
-from privacy_engine.synthesizers import network_synthesizer
+from privacy_engine.synthesizers.bayes import network_synthesizer
 
 CASES = cases()
 # Seconds each. Quick tests audit both kinds of choice (`tests/privacy_engine/dp/test_audit.py`), and hold

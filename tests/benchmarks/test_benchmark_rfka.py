@@ -7,7 +7,7 @@ from benchmarks import rfka
 from benchmarks.timing import Timing
 from deploy.local.samples.synthetic_adult import synthetic_adult
 from privacy_engine import EncodedTable
-from privacy_engine.features.features import value_features
+from privacy_engine.recoding.features.features import value_features
 
 
 @pytest.fixture(scope="module")

@@ -7,13 +7,13 @@ from typing import Any
 import privacy_release
 from privacy_engine.dp.loss import Neighbours, PrivacyLoss
 from privacy_engine.errors import BudgetExceededError
-from privacy_engine.judge.policy import ReleasePolicy
 from privacy_engine.tables.schema import DataSchema
+from privacy_engine.verification.policy import ReleasePolicy
+from privacy_release.budget.budget import Budget
 from privacy_release.lake.store import Lake
 from privacy_release.ledger.ledger import BudgetLedger
 from privacy_release.spec.model import load_spec
-from privacy_release.spending.budget import Budget
-from privacy_release.work.area import WorkArea
+from privacy_release.workarea.area import WorkArea
 from tests.children.processes import meet
 from tests.tables import SPENDING
 

@@ -20,10 +20,10 @@ from privacy_engine import (
 from privacy_engine.anonymizers.anonymizer import Anonymizer
 from privacy_engine.errors import SpecError
 from privacy_engine.fragments.plan import fragmentable
-from privacy_engine.judge.models import holds
 from privacy_engine.measures.utility import gcp
 from privacy_engine.release import parameters_of
 from privacy_engine.tables.classes import SensitiveValues
+from privacy_engine.verification.models import holds
 from privacy_engine.vocabulary import Kind
 from tests.contract import tables
 from tests.contract.tables import SCHEMA, family, people

@@ -6,7 +6,7 @@ import pytest
 
 from privacy_engine import DataSchema, EquivalenceClasses, Release, ReleasePolicy, verify
 from privacy_engine.anonymizers.anonymizer import Anonymizer
-from privacy_engine.judge.models import holds
+from privacy_engine.verification.models import holds
 from tests.contract.tables import family, quick
 from tests.dated import FIELDS, covers, stays
 

@@ -9,18 +9,18 @@ import pandas as pd
 import pytest
 
 from privacy_engine.errors import InfeasibleError, SchemaError
-from privacy_engine.judge.models import (
+from privacy_engine.registry import load_method, method_names
+from privacy_engine.release import Release
+from privacy_engine.tables.persons import Person
+from privacy_engine.tables.schema import Attribute, DataSchema
+from privacy_engine.verification.models import (
     AlphaKAnonymity,
     EntropyLDiversity,
     KAnonymity,
     TCloseness,
 )
-from privacy_engine.judge.policy import ReleasePolicy
-from privacy_engine.judge.verification import verify
-from privacy_engine.registry import load_method, method_names
-from privacy_engine.release import Release
-from privacy_engine.tables.persons import Person
-from privacy_engine.tables.schema import Attribute, DataSchema
+from privacy_engine.verification.policy import ReleasePolicy
+from privacy_engine.verification.verify import verify
 from privacy_engine.vocabulary import Intervals, Role, released_as
 from tests.contract.tables import QUICK
 from tests.contract.test_persons import ANONYMIZERS, POLICY, TABLES

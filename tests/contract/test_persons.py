@@ -8,12 +8,12 @@ import pandas as pd
 import pytest
 
 from privacy_engine.errors import InfeasibleError, SchemaError, VerificationError
-from privacy_engine.judge.models import DistinctLDiversity, KAnonymity, TCloseness
-from privacy_engine.judge.policy import ReleasePolicy
-from privacy_engine.judge.verification import verify
 from privacy_engine.measures.utility import gcp
 from privacy_engine.registry import is_anonymizer, load_method, method_names
 from privacy_engine.tables.schema import DataSchema
+from privacy_engine.verification.models import DistinctLDiversity, KAnonymity, TCloseness
+from privacy_engine.verification.policy import ReleasePolicy
+from privacy_engine.verification.verify import verify
 from tests.contract.tables import QUICK
 
 SCHEMA = DataSchema.from_dict(

@@ -9,12 +9,12 @@ import pandas as pd
 import pytest
 
 from privacy_engine import load_method, method_names
-from privacy_engine.judge.models import TCloseness
 from privacy_engine.progress import telling
 from privacy_engine.randomizers.randomizer import Randomizer
 from privacy_engine.registry import detector_names, load_detector
 from privacy_engine.release import Release
 from privacy_engine.synthesizers.synthesizer import Synthesizer
+from privacy_engine.verification.models import TCloseness
 from tests.contract.tables import PUBLIC_SCHEMA, family, people, quick
 
 # Further ways through the anonymizers: blocks in threads, regrouping, quotas, suppression, other orders.

@@ -10,11 +10,11 @@ import pytest
 
 from privacy_engine import EquivalenceClasses, SchemaError, load_method, method_names
 from privacy_engine.anonymizers.anonymizer import Anonymizer
-from privacy_engine.judge.models import holds
 from privacy_engine.randomizers.randomizer import Randomizer
 from privacy_engine.registry import method_class
 from privacy_engine.release import parameters_of
 from privacy_engine.synthesizers.synthesizer import Synthesizer
+from privacy_engine.verification.models import holds
 from privacy_engine.vocabulary import bounds_of
 from tests.contract.tables import PUBLIC_SCHEMA, family, people, released
 

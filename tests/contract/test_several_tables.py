@@ -10,14 +10,14 @@ import pandas as pd
 import pytest
 
 from privacy_engine.errors import InfeasibleError, SchemaError
-from privacy_engine.judge.models import DistinctLDiversity, EntropyLDiversity, KAnonymity, TCloseness
-from privacy_engine.judge.policy import ReleasePolicy
-from privacy_engine.judge.verification import verify
 from privacy_engine.measures.utility import class_losses, figures_of_tables
 from privacy_engine.registry import is_anonymizer, load_method, method_names
 from privacy_engine.release import Release
 from privacy_engine.tables.linked import rows_by_table, schema_of_tables, stacked
 from privacy_engine.tables.schema import DataSchema
+from privacy_engine.verification.models import DistinctLDiversity, EntropyLDiversity, KAnonymity, TCloseness
+from privacy_engine.verification.policy import ReleasePolicy
+from privacy_engine.verification.verify import verify
 from privacy_engine.vocabulary import Intervals
 from tests.contract.tables import QUICK
 from tests.several_tables import CARRYING, PATIENTS, SCHEMA, VISITS, clinic, one, recounted

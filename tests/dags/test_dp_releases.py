@@ -10,12 +10,12 @@ from airflow.sdk.exceptions import ParamValidationError
 
 from deploy.local.embedded import checkout
 from privacy_engine.dp.limits import Limit, Period
+from privacy_release.budget.schedules import schedule_named
 from privacy_release.lake.read import manifest_of, read_release, releases
 from privacy_release.lake.store import Lake
 from privacy_release.ledger.ledger import BudgetLedger
 from privacy_release.spec.methods import build_method
 from privacy_release.spec.model import load_spec
-from privacy_release.spending.schedules import schedule_named
 from tests.dags.weeks import Week, key_of
 
 SOURCE = {"uri": "deliveries/{release}.parquet"}

@@ -10,7 +10,7 @@ from privacy_release.lake.log import publications
 from privacy_release.lake.read import read_release
 from privacy_release.lake.store import Lake
 from privacy_release.proof.keys import write_new_key
-from privacy_release.work.area import WorkArea
+from privacy_release.workarea.area import WorkArea
 from tests.dags.conftest import Home
 
 PUBLISH = {"table": "people", "evidence": True}

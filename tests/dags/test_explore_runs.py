@@ -17,7 +17,7 @@ from privacy_engine.dp.limits import Limit
 from privacy_engine.errors import SpecError
 from privacy_release.cli.main import DONE, main
 from privacy_release.ledger.ledger import BudgetLedger
-from privacy_release.work.remote.keys import KEY_VARIABLE
+from privacy_release.workarea.remote.keys import KEY_VARIABLE
 from tests.canaries import CANARIES, planted_everywhere
 from tests.dags.conftest import Run
 from tests.servers.pages import Page, require_closed_page

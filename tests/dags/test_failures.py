@@ -12,7 +12,7 @@ from privacy_release.steps.ingest import ingest
 from privacy_release.steps.publish import publish_staged
 from privacy_release.steps.release import make_release
 from privacy_release.steps.verify import verify_staged
-from privacy_release.work.area import WorkArea
+from privacy_release.workarea.area import WorkArea
 
 
 @pytest.fixture

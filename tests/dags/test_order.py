@@ -14,7 +14,7 @@ from privacy_release.plan.plan import plan_of
 from privacy_release.plan.step import Slot, Step
 from privacy_release.running.run import run_release
 from privacy_release.spec.model import load_spec
-from privacy_release.work.area import WorkArea
+from privacy_release.workarea.area import WorkArea
 from tests.dags.conftest import POLICY
 from tests.import_graph import ROOT
 

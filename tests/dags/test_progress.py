@@ -6,13 +6,13 @@ from typing import Any
 import pytest
 import structlog
 
-from privacy_release.work.durations import PROGRESS
+from privacy_release.config.durations import PROGRESS
 
 
 @pytest.fixture
 def each_step_is_long(monkeypatch: pytest.MonkeyPatch) -> None:
     """As if each step of the work took ten seconds."""
-    monkeypatch.setattr("privacy_release.work.durations.OFTEN", 0.0)
+    monkeypatch.setattr("privacy_release.config.durations.OFTEN", 0.0)
 
 
 def told_by(dag_id: str, run_id: str) -> Mapping[str, Any]:

@@ -8,10 +8,10 @@ import pytest
 
 from privacy_release.lake.read import read_release
 from privacy_release.lake.store import Lake
-from privacy_release.work.presence import Mark, Owner
-from privacy_release.work.remote.keys import KEY_VARIABLE, Wrapping
-from privacy_release.work.remote.scratch import Scratch
-from privacy_release.work.remote.store import Store
+from privacy_release.workarea.presence import Mark, Owner
+from privacy_release.workarea.remote.keys import KEY_VARIABLE, Wrapping
+from privacy_release.workarea.remote.scratch import Scratch
+from privacy_release.workarea.remote.store import Store
 from tests.clock import make_older
 from tests.dags.conftest import Run
 

@@ -17,7 +17,7 @@ from privacy_engine.registry import method_class, method_names
 from privacy_engine.synthesizers.synthesizer import Synthesizer
 from privacy_release.lake.read import manifest_of, read_release, read_tables, releases
 from privacy_release.lake.store import Lake
-from privacy_release.ledger.places import default_ledger
+from privacy_release.ledger.default import default_ledger
 from privacy_release.spec.model import RELEASE, load_spec
 from tests.dags.officers import Officers
 from tests.dags.weeks import key_of

@@ -14,9 +14,9 @@ from airflow_privacy_release.plugin.views.leftovers import is_over
 from airflow_privacy_release.task import run as task_run
 from privacy_release.lake.read import releases
 from privacy_release.lake.store import Lake
-from privacy_release.work.area import WorkArea
-from privacy_release.work.presence import LOCK, Owner
-from privacy_release.work.sweep import Rules, State, sweep
+from privacy_release.workarea.area import WorkArea
+from privacy_release.workarea.presence import LOCK, Owner
+from privacy_release.workarea.sweep import Rules, State, sweep
 from tests.canaries import planted
 from tests.clock import make_older
 from tests.dags.officers import Officers

@@ -9,7 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from privacy_engine.judge.models import (
+from privacy_engine.registry import load_method
+from privacy_engine.tables.classes import EquivalenceClasses
+from privacy_engine.tables.hierarchy import Hierarchy
+from privacy_engine.tables.schema import DataSchema
+from privacy_engine.verification.models import (
     AlphaKAnonymity,
     BetaLikeness,
     DistinctLDiversity,
@@ -17,10 +21,6 @@ from privacy_engine.judge.models import (
     KAnonymity,
     TCloseness,
 )
-from privacy_engine.registry import load_method
-from privacy_engine.tables.classes import EquivalenceClasses
-from privacy_engine.tables.hierarchy import Hierarchy
-from privacy_engine.tables.schema import DataSchema
 
 pytestmark = pytest.mark.slow
 

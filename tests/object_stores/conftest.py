@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from privacy_release.work.area import WorkArea
+from privacy_release.workarea.area import WorkArea
 from tests.object_stores.staged import Staged, stage
 from tests.object_stores.stores import Bucket, Store, azure_server, azurite, s3_server
 from tests.object_stores.wire import Wire, wire_to

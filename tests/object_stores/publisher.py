@@ -7,9 +7,9 @@ from typing import Any, NoReturn
 from privacy_engine.errors import PublishError
 from privacy_release.lake.store import Lake
 from privacy_release.proof.keys import SigningKey
-from privacy_release.work.presence import Mark
-from privacy_release.work.remote.scratch import Scratch
-from privacy_release.work.remote.store import Store
+from privacy_release.workarea.presence import Mark
+from privacy_release.workarea.remote.scratch import Scratch
+from privacy_release.workarea.remote.store import Store
 from tests.children.processes import kill_me, report
 from tests.object_stores.staged import Staged, seen, send, send_snapshot
 

@@ -17,7 +17,7 @@ from privacy_release.lake.store import Lake
 from privacy_release.lake.superseded import settle
 from privacy_release.proof.keys import SigningKey
 from privacy_release.proof.statement import StatementSigner
-from privacy_release.work.area import sha256_file
+from privacy_release.workarea.area import sha256_file
 
 NAME = "people"
 RELEASE = "2026-W47"

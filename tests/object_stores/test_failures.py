@@ -11,7 +11,7 @@ from privacy_release.lake.read import manifest_of, read_release, releases
 from privacy_release.lake.retract import retract
 from privacy_release.lake.store import Lake, table_names
 from privacy_release.sources.addresses import find_source
-from privacy_release.work.area import sha256_file
+from privacy_release.workarea.area import sha256_file
 from tests.object_stores.staged import NAME, RELEASE, Staged, send
 from tests.object_stores.stores import Bucket
 

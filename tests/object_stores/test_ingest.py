@@ -19,10 +19,10 @@ from privacy_release.sources.copying import copy_source
 from privacy_release.sources.reading import check_source
 from privacy_release.sources.shares import Workers
 from privacy_release.steps.ingest import ingest
-from privacy_release.work.area import WorkArea
-from privacy_release.work.engines import read_engine
-from privacy_release.work.file_sets import files_of
-from privacy_release.work.parquet import read_private
+from privacy_release.workarea.area import WorkArea
+from privacy_release.workarea.engines import read_engine
+from privacy_release.workarea.file_sets import files_of
+from privacy_release.workarea.parquet import read_private
 from tests.object_stores.staged import NAME, Staged, send
 from tests.object_stores.stores import Bucket
 

@@ -23,12 +23,12 @@ from privacy_engine.errors import IntegrityError, WorkAreaError
 from privacy_release.lake.read import read_release
 from privacy_release.lake.store import Lake
 from privacy_release.ledger.ledger import BudgetLedger
-from privacy_release.work.presence import Mark, Owner
-from privacy_release.work.remote.keys import Wrapping
-from privacy_release.work.remote.scratch import Scratch
-from privacy_release.work.remote.store import Store
-from privacy_release.work.remote.sweep import sweep_store
-from privacy_release.work.sweep import Rules, State, sweep
+from privacy_release.workarea.presence import Mark, Owner
+from privacy_release.workarea.remote.keys import Wrapping
+from privacy_release.workarea.remote.scratch import Scratch
+from privacy_release.workarea.remote.store import Store
+from privacy_release.workarea.remote.sweep import sweep_store
+from privacy_release.workarea.sweep import Rules, State, sweep
 from tests.children.processes import Child
 from tests.object_stores.publisher import store_and_die
 from tests.object_stores.stores import Bucket, azurite

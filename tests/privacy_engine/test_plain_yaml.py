@@ -5,8 +5,8 @@ import yaml
 
 from privacy_engine import plain_yaml
 from privacy_engine.errors import SchemaError, SpecError
-from privacy_engine.judge.policy import ReleasePolicy
 from privacy_engine.tables.schema import DataSchema
+from privacy_engine.verification.policy import ReleasePolicy
 
 UNCLEAR = ["010", "-010", "0120", "00", "0x1F", "0b11", "1_000", "12:30", "1:30.5", "01.5", "1_0.5"]
 

@@ -8,11 +8,11 @@ import pandas as pd
 import yaml
 
 from privacy_engine.dp.loss import PrivacyLoss
-from privacy_engine.judge.models import KAnonymity, TCloseness
 from privacy_engine.measures.recoding import Recoding
 from privacy_engine.release import Release, parameters_of
 from privacy_engine.tables.encoding import EncodedTable
 from privacy_engine.tables.schema import DataSchema
+from privacy_engine.verification.models import KAnonymity, TCloseness
 from privacy_engine.vocabulary import Intervals
 
 SCHEMA = DataSchema.from_dict(

@@ -31,7 +31,7 @@ TESTS = (
     "tests/privacy_engine/attacks/test_shadow.py",
     "tests/privacy_engine/dp/test_mechanisms.py",
     "tests/privacy_engine/engines",
-    "tests/privacy_engine/features",
+    "tests/privacy_engine/recoding/features",
     "tests/privacy_engine/learning",
     "tests/privacy_engine/measures/test_copula.py",
     "tests/privacy_engine/measures/test_population.py",

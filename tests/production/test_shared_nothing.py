@@ -37,7 +37,7 @@ from airflow.sdk import DAG, BaseOperator
 from airflow_privacy_release import *
 from airflow_privacy_release.task.errors import recorded
 from airflow_privacy_release.task.run import run_work_area
-from privacy_release.work.references import Table
+from privacy_release.workarea.references import Table
 
 POLICY = {{"require": [{{"model": "k_anonymity", "k": 10}}]}}
 SCHEMA = {{

@@ -9,10 +9,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from privacy_engine.engines.spark import SparkEngine
-from privacy_release.work.remote.keys import Wrapping
-from privacy_release.work.remote.parts import dealt_out
-from privacy_release.work.remote.store import Store
-from privacy_release.work.spark_session import SparkCluster
+from privacy_release.workarea.remote.keys import Wrapping
+from privacy_release.workarea.remote.parts import dealt_out
+from privacy_release.workarea.remote.store import Store
+from privacy_release.workarea.spark_session import SparkCluster
 from tests.servers.spark_cluster import CONF, Standalone, connect_server, require_spark, standalone_cluster
 from tests.spark.work import CANARY
 

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from privacy_engine.errors import SpecError
-from privacy_release.work.spark_session import SparkCluster
+from privacy_release.workarea.spark_session import SparkCluster
 
 master, folder, secret = sys.argv[1:]
 try:

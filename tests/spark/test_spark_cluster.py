@@ -31,15 +31,15 @@ from privacy_release.steps import fragment_join
 from privacy_release.steps.fragment_join import join
 from privacy_release.steps.fragments import cut_table, keep, release_records
 from privacy_release.steps.made import Job
-from privacy_release.work.engines import read_engine
-from privacy_release.work.file_sets import files_of
-from privacy_release.work.presence import Mark, Owner
-from privacy_release.work.references import FragmentReleaseRef, Table
-from privacy_release.work.remote.keys import Wrapping
-from privacy_release.work.remote.parts import SealedFiles, dealt_out
-from privacy_release.work.remote.scratch import CURRENT, Scratch
-from privacy_release.work.remote.store import Store
-from privacy_release.work.spark_session import SparkCluster
+from privacy_release.workarea.engines import read_engine
+from privacy_release.workarea.file_sets import files_of
+from privacy_release.workarea.presence import Mark, Owner
+from privacy_release.workarea.references import FragmentReleaseRef, Table
+from privacy_release.workarea.remote.keys import Wrapping
+from privacy_release.workarea.remote.parts import SealedFiles, dealt_out
+from privacy_release.workarea.remote.scratch import CURRENT, Scratch
+from privacy_release.workarea.remote.store import Store
+from privacy_release.workarea.spark_session import SparkCluster
 from tests.object_stores.stores import Bucket, s3_server
 from tests.servers.spark_cluster import CONF, ROOT, Standalone, end_of
 from tests.spark.conftest import MEMORY

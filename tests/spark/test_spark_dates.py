@@ -12,7 +12,7 @@ from privacy_engine.engines.checking import verify_files
 from privacy_engine.engines.frames import to_arrow
 from privacy_engine.engines.local import LocalEngine
 from privacy_engine.engines.spark import SparkEngine
-from privacy_engine.judge.models import DistinctLDiversity, KAnonymity, TCloseness
+from privacy_engine.verification.models import DistinctLDiversity, KAnonymity, TCloseness
 from tests.dated import FIELDS, stays
 
 pytestmark = pytest.mark.spark

@@ -11,16 +11,16 @@ import pytest
 
 import privacy_release
 from privacy_engine.errors import SchemaError
-from privacy_engine.judge.models import KAnonymity
-from privacy_engine.judge.policy import ReleasePolicy
 from privacy_engine.tables.schema import DataSchema
+from privacy_engine.verification.models import KAnonymity
+from privacy_engine.verification.policy import ReleasePolicy
 from privacy_release.sources.shares import Workers
 from privacy_release.steps import fragment_join
 from privacy_release.steps.verify import verify_staged
-from privacy_release.work.area import WorkArea, sha256_file
-from privacy_release.work.engines import read_engine
-from privacy_release.work.file_sets import files_of
-from privacy_release.work.parquet import read_private
+from privacy_release.workarea.area import WorkArea, sha256_file
+from privacy_release.workarea.engines import read_engine
+from privacy_release.workarea.file_sets import files_of
+from privacy_release.workarea.parquet import read_private
 from tests.servers.spark_cluster import CONF, require_spark
 
 pytestmark = pytest.mark.spark

@@ -10,7 +10,7 @@ import pytest
 from privacy_release.lake.store import Lake
 from privacy_release.running.run import run_release
 from privacy_release.spec.model import load_spec
-from privacy_release.work.area import WorkArea
+from privacy_release.workarea.area import WorkArea
 from tests.servers.airflow_api import ask
 from tests.servers.scheduler import has_left_its_worker
 from tests.ui.conftest import DESKTOP, PHONE, SIZES, WAIT, opened

@@ -9,15 +9,15 @@ import pandas as pd
 import pytest
 
 from privacy_engine import DataSchema, load_method
-from privacy_engine.judge.policy import ReleasePolicy
-from privacy_engine.judge.verification import verify
-from privacy_engine.synthesizers.privbayes import PrivBayes
+from privacy_engine.synthesizers.bayes.privbayes import PrivBayes
+from privacy_engine.verification.policy import ReleasePolicy
+from privacy_engine.verification.verify import verify
 from privacy_release.reports.attacks import with_attacks
 from privacy_release.reports.comparison import render_comparison
 from privacy_release.reports.curator import render_curator_report
 from privacy_release.reports.release import render_report
 from privacy_release.steps.release import measure
-from privacy_release.work.references import TrialRef
+from privacy_release.workarea.references import TrialRef
 from tests.privacy_release.reports.test_comparison import report, staged
 from tests.synthetic_tables import SCHEMA, people
 from tests.ui.conftest import SIZES, opened

@@ -12,19 +12,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from privacy_engine.errors import SecretError, SpecError
-from privacy_release.spending.secrets import NEW_SECRET
-from privacy_release.work.settings import SECTION, option_of_airflow
-from privacy_release.work.settings import setting as of_settings
+from privacy_release.budget.secrets import NEW_SECRET
+from privacy_release.config.settings import SECTION, option_of_airflow
+from privacy_release.config.settings import setting as of_settings
 
 if TYPE_CHECKING:
     from airflow.sdk import Connection
     from sqlalchemy.engine import URL
 
     from privacy_engine.randomizers.randomness import Secret
+    from privacy_release.budget.participation import Schedule
+    from privacy_release.budget.yearly import Yearly
     from privacy_release.sources.pseudonyms import PseudonymKey
-    from privacy_release.spending.participation import Schedule
-    from privacy_release.spending.yearly import Yearly
-    from privacy_release.work.people import Identification
+    from privacy_release.workarea.people import Identification
 
 # Where connections may come from: the option `connections`.
 ANY, ENVIRONMENT = "any", "environment"
@@ -40,14 +40,14 @@ _SECRET = re.compile(r"(?i)key|secret|token|sas|password|credential|connection_s
 
 
 def setting(option: str) -> str | None:
-    """An option of Airflow's configuration section, as `privacy_release.work.host` asks for it."""
+    """An option of Airflow's configuration section, as `privacy_release.config.host` asks for it."""
     from airflow_privacy_release.compat import conf
 
     return conf.get(SECTION, option, fallback=None) or None
 
 
 def users() -> frozenset[str] | None:
-    """The ids of the users, where Airflow's configuration tells them; `privacy_release.work.host` asks.
+    """The ids of the users, where Airflow's configuration tells them; `privacy_release.config.host` asks.
 
     None where it does not: with another than the simple auth manager, where everybody is an admin, and where
     nobody set the users, as on a machine that is no part of the deployment.
@@ -99,7 +99,7 @@ def _users(*, manager: str, named: str | None, everybody: bool) -> frozenset[str
 
 
 def shipped() -> Path:
-    """The folder of policies and hierarchies that the package brings; `privacy_release.work.host` asks."""
+    """The folder of policies and hierarchies that the package brings; `privacy_release.config.host` asks."""
     return Path(__file__).parents[1] / "include"
 
 
@@ -174,8 +174,8 @@ def schedule_from(over_time: "Mapping[str, Any] | None") -> "Schedule | Yearly |
     Raises:
         SpecError: if a field is wrong, or `schedule` is missing.
     """
+    from privacy_release.budget.schedules import schedule_named
     from privacy_release.spec.model import schedule_of
-    from privacy_release.spending.schedules import schedule_named
 
     if over_time is None:
         return None
@@ -194,7 +194,7 @@ def identification_of(connection_id: str, column: str) -> "Identification":
     Raises:
         SpecError: if there is no such connection, or its password is too short to be a key.
     """
-    from privacy_release.work.people import Identification
+    from privacy_release.workarea.people import Identification
 
     found = connection_of(connection_id)
     if found is None:

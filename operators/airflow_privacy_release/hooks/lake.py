@@ -6,7 +6,7 @@ from airflow.sdk import BaseHook
 
 from airflow_privacy_release.hooks.connections import extra_of, lake_options
 from privacy_engine.errors import PrivacyEngineError, SpecError
-from privacy_release.work.settings import default_lake_root
+from privacy_release.config.settings import default_lake_root
 
 if TYPE_CHECKING:
     from privacy_release.lake.store import Lake

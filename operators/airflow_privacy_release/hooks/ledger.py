@@ -6,8 +6,8 @@ from airflow.sdk import BaseHook
 
 from airflow_privacy_release.hooks.connections import connection_of
 from privacy_engine.errors import PrivacyEngineError, SpecError
-from privacy_release.ledger.places import default_ledger, ledger_signed
-from privacy_release.spending.budget import DEFAULT_LEDGER
+from privacy_release.budget.budget import DEFAULT_LEDGER
+from privacy_release.ledger.default import default_ledger, ledger_signed
 
 if TYPE_CHECKING:
     from airflow.sdk import Connection

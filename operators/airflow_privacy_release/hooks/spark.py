@@ -4,8 +4,8 @@ from airflow.sdk import BaseHook
 
 from airflow_privacy_release.hooks.connections import connection_of
 from privacy_engine.errors import PrivacyEngineError, SpecError
-from privacy_release.work.engines import DEFAULT_CONNECTION
-from privacy_release.work.spark_session import SparkCluster
+from privacy_release.workarea.engines import DEFAULT_CONNECTION
+from privacy_release.workarea.spark_session import SparkCluster
 
 
 class SparkHook(BaseHook):
@@ -69,7 +69,7 @@ class SparkHook(BaseHook):
 
 
 def spark_cluster(connection_id: str) -> SparkCluster:
-    """The cluster of an Airflow connection, as `privacy_release.work.host` asks for it.
+    """The cluster of an Airflow connection, as `privacy_release.config.host` asks for it.
 
     Raises:
         SpecError: as `SparkHook.get_conn`.

@@ -2,12 +2,12 @@
 
 from airflow_privacy_release.hooks.connections import connection_of, source_options
 from privacy_engine.errors import SpecError
-from privacy_release.work.area import work_area_root
-from privacy_release.work.remote.keys import KEY_VARIABLE, Wrapping
-from privacy_release.work.remote.store import Store
-from privacy_release.work.remote.sweep import sweep_store
-from privacy_release.work.settings import secret, setting, work_area_address
-from privacy_release.work.sweep import Looked, Rules, sweep
+from privacy_release.config.settings import secret, setting, work_area_address
+from privacy_release.workarea.area import work_area_root
+from privacy_release.workarea.remote.keys import KEY_VARIABLE, Wrapping
+from privacy_release.workarea.remote.store import Store
+from privacy_release.workarea.remote.sweep import sweep_store
+from privacy_release.workarea.sweep import Looked, Rules, sweep
 
 DEFAULT_CONNECTION = "work_default"
 

@@ -15,6 +15,7 @@ from airflow_privacy_release.task.errors import recorded
 from airflow_privacy_release.task.rendering import read_field
 from airflow_privacy_release.task.run import release_id, skip
 from privacy_engine.errors import IntegrityError, SpecError
+from privacy_release.config.durations import parse_duration
 from privacy_release.steps.approval import (
     APPROVE,
     COMMENT,
@@ -30,9 +31,8 @@ from privacy_release.steps.approval import (
     question,
     subject,
 )
-from privacy_release.work.durations import parse_duration
-from privacy_release.work.journal import sha256_of
-from privacy_release.work.references import ReportRef, StagedRelease
+from privacy_release.workarea.journal import sha256_of
+from privacy_release.workarea.references import ReportRef, StagedRelease
 
 if TYPE_CHECKING:
     from airflow.sdk import Context, XComArg

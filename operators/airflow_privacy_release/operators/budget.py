@@ -12,7 +12,7 @@ from airflow_privacy_release.task.errors import guarded
 from airflow_privacy_release.task.rendering import method_parameters, read_field
 from airflow_privacy_release.task.run import run_key, skip
 from privacy_engine.errors import BudgetExceededError, SpecError
-from privacy_release.spending.budget import DEFAULT_LEDGER, Budget, require_left
+from privacy_release.budget.budget import DEFAULT_LEDGER, Budget, require_left
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -25,15 +25,15 @@ from airflow_privacy_release.task.errors import guarded, recorded
 from airflow_privacy_release.task.rendering import read_field
 from airflow_privacy_release.task.run import file_label, release_id, run_key, run_work_area
 from privacy_engine.errors import SpecError
-from privacy_release.spending.budget import DEFAULT_LEDGER, Budget
-from privacy_release.work.references import MeasuredRef, RecordsRef, ReportRef, StagedRelease, Table
+from privacy_release.budget.budget import DEFAULT_LEDGER, Budget
+from privacy_release.workarea.references import MeasuredRef, RecordsRef, ReportRef, StagedRelease, Table
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from airflow.sdk import Context, XComArg
 
-    from privacy_engine.judge.policy import ReleasePolicy
+    from privacy_engine.verification.policy import ReleasePolicy
     from privacy_release.explore.choices import ChoiceRef
     from privacy_release.spec.model import ReleaseSpec
 

@@ -20,17 +20,17 @@ from airflow_privacy_release.task.paid import log_counts
 from airflow_privacy_release.task.run import file_label, release_id, release_name, run_work_area, skip
 from airflow_privacy_release.triggers.source import SourceTrigger
 from privacy_engine.errors import MissingSourceError, SourceError, SpecError
+from privacy_release.config.durations import parse_duration
 from privacy_release.sources.addresses import without_secret
-from privacy_release.work.durations import parse_duration
-from privacy_release.work.engines import LOCAL, read_engine
-from privacy_release.work.parquet import MAX_EXPANSION
-from privacy_release.work.people import DEFAULT_KEY
+from privacy_release.workarea.engines import LOCAL, read_engine
+from privacy_release.workarea.parquet import MAX_EXPANSION
+from privacy_release.workarea.people import DEFAULT_KEY
 
 if TYPE_CHECKING:
     from airflow.sdk import Context, XComArg
 
     from privacy_release.sources.extracts import Extract
-    from privacy_release.work.references import Table
+    from privacy_release.workarea.references import Table
 
 
 _SHARED = (
@@ -64,8 +64,8 @@ class IngestOperator(BaseOperator):
         numbering: Airflow connection id whose password is the key by which a person of the schema has the
             same number in every run; `over_time` of a release needs it. None: numbers are of one run.
         engine: `local`: all steps hold the table in memory. `fragments` or `spark`, or a mapping with that
-            `kind` and its settings, see `privacy_release.work.engines`: the table may be larger than memory,
-            is copied in parts, and no later step loads it.
+            `kind` and its settings, see `privacy_release.workarea.engines`: the table may be larger than
+            memory, is copied in parts, and no later step loads it.
         max_expansion: most bytes that records may take in memory for each byte of their file: a small file
             that unfolds further, beyond a GiB, is refused as a Parquet bomb.
         series: name of the releases that pseudonyms and shifts of the scope `series` are the same in, where

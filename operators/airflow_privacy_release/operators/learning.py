@@ -10,7 +10,7 @@ from airflow_privacy_release.hooks.lake import DEFAULT_LAKE, lake_of
 from airflow_privacy_release.task.errors import guarded
 from airflow_privacy_release.task.rendering import read_field
 from airflow_privacy_release.task.run import release_id, run_work_area
-from privacy_release.work.references import Table
+from privacy_release.workarea.references import Table
 
 if TYPE_CHECKING:
     from airflow.sdk import Context, XComArg

@@ -18,8 +18,8 @@ from airflow_privacy_release.operators.release import (
 )
 from airflow_privacy_release.task.errors import recorded
 from airflow_privacy_release.task.links import ReportLink
-from privacy_release.spending.budget import DEFAULT_LEDGER
-from privacy_release.work.references import StagedRelease, Table
+from privacy_release.budget.budget import DEFAULT_LEDGER
+from privacy_release.workarea.references import StagedRelease, Table
 
 if TYPE_CHECKING:
     from airflow.sdk import Context, XComArg

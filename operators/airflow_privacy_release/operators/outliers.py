@@ -10,7 +10,7 @@ from airflow_privacy_release.task.metrics import monitored
 from airflow_privacy_release.task.paid import log_counts
 from airflow_privacy_release.task.rendering import detector_parameters, read_field
 from airflow_privacy_release.task.run import file_label, run_work_area
-from privacy_release.work.references import Table
+from privacy_release.workarea.references import Table
 
 if TYPE_CHECKING:
     from airflow.sdk import Context, XComArg

@@ -17,10 +17,10 @@ from airflow_privacy_release.task.rendering import read_field
 from airflow_privacy_release.task.run import partition_key, release_id, remove_run_work_area, run_key
 from privacy_engine.errors import IntegrityError, PublishError, SpecError
 from privacy_engine.vocabulary import PublishMode, Superseded
+from privacy_release.config.durations import parse_duration
 from privacy_release.steps.approval import ApprovalRef
-from privacy_release.work.durations import parse_duration
-from privacy_release.work.references import Published, ReportRef, StagedRelease, measured_symbols
-from privacy_release.work.sweep import Rules, State, idle_limit
+from privacy_release.workarea.references import Published, ReportRef, StagedRelease, measured_symbols
+from privacy_release.workarea.sweep import Rules, State, idle_limit
 
 if TYPE_CHECKING:
     from datetime import timedelta

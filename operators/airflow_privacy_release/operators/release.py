@@ -21,10 +21,10 @@ from airflow_privacy_release.task.metrics import each, monitored, tell_budget
 from airflow_privacy_release.task.rendering import chosen_engine, method_parameters, read_text
 from airflow_privacy_release.task.run import file_label, release_id, run_key, run_work_area
 from privacy_engine.errors import SpecError
-from privacy_release.spending.budget import DEFAULT_LEDGER, Budget
-from privacy_release.spending.secrets import Memory, last_fingerprint
-from privacy_release.work.engines import FRAGMENTS, open_engine
-from privacy_release.work.references import FragmentRef, FragmentReleaseRef, StagedRelease, Table
+from privacy_release.budget.budget import DEFAULT_LEDGER, Budget
+from privacy_release.budget.secrets import Memory, last_fingerprint
+from privacy_release.workarea.engines import FRAGMENTS, open_engine
+from privacy_release.workarea.references import FragmentRef, FragmentReleaseRef, StagedRelease, Table
 
 if TYPE_CHECKING:
     from airflow.sdk import Context, XComArg
@@ -69,7 +69,7 @@ class ReleaseOperator(BaseOperator):
             and, to use other numbers than the policy requires, `k`, `m`, `departures`, `reserve` and
             `counterfeits`, as of the field `history` of a specification. None: the release is made as if it
             were the first.
-        engine: that works on the table, see `privacy_release.work.engines`; None: the one it was ingested
+        engine: that works on the table, see `privacy_release.workarea.engines`; None: the one it was ingested
             with. With another than `local` an anonymizer works on fragments, in a process pool or on Spark.
         requires: Outputs of further tasks that must have succeeded before anything is booked or released,
             such as those that validate one of several tables each. None: there are none. A table that was
@@ -182,11 +182,11 @@ def stage_release(
         past: the earlier releases that it is made with.
         engine: that works on the table; None: its own.
     """
+    from privacy_release.budget.recorded import lacks_entries
     from privacy_release.spec.files import load_policy
     from privacy_release.spec.floor import floor_policy, under_floor
     from privacy_release.spec.rules.facts import Facts
     from privacy_release.spec.rules.judge import refuse
-    from privacy_release.spending.recorded import lacks_entries
     from privacy_release.steps.release import make_release, with_required
     from privacy_release.steps.types import check_kept_types
 
@@ -261,8 +261,8 @@ class CutFragmentsOperator(BaseOperator):
         method: registry key of an anonymizer.
         parameters: of the method; rendered text is read as the parameter's type.
         seed: of the cuts and of all fragments; None takes fresh entropy.
-        engine: of kind `fragments`, see `privacy_release.work.engines`; None: the one the table was ingested
-            with.
+        engine: of kind `fragments`, see `privacy_release.workarea.engines`; None: the one the table was
+            ingested with.
         requires: as of `ReleaseOperator`.
     """
 

@@ -8,7 +8,7 @@ from airflow.sdk import BaseOperator
 from airflow_privacy_release.task.errors import recorded
 from airflow_privacy_release.task.run import release_id, run_work_area
 from privacy_release.plan.step import Slot, Step
-from privacy_release.work.references import Published, ReportRef, StagedRelease, Table
+from privacy_release.workarea.references import Published, ReportRef, StagedRelease, Table
 
 if TYPE_CHECKING:
     from airflow.sdk import Context, XComArg

@@ -9,8 +9,8 @@ from airflow_privacy_release.task.errors import recorded
 from airflow_privacy_release.task.metrics import monitored
 from airflow_privacy_release.task.paid import log_counts
 from airflow_privacy_release.task.run import file_label, run_work_area
-from privacy_release.work.engines import DEFAULT_MEMORY, read_memory
-from privacy_release.work.references import Table
+from privacy_release.workarea.engines import DEFAULT_MEMORY, read_memory
+from privacy_release.workarea.references import Table
 
 if TYPE_CHECKING:
     from airflow.sdk import Context, XComArg

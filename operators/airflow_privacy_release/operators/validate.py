@@ -7,7 +7,7 @@ from airflow.sdk import BaseOperator
 
 from airflow_privacy_release.task.errors import recorded
 from airflow_privacy_release.task.paid import log_counts
-from privacy_release.work.references import Table
+from privacy_release.workarea.references import Table
 
 if TYPE_CHECKING:
     from airflow.sdk import Context, XComArg

@@ -13,7 +13,7 @@ from airflow_privacy_release.task.links import ReportLink
 from airflow_privacy_release.task.metrics import monitored, tell_alerts, tell_findings
 from airflow_privacy_release.task.paid import log_counts
 from airflow_privacy_release.task.run import release_id, run_key, run_work_area
-from privacy_release.work.references import AlertRef, ReportRef, StagedRelease, Table
+from privacy_release.workarea.references import AlertRef, ReportRef, StagedRelease, Table
 
 if TYPE_CHECKING:
     from airflow.sdk import Context, XComArg
@@ -80,7 +80,7 @@ class VerifyOperator(BaseOperator):
     @monitored("verify")
     def execute(self, context: "Context") -> "ReportRef":
         """Verify; the findings, bound to the sha256 of the bytes that were read."""
-        from privacy_engine.judge.republication.notes import notes_over_time
+        from privacy_engine.verification.republication.notes import notes_over_time
         from privacy_release.spec.files import load_policy
         from privacy_release.spec.floor import floor_policy, under_floor
         from privacy_release.steps.verify import raise_if_failed, verify_staged

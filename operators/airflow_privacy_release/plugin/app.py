@@ -5,8 +5,8 @@ from fastapi import Depends, FastAPI, HTTPException, Request, Response, status
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException as StarletteHTTPException
 
-from airflow_privacy_release.plugin.answers import page, static
 from airflow_privacy_release.plugin.queries import Desk
+from airflow_privacy_release.plugin.responses import page, static
 from airflow_privacy_release.plugin.routes import approval as approval_page
 from airflow_privacy_release.plugin.routes import budget as budget_pages
 from airflow_privacy_release.plugin.routes import grant as grant_page

@@ -14,11 +14,11 @@ from airflow.configuration import conf
 from airflow_privacy_release.hooks.lake import DEFAULT_LAKE, lake_of
 from airflow_privacy_release.hooks.ledger import ledger_of
 from privacy_engine.errors import PrivacyEngineError, SpecError
+from privacy_release.budget.budget import DEFAULT_LEDGER
 from privacy_release.lake.store import Lake
 from privacy_release.ledger.ledger import BudgetLedger
 from privacy_release.spec.catalogue import readable_specs
 from privacy_release.spec.model import ReleaseSpec
-from privacy_release.spending.budget import DEFAULT_LEDGER
 
 Place = TypeVar("Place")
 

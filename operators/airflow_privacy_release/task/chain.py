@@ -2,7 +2,7 @@
 
 The DAG says which task each value must come from. A value of one of this package's operators must be the very
 one that its task recorded last. A plain `@task` between two of them is transparent: it may pass on, choose or
-drop recorded values, and change none. See `privacy_release.work.journal`.
+drop recorded values, and change none. See `privacy_release.workarea.journal`.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,8 +21,8 @@ from airflow.sdk.definitions._internal.mixins import ResolveMixin
 from airflow.sdk.definitions.xcom_arg import PlainXComArg
 
 from privacy_engine.errors import IntegrityError
-from privacy_release.work.journal import Journal, canonical, named
-from privacy_release.work.references import paths_inside
+from privacy_release.workarea.journal import Journal, canonical, named
+from privacy_release.workarea.references import paths_inside
 
 if TYPE_CHECKING:
     from airflow.sdk import BaseOperator

@@ -27,13 +27,13 @@ from privacy_engine.errors import (
     WorkAreaError,
 )
 from privacy_engine.foreign import is_panic, translated
-from privacy_release.work.references import plain
-from privacy_release.work.settings import let_idle_threads_sleep
+from privacy_release.config.settings import let_idle_threads_sleep
+from privacy_release.workarea.references import plain
 
 if TYPE_CHECKING:
     from airflow.sdk import BaseOperator
 
-    from privacy_release.work.journal import Journal
+    from privacy_release.workarea.journal import Journal
 
 PACKAGES = frozenset(
     {"airflow_privacy_release", "privacy_release", "privacy_engine"}

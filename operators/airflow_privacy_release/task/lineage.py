@@ -11,7 +11,7 @@ from airflow_privacy_release.task.facets import SCHEMAS, standard_facets
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from privacy_release.work.references import Published, ReportRef, StagedRelease
+    from privacy_release.workarea.references import Published, ReportRef, StagedRelease
 
 FACET = "privacyRelease"
 

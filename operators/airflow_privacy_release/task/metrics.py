@@ -16,11 +16,11 @@ from airflow_privacy_release.compat import Stats
 from airflow_privacy_release.task.paid import is_paid
 from privacy_engine.errors import LedgerError, VerificationError
 from privacy_release.alerts.budgets import low_budgets
-from privacy_release.work.references import ReportRef, StagedRelease, Table, measured_symbols
+from privacy_release.workarea.references import ReportRef, StagedRelease, Table, measured_symbols
 
 if TYPE_CHECKING:
-    from privacy_release.spending.budget import Budget
-    from privacy_release.work.references import AlertRef
+    from privacy_release.budget.budget import Budget
+    from privacy_release.workarea.references import AlertRef
 
 P = ParamSpec("P")
 R = TypeVar("R")

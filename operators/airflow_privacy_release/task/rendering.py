@@ -10,8 +10,8 @@ from enum import Enum
 from typing import Any
 
 from privacy_engine.errors import SpecError
-from privacy_release.work.engines import read_engine
-from privacy_release.work.references import EngineRef
+from privacy_release.workarea.engines import read_engine
+from privacy_release.workarea.references import EngineRef
 
 
 def method_parameters(method: str, given: Mapping[str, Any]) -> dict[str, Any]:

@@ -14,16 +14,16 @@ from airflow_privacy_release.task.chain import require_inside, taken
 from airflow_privacy_release.task.rendering import chosen_engine
 from privacy_engine.errors import WorkAreaError
 from privacy_engine.progress import telling
+from privacy_release.config.durations import PROGRESS, SKIPPED, Pace, how_far, percent
+from privacy_release.config.settings import scratch_folder
 from privacy_release.spec.placeholders import ReleaseName, moment_of
-from privacy_release.work.area import WorkArea, work_area_root
-from privacy_release.work.durations import PROGRESS, SKIPPED, Pace, how_far, percent
-from privacy_release.work.engines import require_sealed
-from privacy_release.work.journal import AreaFiles, Journal
-from privacy_release.work.presence import Mark, Owner, Presence
-from privacy_release.work.references import plain, read_as
-from privacy_release.work.remote.scratch import CURRENT, Scratch
-from privacy_release.work.settings import scratch_folder
-from privacy_release.work.sweep import Rules, sweep
+from privacy_release.workarea.area import WorkArea, work_area_root
+from privacy_release.workarea.engines import require_sealed
+from privacy_release.workarea.journal import AreaFiles, Journal
+from privacy_release.workarea.presence import Mark, Owner, Presence
+from privacy_release.workarea.references import plain, read_as
+from privacy_release.workarea.remote.scratch import CURRENT, Scratch
+from privacy_release.workarea.sweep import Rules, sweep
 
 if TYPE_CHECKING:
     from airflow.sdk import BaseOperator

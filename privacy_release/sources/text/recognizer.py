@@ -11,7 +11,7 @@ from importlib import import_module
 from typing import Any
 
 from privacy_engine.errors import SpecError
-from privacy_release.work.settings import VARIABLES, setting
+from privacy_release.config.settings import VARIABLES, setting
 
 OPTION = "text_recognizer"
 UNNAMED = "recognized"  # the kind of a finding whose name may be a part of the text

@@ -7,14 +7,14 @@ from privacy_engine.registry import is_anonymizer
 from privacy_engine.vocabulary import OVER_TIME, AttackName
 from privacy_release.spec.rules.facts import Facts
 from privacy_release.spec.rules.rule import Rules
-from privacy_release.work.engines import LOCAL
+from privacy_release.workarea.engines import LOCAL
 
 RULES = Rules()
 
 
 @RULES.rule("attacks.register", "register", "register_identifier", "policy")
 def _registers_are_used(facts: Facts) -> Iterator[Problem]:
-    from privacy_engine.judge.republication.model import Attacker, window_of
+    from privacy_engine.verification.republication.model import Attacker, window_of
 
     if facts.register is None or _bounds(facts, AttackName.LINKAGE):
         return
@@ -87,7 +87,7 @@ def _shadows_are_made_by_the_method_alone(facts: Facts) -> Iterator[Problem]:
 
 @RULES.rule("attacks.minimality", "policy", "method")
 def _minimality_is_of_classes_and_sensitive_values(facts: Facts) -> Iterator[Problem]:
-    from privacy_engine.judge.models import SensitiveModel
+    from privacy_engine.verification.models import SensitiveModel
 
     if not _bounds(facts, AttackName.MINIMALITY):
         return

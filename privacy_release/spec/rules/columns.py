@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 
 from privacy_engine.errors import Problem, SchemaError
-from privacy_engine.judge.column_rules import UNSIGNED
 from privacy_engine.registry import is_anonymizer, is_randomizer
+from privacy_engine.verification.column_rules import UNSIGNED
 from privacy_engine.vocabulary import (
     COUNTERFEITS,
     PARTITION,
@@ -96,7 +96,7 @@ def _columns_keep_their_types(facts: Facts) -> Iterator[Problem]:
 
 @RULES.rule("columns.policy", "schema", "policy")
 def _columns_keep_the_policy(facts: Facts) -> Iterator[Problem]:
-    from privacy_engine.judge.column_checks import broken_by_schema
+    from privacy_engine.verification.column_checks import broken_by_schema
 
     asked = facts.policy.columns
     for broken in broken_by_schema(asked, facts.schema) if asked is not None else ():

@@ -4,10 +4,10 @@ from collections.abc import Iterator
 
 from privacy_engine.choice import did_you_mean
 from privacy_engine.errors import PrivacyEngineError, Problem, SpecError
+from privacy_release.config.places import require_allowed
+from privacy_release.config.problems import problems_in
 from privacy_release.spec.rules.facts import Facts
 from privacy_release.spec.rules.rule import Rules
-from privacy_release.work.places import require_allowed
-from privacy_release.work.problems import problems_in
 
 RULES = Rules()
 

@@ -46,13 +46,13 @@ _LISTED: Mapping[Reason, Mapping[str, str]] = MappingProxyType(
             "privacy_release.lake.rows:refuse_other_types": "the types of columns in the table",
             "privacy_release.spec.classification:require_classified": "the classification, at publication",
             "privacy_release.spec.floor:require_floor": "the floor policy, at publication",
-            "privacy_release.spending.budget:require_left": "what is left of the budget",
-            "privacy_release.spending.secrets:require_same_secret": "the secret of the last release",
+            "privacy_release.budget.budget:require_left": "what is left of the budget",
+            "privacy_release.budget.secrets:require_same_secret": "the secret of the last release",
             "privacy_release.steps.history:refuse_unseen": "releases that verification did not see",
             "privacy_release.steps.publish:require_published_by": "the run that published a release",
         },
         Reason.PAID: {
-            "privacy_release.spending.budget:_of": "a noisy number of records that is too small",
+            "privacy_release.budget.budget:_of": "a noisy number of records that is too small",
         },
         Reason.BYTES: {
             "airflow_privacy_release.task.chain:require_inside": "the files of a reference",
@@ -75,9 +75,9 @@ _LISTED: Mapping[Reason, Mapping[str, str]] = MappingProxyType(
             "privacy_release.steps.attacks.tries:require_attacked": "the attacks in a report",
             "privacy_release.steps.verify:require_no_counterfeits": "the columns of staged files",
             "privacy_release.steps.verify:require_one_claim": "the claims of staged files",
-            "privacy_release.work.parquet:require_unchanged": "the hash of a file",
-            "privacy_release.work.people:require_form": "the form of the identifiers in a stored file",
-            "privacy_release.work.places:require_below": "the addresses in the metadata of a table",
+            "privacy_release.workarea.parquet:require_unchanged": "the hash of a file",
+            "privacy_release.workarea.people:require_form": "the form of the identifiers in a stored file",
+            "privacy_release.config.places:require_below": "the addresses in the metadata of a table",
         },
         Reason.ARGUMENTS: {
             "airflow_privacy_release.operators.release:require_policy": "the policy of a task with a budget",
@@ -85,9 +85,9 @@ _LISTED: Mapping[Reason, Mapping[str, str]] = MappingProxyType(
             "privacy_release.query.columns:Meant.require_known": "the values that a query asks for",
             "privacy_release.query.columns:require_in_domain": "the values that a query asks for",
             "privacy_release.reports.comparison:require_comparable": "the releases to compare",
-            "privacy_release.work.engines:require_sealed": "an engine of other machines",
-            "privacy_release.work.spark_session:SparkCluster.require_encryption": "the connection of Spark",
-            "privacy_release.work.spark_session:SparkCluster.require_reachable": "the address of Spark",
+            "privacy_release.workarea.engines:require_sealed": "an engine of other machines",
+            "privacy_release.workarea.spark_session:SparkCluster.require_encryption": "Spark's connection",
+            "privacy_release.workarea.spark_session:SparkCluster.require_reachable": "the address of Spark",
         },
     }
 )

@@ -9,9 +9,9 @@ from privacy_engine.vocabulary import PublishMode
 
 if TYPE_CHECKING:
     from privacy_engine.dp.loss import PrivacyLoss
-    from privacy_engine.judge.policy import ReleasePolicy
     from privacy_engine.release import ReleaseMethod
     from privacy_engine.tables.schema import DataSchema
+    from privacy_engine.verification.policy import ReleasePolicy
     from privacy_release.spec.classification import Classification
     from privacy_release.spec.floor import Floor
 

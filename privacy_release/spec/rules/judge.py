@@ -4,10 +4,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from privacy_engine.errors import PrivacyEngineError, Problem, ProblemsError, SpecError
+from privacy_release.config.problems import raise_problems
 from privacy_release.spec.rules import attacks, columns, deployment, people, policy, spending, tables
 from privacy_release.spec.rules.facts import Facts
 from privacy_release.spec.rules.rule import Rule
-from privacy_release.work.problems import raise_problems
 
 RULES: tuple[Rule, ...] = (
     *tables.RULES,

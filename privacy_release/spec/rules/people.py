@@ -7,7 +7,7 @@ from privacy_release.spec.engine import problem_of_engine
 from privacy_release.spec.rules.facts import Facts
 from privacy_release.spec.rules.rule import Rules
 from privacy_release.spec.rules.text import unknown
-from privacy_release.work.engines import LOCAL
+from privacy_release.workarea.engines import LOCAL
 
 RULES = Rules()
 INCREMENTAL = ("bottom_up", "ilp_l_diversity", "mondrian", "obpa")  # whose classes may stay as they are
@@ -75,7 +75,7 @@ def _records_are_followed_by_another_identifier(facts: Facts) -> Iterator[str]:
 
 @RULES.rule("person.subtracted", "person", "history", "policy")
 def _several_records_are_kept_by_one_model(facts: Facts) -> Iterator[str]:
-    from privacy_engine.judge.republication.model import Republication, subtracting
+    from privacy_engine.verification.republication.model import Republication, subtracting
 
     history = facts.history
     if facts.person is None or history is None:
@@ -163,7 +163,7 @@ def _history_knows_whose_records_they_are(facts: Facts) -> Iterator[str]:
 
 @RULES.rule("history.differences", "history", "policy", "method")
 def _subtraction_is_kept_by_some_methods(facts: Facts) -> Iterator[str]:
-    from privacy_engine.judge.republication.model import subtracting
+    from privacy_engine.verification.republication.model import subtracting
 
     history = facts.history
     if history is None or not history.keep:
@@ -190,8 +190,8 @@ def _subtraction_is_kept_by_some_methods(facts: Facts) -> Iterator[str]:
 
 @RULES.rule("history.unique", "history", "policy", "columns", "parameters")
 def _classes_of_different_values_are_of_one_attribute(facts: Facts) -> Iterator[str]:
-    from privacy_engine.judge.cross_release import CrossReleaseKAnonymity, MInvariance
-    from privacy_engine.judge.republication.model import subtracting
+    from privacy_engine.verification.cross_release import CrossReleaseKAnonymity, MInvariance
+    from privacy_engine.verification.republication.model import subtracting
 
     history, across = facts.history, facts.policy.across_people
     asked = [model for model in across if isinstance(model, MInvariance) and model.unique]

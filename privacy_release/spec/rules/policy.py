@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from privacy_engine.choice import did_you_mean
 from privacy_engine.errors import Problem, SchemaError, VerificationError
-from privacy_engine.judge.republication.notes import unjudged_text
+from privacy_engine.verification.republication.notes import unjudged_text
 from privacy_engine.vocabulary import PublishMode
 from privacy_release.spec.floor import require_signature, weaker_than_floor
 from privacy_release.spec.rules.facts import Facts
@@ -22,7 +22,7 @@ def _policies_keep_the_floor(facts: Facts) -> Iterator[Problem]:
 
 @RULES.rule("policy.attributes", "columns", "policy")
 def _models_are_of_attributes_that_exist(facts: Facts) -> Iterator[Problem]:
-    from privacy_engine.judge.models import rule_of
+    from privacy_engine.verification.models import rule_of
 
     sensitive = [name for name, column in facts.columns if column.role == "sensitive"]
     for rule in facts.policy.rules:
@@ -44,7 +44,7 @@ def _models_are_of_attributes_that_exist(facts: Facts) -> Iterator[Problem]:
 
 @RULES.rule("policy.distances", "columns", "policy")
 def _attributes_have_the_distances(facts: Facts) -> Iterator[Problem]:
-    from privacy_engine.judge.models import require_distances
+    from privacy_engine.verification.models import require_distances
 
     sensitive = {name: column for name, column in facts.columns if column.role == "sensitive"}
     try:

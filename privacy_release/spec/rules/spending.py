@@ -7,7 +7,7 @@ from privacy_engine.registry import is_anonymizer, is_randomizer
 from privacy_release.spec.outliers import REMOVING
 from privacy_release.spec.rules.facts import Facts
 from privacy_release.spec.rules.rule import Rules
-from privacy_release.work.engines import LOCAL
+from privacy_release.workarea.engines import LOCAL
 
 RULES = Rules()
 _PUBLIC = ("rows", "k", "l", "t", "epsilon")  # figures of the released records and parameters alone

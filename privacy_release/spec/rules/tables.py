@@ -6,7 +6,7 @@ from privacy_engine.errors import Problem
 from privacy_engine.registry import is_anonymizer
 from privacy_release.spec.rules.facts import Facts
 from privacy_release.spec.rules.rule import Rules
-from privacy_release.work.engines import LOCAL
+from privacy_release.workarea.engines import LOCAL
 
 RULES = Rules()
 _BESIDE = {

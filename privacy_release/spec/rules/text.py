@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from privacy_engine.choice import did_you_mean
-from privacy_release.work.problems import shortened
+from privacy_release.config.problems import shortened
 
 _LONGEST_WORD = 40  # characters of a word that an error quotes
 _MOST_NAMED = 100  # columns that an error names

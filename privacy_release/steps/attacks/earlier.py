@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from privacy_release.config.settings import curator_folder
 from privacy_release.lake.log import State
 from privacy_release.lake.read import releases, standing_manifest
 from privacy_release.reports.curator import read_for_curator, write_for_curator
-from privacy_release.work.references import TrialRef
-from privacy_release.work.settings import curator_folder
+from privacy_release.workarea.references import TrialRef
 
 if TYPE_CHECKING:
     from privacy_release.lake.store import ReleaseTable

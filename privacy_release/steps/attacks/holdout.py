@@ -24,15 +24,15 @@ from privacy_engine.errors import InfeasibleError, SpecError
 from privacy_engine.tables.columns import factorize
 from privacy_release.steps.attacks.shadows import require_enough
 from privacy_release.steps.history import with_records
-from privacy_release.work.area import WorkArea
-from privacy_release.work.parquet import parquet_bytes, read_private, write_private
-from privacy_release.work.references import FileRef, Table
-from privacy_release.work.staged import read_schema
+from privacy_release.workarea.area import WorkArea
+from privacy_release.workarea.parquet import parquet_bytes, read_private, write_private
+from privacy_release.workarea.references import FileRef, Table
+from privacy_release.workarea.staged import read_schema
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from privacy_engine.judge.attack_risk import AttackRisk
+    from privacy_engine.verification.attack_risk import AttackRisk
 
 _KEY = "holdout.key"
 LEAST = 2  # people on either side

@@ -25,25 +25,25 @@ import numpy as np
 from privacy_engine.attacks.shadow import LEAST, halves_of
 from privacy_engine.attacks.trial import Shadow
 from privacy_engine.errors import InfeasibleError, IntegrityError, SchemaError, SpecError
-from privacy_engine.judge.models import rule_of
 from privacy_engine.progress import portion
 from privacy_engine.randomizers.randomizer import Randomizer
 from privacy_engine.randomizers.randomness import SHORTEST, Randomness, Secret
 from privacy_engine.tables.columns import factorize
+from privacy_engine.verification.models import rule_of
 from privacy_release.manifest.manifest import Manifest
 from privacy_release.spec.methods import build_method
-from privacy_release.work.area import WorkArea
-from privacy_release.work.parquet import parquet_bytes, read_private, write_private
-from privacy_release.work.references import StagedRelease, Table, need
-from privacy_release.work.staged import json_bytes, read_manifest, read_schema
+from privacy_release.workarea.area import WorkArea
+from privacy_release.workarea.parquet import parquet_bytes, read_private, write_private
+from privacy_release.workarea.references import StagedRelease, Table, need
+from privacy_release.workarea.staged import json_bytes, read_manifest, read_schema
 
 if TYPE_CHECKING:
     import numpy.typing as npt
     import pandas as pd
 
-    from privacy_engine.judge.attack_risk import AttackRisk
     from privacy_engine.release import ReleaseMethod
     from privacy_engine.tables.schema import DataSchema
+    from privacy_engine.verification.attack_risk import AttackRisk
 
 
 def shadows_kept(

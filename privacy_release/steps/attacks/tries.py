@@ -17,26 +17,26 @@ import numpy as np
 
 from privacy_engine.attacks.trial import Evidence, case_of, try_attack
 from privacy_engine.errors import IntegrityError, SpecError, VerificationError
-from privacy_engine.judge.models import MODELS, model_from_dict, rule_of
-from privacy_engine.judge.policy import ReleasePolicy
-from privacy_engine.judge.verification import Finding
 from privacy_engine.progress import portion
+from privacy_engine.verification.models import MODELS, model_from_dict, rule_of
+from privacy_engine.verification.policy import ReleasePolicy
+from privacy_engine.verification.verify import Finding
 from privacy_engine.vocabulary import OVER_TIME
 from privacy_release.reports.attacks import attack_page, figures_of, published_figures
 from privacy_release.reports.curator import write_for_curator
 from privacy_release.steps.attacks.earlier import keep_figures
 from privacy_release.steps.attacks.shadows import shadows_kept
 from privacy_release.steps.history import earlier_releases, known, staged_membership
-from privacy_release.work.area import WorkArea
-from privacy_release.work.parquet import read_private
-from privacy_release.work.references import AttackRef, ReportRef, StagedRelease, Table, TrialRef
-from privacy_release.work.staged import read_manifest, read_schema
+from privacy_release.workarea.area import WorkArea
+from privacy_release.workarea.parquet import read_private
+from privacy_release.workarea.references import AttackRef, ReportRef, StagedRelease, Table, TrialRef
+from privacy_release.workarea.staged import read_manifest, read_schema
 
 if TYPE_CHECKING:
     from privacy_engine.attacks.trial import Case, Results, Shadow
-    from privacy_engine.judge.attack_risk import AttackRisk
-    from privacy_engine.judge.cross_release import Membership
-    from privacy_engine.judge.models import PrivacyModel
+    from privacy_engine.verification.attack_risk import AttackRisk
+    from privacy_engine.verification.cross_release import Membership
+    from privacy_engine.verification.models import PrivacyModel
     from privacy_release.lake.store import ReleaseTable
 
 

@@ -16,9 +16,9 @@ import numpy as np
 import pandas as pd
 
 from privacy_engine.errors import IntegrityError
-from privacy_engine.judge.cross_release import Membership
 from privacy_engine.republication.incremental import LastRelease
-from privacy_release.work.parquet import parquet_bytes, read_private, write_private
+from privacy_engine.verification.cross_release import Membership
+from privacy_release.workarea.parquet import parquet_bytes, read_private, write_private
 
 if TYPE_CHECKING:
     import numpy.typing as npt

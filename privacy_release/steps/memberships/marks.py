@@ -19,8 +19,8 @@ from privacy_engine.errors import IntegrityError
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from privacy_engine.judge.cross_release import Membership
-    from privacy_engine.judge.republication.class_values import ClassValues
+    from privacy_engine.verification.cross_release import Membership
+    from privacy_engine.verification.republication.class_values import ClassValues
 
 _SIZE = 16  # bytes
 SALT_SIZE = 32

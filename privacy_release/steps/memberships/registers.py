@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
-from privacy_engine.judge.cross_release import Membership
-from privacy_engine.judge.published_boxes import known_texts
-from privacy_release.work.parquet import parquet_bytes, read_private, write_private
-from privacy_release.work.references import Table
-from privacy_release.work.staged import read_schema
+from privacy_engine.verification.cross_release import Membership
+from privacy_engine.verification.published_boxes import known_texts
+from privacy_release.workarea.parquet import parquet_bytes, read_private, write_private
+from privacy_release.workarea.references import Table
+from privacy_release.workarea.staged import read_schema
 
 if TYPE_CHECKING:
     import numpy.typing as npt

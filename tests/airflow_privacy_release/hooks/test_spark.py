@@ -9,8 +9,8 @@ import pytest
 from airflow_privacy_release.hooks.spark import SparkHook
 from airflow_privacy_release.provider import get_provider_info
 from privacy_engine.errors import SpecError
-from privacy_release.work.engines import open_engine, read_engine
-from privacy_release.work.spark_session import SparkCluster
+from privacy_release.workarea.engines import open_engine, read_engine
+from privacy_release.workarea.spark_session import SparkCluster
 
 SECRET = "SECRET-0c1d2e3f"
 
@@ -70,7 +70,7 @@ def test_an_address_at_which_nobody_listens_is_refused_at_once(
     scheme: str, nobody: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("pyspark")
-    monkeypatch.setattr("privacy_release.work.spark_session._java", lambda: sys.executable)
+    monkeypatch.setattr("privacy_release.workarea.spark_session._java", lambda: sys.executable)
     connect(monkeypatch, "gone", master=f"{scheme}://{nobody}", password=SECRET)
     ref = read_engine({"kind": "spark", "connection": "gone"})
     with (

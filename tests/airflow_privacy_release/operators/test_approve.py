@@ -15,9 +15,10 @@ from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException, T
 
 from airflow_privacy_release import ApproveReleaseOperator, PublishOperator
 from privacy_engine.errors import IntegrityError, SpecError
-from privacy_engine.judge.models import DistinctLDiversity, KAnonymity
-from privacy_engine.judge.policy import ReleasePolicy
+from privacy_engine.verification.models import DistinctLDiversity, KAnonymity
+from privacy_engine.verification.policy import ReleasePolicy
 from privacy_engine.vocabulary import bounds_of
+from privacy_release.config.durations import parse_duration
 from privacy_release.lake.read import manifest_of, releases
 from privacy_release.lake.store import Lake
 from privacy_release.reports.text import ALONE
@@ -37,9 +38,8 @@ from privacy_release.steps.ingest import ingest
 from privacy_release.steps.publish import publish_staged
 from privacy_release.steps.release import make_release
 from privacy_release.steps.verify import verify_staged
-from privacy_release.work.area import WorkArea
-from privacy_release.work.durations import parse_duration
-from privacy_release.work.journal import sha256_of
+from privacy_release.workarea.area import WorkArea
+from privacy_release.workarea.journal import sha256_of
 
 SCHEMA = {
     "name": {"role": "identifier", "kind": "categorical"},

@@ -21,10 +21,10 @@ from airflow_privacy_release import (
 from privacy_engine.dp.limits import Limit, Period
 from privacy_engine.dp.loss import Neighbours, PrivacyLoss
 from privacy_engine.errors import LedgerError
+from privacy_release.budget.yearly import Yearly
 from privacy_release.lake.read import manifest_of
 from privacy_release.lake.store import Lake
 from privacy_release.ledger.ledger import BudgetLedger
-from privacy_release.spending.yearly import Yearly
 
 SCHEMA = {
     "age": {"role": "quasi_identifier", "kind": "numeric", "bounds": [0, 120], "bins": 6},

@@ -21,7 +21,7 @@ from privacy_release.lake.publish import publish
 from privacy_release.lake.read import manifest_of, read_release
 from privacy_release.lake.retract import retract
 from privacy_release.lake.store import Lake
-from privacy_release.work.parquet import parquet_bytes
+from privacy_release.workarea.parquet import parquet_bytes
 
 FIELDS: dict[str, dict[str, Any]] = {
     "deposit": {"role": "quasi_identifier", "kind": "numeric", "bounds": [0, 200], "bins": 8},

@@ -52,7 +52,7 @@ from privacy_engine.errors import PublishError
 from privacy_engine.registry import method_class, method_names
 from privacy_release.lake.read import manifest_of, read_release, releases
 from privacy_release.lake.store import Lake
-from privacy_release.work.area import WorkArea, sha256_file
+from privacy_release.workarea.area import WorkArea, sha256_file
 from tests.operator_arguments import arguments
 
 ALL = [

@@ -15,12 +15,12 @@ from airflow.sdk.exceptions import AirflowFailException
 
 from airflow_privacy_release import CleanupOperator, DetectOutliersOperator
 from privacy_engine.errors import InfeasibleError, IntegrityError, SchemaError, SpecError
-from privacy_engine.judge.policy import ReleasePolicy
 from privacy_engine.measures import utility
 from privacy_engine.measures.recoding import Recoding
 from privacy_engine.registry import detector_names, load_detector
 from privacy_engine.tables.encoding import EncodedTable
 from privacy_engine.tables.schema import DataSchema
+from privacy_engine.verification.policy import ReleasePolicy
 from privacy_release.lake.read import manifest_of
 from privacy_release.lake.store import Lake
 from privacy_release.running.run import run_release
@@ -30,8 +30,8 @@ from privacy_release.steps.ingest import ingest
 from privacy_release.steps.outliers import counted_in, detect_outliers
 from privacy_release.steps.release import make_release
 from privacy_release.steps.verify import verify_staged
-from privacy_release.work.area import WorkArea
-from privacy_release.work.references import Table
+from privacy_release.workarea.area import WorkArea
+from privacy_release.workarea.references import Table
 
 ODD = (70, 130)  # positions of the records that stand apart
 SCHEMA = {

@@ -23,7 +23,7 @@ from privacy_engine.dp.loss import Neighbours
 from privacy_release.lake.store import Lake
 from privacy_release.ledger.ledger import BudgetLedger
 from privacy_release.steps.approval import body, question
-from privacy_release.work.references import ReportRef, StagedRelease
+from privacy_release.workarea.references import ReportRef, StagedRelease
 
 SCHEMA = {
     "patient": {"role": "identifier"},

@@ -28,13 +28,13 @@ from privacy_engine.dp.limits import Limit
 from privacy_engine.randomizers.randomizer import Randomizer
 from privacy_engine.registry import load_method, method_class, method_names
 from privacy_engine.release import parameters_of
+from privacy_release.budget.budget import booking_key
+from privacy_release.budget.secrets import last_fingerprint
 from privacy_release.lake.read import manifest_of, read_release
 from privacy_release.lake.store import Lake
 from privacy_release.ledger.ledger import BudgetLedger
-from privacy_release.spending.budget import booking_key
-from privacy_release.spending.secrets import last_fingerprint
-from privacy_release.work.area import WorkArea
-from privacy_release.work.staged import read_schema
+from privacy_release.workarea.area import WorkArea
+from privacy_release.workarea.staged import read_schema
 
 NAMED = [
     operator

@@ -30,7 +30,7 @@ from privacy_engine.synthesizers.synthesizer import Synthesizer
 from privacy_release.lake.publish import publish
 from privacy_release.lake.store import Lake
 from privacy_release.ledger.ledger import BudgetLedger
-from privacy_release.work.area import sha256_file
+from privacy_release.workarea.area import sha256_file
 
 NAMED = [
     operator

@@ -12,7 +12,7 @@ import pytest
 from privacy_release.lake.publish import publish
 from privacy_release.lake.store import Lake
 from privacy_release.ledger.ledger import BudgetLedger
-from privacy_release.work.area import sha256_file
+from privacy_release.workarea.area import sha256_file
 from tests.servers.airflow_app import OWN_DAG, AirflowApp
 
 FOREIGN_DAG = "others"

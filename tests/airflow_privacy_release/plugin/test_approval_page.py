@@ -12,8 +12,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from privacy_release.work.area import WorkArea, sha256_file
-from privacy_release.work.file_sets import folder_of_list, list_of, part_name
+from privacy_release.workarea.area import WorkArea, sha256_file
+from privacy_release.workarea.file_sets import folder_of_list, list_of, part_name
 from tests.airflow_privacy_release.plugin.conftest import FOREIGN_DAG, OWN_DAG, Visit
 from tests.privacy_release.proof.signed_tables import write_set
 from tests.servers.pages import Page

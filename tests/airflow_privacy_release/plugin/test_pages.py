@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from airflow_privacy_release.plugin.answers import CONTENT_POLICY, REPORT_POLICY, STATIC
-from privacy_engine.judge.republication.notes import NOT_JUDGED
+from airflow_privacy_release.plugin.responses import CONTENT_POLICY, REPORT_POLICY, STATIC
+from privacy_engine.verification.republication.notes import NOT_JUDGED
 from privacy_release.lake.retract import retract
 from privacy_release.lake.store import Lake
 from tests.airflow_privacy_release.plugin.conftest import DICTIONARY, REPORT, Visit

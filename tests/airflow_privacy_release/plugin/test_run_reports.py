@@ -8,17 +8,17 @@ from typing import Any
 
 import pytest
 
-from airflow_privacy_release.plugin.answers import REPORT_POLICY
+from airflow_privacy_release.plugin.responses import REPORT_POLICY
+from privacy_release.config.durations import PROGRESS
 from privacy_release.lake.retract import retract
 from privacy_release.lake.store import Lake
 from privacy_release.reports.curator import write_for_curator
-from privacy_release.work.area import WorkArea
-from privacy_release.work.durations import PROGRESS
-from privacy_release.work.journal import AreaFiles, Journal
-from privacy_release.work.presence import Mark, Owner
-from privacy_release.work.remote.keys import KEY_VARIABLE, Wrapping
-from privacy_release.work.remote.scratch import Scratch
-from privacy_release.work.remote.store import Store
+from privacy_release.workarea.area import WorkArea
+from privacy_release.workarea.journal import AreaFiles, Journal
+from privacy_release.workarea.presence import Mark, Owner
+from privacy_release.workarea.remote.keys import KEY_VARIABLE, Wrapping
+from privacy_release.workarea.remote.scratch import Scratch
+from privacy_release.workarea.remote.store import Store
 from tests.airflow_privacy_release.plugin.conftest import DICTIONARY, FOREIGN_DAG, OWN_DAG, REPORT, Visit
 from tests.airflow_privacy_release.plugin.test_access import one
 from tests.airflow_privacy_release.plugin.test_pages import links_to

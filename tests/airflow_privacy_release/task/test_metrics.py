@@ -24,9 +24,9 @@ from airflow_privacy_release.task.metrics import PREFIX, plain, tell_budget
 from privacy_engine.dp.limits import Limit, Period
 from privacy_engine.dp.loss import Neighbours, PrivacyLoss
 from privacy_release.alerts.budgets import low_budgets
+from privacy_release.budget.budget import Budget
 from privacy_release.lake.store import Lake
 from privacy_release.ledger.ledger import BudgetLedger
-from privacy_release.spending.budget import Budget
 from tests.airflow_privacy_release.operators.test_operators import (
     POLICY,
     SCHEMA,

@@ -9,7 +9,7 @@ from airflow.sdk import BaseOperator
 from airflow_privacy_release.task.errors import guarded
 from airflow_privacy_release.task.run import progressing
 from privacy_engine.progress import advance
-from privacy_release.work.durations import PROGRESS
+from privacy_release.config.durations import PROGRESS
 
 
 class Half(BaseOperator):
@@ -24,7 +24,7 @@ class Half(BaseOperator):
 
 @pytest.fixture
 def each_step_is_long(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("privacy_release.work.durations.OFTEN", 0.0)
+    monkeypatch.setattr("privacy_release.config.durations.OFTEN", 0.0)
 
 
 def context(push: Any) -> dict[str, Any]:

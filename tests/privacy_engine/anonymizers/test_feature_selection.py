@@ -19,7 +19,8 @@ from privacy_engine.anonymizers.feature_selection import (
 )
 from privacy_engine.anonymizers.greedy_hamdist import GreedyHamdist
 from privacy_engine.errors import SchemaError
-from privacy_engine.features.features import (
+from privacy_engine.measures.utility import gcp, ncp
+from privacy_engine.recoding.features.features import (
     FeatureRecoding,
     attribute_features,
     attribute_levels,
@@ -27,12 +28,17 @@ from privacy_engine.features.features import (
     one_hot,
     value_features,
 )
-from privacy_engine.judge.models import DistinctLDiversity, EntropyLDiversity, KAnonymity, TCloseness, holds
-from privacy_engine.measures.utility import gcp, ncp
 from privacy_engine.tables.classes import EquivalenceClasses
 from privacy_engine.tables.encoding import EncodedTable
 from privacy_engine.tables.hierarchy import Hierarchy
 from privacy_engine.tables.schema import DataSchema
+from privacy_engine.verification.models import (
+    DistinctLDiversity,
+    EntropyLDiversity,
+    KAnonymity,
+    TCloseness,
+    holds,
+)
 from privacy_engine.vocabulary import released_as
 
 CITIES = Hierarchy(

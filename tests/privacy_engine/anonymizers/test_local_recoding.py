@@ -5,12 +5,12 @@ import pandas as pd
 import pytest
 
 from privacy_engine.anonymizers.local_recoding import LocalRecoding, inside_blocks
-from privacy_engine.grouping.agglomeration import agglomerate
-from privacy_engine.judge.models import DistinctLDiversity, KAnonymity, PrivacyModel, TCloseness, holds
 from privacy_engine.measures.recoding import Recoding
 from privacy_engine.measures.utility import gcp
+from privacy_engine.recoding.grouping.agglomeration import agglomerate
 from privacy_engine.tables.encoding import EncodedTable
 from privacy_engine.tables.schema import DataSchema
+from privacy_engine.verification.models import DistinctLDiversity, KAnonymity, PrivacyModel, TCloseness, holds
 
 SCHEMA = DataSchema.from_dict(
     {

@@ -10,14 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from privacy_engine.anonymizers.trajectories import QUANTILES, aligned, linked_recoding, people_of
-from privacy_engine.grouping.boxes import tabulate
-from privacy_engine.judge.models import DistinctLDiversity, EntropyLDiversity, KAnonymity
 from privacy_engine.measures.recoding import Recoding
 from privacy_engine.measures.utility import gcp
+from privacy_engine.recoding.grouping.boxes import tabulate
 from privacy_engine.tables.columns import NULL
 from privacy_engine.tables.encoding import EncodedTable
 from privacy_engine.tables.hierarchy import Hierarchy
 from privacy_engine.tables.schema import DataSchema
+from privacy_engine.verification.models import DistinctLDiversity, EntropyLDiversity, KAnonymity
 
 TREE = Hierarchy((("a1", "a", "*"), ("a2", "a", "*"), ("b1", "b", "*"), ("b2", "b", "*")))
 SCHEMA = DataSchema.from_dict(

@@ -26,9 +26,9 @@ from privacy_engine.attacks.trial import (
     try_attack,
 )
 from privacy_engine.errors import SchemaError
-from privacy_engine.judge.cross_release import Membership
 from privacy_engine.registry import ATTACKS, load_attack
 from privacy_engine.tables.schema import Attribute, DataSchema
+from privacy_engine.verification.cross_release import Membership
 from privacy_engine.vocabulary import AttackName, Kind, Role
 from tests.synthetic_tables import SCHEMA, people
 

@@ -14,7 +14,9 @@ from privacy_engine.attacks.natural_cuts import People, cuts_of
 from privacy_engine.attacks.refusals import Rules, told_by
 from privacy_engine.attacks.trial import Case, Evidence, Outcome, Verdict, case_of, try_attack
 from privacy_engine.errors import SchemaError
-from privacy_engine.judge.models import (
+from privacy_engine.tables.hierarchy import Hierarchy
+from privacy_engine.tables.schema import Attribute, DataSchema
+from privacy_engine.verification.models import (
     AlphaKAnonymity,
     BetaLikeness,
     DeltaDisclosure,
@@ -27,8 +29,6 @@ from privacy_engine.judge.models import (
     SensitiveModel,
     TCloseness,
 )
-from privacy_engine.tables.hierarchy import Hierarchy
-from privacy_engine.tables.schema import Attribute, DataSchema
 from privacy_engine.vocabulary import Kind, Role
 
 ILL = tuple(f"illness{i}" for i in range(6))

@@ -21,15 +21,15 @@ from privacy_engine.dp.contributions import (
     with_public_number,
 )
 from privacy_engine.dp.noise import PureNoise
-from privacy_engine.latent.latent_class import misfit_score
-from privacy_engine.synthesizers.scores import (
+from privacy_engine.synthesizers.bayes.scores import (
     dependence,
     dependence_sensitivity,
     integer_mutual_information,
     integer_sensitivity,
     two_valued,
 )
-from privacy_engine.synthesizers.structure import Candidates
+from privacy_engine.synthesizers.bayes.structure import Candidates
+from privacy_engine.synthesizers.latent.latent_class import misfit_score
 from privacy_engine.tables.domains import CodedTable
 from privacy_engine.tables.marginals import WeightedRecords, contingency, table_sensitivity
 

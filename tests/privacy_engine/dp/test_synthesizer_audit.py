@@ -13,7 +13,7 @@ from threadpoolctl import threadpool_limits
 
 from privacy_engine import DataSchema, load_method
 from privacy_engine.attacks.auditing import loss_shown
-from privacy_engine.synthesizers.bayesian_network import BayesianNetwork
+from privacy_engine.synthesizers.bayes.bayesian_network import BayesianNetwork
 from privacy_engine.synthesizers.model import SynthesizerModel
 from privacy_engine.synthesizers.synthesizer import Synthesizer
 from privacy_engine.tables.domains import CodedTable

@@ -19,9 +19,14 @@ from privacy_engine.engines.checking import examine_files, sensitive_values, ver
 from privacy_engine.engines.frames import to_arrow, to_frame
 from privacy_engine.engines.local import LocalEngine
 from privacy_engine.errors import SchemaError, VerificationError
-from privacy_engine.judge import known_rows
-from privacy_engine.judge.cross_release import CrossReleaseKAnonymity
-from privacy_engine.judge.models import (
+from privacy_engine.measures.risk import figures
+from privacy_engine.tables.classes import Classes, CountedClasses, EquivalenceClasses, SensitiveValues
+from privacy_engine.tables.hierarchy import Hierarchy
+from privacy_engine.tables.persons import Person
+from privacy_engine.tables.schema import DataSchema
+from privacy_engine.verification import known_rows
+from privacy_engine.verification.cross_release import CrossReleaseKAnonymity
+from privacy_engine.verification.models import (
     AlphaKAnonymity,
     BetaLikeness,
     DeltaDisclosure,
@@ -32,14 +37,9 @@ from privacy_engine.judge.models import (
     RecursiveCLDiversity,
     TCloseness,
 )
-from privacy_engine.judge.policy import ReleasePolicy
-from privacy_engine.judge.tally import tallied
-from privacy_engine.judge.verification import Report, verify, verify_tallies
-from privacy_engine.measures.risk import figures
-from privacy_engine.tables.classes import Classes, CountedClasses, EquivalenceClasses, SensitiveValues
-from privacy_engine.tables.hierarchy import Hierarchy
-from privacy_engine.tables.persons import Person
-from privacy_engine.tables.schema import DataSchema
+from privacy_engine.verification.policy import ReleasePolicy
+from privacy_engine.verification.tally import tallied
+from privacy_engine.verification.verify import Report, verify, verify_tallies
 from tests.privacy_engine.engines.tables import written
 from tests.servers.memory import needs_proc, run_alone
 
@@ -389,8 +389,8 @@ from pathlib import Path
 import numpy as np, pyarrow as pa, pyarrow.parquet as pq
 from privacy_engine.engines.checking import verify_files
 from privacy_engine.engines.local import LocalEngine
-from privacy_engine.judge.models import DistinctLDiversity, KAnonymity, TCloseness
-from privacy_engine.judge.policy import ReleasePolicy
+from privacy_engine.verification.models import DistinctLDiversity, KAnonymity, TCloseness
+from privacy_engine.verification.policy import ReleasePolicy
 from privacy_engine.tables.schema import DataSchema
 from tests.servers.memory import peak
 

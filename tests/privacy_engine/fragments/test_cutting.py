@@ -6,7 +6,7 @@ import pytest
 
 from privacy_engine.fragments.cut_tree import CutTree
 from privacy_engine.fragments.cutting import cut
-from privacy_engine.grouping.partitioning import CutRule
+from privacy_engine.recoding.grouping.partitioning import CutRule
 from privacy_engine.tables.hierarchy import Hierarchy
 from privacy_engine.tables.schema import DataSchema
 from tests.privacy_engine.fragments.tables import SCHEMA, people

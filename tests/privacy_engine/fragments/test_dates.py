@@ -10,7 +10,7 @@ from privacy_engine import DataSchema, ReleasePolicy, load_method, verify
 from privacy_engine.engines.engine import Engine
 from privacy_engine.fragments.plan import FragmentPlan
 from privacy_engine.fragments.work import release_fragment
-from privacy_engine.judge.models import TCloseness
+from privacy_engine.verification.models import TCloseness
 from tests.dated import FIELDS, covers, stays
 from tests.privacy_engine.fragments.tables import planned
 

@@ -14,8 +14,8 @@ from privacy_engine.errors import IntegrityError
 from privacy_engine.fragments.cut_tree import Cut, CutTree
 from privacy_engine.fragments.handover import Contents, count_leaves, hand_over
 from privacy_engine.fragments.whole import WholeTable
-from privacy_engine.grouping.constraints import Rule, RuleKind, admits, no_constraints, pack_rules
-from privacy_engine.grouping.model_rules import compile_constraints
+from privacy_engine.recoding.grouping.constraints import Rule, RuleKind, admits, no_constraints, pack_rules
+from privacy_engine.recoding.grouping.model_rules import compile_constraints
 from tests.privacy_engine.fragments.tables import SCHEMA, people, planned, released, stored
 from tests.privacy_engine.fragments.test_cut_tree import trees
 

@@ -12,7 +12,7 @@ from privacy_engine.engines.engine import Engine
 from privacy_engine.fragments.cut_tree import CutTree
 from privacy_engine.fragments.cutting import cut
 from privacy_engine.fragments.plan import FragmentPlan
-from privacy_engine.grouping.partitioning import CutRule
+from privacy_engine.recoding.grouping.partitioning import CutRule
 from tests.contract.released_cells import a_set, interval, node
 from tests.privacy_engine.fragments.tables import CITIES, SCHEMA, people, planned, released
 

@@ -10,7 +10,7 @@ import pytest
 
 from privacy_engine.engines.frames import to_frame
 from privacy_engine.fragments.ranges import MOST_EQUAL, Ranges, in_order
-from privacy_release.work.parquet import part_bytes
+from privacy_release.workarea.parquet import part_bytes
 
 
 def awkward(size: int, rng: np.random.Generator) -> pa.Table:

@@ -16,9 +16,9 @@ from privacy_engine.engines.frames import to_arrow
 from privacy_engine.errors import SchemaError, SpecError
 from privacy_engine.fragments.plan import FragmentPlan, fragmentable
 from privacy_engine.fragments.work import FragmentRelease, release_fragment
-from privacy_engine.judge.models import TCloseness
 from privacy_engine.measures.utility import gcp
 from privacy_engine.tables.classes import EquivalenceClasses
+from privacy_engine.verification.models import TCloseness
 from tests.contract.tables import family
 from tests.privacy_engine.fragments.tables import (
     DISEASES,

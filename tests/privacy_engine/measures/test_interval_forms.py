@@ -18,14 +18,14 @@ from privacy_engine.engines.checking import verify_files
 from privacy_engine.engines.frames import to_arrow, to_frame
 from privacy_engine.engines.local import LocalEngine
 from privacy_engine.errors import SchemaError
-from privacy_engine.judge.models import DistinctLDiversity, KAnonymity, TCloseness
-from privacy_engine.judge.policy import ReleasePolicy
-from privacy_engine.judge.verification import verify
 from privacy_engine.measures.recoding import Recoding, null_forms
 from privacy_engine.tables.classes import EquivalenceClasses
 from privacy_engine.tables.encoding import EncodedTable
 from privacy_engine.tables.hierarchy import Hierarchy
 from privacy_engine.tables.schema import DataSchema
+from privacy_engine.verification.models import DistinctLDiversity, KAnonymity, TCloseness
+from privacy_engine.verification.policy import ReleasePolicy
+from privacy_engine.verification.verify import verify
 from privacy_engine.vocabulary import SUPPRESSED, Intervals
 
 JOBS = Hierarchy((("clerk", "office", "*"), ("coder", "office", "*"), ("cook", "cook", "*")))

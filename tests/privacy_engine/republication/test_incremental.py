@@ -10,14 +10,14 @@ import pytest
 
 from privacy_engine.anonymizers.anonymizer import Anonymizer
 from privacy_engine.errors import InfeasibleError, SchemaError
-from privacy_engine.judge.cross_release import History, Membership
-from privacy_engine.judge.republication.model import Republication
 from privacy_engine.registry import load_method
 from privacy_engine.release import Release
 from privacy_engine.republication import incremental
 from privacy_engine.republication.incremental import LastRelease, release_incrementally
 from privacy_engine.tables.classes import EquivalenceClasses
 from privacy_engine.tables.schema import DataSchema
+from privacy_engine.verification.cross_release import History, Membership
+from privacy_engine.verification.republication.model import Republication
 
 SCHEMA = DataSchema.from_dict(
     {

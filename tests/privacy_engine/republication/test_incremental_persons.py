@@ -9,8 +9,6 @@ import pandas as pd
 import pytest
 
 from privacy_engine.errors import InfeasibleError, SchemaError, VerificationError
-from privacy_engine.judge.cross_release import CrossReleaseKAnonymity, History, Membership
-from privacy_engine.judge.republication.model import Republication
 from privacy_engine.registry import load_method
 from privacy_engine.release import Release
 from privacy_engine.republication import incremental
@@ -18,6 +16,8 @@ from privacy_engine.republication.incremental import LastRelease, release_increm
 from privacy_engine.tables.classes import EquivalenceClasses
 from privacy_engine.tables.persons import Person
 from privacy_engine.tables.schema import DataSchema
+from privacy_engine.verification.cross_release import CrossReleaseKAnonymity, History, Membership
+from privacy_engine.verification.republication.model import Republication
 
 COLUMNS = {
     "patient": {"role": "identifier"},

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
-from privacy_engine.grouping.boxes import tabulate
-from privacy_engine.grouping.model_rules import compile_constraints
+from privacy_engine.recoding.grouping.boxes import tabulate
+from privacy_engine.recoding.grouping.model_rules import compile_constraints
 from privacy_engine.republication.nested import People, search
 from privacy_engine.tables.encoding import EncodedTable
 from privacy_engine.tables.schema import DataSchema

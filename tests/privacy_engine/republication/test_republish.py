@@ -13,17 +13,17 @@ import pytest
 
 from privacy_engine.anonymizers.anonymizer import Anonymizer
 from privacy_engine.errors import InfeasibleError, SchemaError
-from privacy_engine.judge.cross_release import CrossReleaseKAnonymity, Membership
-from privacy_engine.judge.models import KAnonymity, holds
-from privacy_engine.judge.policy import ReleasePolicy
-from privacy_engine.judge.republication.model import Republication
-from privacy_engine.judge.verification import verify
 from privacy_engine.registry import load_method, method_class, method_names
 from privacy_engine.release import Release
 from privacy_engine.republication.republish import republish
 from privacy_engine.tables.classes import EquivalenceClasses
 from privacy_engine.tables.hierarchy import Hierarchy
 from privacy_engine.tables.schema import DataSchema
+from privacy_engine.verification.cross_release import CrossReleaseKAnonymity, Membership
+from privacy_engine.verification.models import KAnonymity, holds
+from privacy_engine.verification.policy import ReleasePolicy
+from privacy_engine.verification.republication.model import Republication
+from privacy_engine.verification.verify import verify
 from privacy_engine.vocabulary import Departures
 
 TREE = "\n".join(f"{town};{town[0]};*" for town in ("a1", "a2", "b1", "b2", "c1"))

@@ -10,10 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from privacy_engine.errors import InfeasibleError, SchemaError
-from privacy_engine.judge.cross_release import CrossReleaseKAnonymity, Membership, MInvariance
-from privacy_engine.judge.models import KAnonymity
-from privacy_engine.judge.policy import ReleasePolicy
-from privacy_engine.judge.verification import verify
 from privacy_engine.measures.recoding import Recoding
 from privacy_engine.registry import load_method
 from privacy_engine.release import Release
@@ -22,6 +18,10 @@ from privacy_engine.republication.earlier_boxes import blocks_of, known_of
 from privacy_engine.republication.republish import republish
 from privacy_engine.republication.unique import Bucket, Wanted, _assign, m_unique_classes, most_classes
 from privacy_engine.tables.schema import DataSchema
+from privacy_engine.verification.cross_release import CrossReleaseKAnonymity, Membership, MInvariance
+from privacy_engine.verification.models import KAnonymity
+from privacy_engine.verification.policy import ReleasePolicy
+from privacy_engine.verification.verify import verify
 from privacy_engine.vocabulary import Intervals
 
 SCHEMA = DataSchema.from_dict(

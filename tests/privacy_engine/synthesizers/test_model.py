@@ -10,9 +10,9 @@ from privacy_engine import DataSchema, SynthesizerModel
 from privacy_engine.dp.accounting import Spend
 from privacy_engine.dp.loss import Neighbours, PrivacyLoss
 from privacy_engine.release import Release
-from privacy_engine.synthesizers.bayesian_network import BayesianNetwork, Node
-from privacy_engine.synthesizers.dpsm_bayes import DPSMBayes
-from privacy_engine.synthesizers.privbayes import PrivBayes
+from privacy_engine.synthesizers.bayes.bayesian_network import BayesianNetwork, Node
+from privacy_engine.synthesizers.bayes.dpsm_bayes import DPSMBayes
+from privacy_engine.synthesizers.bayes.privbayes import PrivBayes
 from privacy_engine.tables.domains import Storage
 
 SCHEMA = DataSchema.from_dict({"rain": {"categories": ["no", "yes"]}, "wet": {"categories": [False, True]}})

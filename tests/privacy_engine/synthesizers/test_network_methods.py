@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 from privacy_engine import DataSchema, InfeasibleError, SynthesizerModel
 from privacy_engine.dp.accounting import total
 from privacy_engine.dp.loss import Neighbours
-from privacy_engine.synthesizers.dpsm_bayes import DPSMBayes, Sampling, best_sample_size
-from privacy_engine.synthesizers.network_synthesizer import NetworkSynthesizer, noisy_network
+from privacy_engine.synthesizers.bayes.dpsm_bayes import DPSMBayes, Sampling, best_sample_size
+from privacy_engine.synthesizers.bayes.network_synthesizer import NetworkSynthesizer, noisy_network
+from privacy_engine.synthesizers.bayes.privbayes import PrivBayes, PrivBayesR
+from privacy_engine.synthesizers.bayes.scores import mutual_information_sensitivity
+from privacy_engine.synthesizers.bayes.structure import Family, useful_cells
 from privacy_engine.synthesizers.postprocess import PostProcess
-from privacy_engine.synthesizers.privbayes import PrivBayes, PrivBayesR
-from privacy_engine.synthesizers.scores import mutual_information_sensitivity
-from privacy_engine.synthesizers.structure import Family, useful_cells
 from privacy_engine.tables.domains import CodedTable
 from privacy_engine.tables.marginals import WeightedRecords
 

@@ -11,7 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from privacy_engine.errors import SchemaError
-from privacy_engine.judge.models import (
+from privacy_engine.measures import risk
+from privacy_engine.tables.classes import EquivalenceClasses
+from privacy_engine.tables.persons import Person
+from privacy_engine.tables.schema import DataSchema
+from privacy_engine.verification.models import (
     AlphaKAnonymity,
     BetaLikeness,
     DeltaDisclosure,
@@ -22,10 +26,6 @@ from privacy_engine.judge.models import (
     RecursiveCLDiversity,
     TCloseness,
 )
-from privacy_engine.measures import risk
-from privacy_engine.tables.classes import EquivalenceClasses
-from privacy_engine.tables.persons import Person
-from privacy_engine.tables.schema import DataSchema
 
 SCHEMA = DataSchema.from_dict(
     {

@@ -15,14 +15,14 @@ from privacy_engine.dp.contributions import person_numbers
 from privacy_engine.engines.checking import sensitive_values, verify_files
 from privacy_engine.engines.local import LocalEngine
 from privacy_engine.errors import InfeasibleError, SchemaError
-from privacy_engine.judge.cross_release import Membership
-from privacy_engine.judge.policy import ReleasePolicy
-from privacy_engine.judge.verification import verify
 from privacy_engine.randomizers.randomizer import individuals_of
 from privacy_engine.registry import load_method
 from privacy_engine.tables.classes import EquivalenceClasses, SensitiveValues
 from privacy_engine.tables.encoding import EncodedTable
 from privacy_engine.tables.schema import DataSchema
+from privacy_engine.verification.cross_release import Membership
+from privacy_engine.verification.policy import ReleasePolicy
+from privacy_engine.verification.verify import verify
 from privacy_engine.vocabulary import COUNTERFEITS
 
 SPELLINGS = {

@@ -26,7 +26,7 @@ import privacy_release.running.run
 import privacy_release.steps.release
 from privacy_engine.anonymizers import mondrian
 from privacy_release.cli.main import main
-from privacy_release.work.area import WorkArea
+from privacy_release.workarea.area import WorkArea
 
 WARM = (deltalake, duckdb, great_expectations, pyarrow.parquet, mondrian, privacy_release)
 

@@ -31,8 +31,8 @@ from privacy_release.lake.retract import retract
 from privacy_release.lake.store import Lake
 from privacy_release.spec.methods import describe_methods, described_methods
 from privacy_release.spec.model import load_spec
-from privacy_release.work.area import WorkArea
-from privacy_release.work.presence import Owner
+from privacy_release.workarea.area import WorkArea
+from privacy_release.workarea.presence import Owner
 
 ROOT = Path(__file__).parents[3]
 COLUMNS = ["name", "age", "zip", "illness", "visits"]
@@ -101,7 +101,7 @@ def percents(err: str) -> list[int]:
 def test_run_says_in_a_log_how_far_it_is_until_all_is_done(
     spec: str, people: pd.DataFrame, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("privacy_release.work.durations.OFTEN", 0.0)  # as if each step took ten seconds
+    monkeypatch.setattr("privacy_release.config.durations.OFTEN", 0.0)  # as if each step took ten seconds
     assert main(["run", spec, "--release-id", "r1"]) == DONE
     err = capsys.readouterr().err
     told = percents(err)
@@ -114,7 +114,7 @@ def test_run_says_in_a_log_how_far_it_is_until_all_is_done(
 def test_a_short_run_says_in_a_log_nothing_of_how_far_it_is(
     spec: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("privacy_release.work.durations.OFTEN", 3600.0)
+    monkeypatch.setattr("privacy_release.config.durations.OFTEN", 3600.0)
     assert main(["run", spec, "--release-id", "r1"]) == DONE
     assert percents(capsys.readouterr().err) == []
 
@@ -122,7 +122,7 @@ def test_a_short_run_says_in_a_log_nothing_of_how_far_it_is(
 def test_a_run_that_is_refused_never_says_that_all_is_done(
     spec: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("privacy_release.work.durations.OFTEN", 0.0)
+    monkeypatch.setattr("privacy_release.config.durations.OFTEN", 0.0)
     edit(spec, release={"method": "mondrian", "k": 5, "l": 200})
     assert main(["run", spec, "--release-id", "r1"]) != DONE
     told = percents(capsys.readouterr().err)

@@ -18,7 +18,7 @@ from privacy_release.cli.main import DONE, WRONG, main
 from privacy_release.lake.catalog import UnityCatalog, create_table, register
 from privacy_release.lake.publish import publish
 from privacy_release.lake.store import Lake
-from privacy_release.work.area import sha256_file
+from privacy_release.workarea.area import sha256_file
 from tests.reading import publish_people
 
 TOKEN = "token-of-the-catalog"

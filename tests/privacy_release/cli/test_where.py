@@ -11,7 +11,7 @@ import pytest
 
 from deploy.local.embedded import inherited_environment
 from privacy_release.cli.main import main
-from privacy_release.work.settings import VARIABLES, set_by, setting
+from privacy_release.config.settings import VARIABLES, set_by, setting
 
 Told = dict[str, dict[str, object]]
 PROJECT = 'home = "."\nlake = "lake"\nledger = "postgresql://ledger:secret@db.example/privacy"\n'

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from privacy_engine.judge.attack_risk import AttackRisk
-from privacy_engine.judge.models import model_to_dict, rule_of
+from privacy_engine.verification.attack_risk import AttackRisk
+from privacy_engine.verification.models import model_to_dict, rule_of
 from privacy_engine.vocabulary import AttackName
 from privacy_release.evidence.criteria import HIPAA, NIST, WP29, Answer, Status, answers
 from privacy_release.manifest.manifest import Manifest

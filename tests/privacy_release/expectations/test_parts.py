@@ -19,10 +19,10 @@ from privacy_release.expectations import gate as expectations
 from privacy_release.expectations import parts as expectation_parts
 from privacy_release.expectations.gate import run_suite
 from privacy_release.expectations.parts import OF_COLUMNS, OF_NUMBER, OF_RECORDS, run_suite_in_parts
-from privacy_release.work.area import WorkArea
-from privacy_release.work.engines import read_engine
-from privacy_release.work.parquet import private_parquet, read_private
-from privacy_release.work.references import Table
+from privacy_release.workarea.area import WorkArea
+from privacy_release.workarea.engines import read_engine
+from privacy_release.workarea.parquet import private_parquet, read_private
+from privacy_release.workarea.references import Table
 
 CANARY = "X9-canary"
 ROWS = 1_000

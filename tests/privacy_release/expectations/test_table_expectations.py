@@ -10,8 +10,8 @@ from great_expectations.compatibility.pydantic import ValidationError
 from great_expectations.render.renderer import ValidationResultsPageRenderer
 from great_expectations.render.view import DefaultJinjaPageView
 
-from privacy_engine.judge.models import EntropyLDiversity, RecursiveCLDiversity, TCloseness
 from privacy_engine.tables.classes import EquivalenceClasses
+from privacy_engine.verification.models import EntropyLDiversity, RecursiveCLDiversity, TCloseness
 from privacy_release.expectations.table_expectations import (
     ExpectTableToBeKAnonymous,
     ExpectTableToBeLDiverse,

@@ -17,10 +17,10 @@ from privacy_release.cli.main import DONE, main
 from privacy_release.cli.main import WRONG as WRONG_FILE
 from privacy_release.explore.cost import Point, Steps, cost, measured_on_samples
 from privacy_release.spec.model import load_spec
-from privacy_release.work.area import WorkArea
-from privacy_release.work.parquet import parquet_bytes, write_private
-from privacy_release.work.references import RecordsFileRef
-from privacy_release.work.staged import read_schema, write_schema
+from privacy_release.workarea.area import WorkArea
+from privacy_release.workarea.parquet import parquet_bytes, write_private
+from privacy_release.workarea.references import RecordsFileRef
+from privacy_release.workarea.staged import read_schema, write_schema
 from tests.wrong_files import RELEASE, RIGHT, write_right
 
 SIZES = (500, 1_000, 2_000, 4_000, 8_000)

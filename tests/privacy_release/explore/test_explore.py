@@ -35,7 +35,7 @@ def explored(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[dict[
 def test_a_long_choice_is_told_of_while_it_is_made(
     spec: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("privacy_release.work.durations.OFTEN", 0.0)
+    monkeypatch.setattr("privacy_release.config.durations.OFTEN", 0.0)
     _, progress = explored(capsys, str(spec), *GRID)
     before_the_first, _, _ = progress.partition("explore ")
     told = [int(found) for found in re.findall(r"^(\d+) %", progress, re.MULTILINE)]

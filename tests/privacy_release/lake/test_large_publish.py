@@ -21,8 +21,8 @@ from privacy_release.lake.read import read_release, releases
 from privacy_release.lake.retract import clean_orphans
 from privacy_release.lake.rows import verified_rows
 from privacy_release.lake.store import Lake
-from privacy_release.work.area import sha256_file
-from privacy_release.work.parquet import ROWS, unchanged_batches
+from privacy_release.workarea.area import sha256_file
+from privacy_release.workarea.parquet import ROWS, unchanged_batches
 from tests.children.fault_points import crashed
 from tests.children.processes import KILL, Child
 from tests.servers.memory import needs_proc, run_alone
@@ -253,7 +253,7 @@ import sys
 from pathlib import Path
 from privacy_release.lake.publish import publish
 from privacy_release.lake.store import Lake
-from privacy_release.work.area import sha256_file
+from privacy_release.workarea.area import sha256_file
 from tests.children.fault_points import crashed
 from tests.children.processes import KILL, Child
 from tests.servers.memory import peak

@@ -19,7 +19,7 @@ from privacy_release.lake.retract import clean_orphans, retract
 from privacy_release.lake.store import Lake
 from privacy_release.query.answer import answer
 from privacy_release.query.rules import QueryError
-from privacy_release.work.area import sha256_file
+from privacy_release.workarea.area import sha256_file
 
 NAME = "people"
 

@@ -20,7 +20,7 @@ from privacy_release.lake.publish import publish
 from privacy_release.lake.read import manifest_of, read_release, releases
 from privacy_release.lake.retract import clean_orphans, retract
 from privacy_release.lake.store import Lake
-from privacy_release.work.area import sha256_file
+from privacy_release.workarea.area import sha256_file
 from tests.children.fault_points import arm, crashed
 from tests.children.processes import KILL, MEET, Child, at_once
 

@@ -20,8 +20,8 @@ from privacy_release.lake.publish import Published, publish
 from privacy_release.lake.read import read_release, releases
 from privacy_release.lake.retract import clean_orphans, retract
 from privacy_release.lake.store import Lake
-from privacy_release.work.area import sha256_file
-from privacy_release.work.file_sets import files_of, folder_of_list, list_of, part_name
+from privacy_release.workarea.area import sha256_file
+from privacy_release.workarea.file_sets import files_of, folder_of_list, list_of, part_name
 from tests.children.fault_points import arm, crashed
 from tests.children.processes import KILL, Child
 from tests.privacy_release.proof.signed_tables import write_set

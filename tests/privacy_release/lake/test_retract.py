@@ -13,7 +13,7 @@ from privacy_release.lake.publish import Published, publish
 from privacy_release.lake.read import releases
 from privacy_release.lake.retract import retract
 from privacy_release.lake.store import Lake
-from privacy_release.work.area import sha256_file
+from privacy_release.workarea.area import sha256_file
 
 NAME = "people"
 

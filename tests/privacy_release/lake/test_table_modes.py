@@ -30,7 +30,7 @@ from privacy_release.proof.check import check_table
 from privacy_release.proof.faults import Fault
 from privacy_release.proof.keys import SigningKey
 from privacy_release.proof.statement import StatementSigner
-from privacy_release.work.area import sha256_file
+from privacy_release.workarea.area import sha256_file
 from tests.children.fault_points import Crash, arm
 from tests.children.processes import Child, kill_me
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pandas as pd
 
-from privacy_engine.judge.policy import ReleasePolicy
 from privacy_engine.tables.schema import DataSchema
+from privacy_engine.verification.policy import ReleasePolicy
 from privacy_release.lake.layout import TableRules
 from privacy_release.lake.store import Lake, ReleaseTable
 from privacy_release.manifest.manifest import Claims
@@ -19,11 +19,11 @@ from privacy_release.steps.approval import approval_of
 from privacy_release.steps.made import Job, Made, stage
 from privacy_release.steps.publish import publish_staged
 from privacy_release.steps.verify import verify_staged
-from privacy_release.work.area import WorkArea
-from privacy_release.work.file_sets import Part, list_bytes, list_of, new_folder, part_name
-from privacy_release.work.parquet import parquet_bytes, write_private
-from privacy_release.work.references import Published, SourceRef, StagedRelease, Table
-from privacy_release.work.staged import write_schema
+from privacy_release.workarea.area import WorkArea
+from privacy_release.workarea.file_sets import Part, list_bytes, list_of, new_folder, part_name
+from privacy_release.workarea.parquet import parquet_bytes, write_private
+from privacy_release.workarea.references import Published, SourceRef, StagedRelease, Table
+from privacy_release.workarea.staged import write_schema
 
 NAME = "people"
 SCHEMA = DataSchema.from_dict(

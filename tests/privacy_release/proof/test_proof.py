@@ -24,8 +24,8 @@ import pytest
 from deploy.local.embedded import checkout
 from privacy_engine.engines.local import LocalEngine
 from privacy_engine.errors import IntegrityError, PublishError, SecretError, VerificationError
-from privacy_engine.judge.policy import ReleasePolicy
-from privacy_engine.judge.republication.notes import NOT_JUDGED
+from privacy_engine.verification.policy import ReleasePolicy
+from privacy_engine.verification.republication.notes import NOT_JUDGED
 from privacy_engine.vocabulary import PublishMode
 from privacy_release.cli.main import DONE, REFUSED, WRONG, main
 from privacy_release.lake.layout import TableRules
@@ -46,8 +46,8 @@ from privacy_release.proof.published_keys import publish_key
 from privacy_release.proof.rows import rows_digest
 from privacy_release.proof.statement import StatementSigner
 from privacy_release.spec.floor import read_floor
-from privacy_release.work.area import sha256_file
-from privacy_release.work.file_sets import Part, list_bytes
+from privacy_release.workarea.area import sha256_file
+from privacy_release.workarea.file_sets import Part, list_bytes
 from tests.privacy_release.proof.signed_tables import (
     NAME,
     POLICY,

@@ -25,7 +25,7 @@ from privacy_release.query.child import open_database
 from privacy_release.query.process import Files, Limits, QueryProcess
 from privacy_release.query.rules import QueryError, tables_of
 from privacy_release.query.sources import Snapshot, take_snapshot
-from privacy_release.work.area import sha256_file
+from privacy_release.workarea.area import sha256_file
 
 FIGURES = {
     "method": "mondrian",

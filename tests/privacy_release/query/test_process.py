@@ -21,7 +21,7 @@ from privacy_release.lake.store import Lake
 from privacy_release.query.answer import answer
 from privacy_release.query.process import Limits, QueryProcess, QueryStoppedError, Stop
 from privacy_release.query.rules import QueryError
-from privacy_release.work.area import sha256_file
+from privacy_release.workarea.area import sha256_file
 from tests.privacy_release.query.heavy_statements import FAMILIES, heavy_statements
 from tests.waiting import wait_for, wait_for_end
 

@@ -8,7 +8,7 @@ import pytest
 
 from privacy_engine.errors import IntegrityError, SpecError
 from privacy_release.reports.comparison import Entry, compare, render_comparison
-from privacy_release.work.references import ReportRef, StagedRelease
+from privacy_release.workarea.references import ReportRef, StagedRelease
 
 SOURCE = {
     "uri": "/raw/people",

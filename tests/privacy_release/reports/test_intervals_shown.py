@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from privacy_engine.latent.latent_class import LatentClass
+from privacy_engine.synthesizers.latent.latent_class import LatentClass
 from privacy_release.reports.synthetic import own_marginals
 from tests import synthetic_tables
 

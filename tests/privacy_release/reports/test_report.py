@@ -8,8 +8,16 @@ import pandas as pd
 import pytest
 
 from privacy_engine.dp.loss import Neighbours, PrivacyLoss
-from privacy_engine.judge import known_rows
-from privacy_engine.judge.models import (
+from privacy_engine.measures import risk, utility
+from privacy_engine.measures.recoding import Recoding
+from privacy_engine.release import Release
+from privacy_engine.synthesizers.bayes.privbayes import PrivBayes
+from privacy_engine.tables.classes import EquivalenceClasses
+from privacy_engine.tables.encoding import EncodedTable
+from privacy_engine.tables.hierarchy import Hierarchy
+from privacy_engine.tables.schema import Attribute, DataSchema
+from privacy_engine.verification import known_rows
+from privacy_engine.verification.models import (
     MODELS,
     DistinctLDiversity,
     KAnonymity,
@@ -17,14 +25,6 @@ from privacy_engine.judge.models import (
     model_from_dict,
     model_to_dict,
 )
-from privacy_engine.measures import risk, utility
-from privacy_engine.measures.recoding import Recoding
-from privacy_engine.release import Release
-from privacy_engine.synthesizers.privbayes import PrivBayes
-from privacy_engine.tables.classes import EquivalenceClasses
-from privacy_engine.tables.encoding import EncodedTable
-from privacy_engine.tables.hierarchy import Hierarchy
-from privacy_engine.tables.schema import Attribute, DataSchema
 from privacy_engine.vocabulary import Intervals, Kind, Role
 from privacy_release.reports.release import page_template, render_report
 from privacy_release.reports.text import FIGURES, LIMITS, MECHANISMS, PROMISES, RISKS, SYNTHETIC_LIMITS, claim

@@ -9,7 +9,7 @@ import pytest
 from privacy_engine.attacks.synthetic import Share
 from privacy_engine.measures.synthetic_learning import Score
 from privacy_release.reports.synthesizers import Compared, render_synthesizers
-from privacy_release.work.references import ReportRef
+from privacy_release.workarea.references import ReportRef
 
 RULES = [{"rule": "max_epsilon", "threshold": 2.0}, {"rule": "ledger: booked", "threshold": 0}]
 RULE = ReportRef(passed=True, sha256="", rows=5_000, classes=0, findings=RULES, policy={})

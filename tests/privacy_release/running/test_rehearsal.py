@@ -12,7 +12,7 @@ from privacy_release.plan.plan import Plan, plan_of
 from privacy_release.plan.step import Effect, Slot, Step
 from privacy_release.running.context import Running
 from privacy_release.spec.model import ReleaseSpec, load_spec
-from privacy_release.work.area import WorkArea
+from privacy_release.workarea.area import WorkArea
 from tests import tables
 from tests.private_run import PRIVATE, run_private
 

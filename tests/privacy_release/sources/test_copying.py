@@ -20,16 +20,16 @@ from privacy_release.sources import records
 from privacy_release.sources.addresses import find_source
 from privacy_release.sources.copying import Copied, copy_source
 from privacy_release.sources.reading import check_source
-from privacy_release.work.area import WorkArea
-from privacy_release.work.engines import read_engine
-from privacy_release.work.parquet import (
+from privacy_release.workarea.area import WorkArea
+from privacy_release.workarea.engines import read_engine
+from privacy_release.workarea.parquet import (
     ROWS,
     private_parquet,
     read_private,
     require_unchanged,
     unchanged_batches,
 )
-from privacy_release.work.people import Identification
+from privacy_release.workarea.people import Identification
 from tests.servers.memory import needs_proc, run_alone
 
 CANARY = "X9-canary"
@@ -440,8 +440,8 @@ MEMORY = """
 import sys
 from pathlib import Path
 import privacy_release
-from privacy_release.work.engines import read_engine
-from privacy_release.work.area import WorkArea
+from privacy_release.workarea.engines import read_engine
+from privacy_release.workarea.area import WorkArea
 from privacy_engine.tables.schema import DataSchema
 from tests.servers.memory import peak
 number = {"role": "quasi_identifier", "kind": "numeric", "bounds": [-10, 10]}

@@ -15,7 +15,7 @@ from privacy_release.sources.waiting import await_source
 from privacy_release.spec.model import load_spec
 from privacy_release.spec.placeholders import ReleaseName, check_placeholders
 from privacy_release.steps.ingest import ingest
-from privacy_release.work.area import WorkArea
+from privacy_release.workarea.area import WorkArea
 from tests import tables
 from tests.clock import Clock
 

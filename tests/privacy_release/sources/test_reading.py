@@ -22,7 +22,7 @@ from privacy_engine.tables.schema import DataSchema
 from privacy_release.sources.addresses import Source, find_source, reading, without_secret
 from privacy_release.sources.copying import copy_source
 from privacy_release.sources.reading import check_equal, check_source
-from privacy_release.work.parquet import parquet_bytes, read_private, write_private
+from privacy_release.workarea.parquet import parquet_bytes, read_private, write_private
 
 FIELDS: dict[str, dict[str, Any]] = {
     "age": {"role": "quasi_identifier", "kind": "numeric", "bounds": [0, 120]},

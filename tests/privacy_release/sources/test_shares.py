@@ -18,6 +18,7 @@ import privacy_release
 from privacy_engine.dp.limits import Limit
 from privacy_engine.errors import IntegrityError, SchemaError
 from privacy_engine.tables.schema import DataSchema
+from privacy_release.budget.budget import Budget
 from privacy_release.ledger.ledger import BudgetLedger
 from privacy_release.sources import shares
 from privacy_release.sources.addresses import find_source
@@ -25,13 +26,12 @@ from privacy_release.sources.copying import Copied, copy_source
 from privacy_release.sources.pseudonyms import Naming, PseudonymKey
 from privacy_release.sources.reading import check_source
 from privacy_release.sources.shares import Workers
-from privacy_release.spending.budget import Budget
 from privacy_release.transforms.query import SqlStep
 from privacy_release.transforms.transform import transform
-from privacy_release.work.area import WorkArea
-from privacy_release.work.engines import read_engine
-from privacy_release.work.file_sets import files_of, is_list
-from privacy_release.work.parquet import read_private
+from privacy_release.workarea.area import WorkArea
+from privacy_release.workarea.engines import read_engine
+from privacy_release.workarea.file_sets import files_of, is_list
+from privacy_release.workarea.parquet import read_private
 from tests.tables import SPENDING
 
 CANARY = "jane.roe@canary.example"

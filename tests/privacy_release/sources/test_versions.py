@@ -21,7 +21,7 @@ from privacy_release.lake.read import manifest_of
 from privacy_release.lake.store import Lake
 from privacy_release.sources.versions import DeltaVersion, IcebergVersion
 from privacy_release.steps.ingest import ingest
-from privacy_release.work.area import WorkArea
+from privacy_release.workarea.area import WorkArea
 from tests import tables
 
 SCHEMA = DataSchema.from_dict(

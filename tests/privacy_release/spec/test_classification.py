@@ -23,7 +23,7 @@ from privacy_release.steps.ingest import TableSource, ingest_tables
 from privacy_release.transforms.function import FunctionStep
 from privacy_release.transforms.query import SqlStep
 from privacy_release.transforms.transform import transform
-from privacy_release.work.area import WorkArea
+from privacy_release.workarea.area import WorkArea
 
 Classes = Callable[..., Path]
 AGE = {"role": "quasi_identifier", "kind": "numeric", "bounds": [0, 120]}

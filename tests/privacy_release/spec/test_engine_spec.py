@@ -18,7 +18,7 @@ from privacy_release.lake.read import manifest_of, read_release, releases
 from privacy_release.lake.store import Lake
 from privacy_release.spec.engine import EngineSpec
 from privacy_release.spec.model import json_schema, load_spec
-from privacy_release.work.engines import DEFAULT_ROWS, read_engine
+from privacy_release.workarea.engines import DEFAULT_ROWS, read_engine
 from tests import tables
 
 Write = Callable[..., Path]

@@ -15,10 +15,10 @@ from deploy.local.samples.adult import COLUMNS
 from deploy.local.samples.customers import branch_visits, delivery
 from deploy.local.samples.files import VISITORS
 from deploy.local.samples.synthetic_adult import synthetic_adult
-from privacy_engine.judge.policy import ReleasePolicy
 from privacy_engine.registry import is_randomizer, method_names
 from privacy_engine.tables.hierarchy import Hierarchy
 from privacy_engine.tables.schema import DataSchema
+from privacy_engine.verification.policy import ReleasePolicy
 from privacy_release.spec.model import load_policy, load_spec
 from privacy_release.spec.outliers import Action
 

@@ -10,7 +10,7 @@ import yaml
 
 import privacy_release
 from privacy_engine.errors import SpecError, VerificationError
-from privacy_engine.judge.policy import ReleasePolicy
+from privacy_engine.verification.policy import ReleasePolicy
 from privacy_release.cli.main import DONE, REFUSED, WRONG, main
 from privacy_release.lake.read import manifest_of
 from privacy_release.lake.store import Lake
@@ -19,8 +19,8 @@ from privacy_release.spec.catalogue import catalogue, readable_specs
 from privacy_release.spec.floor import floor_policy
 from privacy_release.spec.model import load_spec
 from privacy_release.steps.approval import approval_of
-from privacy_release.work.area import WorkArea
-from privacy_release.work.references import StagedRelease
+from privacy_release.workarea.area import WorkArea
+from privacy_release.workarea.references import StagedRelease
 
 Floor = Callable[..., Path]
 

@@ -20,7 +20,7 @@ from privacy_release.running.run import run_release
 from privacy_release.spec.check import check_files
 from privacy_release.spec.floor import floor_policy
 from privacy_release.spec.model import load_spec
-from privacy_release.work.area import WorkArea
+from privacy_release.workarea.area import WorkArea
 
 ROWS = 240
 ALLOW = {"allow": "numbers drawn for this table"}

@@ -16,9 +16,9 @@ from jsonschema import Draft202012Validator
 
 from privacy_engine import vocabulary
 from privacy_engine.errors import SchemaError, SpecError
-from privacy_engine.judge.models import DistinctLDiversity, KAnonymity
 from privacy_engine.measures.recoding import require_truthful
 from privacy_engine.tables.schema import DataSchema
+from privacy_engine.verification.models import DistinctLDiversity, KAnonymity
 from privacy_engine.vocabulary import Intervals, Kind, Role
 from privacy_release.spec import fields as spec_fields
 from privacy_release.spec.check import check_files

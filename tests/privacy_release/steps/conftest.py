@@ -9,7 +9,7 @@ import pytest
 from privacy_release.lake.store import Lake
 from privacy_release.running.run import Outcome, run_release
 from privacy_release.spec.model import ReleaseSpec
-from privacy_release.work.area import WorkArea
+from privacy_release.workarea.area import WorkArea
 
 Run = Callable[[ReleaseSpec, pd.DataFrame, str], Outcome]
 

@@ -4,7 +4,7 @@ import json
 import sys
 
 from privacy_release.steps.fragments import release_one
-from privacy_release.work.references import FragmentRef
+from privacy_release.workarea.references import FragmentRef
 
 if __name__ == "__main__":
     fragment = FragmentRef.from_ref(json.loads(sys.argv[1]))

@@ -16,10 +16,10 @@ import yaml
 
 from privacy_engine.attacks.trial import Results
 from privacy_engine.errors import InfeasibleError, SchemaError, SpecError, VerificationError
-from privacy_engine.judge.attack_risk import AttackRisk
-from privacy_engine.judge.models import rule_of
-from privacy_engine.judge.policy import ReleasePolicy
 from privacy_engine.tables.schema import DataSchema
+from privacy_engine.verification.attack_risk import AttackRisk
+from privacy_engine.verification.models import rule_of
+from privacy_engine.verification.policy import ReleasePolicy
 from privacy_engine.vocabulary import AttackName
 from privacy_release.evidence.archive import pack
 from privacy_release.lake.read import manifest_of, releases
@@ -34,9 +34,9 @@ from privacy_release.steps.attacks.tries import _trial, attack_staged, require_a
 from privacy_release.steps.ingest import ingest
 from privacy_release.steps.publish import publish_staged
 from privacy_release.steps.verify import verify_staged
-from privacy_release.work.area import WorkArea
-from privacy_release.work.parquet import read_private
-from privacy_release.work.references import AttackRef, ReportRef, TrialRef, plain
+from privacy_release.workarea.area import WorkArea
+from privacy_release.workarea.parquet import read_private
+from privacy_release.workarea.references import AttackRef, ReportRef, TrialRef, plain
 from tests import tables
 from tests.privacy_release.proof import signed_tables
 

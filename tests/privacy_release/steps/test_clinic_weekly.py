@@ -13,7 +13,7 @@ from privacy_release.lake.read import manifest_of
 from privacy_release.lake.store import Lake
 from privacy_release.running.run import run_release
 from privacy_release.spec.model import load_spec
-from privacy_release.work.area import WorkArea
+from privacy_release.workarea.area import WorkArea
 
 
 @pytest.mark.slow  # twelve releases by whole runs: what adds up over weeks shows only here

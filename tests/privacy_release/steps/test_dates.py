@@ -15,20 +15,20 @@ import privacy_release
 from privacy_engine.dp.ledger import Limit
 from privacy_engine.engines.frames import to_frame
 from privacy_engine.errors import SchemaError, SpecError
-from privacy_engine.judge.models import DistinctLDiversity, KAnonymity
-from privacy_engine.judge.policy import ReleasePolicy
 from privacy_engine.tables.schema import DataSchema
+from privacy_engine.verification.models import DistinctLDiversity, KAnonymity
+from privacy_engine.verification.policy import ReleasePolicy
+from privacy_release.budget.budget import Budget
+from privacy_release.budget.claims import _values_in_domains
 from privacy_release.lake.read import read_release
 from privacy_release.lake.store import Lake
 from privacy_release.ledger.ledger import BudgetLedger
 from privacy_release.running.run import run_release
 from privacy_release.spec.model import load_spec
-from privacy_release.spending.budget import Budget
-from privacy_release.spending.claims import _values_in_domains
 from privacy_release.steps.release import make_release
 from privacy_release.steps.verify import verify_staged
-from privacy_release.work.area import WorkArea
-from privacy_release.work.engines import read_engine
+from privacy_release.workarea.area import WorkArea
+from privacy_release.workarea.engines import read_engine
 from tests import tables
 from tests.dated import FIELDS, covers, stays
 from tests.tables import SPENDING

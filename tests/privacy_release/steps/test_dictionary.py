@@ -22,8 +22,8 @@ from privacy_release.manifest.manifest import Claims
 from privacy_release.reports.dictionary import dictionary_html
 from privacy_release.spec.files import load_policy
 from privacy_release.steps.made import Job, Made, stage
-from privacy_release.work.area import WorkArea
-from privacy_release.work.staged import read_manifest
+from privacy_release.workarea.area import WorkArea
+from privacy_release.workarea.staged import read_manifest
 from tests.reading import publish_synthetic
 from tests.servers.pages import Page, require_closed_page
 

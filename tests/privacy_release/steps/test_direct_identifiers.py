@@ -11,7 +11,7 @@ import yaml
 
 import privacy_release
 from privacy_engine.errors import SchemaError, SecretError, SpecError, VerificationError
-from privacy_engine.judge.policy import ReleasePolicy
+from privacy_engine.verification.policy import ReleasePolicy
 from privacy_release.lake.read import manifest_of, read_release
 from privacy_release.lake.store import Lake
 from privacy_release.running.run import run_release
@@ -20,9 +20,9 @@ from privacy_release.spec.check import check_files
 from privacy_release.spec.model import load_spec
 from privacy_release.steps.release import make_release
 from privacy_release.steps.verify import raise_if_failed, verify_staged
-from privacy_release.work.area import WorkArea
-from privacy_release.work.engines import read_engine
-from privacy_release.work.references import StagedRelease
+from privacy_release.workarea.area import WorkArea
+from privacy_release.workarea.engines import read_engine
+from privacy_release.workarea.references import StagedRelease
 from tests import tables
 
 KEY = "key-of-pseudonyms-that-nobody-must-see"

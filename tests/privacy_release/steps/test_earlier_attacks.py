@@ -14,8 +14,8 @@ from privacy_release.lake.retract import retract
 from privacy_release.lake.store import Lake
 from privacy_release.reports.curator import write_for_curator
 from privacy_release.steps.attacks.earlier import figures_of_earlier, keep_figures
-from privacy_release.work.area import sha256_file
-from privacy_release.work.references import TrialRef
+from privacy_release.workarea.area import sha256_file
+from privacy_release.workarea.references import TrialRef
 
 EXACT = {"subject": "illness", "main": 0.4, "excess": 0.0213, "low": -0.0101, "high": 0.0513}
 ROUNDED = {"subject": "illness", "excess": 0.02, "low": -0.02, "high": 0.06}

@@ -17,11 +17,11 @@ import pytest
 
 import privacy_release
 from privacy_engine.errors import CapacityError, InfeasibleError, IntegrityError, SpecError, VerificationError
-from privacy_engine.judge.models import DistinctLDiversity, KAnonymity, TCloseness
-from privacy_engine.judge.policy import ReleasePolicy
 from privacy_engine.progress import telling
 from privacy_engine.tables.classes import EquivalenceClasses
 from privacy_engine.tables.schema import DataSchema
+from privacy_engine.verification.models import DistinctLDiversity, KAnonymity, TCloseness
+from privacy_engine.verification.policy import ReleasePolicy
 from privacy_release.lake.log import data_files
 from privacy_release.lake.store import Lake
 from privacy_release.steps import fragment_join, fragments
@@ -29,13 +29,13 @@ from privacy_release.steps.fragment_join import join_staged
 from privacy_release.steps.publish import publish_staged
 from privacy_release.steps.release import make_release
 from privacy_release.steps.verify import verify_staged
-from privacy_release.work import engines
-from privacy_release.work.area import WorkArea, sha256_file
-from privacy_release.work.engines import open_engine, read_engine
-from privacy_release.work.file_sets import files_of, list_of, new_folder, part_name
-from privacy_release.work.fragment_files import FilesHere
-from privacy_release.work.parquet import read_private, unchanged_batches
-from privacy_release.work.references import (
+from privacy_release.workarea import engines
+from privacy_release.workarea.area import WorkArea, sha256_file
+from privacy_release.workarea.engines import open_engine, read_engine
+from privacy_release.workarea.file_sets import files_of, list_of, new_folder, part_name
+from privacy_release.workarea.fragment_files import FilesHere
+from privacy_release.workarea.parquet import read_private, unchanged_batches
+from privacy_release.workarea.references import (
     FileRef,
     FragmentRef,
     FragmentReleaseRef,
@@ -44,7 +44,7 @@ from privacy_release.work.references import (
     plain,
     read_as,
 )
-from privacy_release.work.staged import read_manifest
+from privacy_release.workarea.staged import read_manifest
 from tests.servers.pages import require_closed_page
 
 ROWS = 3_600

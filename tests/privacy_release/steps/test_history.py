@@ -25,9 +25,9 @@ from airflow_privacy_release.pipeline import release_dag
 from privacy_engine.attacks.difference import Difference
 from privacy_engine.attacks.trial import Evidence, case_of, try_attack
 from privacy_engine.errors import SchemaError, SpecError
-from privacy_engine.judge.republication.notes import NOT_JUDGED
 from privacy_engine.tables.normal import normal
 from privacy_engine.tables.schema import DataSchema
+from privacy_engine.verification.republication.notes import NOT_JUDGED
 from privacy_release.cli.main import main
 from privacy_release.cli.text import manifest_lines
 from privacy_release.lake.read import read_release, releases
@@ -38,10 +38,10 @@ from privacy_release.spec.model import load_spec
 from privacy_release.spec.reading import read_mapping
 from privacy_release.steps.approval import body, escaped, question
 from privacy_release.steps.history import Persons, earlier_releases, staged_membership
-from privacy_release.work.area import WorkArea
-from privacy_release.work.parquet import parquet_bytes, read_private, write_private
-from privacy_release.work.people import Identification
-from privacy_release.work.references import ReportRef, StagedRelease
+from privacy_release.workarea.area import WorkArea
+from privacy_release.workarea.parquet import parquet_bytes, read_private, write_private
+from privacy_release.workarea.people import Identification
+from privacy_release.workarea.references import ReportRef, StagedRelease
 from tests import tables
 
 KEY = "a secret of the tests alone, long enough"

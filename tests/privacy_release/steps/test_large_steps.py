@@ -15,21 +15,21 @@ import pytest
 import privacy_release
 from privacy_engine.dp.limits import Limit
 from privacy_engine.errors import IntegrityError, SpecError, VerificationError
-from privacy_engine.judge.policy import ReleasePolicy
 from privacy_engine.tables.schema import DataSchema
+from privacy_engine.verification.policy import ReleasePolicy
+from privacy_release.budget.budget import Budget
 from privacy_release.lake.read import read_release, releases
 from privacy_release.lake.store import Lake
 from privacy_release.ledger.ledger import BudgetLedger
 from privacy_release.spec.files import load_policy
 from privacy_release.spec.model import ReleaseSpec, load_spec
-from privacy_release.spending.budget import Budget
 from privacy_release.steps import verify as verify_step
 from privacy_release.steps.approval import body, question
-from privacy_release.work import parquet as parquet_files
-from privacy_release.work.area import WorkArea
-from privacy_release.work.engines import open_engine, read_engine
-from privacy_release.work.references import StagedRelease, Table, plain
-from privacy_release.work.staged import read_manifest
+from privacy_release.workarea import parquet as parquet_files
+from privacy_release.workarea.area import WorkArea
+from privacy_release.workarea.engines import open_engine, read_engine
+from privacy_release.workarea.references import StagedRelease, Table, plain
+from privacy_release.workarea.staged import read_manifest
 from tests.tables import SPENDING
 
 K, L = {"model": "k_anonymity", "k": 5}, {"model": "distinct_l_diversity", "l": 2, "attribute": "illness"}

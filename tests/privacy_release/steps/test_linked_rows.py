@@ -15,9 +15,9 @@ import yaml
 
 import privacy_release
 from privacy_engine.errors import IntegrityError, SpecError, VerificationError
-from privacy_engine.judge.models import DistinctLDiversity, KAnonymity
-from privacy_engine.judge.policy import ReleasePolicy
 from privacy_engine.tables.schema import DataSchema
+from privacy_engine.verification.models import DistinctLDiversity, KAnonymity
+from privacy_engine.verification.policy import ReleasePolicy
 from privacy_release.cli.main import DONE, REFUSED, main
 from privacy_release.lake.read import read_release
 from privacy_release.lake.store import Lake
@@ -25,11 +25,11 @@ from privacy_release.running.run import run_release
 from privacy_release.spec.model import load_spec
 from privacy_release.steps.release import make_release
 from privacy_release.steps.verify import verify_staged
-from privacy_release.work.area import WorkArea
-from privacy_release.work.engines import read_engine
-from privacy_release.work.parquet import parquet_bytes, write_private
-from privacy_release.work.people import write_people
-from privacy_release.work.references import StagedRelease
+from privacy_release.workarea.area import WorkArea
+from privacy_release.workarea.engines import read_engine
+from privacy_release.workarea.parquet import parquet_bytes, write_private
+from privacy_release.workarea.people import write_people
+from privacy_release.workarea.references import StagedRelease
 from tests.privacy_release.steps.test_persons import CANARY, FIELDS, ingested, specified, visits
 
 LINKED = {"column": "patient", "rows": "linked"}

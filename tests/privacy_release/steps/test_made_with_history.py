@@ -31,9 +31,9 @@ from airflow_privacy_release import (
     VerifyOperator,
 )
 from privacy_engine.errors import IntegrityError, SpecError, VerificationError
-from privacy_engine.judge.policy import ReleasePolicy
 from privacy_engine.registry import is_anonymizer, method_names
 from privacy_engine.tables.normal import normal
+from privacy_engine.verification.policy import ReleasePolicy
 from privacy_release.cli.main import DONE, REFUSED, main
 from privacy_release.lake.read import manifest_of, read_release, releases
 from privacy_release.lake.store import Lake
@@ -45,10 +45,10 @@ from privacy_release.steps.history import Past, read_persons, write_persons
 from privacy_release.steps.publish import publish_staged
 from privacy_release.steps.release import make_release
 from privacy_release.steps.retraction import retract_release
-from privacy_release.work.area import WorkArea
-from privacy_release.work.parquet import parquet_bytes, write_private
-from privacy_release.work.people import Identification
-from privacy_release.work.references import plain
+from privacy_release.workarea.area import WorkArea
+from privacy_release.workarea.parquet import parquet_bytes, write_private
+from privacy_release.workarea.people import Identification
+from privacy_release.workarea.references import plain
 from tests import tables
 from tests.privacy_release.proof.signed_tables import InterruptedSigner, Killed
 
@@ -67,7 +67,7 @@ KILLED = """
 import os, signal, sys
 from privacy_release.cli.main import main
 from privacy_release.steps import publish
-from privacy_release.work.references import plain
+from privacy_release.workarea.references import plain
 publish.{step} = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
 main(sys.argv[1:])
 """

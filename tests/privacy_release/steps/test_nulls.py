@@ -13,15 +13,15 @@ import yaml
 
 import privacy_release
 from privacy_engine.errors import SchemaError, SpecError
-from privacy_engine.judge.models import DistinctLDiversity, KAnonymity
-from privacy_engine.judge.policy import ReleasePolicy
 from privacy_engine.tables.schema import DataSchema
+from privacy_engine.verification.models import DistinctLDiversity, KAnonymity
+from privacy_engine.verification.policy import ReleasePolicy
 from privacy_release.lake.read import manifest_of, read_release, releases
 from privacy_release.lake.store import Lake
 from privacy_release.running.run import run_release
 from privacy_release.spec.model import load_spec
-from privacy_release.work.area import WorkArea
-from privacy_release.work.engines import read_engine
+from privacy_release.workarea.area import WorkArea
+from privacy_release.workarea.engines import read_engine
 from tests.contract.released_cells import a_set
 from tests.servers.spark_cluster import CONF, require_spark
 

@@ -10,11 +10,11 @@ import pyarrow.parquet as pq
 import pytest
 
 import privacy_release
-from privacy_engine.judge.models import DistinctLDiversity, KAnonymity
-from privacy_engine.judge.policy import ReleasePolicy
 from privacy_engine.tables.schema import DataSchema
-from privacy_release.work.area import WorkArea
-from privacy_release.work.engines import read_engine
+from privacy_engine.verification.models import DistinctLDiversity, KAnonymity
+from privacy_engine.verification.policy import ReleasePolicy
+from privacy_release.workarea.area import WorkArea
+from privacy_release.workarea.engines import read_engine
 
 ROWS = 2_400
 FIRST = 2**60

@@ -14,10 +14,11 @@ import privacy_release
 from privacy_engine.dp.ledger import Limit
 from privacy_engine.dp.loss import Neighbours
 from privacy_engine.errors import SchemaError, SecretError, SpecError
-from privacy_engine.judge.policy import ReleasePolicy
 from privacy_engine.registry import load_method
 from privacy_engine.tables.schema import DataSchema
+from privacy_engine.verification.policy import ReleasePolicy
 from privacy_engine.vocabulary import bounds_of
+from privacy_release.budget.budget import Budget
 from privacy_release.cli.arguments import released_schema
 from privacy_release.cli.main import main
 from privacy_release.lake.read import manifest_of, read_release
@@ -27,11 +28,10 @@ from privacy_release.running.run import run_release
 from privacy_release.sources.pseudonyms import Naming, PseudonymKey
 from privacy_release.spec.check import check_files
 from privacy_release.spec.model import load_spec
-from privacy_release.spending.budget import Budget
 from privacy_release.steps.release import make_release
 from privacy_release.steps.verify import verify_staged
-from privacy_release.work.area import WorkArea
-from privacy_release.work.staged import read_schema
+from privacy_release.workarea.area import WorkArea
+from privacy_release.workarea.staged import read_schema
 from tests import tables
 from tests.tables import SPENDING
 

@@ -15,9 +15,9 @@ import yaml
 
 import privacy_release
 from privacy_engine.errors import IntegrityError, SchemaError, SpecError, VerificationError
-from privacy_engine.judge.models import DistinctLDiversity, KAnonymity
-from privacy_engine.judge.policy import ReleasePolicy
 from privacy_engine.tables.schema import DataSchema
+from privacy_engine.verification.models import DistinctLDiversity, KAnonymity
+from privacy_engine.verification.policy import ReleasePolicy
 from privacy_release.lake.read import releases
 from privacy_release.lake.store import Lake
 from privacy_release.running.run import run_release
@@ -25,11 +25,11 @@ from privacy_release.spec.model import load_spec
 from privacy_release.steps import fragment_join
 from privacy_release.steps.release import make_release
 from privacy_release.steps.verify import verify_staged
-from privacy_release.work.area import WorkArea
-from privacy_release.work.engines import read_engine
-from privacy_release.work.file_sets import files_of
-from privacy_release.work.parquet import read_private
-from privacy_release.work.references import EngineRef, StagedRelease, Table
+from privacy_release.workarea.area import WorkArea
+from privacy_release.workarea.engines import read_engine
+from privacy_release.workarea.file_sets import files_of
+from privacy_release.workarea.parquet import read_private
+from privacy_release.workarea.references import EngineRef, StagedRelease, Table
 from tests.servers.pages import Page
 
 CANARY = "canary-of-a-patient"
@@ -189,7 +189,7 @@ def test_persons_of_other_records_are_refused(source: str, work: WorkArea) -> No
 
 
 def test_persons_that_changed_or_are_too_few_are_refused(source: str, work: WorkArea) -> None:
-    from privacy_release.work.people import write_people
+    from privacy_release.workarea.people import write_people
 
     staged = staged_by(ingested(source, work), work)
     path = Path(staged.people.uri)

@@ -16,7 +16,7 @@ from privacy_release.lake.read import manifest_of, read_release, releases
 from privacy_release.lake.store import Lake
 from privacy_release.running.run import run_release
 from privacy_release.spec.model import ReleaseSpec, load_spec
-from privacy_release.work.area import WorkArea
+from privacy_release.workarea.area import WorkArea
 from tests import tables
 from tests.privacy_release.steps.conftest import Run
 

@@ -14,21 +14,21 @@ import privacy_release
 from privacy_engine.dp.limits import Limit
 from privacy_engine.dp.loss import Neighbours
 from privacy_engine.errors import BudgetExceededError, IntegrityError, SchemaError, SpecError
-from privacy_engine.judge.policy import ReleasePolicy
 from privacy_engine.tables.schema import DataSchema
+from privacy_engine.verification.policy import ReleasePolicy
+from privacy_release.budget.budget import Budget
 from privacy_release.lake.read import manifest_of, releases
 from privacy_release.lake.store import Lake
 from privacy_release.ledger.ledger import BudgetLedger
 from privacy_release.running.run import run_release
 from privacy_release.spec.model import load_spec
-from privacy_release.spending.budget import Budget
 from privacy_release.steps.curator import by_weight, compare_synthetic
 from privacy_release.steps.release import make_release
 from privacy_release.steps.verify import verify_staged
-from privacy_release.work.area import WorkArea
-from privacy_release.work.engines import read_engine
-from privacy_release.work.parquet import write_private
-from privacy_release.work.references import EngineRef, StagedRelease
+from privacy_release.workarea.area import WorkArea
+from privacy_release.workarea.engines import read_engine
+from privacy_release.workarea.parquet import write_private
+from privacy_release.workarea.references import EngineRef, StagedRelease
 from tests.tables import SPENDING
 
 CANARY = "canary-of-a-patient"

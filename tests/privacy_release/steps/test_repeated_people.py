@@ -15,7 +15,7 @@ import privacy_release
 from airflow_privacy_release import VerifyOperator
 from privacy_engine.dp.ledger import Limit
 from privacy_engine.errors import IntegrityError, VerificationError
-from privacy_engine.judge.policy import ReleasePolicy
+from privacy_engine.verification.policy import ReleasePolicy
 from privacy_release.cli.main import DONE, REFUSED, WRONG, main
 from privacy_release.lake import publish as lake_publish
 from privacy_release.lake.read import releases
@@ -27,9 +27,9 @@ from privacy_release.steps import publish as steps_publish
 from privacy_release.steps.history import one_at_a_time
 from privacy_release.steps.publish import publish_staged
 from privacy_release.steps.retraction import retract_release
-from privacy_release.work.area import WorkArea
-from privacy_release.work.parquet import write_private
-from privacy_release.work.references import StagedRelease
+from privacy_release.workarea.area import WorkArea
+from privacy_release.workarea.parquet import write_private
+from privacy_release.workarea.references import StagedRelease
 from tests import tables
 from tests.meeting import Meeting
 

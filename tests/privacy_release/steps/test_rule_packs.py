@@ -14,9 +14,9 @@ import yaml
 from deploy.local.samples import synthea
 from deploy.local.samples.adult import provided
 from privacy_engine.errors import PrivacyEngineError, SchemaError, SpecError, VerificationError
-from privacy_engine.judge.column_checks import broken_by_schema
-from privacy_engine.judge.verification import verify
 from privacy_engine.tables.schema import DataSchema
+from privacy_engine.verification.column_checks import broken_by_schema
+from privacy_engine.verification.verify import verify
 from privacy_release.cli.arguments import released_schema
 from privacy_release.cli.main import DONE, REFUSED, main
 from privacy_release.lake.read import manifest_of, read_release
@@ -24,7 +24,7 @@ from privacy_release.lake.store import Lake
 from privacy_release.running.run import run_release
 from privacy_release.spec.files import load_policy
 from privacy_release.spec.model import load_spec
-from privacy_release.work.area import WorkArea
+from privacy_release.workarea.area import WorkArea
 
 INCLUDE = Path(__file__).parents[3] / "include"
 EXAMPLE = "visits_safe_harbor"

@@ -27,10 +27,10 @@ from privacy_release.steps.publish import publish_staged
 from privacy_release.steps.release import make_release
 from privacy_release.steps.validate import validate
 from privacy_release.steps.verify import verify_staged
-from privacy_release.work.area import WorkArea
-from privacy_release.work.engines import read_engine
-from privacy_release.work.parquet import parquet_bytes, write_private
-from privacy_release.work.references import StagedRelease, Table
+from privacy_release.workarea.area import WorkArea
+from privacy_release.workarea.engines import read_engine
+from privacy_release.workarea.parquet import parquet_bytes, write_private
+from privacy_release.workarea.references import StagedRelease, Table
 from tests.children.fault_points import arm, crashed
 from tests.clinic_release import REST, TABLES, clinic_spec, files_in, written
 from tests.several_tables import clinic, recounted

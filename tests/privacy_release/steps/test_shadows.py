@@ -17,32 +17,32 @@ from privacy_engine.dp.limits import Limit
 from privacy_engine.dp.loss import Neighbours, PrivacyLoss
 from privacy_engine.dp.promises import equal_part
 from privacy_engine.errors import InfeasibleError, IntegrityError, SpecError, VerificationError
-from privacy_engine.judge.attack_risk import AttackRisk
-from privacy_engine.judge.policy import ReleasePolicy
 from privacy_engine.release import Release, parameters_of
 from privacy_engine.tables.schema import DataSchema
+from privacy_engine.verification.attack_risk import AttackRisk
+from privacy_engine.verification.policy import ReleasePolicy
 from privacy_engine.vocabulary import AttackName
+from privacy_release.budget.schedules import schedule_named
 from privacy_release.cli.main import DONE, WRONG, main
 from privacy_release.lake.read import manifest_of, releases
 from privacy_release.lake.store import Lake, get
 from privacy_release.ledger.ledger import BudgetLedger
 from privacy_release.running.run import run_release
 from privacy_release.spec.model import ReleaseSpec, load_spec, schedule_of
-from privacy_release.spending.schedules import schedule_named
 from privacy_release.steps.attacks.holdout import hold_out
 from privacy_release.steps.attacks.shadows import shadows_kept
 from privacy_release.steps.attacks.tries import attack_staged
 from privacy_release.steps.ingest import ingest
 from privacy_release.steps.release import make_release
 from privacy_release.steps.verify import verify_staged
-from privacy_release.work.area import WorkArea, sha256_file
-from privacy_release.work.engines import read_engine
-from privacy_release.work.parquet import read_private
-from privacy_release.work.presence import Mark, Owner
-from privacy_release.work.references import StagedRelease, Table
-from privacy_release.work.remote.keys import KEY_VARIABLE, Wrapping
-from privacy_release.work.remote.scratch import Scratch
-from privacy_release.work.remote.store import Store
+from privacy_release.workarea.area import WorkArea, sha256_file
+from privacy_release.workarea.engines import read_engine
+from privacy_release.workarea.parquet import read_private
+from privacy_release.workarea.presence import Mark, Owner
+from privacy_release.workarea.references import StagedRelease, Table
+from privacy_release.workarea.remote.keys import KEY_VARIABLE, Wrapping
+from privacy_release.workarea.remote.scratch import Scratch
+from privacy_release.workarea.remote.store import Store
 from tests import tables
 
 N = 600

@@ -15,14 +15,14 @@ from privacy_engine.engines.frames import to_arrow
 from privacy_engine.errors import SchemaError
 from privacy_engine.registry import is_anonymizer
 from privacy_engine.tables.schema import DataSchema
+from privacy_release.budget.typed import typed_records
 from privacy_release.lake.store import Lake
 from privacy_release.sources.reading import Nulls
 from privacy_release.spec.files import load_policy
-from privacy_release.spending.typed import typed_records
 from privacy_release.steps.types import check_kept_types, kept_types, made_types
-from privacy_release.work.area import WorkArea
-from privacy_release.work.references import Table
-from privacy_release.work.staged import read_schema
+from privacy_release.workarea.area import WorkArea
+from privacy_release.workarea.references import Table
+from privacy_release.workarea.staged import read_schema
 from tests.contract.tables import QUICK
 
 SCHEMA = DataSchema.from_dict(

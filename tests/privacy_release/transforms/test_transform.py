@@ -24,10 +24,10 @@ from privacy_release.steps.release import make_release
 from privacy_release.transforms.function import FunctionStep
 from privacy_release.transforms.query import SqlStep
 from privacy_release.transforms.transform import transform
-from privacy_release.work.area import WorkArea
-from privacy_release.work.people import Identification
-from privacy_release.work.references import Table
-from privacy_release.work.staged import read_manifest, read_schema
+from privacy_release.workarea.area import WorkArea
+from privacy_release.workarea.people import Identification
+from privacy_release.workarea.references import Table
+from privacy_release.workarea.staged import read_manifest, read_schema
 from tests import tables
 
 KEY = "k" * 40

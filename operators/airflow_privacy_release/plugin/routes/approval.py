@@ -20,8 +20,8 @@ from fastapi import APIRouter, Depends, Form, HTTPException, Query, Request, Res
 from fastapi.responses import RedirectResponse
 from pydantic import BaseModel
 
-from airflow_privacy_release.plugin.answers import page
 from airflow_privacy_release.plugin.auth import Rights, holds, logged, require, token_for
+from airflow_privacy_release.plugin.responses import page
 from airflow_privacy_release.plugin.views import approvals, run_reports
 from airflow_privacy_release.plugin.views.approvals import Approval, Bytes, Records
 from airflow_privacy_release.plugin.views.trends import excess_trends

@@ -3,9 +3,9 @@
 from airflow.api_fastapi.core_api.security import GetUserDep
 from fastapi import APIRouter, Request, Response
 
-from airflow_privacy_release.plugin.answers import page
 from airflow_privacy_release.plugin.auth import Rights
 from airflow_privacy_release.plugin.connections import ledgers
+from airflow_privacy_release.plugin.responses import page
 from airflow_privacy_release.plugin.views import budgets
 
 router = APIRouter()

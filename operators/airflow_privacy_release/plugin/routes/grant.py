@@ -9,9 +9,9 @@ from airflow.utils.session import create_session
 from fastapi import APIRouter, Form, HTTPException, Request, Response, status
 from fastapi.responses import RedirectResponse
 
-from airflow_privacy_release.plugin.answers import page
 from airflow_privacy_release.plugin.auth import Rights, holds, logged, name_of, require, token_for
 from airflow_privacy_release.plugin.connections import ledgers
+from airflow_privacy_release.plugin.responses import page
 from airflow_privacy_release.plugin.views import budgets
 from privacy_engine.dp.limits import Accounting, Limit, Period
 from privacy_engine.dp.loss import Neighbours

@@ -8,13 +8,13 @@ from airflow.api_fastapi.core_api.security import GetUserDep
 from fastapi import APIRouter, Request, Response, status
 from pydantic import ValidationError
 
-from airflow_privacy_release.plugin.answers import data
 from airflow_privacy_release.plugin.queries import (
     BusyError,
     OneAtATimeError,
     Question,
     UnknownLakeError,
 )
+from airflow_privacy_release.plugin.responses import data
 from privacy_engine.errors import PrivacyEngineError
 from privacy_release.query.answer import Answer, QueryError, Source
 

@@ -7,9 +7,9 @@ from typing import Annotated, Any
 from airflow.api_fastapi.core_api.security import GetUserDep
 from fastapi import APIRouter, HTTPException, Query, Request, Response, status
 
-from airflow_privacy_release.plugin.answers import page
 from airflow_privacy_release.plugin.auth import Rights, require
 from airflow_privacy_release.plugin.connections import lakes
+from airflow_privacy_release.plugin.responses import page
 from airflow_privacy_release.plugin.views import releases as published
 from airflow_privacy_release.plugin.views import trends
 from airflow_privacy_release.plugin.views.comparison import compare
@@ -17,7 +17,7 @@ from airflow_privacy_release.plugin.views.leftovers import leftovers
 from airflow_privacy_release.plugin.views.releases import Listed
 from airflow_privacy_release.plugin.views.selection import FILTERS, ORDERS, Selection
 from privacy_engine.errors import PublishError
-from privacy_engine.judge.republication.notes import notes_over_time
+from privacy_engine.verification.republication.notes import notes_over_time
 from privacy_release.evidence.kept import has_evidence
 from privacy_release.lake.store import Lake
 from privacy_release.manifest.manifest import Manifest

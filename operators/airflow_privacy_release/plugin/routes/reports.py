@@ -10,9 +10,9 @@ from airflow.api_fastapi.core_api.security import GetUserDep, requires_access_da
 from airflow.utils.session import create_session
 from fastapi import APIRouter, Depends, HTTPException, Query, Request, Response, status
 
-from airflow_privacy_release.plugin.answers import data, page, report
 from airflow_privacy_release.plugin.auth import Rights, require
 from airflow_privacy_release.plugin.connections import lakes
+from airflow_privacy_release.plugin.responses import data, page, report
 from airflow_privacy_release.plugin.routes.releases import find
 from airflow_privacy_release.plugin.views import approvals, run_reports
 from airflow_privacy_release.plugin.views import releases as published

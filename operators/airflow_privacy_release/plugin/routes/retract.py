@@ -10,8 +10,8 @@ from fastapi import APIRouter, Form, HTTPException, Request, Response, status
 from fastapi.responses import RedirectResponse
 
 from airflow_privacy_release.hooks.signing import signer_of
-from airflow_privacy_release.plugin.answers import page
 from airflow_privacy_release.plugin.auth import Rights, holds, logged, require, token_for
+from airflow_privacy_release.plugin.responses import page
 from airflow_privacy_release.plugin.routes.releases import find, may_retract
 from airflow_privacy_release.plugin.views.releases import Listed
 from privacy_release.lake.log import State, check_text

@@ -28,8 +28,8 @@ from privacy_engine.errors import PrivacyEngineError
 from privacy_engine.vocabulary import counted
 from privacy_release.reports.text import PROMISES
 from privacy_release.steps.approval import COMMENT, Question
-from privacy_release.work.area import WorkArea, work_area_root
-from privacy_release.work.file_sets import Part, folder_of_list, is_list, parts_of
+from privacy_release.workarea.area import WorkArea, work_area_root
+from privacy_release.workarea.file_sets import Part, folder_of_list, is_list, parts_of
 
 SHOWN = 20  # records
 _FILES = 4  # of a set that records are shown of

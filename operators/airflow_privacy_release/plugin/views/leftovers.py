@@ -13,8 +13,8 @@ from airflow_privacy_release.hooks.lake import DEFAULT_LAKE
 from airflow_privacy_release.hooks.work import sweep_areas
 from airflow_privacy_release.plugin.auth import Rights
 from privacy_engine.errors import PrivacyEngineError
-from privacy_release.work.presence import Owner
-from privacy_release.work.sweep import Rules, State
+from privacy_release.workarea.presence import Owner
+from privacy_release.workarea.sweep import Rules, State
 
 _OVER = (DagRunState.SUCCESS, DagRunState.FAILED)
 

@@ -19,7 +19,7 @@ from privacy_release.lake.log import (
 )
 from privacy_release.lake.store import Lake, get, table_names
 from privacy_release.manifest.manifest import Manifest
-from privacy_release.work.references import symbols_of
+from privacy_release.workarea.references import symbols_of
 
 SHOWN_STATES: Mapping[State, str] = {
     State.CURRENT: "published",

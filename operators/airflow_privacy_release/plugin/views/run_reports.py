@@ -23,13 +23,13 @@ from airflow_privacy_release.hooks.work import work_store
 from airflow_privacy_release.plugin.connections import Places
 from airflow_privacy_release.plugin.views.xcoms import reported, task_label, tasks_in
 from privacy_engine.errors import PrivacyEngineError
+from privacy_release.config.durations import PROGRESS
+from privacy_release.config.settings import work_area_address
 from privacy_release.lake.store import Lake, get
 from privacy_release.steps.validate import EXPECTATIONS
-from privacy_release.work.area import WorkArea, work_area_root
-from privacy_release.work.durations import PROGRESS
-from privacy_release.work.journal import AreaFiles, EntryFiles, Journal, canonical
-from privacy_release.work.remote.store import RunFiles
-from privacy_release.work.settings import work_area_address
+from privacy_release.workarea.area import WorkArea, work_area_root
+from privacy_release.workarea.journal import AreaFiles, EntryFiles, Journal, canonical
+from privacy_release.workarea.remote.store import RunFiles
 
 _SUFFIX = ".report.html"
 _LARGEST = 32 * 2**20  # bytes of a report

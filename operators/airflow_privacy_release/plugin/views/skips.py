@@ -3,7 +3,7 @@
 from sqlalchemy.orm import Session
 
 from airflow_privacy_release.plugin.views.xcoms import reported, task_label, tasks_in
-from privacy_release.work.durations import SKIPPED
+from privacy_release.config.durations import SKIPPED
 
 _LONGEST = 2_000  # characters of a reason
 

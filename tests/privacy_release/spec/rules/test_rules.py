@@ -16,13 +16,13 @@ from privacy_engine.errors import (
     SpecError,
     VerificationError,
 )
-from privacy_engine.judge.cross_release import CrossReleaseKAnonymity, MInvariance
-from privacy_engine.judge.models import DistinctLDiversity, KAnonymity, TCloseness
-from privacy_engine.judge.policy import ReleasePolicy
-from privacy_engine.judge.republication.model import Republication
 from privacy_engine.registry import load_method
 from privacy_engine.tables.direct_identifiers import Signature
 from privacy_engine.tables.schema import Attribute, DataSchema
+from privacy_engine.verification.cross_release import CrossReleaseKAnonymity, MInvariance
+from privacy_engine.verification.models import DistinctLDiversity, KAnonymity, TCloseness
+from privacy_engine.verification.policy import ReleasePolicy
+from privacy_engine.verification.republication.model import Republication
 from privacy_engine.vocabulary import Meaning, PublishMode
 from privacy_release.spec.classification import read_classification
 from privacy_release.spec.floor import Floor

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from privacy_engine.errors import IntegrityError
-from privacy_engine.judge.cross_release import Membership
-from privacy_engine.judge.republication.class_values import ClassValues
+from privacy_engine.verification.cross_release import Membership
+from privacy_engine.verification.republication.class_values import ClassValues
 from privacy_release.steps.memberships.marks import marks_of, values_of
-from privacy_release.work.people import Identification
+from privacy_release.workarea.people import Identification
 
 PEOPLE = Identification(column="id", key="a secret of the tests, long enough for it")
 LABELS, CODES = np.array([0, 0, 0, 1, 1]), np.array([1, 0, 1, 2, 1])

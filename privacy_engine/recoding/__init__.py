@@ -1,0 +1,1 @@
+"""Forming groups of records and recoding their values: what anonymizers share."""

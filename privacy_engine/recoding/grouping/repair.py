@@ -1,0 +1,235 @@
+"""Classes that miss a required model are merged until all keep it; records go whose suppression pays."""
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from privacy_engine.compiled import kernel
+from privacy_engine.progress import advance, portion, tracked
+from privacy_engine.recoding.grouping.agglomeration import follow, merge_cheapest_first
+from privacy_engine.recoding.grouping.box_tree import INCREASE, BoxTree, cheapest, plant
+from privacy_engine.recoding.grouping.boxes import Boxes, Codes, Floats, Ints, Space, boxes_of, tabulate
+from privacy_engine.recoding.grouping.class_state import (
+    LEAST,
+    ClassState,
+    exit_gain,
+    may_swap,
+    members_of,
+    move,
+    open_state,
+    single_records,
+)
+from privacy_engine.recoding.grouping.constraints import (
+    Constraints,
+    admits,
+    bounds_distribution,
+    class_counts,
+    compares_with_table,
+    shortfall,
+)
+from privacy_engine.recoding.grouping.model_rules import compile_constraints
+from privacy_engine.recoding.grouping.partners import PartnerSearch, propose_serially
+from privacy_engine.tables.encoding import EncodedTable
+from privacy_engine.tables.geometry import Geometry
+from privacy_engine.verification.models import KAnonymity, PrivacyModel, holds
+
+PARTNERS = 16  # cheapest classes that a failing one is tried with
+STEP = 1.1  # between lengths of the list of suppressed records that are counted exactly
+
+
+def repair(
+    encoded: EncodedTable, labels: Ints, geometry: Geometry, models: Sequence[PrivacyModel], k: int
+) -> Ints:
+    """Make every class keep the models.
+
+    Args:
+        encoded: the table.
+        labels: (n,) int64 classes, -1 = suppressed; those stay suppressed.
+        geometry: costs by which merges are chosen.
+        models: what every class must satisfy besides k.
+        k: least class size.
+
+    Returns:
+        labels: (n,) int64, 0 .. classes - 1 and -1. One class remains where nothing else helps.
+    """
+    if not models:
+        return labels
+    constraints = compile_constraints(models, encoded.released(labels))  # they compare with what is released
+    return merge_until_kept(encoded, labels, geometry, constraints, k)
+
+
+def merge_until_kept(
+    encoded: EncodedTable, labels: Ints, geometry: Geometry, constraints: Constraints, k: int
+) -> Ints:
+    """Merge each class that fails with the class that costs least, until none fails or one is left.
+
+    Where the distribution of sensitive values counts, also with the class that brings it nearest to keeping
+    the rules for what it costs; the partition that loses less is taken.
+
+    Takes and gives labels (n,) int64, -1 = suppressed; given, they are 0 .. classes - 1.
+    """
+    kept = np.flatnonzero(labels >= 0)
+    out = np.full(len(labels), -1, dtype=np.int64)
+    if len(kept) == 0:
+        return out
+    numbered = np.unique(labels[kept], return_inverse=True)[1].astype(np.int64)
+    boxes = boxes_of(encoded.codes[kept], numbered, geometry)
+    counts = class_counts(numbered, encoded.sensitive[:, kept], constraints.start, len(boxes.size))
+    space = tabulate(geometry)
+    if bounds_distribution(constraints):
+        mended = Boxes(boxes.lo.copy(), boxes.hi.copy(), boxes.size.copy(), boxes.cost.copy())
+        with portion(0.5):
+            other = _merge_failing(space, mended, counts.copy(), constraints, k, mending=True)
+        into = _merge_failing(space, boxes, counts, constraints, k, mending=False)
+        if mended.size @ mended.cost < boxes.size @ boxes.cost:
+            into = other
+    else:
+        into = _merge_failing(space, boxes, counts, constraints, k, mending=False)
+    out[kept] = np.unique(into[numbered], return_inverse=True)[1]
+    return out
+
+
+def _merge_failing(
+    space: Space, boxes: Boxes, counts: Codes, constraints: Constraints, k: int, *, mending: bool
+) -> Ints:
+    """The rounds of agglomeration, with breaking a rule in the place of being small."""
+    into, first = np.arange(len(boxes.size)), 0
+    partners = PartnerSearch(space, boxes, INCREASE, propose_serially)
+    while True:
+        alive = np.flatnonzero(boxes.size > 0)
+        failing = alive[_fails(boxes.size[alive], counts[alive], constraints, k)]
+        if len(failing) == 0 or len(alive) == 1:
+            return follow(into)
+        first = first or len(failing)
+        advance(1.0 - len(failing) / first)
+        if mending:
+            grown = plant(space, boxes, alive)
+            partner, price = _propose_mending(space, boxes, grown, failing, counts, constraints)
+        else:
+            partner, price = partners.of(failing)
+        merge_cheapest_first(space, boxes, into, failing, partner, price)
+        gone = alive[boxes.size[alive] == 0]
+        counts[into[gone]] += counts[gone]  # a class takes in one other a round
+
+
+@kernel()
+def _fails(size: Floats, counts: Codes, constraints: Constraints, k: int) -> npt.NDArray[np.bool_]:
+    """(c,) whether a class is too small or breaks a rule."""
+    found = np.empty(len(size), np.bool_)
+    for c in range(len(size)):
+        found[c] = size[c] < k or not admits(counts[c], int(size[c]), constraints)
+    return found
+
+
+@kernel(nogil=True)
+def _propose_mending(
+    space: Space, boxes: Boxes, grown: BoxTree, failing: Ints, counts: Codes, constraints: Constraints
+) -> tuple[Ints, Floats]:
+    """Of the cheapest partners of each failing class the one with the least price for what it mends.
+
+    That is by how much the shortfalls, each times the records of its class, fall together. A class that
+    none of them mends proposes to the cheapest, after all others.
+    """
+    partner, price = np.empty(len(failing), np.int64), np.empty(len(failing))
+    found, prices = np.empty(PARTNERS, np.int64), np.empty(PARTNERS)
+    for t in range(len(failing)):
+        a = failing[t]
+        size, cost = boxes.size[a], boxes.cost[a]
+        lo, hi = boxes.lo[a], boxes.hi[a]
+        have = cheapest(space, boxes, grown, lo, hi, size, cost, a, INCREASE, np.inf, found, prices)
+        missed = size * shortfall(counts[a], int(size), constraints)
+        partner[t], price[t], least = found[0], np.inf, np.inf
+        for i in range(have):
+            b = found[i]
+            mended = missed + boxes.size[b] * shortfall(counts[b], int(boxes.size[b]), constraints)
+            mended -= (size + boxes.size[b]) * shortfall(
+                counts[a] + counts[b], int(size + boxes.size[b]), constraints
+            )
+            if mended > LEAST and (prices[i] + LEAST) / mended < least:
+                least = (prices[i] + LEAST) / mended
+                partner[t], price[t] = b, least
+    return partner, price
+
+
+def allowed(limit: float, records: int) -> int:
+    """How many of so many records may be suppressed: 29 of 100 where the limit is 0.29."""
+    return math.floor(limit * records + 1e-9)
+
+
+def suppress_where_it_pays(
+    encoded: EncodedTable, labels: Ints, k: int, models: Sequence[PrivacyModel], limit: float
+) -> Ints:
+    """Suppress records whose classes save more without them than they lose: each costs 1, the whole domain.
+
+    The records form one list, the most profitable first, that does not depend on the limit, of which as many
+    as the limit allows are suppressed. So a larger limit never gives a larger loss. Where a model compares
+    with all that is released, or counts persons, only lengths of the list after which every class was counted
+    to keep the models are taken.
+
+    Args:
+        encoded: the table.
+        labels: (n,) int64 classes that keep the models, 0 .. c - 1; -1 = suppressed: those stay so and count.
+        k: least class size.
+        models: what every class must satisfy besides k.
+        limit: share of all records that may be suppressed.
+    """
+    room = allowed(limit, len(encoded)) - int(np.count_nonzero(labels < 0))
+    if room <= 0 or labels.max(initial=-1) < 0:
+        return labels
+    constraints = compile_constraints(models, encoded.released(labels))
+    space, codes = tabulate(encoded.geometry()), np.ascontiguousarray(encoded.codes, np.int32)
+    values = np.zeros((0, len(encoded)), np.int32)
+    if len(constraints.kind):
+        values = (encoded.sensitive + constraints.start[:-1, None]).astype(np.int32)
+    classes = int(labels.max()) + 1
+    state = open_state(space, single_records(codes, values), int(constraints.start[-1]), labels, classes + 1)
+    listed = _profitable(space, state, classes, k, constraints)
+    exact = [KAnonymity(k=max(k, 2)), *models]
+
+    def after(length: int) -> Ints:
+        out = labels.copy()
+        out[listed[:length]] = -1
+        return out
+
+    if encoded.persons is None and not compares_with_table(constraints):
+        return after(room)
+    lengths = [len(listed), *_lengths(len(listed))]
+    for length in tracked([length for length in lengths if length <= room]):
+        found = after(length)
+        counted = encoded.classes_of(found)
+        if all(holds(model, counted) for model in exact):
+            return found
+    return labels
+
+
+def _lengths(most: int) -> list[int]:
+    """Some of the numbers 1 .. most, all of the small ones, the largest first."""
+    steps = np.arange(math.ceil(math.log(max(most, 1), STEP)) + 1)
+    return sorted({int(n) for n in np.ceil(STEP**steps) if n <= most}, reverse=True)
+
+
+@kernel(nogil=True)
+def _profitable(space: Space, state: ClassState, dump: int, k: int, constraints: Constraints) -> Ints:
+    """The records whose suppression pays, the most profitable first; they are moved to the class `dump`."""
+    n, q = state.codes.shape
+    lo, hi, listed, have = np.empty(q, np.int32), np.empty(q, np.int32), np.empty(n, np.int64), 0
+    best, gain = np.full(dump, -1), np.zeros(dump)
+    changed: Ints = np.arange(dump)
+    while True:
+        for c in changed:
+            best[c], gain[c] = -1, LEAST
+            if state.people[c] <= k or state.boxes.cost[c] == 0.0:
+                continue
+            for r in np.sort(members_of(state, c)):
+                saved = exit_gain(space, state, r) - 1.0
+                if saved > gain[c] and may_swap(state, c, r, -1, constraints):
+                    best[c], gain[c] = r, saved
+        chosen = int(np.argmax(gain))
+        if best[chosen] < 0:
+            return listed[:have]
+        listed[have] = best[chosen]
+        have += 1
+        move(space, state, best[chosen], dump, lo, hi)
+        changed = np.full(1, chosen)

@@ -1,0 +1,1 @@
+"""Bayesian networks that are learned privately: PrivBayes and DPSM-Bayes."""

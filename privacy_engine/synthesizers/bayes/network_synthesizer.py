@@ -1,0 +1,165 @@
+"""What the methods share that choose a network's structure first and measure its tables then.
+
+The conditional tables of a network's families are noisy counts (discrete Laplace), then post-processed.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from privacy_engine.dp.accounting import Spend
+from privacy_engine.dp.mechanisms import laplace_counts, laplace_scale, split
+from privacy_engine.progress import tracked
+from privacy_engine.synthesizers.bayes.bayesian_network import BayesianNetwork, Node
+from privacy_engine.synthesizers.bayes.structure import (
+    Family,
+    FamilyLimit,
+    check_single_tables,
+    fixed_limit,
+    theta_limit,
+)
+from privacy_engine.synthesizers.postprocess import PostProcess, conditional, probabilities
+from privacy_engine.synthesizers.synthesizer import Synthesizer, check_number, check_whole
+from privacy_engine.tables.domains import CodedTable
+from privacy_engine.tables.marginals import WeightedRecords, contingency, table_sensitivity
+
+LARGEST_TABLE = 2**26
+
+
+@dataclass(frozen=True, kw_only=True)
+class NetworkSynthesizer(Synthesizer):
+    """A synthesizer that spends one part of epsilon on the structure of a network, the rest on its tables.
+
+    Attributes:
+        structure_share: Part of epsilon that chooses the structure, in (0, 1).
+        degree: Most parents of an attribute; None for as many as leave its table theta-useful.
+        theta: Least ratio of a table's mean cell to its noise, > 0, where no degree is given.
+        cell_limit: Most cells of a table of the network.
+    """
+
+    structure_share: float = 0.3
+    degree: int | None = None
+    theta: float = 4.0
+    cell_limit: int = 2**18
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_number("structure_share", self.structure_share)
+        if not 0 < self.structure_share < 1:
+            raise ValueError(f"structure_share must be in (0, 1), got {self.structure_share}")
+        check_number("theta", self.theta)
+        if not 0 < self.theta < math.inf:
+            raise ValueError(f"theta must be > 0 and finite, got {self.theta}")
+        if self.degree is not None:
+            check_whole("degree", self.degree, 0)
+        check_whole("cell_limit", self.cell_limit, 1, LARGEST_TABLE)
+
+    def family_limit(self, coded: CodedTable, epsilon: float, *, shared: bool) -> FamilyLimit:
+        """How large families may be: by the degree, else by theta. From public figures only.
+
+        Args:
+            coded: for names, sizes and the number of records.
+            epsilon: for all tables together.
+            shared: as in ``theta_limit``.
+
+        Raises:
+            InfeasibleError: if the table is too small, or a domain too large.
+            ValueError: if epsilon is too small for any noise.
+        """
+        split_over_tables(
+            epsilon, len(coded.sizes), table_sensitivity(coded)
+        )  # refuses an epsilon too small, before any noise
+        check_single_tables(coded.names, coded.sizes, self.cell_limit)
+        if self.degree is not None:
+            rows = coded.persons or len(coded)
+            return fixed_limit(self.degree, coded.names, coded.sizes, rows, self.cell_limit)
+        rows_each = len(coded) / coded.each
+        return theta_limit(
+            coded.sizes, rows_each, epsilon, theta=self.theta, cell_limit=self.cell_limit, shared=shared
+        )
+
+
+def split_over_tables(epsilon: float, tables: int, sensitivity: int) -> tuple[float, ...]:
+    """Equal parts of epsilon, one a table of that sensitivity.
+
+    Raises:
+        ValueError: if they are too small for any noise. To be asked before the first noise is drawn: whoever
+            refuses after that has spent the budget all the same.
+    """
+    parts = split(epsilon, [1] * tables)
+    laplace_scale(epsilon=parts[0], sensitivity=sensitivity)
+    return parts
+
+
+def noisy_network(
+    coded: CodedTable,
+    records: WeightedRecords,
+    families: Sequence[Family],
+    *,
+    measured: Sequence[int],
+    epsilon: float,
+    rule: PostProcess,
+) -> tuple[BayesianNetwork, tuple[Spend, ...]]:
+    """Measure some of the families' tables, in equal parts of epsilon, and derive all conditional tables.
+
+    Args:
+        coded: for names and sizes.
+        records: the same records, each distinct one once.
+        families: in the order of the network.
+        measured: positions of the families to measure; each other one must be part of one of them.
+        epsilon: for all tables together.
+        rule: how noisy counts become probabilities.
+    """
+    joints: dict[int, npt.NDArray[np.float64]] = {}
+    spends, sensitivity = [], table_sensitivity(coded)
+    parts = split_over_tables(epsilon, len(measured), sensitivity)
+    for position, part in tracked(list(zip(measured, parts, strict=True))):
+        members = families[position].members
+        noisy = laplace_counts(contingency(records, members), epsilon=part, sensitivity=sensitivity)
+        joints[position] = probabilities(noisy, len(coded), rule)
+        spends.append(
+            Spend(
+                mechanism="discrete_laplace",
+                target=", ".join(coded.names[a] for a in members),
+                epsilon=part,
+                sensitivity=sensitivity,
+                scale=laplace_scale(epsilon=part, sensitivity=sensitivity),
+            )
+        )
+    nodes = tuple(
+        Node(
+            attribute=coded.names[family.child],
+            parents=tuple(coded.names[p] for p in family.parents),
+            table=conditional(_joint_of(position, families, joints)),
+        )
+        for position, family in enumerate(families)
+    )
+    return BayesianNetwork(names=coded.names, sizes=coded.sizes, nodes=nodes), tuple(spends)
+
+
+def independent_network(
+    coded: CodedTable, records: WeightedRecords, *, epsilon: float, rule: PostProcess
+) -> tuple[BayesianNetwork, tuple[Spend, ...]]:
+    """A network without edges: where nothing can be selected, the tables get all of epsilon."""
+    families = [Family(child=a, parents=()) for a in range(len(coded.sizes))]
+    every = range(len(families))
+    return noisy_network(coded, records, families, measured=every, epsilon=epsilon, rule=rule)
+
+
+def _joint_of(
+    position: int, families: Sequence[Family], joints: dict[int, npt.NDArray[np.float64]]
+) -> npt.NDArray[np.float64]:
+    """A family's own noisy table, or what the smallest measured table that holds the family says of it."""
+    if position in joints:
+        return joints[position]
+    members = families[position].members
+    holders = [i for i in joints if set(members) <= set(families[i].members)]
+    holder = min(holders, key=lambda i: joints[i].size)
+    axes = families[holder].members
+    kept = [axes.index(a) for a in members]
+    summed = joints[holder].sum(axis=tuple(i for i in range(len(axes)) if i not in kept))
+    order = np.argsort(np.argsort(kept))  # the axes that are left stand in the holder's order
+    return np.asarray(summed.transpose(order))

@@ -1,0 +1,215 @@
+"""Which tables of a population are followed: chosen by LatentClass once, counted and fitted ever after.
+
+The choice reads the records of the first release, and its noise is paid for then. From then on the
+tables, the groups of values that their axes count, and the functional dependencies are fixed:
+public, and the same in all releases. Within a group, values keep the shares that they had in the first.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from privacy_engine.dp.noise import NoiseBudget
+from privacy_engine.progress import tracked
+from privacy_engine.synthesizers.latent.dependencies import Dependency
+from privacy_engine.synthesizers.latent.latent_class import LatentClass
+from privacy_engine.synthesizers.latent.latent_classes import (
+    LatentClasses,
+    View,
+    fit,
+    random_start,
+)
+from privacy_engine.synthesizers.latent.learned_model import LAST_STEPS, Measurement, learned_of
+from privacy_engine.synthesizers.latent.rare_values import ValueGroups, sums_by_group
+from privacy_engine.synthesizers.postprocess import project_to_simplex
+from privacy_engine.synthesizers.synthesizer import Learned
+from privacy_engine.tables.domains import CodedTable
+from privacy_engine.tables.marginals import WeightedRecords, contingency
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+
+SEED = 20261125  # of the starting points: they are the same each time, and hide nothing
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Known:
+    """What is known of a table: noisy counts.
+
+    Attributes:
+        cells: (cells,) float64.
+        variance: of the noise of a cell, > 0.
+    """
+
+    cells: Floats
+    variance: float
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class FixedViews:
+    """The tables that one run of LatentClass measured, and what it needs to fit a model to them again.
+
+    Attributes:
+        method: that chose them.
+        free: numbers of the attributes that no other one determines.
+        groups: (free,) of each one's values.
+        found: the dependencies.
+        members: (k,) of each table, places in `free`.
+        coarse: (k,) coarser groups of each of its axes; empty where there are none.
+        on_scale: (free,) how many groups lie on a scale.
+    """
+
+    method: LatentClass
+    free: tuple[int, ...]
+    groups: tuple[ValueGroups, ...]
+    found: tuple[Dependency, ...]
+    members: tuple[tuple[int, ...], ...]
+    coarse: tuple[tuple[Ints | None, ...], ...]
+    on_scale: tuple[int, ...]
+
+    @classmethod
+    def of(cls, measured: Measurement, method: LatentClass) -> "FixedViews":
+        """The tables of a measurement that the method made."""
+        return cls(
+            method=method,
+            free=measured.attributes.plan.free,
+            groups=measured.attributes.groups,
+            found=measured.found,
+            members=tuple(view.members for view in measured.views),
+            coarse=tuple(view.groups for view in measured.views),
+            on_scale=measured.attributes.on_scale,
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, without the method."""
+        return {
+            "free": list(self.free),
+            "groups": [[g.group_of.tolist(), g.shares.tolist()] for g in self.groups],
+            "found": [[d.determining, d.determined, d.function.tolist()] for d in self.found],
+            "members": [list(members) for members in self.members],
+            "coarse": [[None if g is None else g.tolist() for g in coarse] for coarse in self.coarse],
+            "on_scale": list(self.on_scale),
+        }
+
+    @classmethod
+    def from_dict(cls, fields: Mapping[str, Any], method: LatentClass) -> "FixedViews":
+        """Read what `to_dict` gives.
+
+        Raises:
+            KeyError, TypeError, ValueError: if it is no such thing.
+        """
+        return cls(
+            method=method,
+            free=tuple(fields["free"]),
+            groups=tuple(
+                ValueGroups(group_of=np.array(of, dtype=np.int64), shares=np.array(shares, dtype=np.float64))
+                for of, shares in fields["groups"]
+            ),
+            found=tuple(
+                Dependency(
+                    determining=determining,
+                    determined=determined,
+                    function=np.array(function, dtype=np.int64),
+                )
+                for determining, determined, function in fields["found"]
+            ),
+            members=tuple(map(tuple, fields["members"])),
+            coarse=tuple(
+                tuple(None if g is None else np.array(g, dtype=np.int64) for g in coarse)
+                for coarse in fields["coarse"]
+            ),
+            on_scale=tuple(fields["on_scale"]),
+        )
+
+    @property
+    def sizes(self) -> list[int]:
+        """(free,) groups of each attribute."""
+        return [groups.size for groups in self.groups]
+
+    @property
+    def shapes(self) -> list[tuple[int, ...]]:
+        """(k,) of the tables."""
+        return [
+            tuple(
+                self.groups[member].size if group_of is None else int(group_of.max()) + 1
+                for member, group_of in zip(members, coarse or (None,) * len(members), strict=True)
+            )
+            for members, coarse in zip(self.members, self.coarse, strict=True)
+        ]
+
+    def counted(self, coded: CodedTable) -> list[Ints]:
+        """(k,) each table of some records, its cells in one row."""
+        records = WeightedRecords.of(coded)
+        return [
+            self._counts(records, members, coarse)
+            for members, coarse in zip(self.members, self.coarse, strict=True)
+        ]
+
+    def _counts(
+        self, records: WeightedRecords, members: tuple[int, ...], coarse: tuple[Ints | None, ...]
+    ) -> Ints:
+        counts = contingency(records, [self.free[member] for member in members])
+        for axis, member in enumerate(members):
+            counts = self.groups[member].sums(counts, axis)
+            if coarse and (group_of := coarse[axis]) is not None:
+                counts = sums_by_group(counts, group_of, axis)
+        return counts.ravel()
+
+    def names(self, coded: CodedTable) -> list[str]:
+        """(k,) the attributes of each table."""
+        return [", ".join(coded.names[self.free[m]] for m in members) for members in self.members]
+
+    def learned(self, estimates: Sequence[Known], coded: CodedTable, noise: NoiseBudget) -> Learned:
+        """The model of some estimates of the tables, as a network with replicates, and what was spent.
+
+        Args:
+            estimates: (k,) of the tables, as counts.
+            coded: the records; only their names, domains and public number are read.
+            noise: that was drawn.
+        """
+        views = self._told(estimates, len(coded))
+        return learned_of(
+            views,
+            self._fits(views),
+            on_scale=self.on_scale,
+            groups=self.groups,
+            free=self.free,
+            found=self.found,
+            coded=coded,
+            noise=noise,
+            replicates=self.method.replicates,
+        )
+
+    def _told(self, estimates: Sequence[Known], rows: int) -> list[View]:
+        return [
+            View(
+                members=members,
+                cells=(cells := told.cells.reshape(shape)) / rows,
+                # The scale of the Laplace noise of that variance: the fit minds only how far the noise goes.
+                scale=math.sqrt(told.variance / 2) / rows,
+                mended=project_to_simplex(np.rint(cells).astype(np.int64), rows),
+                groups=coarse,
+            )
+            for members, coarse, shape, told in zip(
+                self.members, self.coarse, self.shapes, estimates, strict=True
+            )
+        ]
+
+    def _fits(self, views: Sequence[View]) -> list[LatentClasses]:
+        rng = np.random.default_rng(SEED)
+        joint = any(len(view.members) > 1 for view in views)
+        classes, fits = (self.method.classes, self.method.fits) if joint else (1, 1)
+        starts = [random_start(self.sizes, classes, rng) for _ in range(fits)]
+        return [fit(views, start, on_scale=self.on_scale, **LAST_STEPS) for start in tracked(starts)]
+
+
+def known_of(measured: Measurement) -> tuple[Known, ...]:
+    """(k,) the noisy counts of a measurement."""
+    n = measured.inputs.n
+    return tuple(
+        Known(cells=n * view.cells.ravel(), variance=n**2 * view.variance) for view in measured.views
+    )

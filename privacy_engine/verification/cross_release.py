@@ -1,0 +1,511 @@
+"""Releases of overlapping people over time: what somebody learns who has all of them.
+
+Each release may be anonymous by itself and still single people out together with an earlier one: whoever
+knows that a person is in both looks for them among those alone who share the person's class in both. Two
+models speak of it, and need to know who is in which class:
+
+- Cross-release k-anonymity: for every person of the new release, at least k of its persons, themselves
+  included, share their class in the new release and in each earlier one that the person is in. The earlier
+  releases need no second look: a new release changes what is known of its own persons alone.
+  That is the strict reading, of somebody who knows of everybody when they came and left (`departures:
+  known`). Where departures bring a class below k it can never be kept again while the earlier release stands.
+  Somebody who has a register of people and all releases, and does not know who left the table (`departures:
+  unknown`), cannot exclude a person whose values lie in each class that he looks at. Of at least k persons it
+  must be known from the released cells alone: they were published in one class, and each box that this person
+  was published with covers the box of that class whole. So it holds for every pair of releases, and of more:
+  these persons' values lie in all their boxes. It says nothing of values that two classes have in common:
+  m-invariance does.
+- m-invariance. Xiao, X., Tao, Y.: m-Invariance: Towards Privacy Preserving Re-publication of Dynamic
+  Datasets. SIGMOD 2007. The signature of a person in a release is the set of sensitive values of the
+  person's class; it is the same in all releases that the person is in, and has at least m values.
+
+  Counterfeit records, of nobody, may complete a class's set; persons alone count for k. A class whose
+  counterfeits can be told from its records counts for nothing, see
+  `privacy_engine.verification.counterfeits`.
+
+Deviation: the paper asks that no two records of a class share a sensitive value, which gives each of m values
+the same weight; here values may repeat unless the model is `unique`. Ask for `alpha_k_anonymity` with
+alpha = 1 / m beside it to bound the weight of the heaviest one.
+
+Neither model covers what is learned from somebody's absence: if all of a class but one person come again,
+the one who left is known to whoever knows who left (the paper's critical absence, met there by counterfeits).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from privacy_engine.choice import choice
+from privacy_engine.errors import SchemaError, VerificationError
+from privacy_engine.verification.models import OMIT_DEFAULT
+from privacy_engine.verification.republication.class_values import ClassValues, people_of
+from privacy_engine.vocabulary import COUNTERFEITS, Departures
+
+if TYPE_CHECKING:  # a policy is read wherever DAGs are parsed, and pandas takes long to load
+    import pandas as pd
+
+    from privacy_engine.tables.classes import EquivalenceClasses
+    from privacy_engine.tables.schema import Attribute, DataSchema
+
+Ints = npt.NDArray[np.int64]
+Bools = npt.NDArray[np.bool_]
+Texts = npt.NDArray[np.object_]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Membership:
+    """Who is in which class of one release. Counterfeit records are nobody's and not followed.
+
+    Attributes:
+        persons: (n,) text, or whole numbers, one for each released record of a person, who has one record in
+            a release. Where several records may be of one person: what identifies each record.
+        labels: (n,) whole numbers, the class of each, >= 0.
+        owners: (n,) int64, whose record each is, where several may be of one person: then persons are counted
+            by these. The same number in all releases. None: each record is of another person.
+        signatures: sensitive attribute -> (n,) text: a hash of the set of values in the person's class.
+        sets: the same as JSON, a sorted list of the texts of the values; of releases with counterfeits alone.
+        recognisable: sensitive attribute -> (n,) whether somebody can tell which values of the person's class
+            are made up; empty where nobody can.
+        boxes: released quasi-identifier -> (n,) text of the person's cell, None for a null; see
+            `privacy_engine.verification.published_boxes`. Empty where it was not kept.
+        counts: sensitive attribute -> the multiset of values in each class, each value as a hash. Empty where
+            it was not kept.
+        values: sensitive attribute -> (n,) int64, place of the person's own value in the texts of `counts`,
+            -1 where it is not known. Empty where none was kept. Of an earlier release those of persons who
+            are in the new one are enough.
+        register: the population at the time of the release: `persons`, and as `boxes` the text of each known
+            value, such as `34`. None where there is no register.
+    """
+
+    persons: npt.NDArray[Any]
+    labels: Ints
+    owners: Ints | None = None
+    signatures: Mapping[str, Texts] = field(default_factory=dict)
+    sets: Mapping[str, Texts] = field(default_factory=dict)
+    recognisable: Mapping[str, Bools] = field(default_factory=dict)
+    boxes: Mapping[str, Texts] = field(default_factory=dict)
+    counts: Mapping[str, ClassValues] = field(default_factory=dict)
+    values: Mapping[str, Ints] = field(default_factory=dict)
+    register: Membership | None = None
+
+    def __post_init__(self) -> None:
+        kinds = (self.signatures, self.sets, self.recognisable, self.boxes, self.values)
+        owners = () if self.owners is None else (self.owners,)
+        columns = (self.labels, *owners, *(column for columns in kinds for column in columns.values()))
+        if not all(len(column) == len(self.persons) for column in columns):
+            raise ValueError("labels, owners, signatures and cells must be one for each person")
+        import pandas as pd
+
+        if repeated := int(pd.Index(self.persons).duplicated().sum()):
+            raise SchemaError(
+                f"a person must have one record in a release, {repeated} records are further ones; aggregate "
+                "them before, or choose another identifier"
+            )
+
+    def __len__(self) -> int:
+        return len(self.persons)
+
+    @cached_property
+    def first(self) -> Ints:
+        """(c,) a row of each class 0 .. c - 1; of a number that no class has, some row."""
+        found = np.zeros(int(self.labels.max(initial=-1)) + 1, dtype=np.int64)
+        found[self.labels] = np.arange(len(self.labels))
+        return found
+
+    @cached_property
+    def people(self) -> Ints | None:
+        """(n,) a number 0 .. P - 1 for the owner of each record; None where each is of another person."""
+        return None if self.owners is None else np.unique(self.owners, return_inverse=True)[1]
+
+    @cached_property
+    def sizes(self) -> Ints:
+        """(c,) persons in each class 0 .. c - 1."""
+        return people_of(self.labels, self.people)
+
+    @classmethod
+    def of_table(
+        cls, persons: Texts, table: pd.DataFrame, schema: DataSchema, owners: Ints | None = None
+    ) -> Membership:
+        """The classes of a released table, read from nothing but its columns.
+
+        Args:
+            persons: (n,) text, in the order of the rows; None of a counterfeit record, which is nobody's.
+            table: the released records.
+            schema: what their columns are.
+            owners: (n,) whose record each is, as of the attributes.
+        """
+        from privacy_engine.tables.classes import EquivalenceClasses
+
+        return cls.of_classes(persons, EquivalenceClasses.of_table(table, schema), table, schema, owners)
+
+    @classmethod
+    def of_classes(
+        cls,
+        persons: Texts,
+        classes: EquivalenceClasses,
+        table: pd.DataFrame,
+        schema: DataSchema,
+        owners: Ints | None = None,
+    ) -> Membership:
+        """The same of a table whose classes are known."""
+        import pandas as pd
+
+        from privacy_engine.tables.columns import NULL
+        from privacy_engine.verification.counterfeits import of_nobody, recognisable, texts_of_sets
+        from privacy_engine.verification.published_boxes import cell_texts
+
+        labels, fake = classes.labels, of_nobody(persons)
+        own = ~fake
+        people = None if owners is None else np.unique(owners, return_inverse=True)[1]
+        signatures, sets, seen, counts, values_of = {}, {}, {}, {}, {}
+        for attribute in schema.sensitive:
+            name = attribute.name
+            values = [json.dumps(texts) for texts in texts_of_sets(labels, table[name], NULL)]
+            if COUNTERFEITS in schema.names:  # a later release completes them; else a hash is enough
+                sets[name] = np.array(values, dtype=object)[labels[own]]
+            signatures[name] = np.array([_digest(text) for text in values], dtype=object)[labels[own]]
+            if fake.any():
+                read = pd.Series(classes.sensitive[name].codes)  # the same for all spellings of a value
+                known = recognisable(labels, table[name], fake) | recognisable(labels, read, fake)
+                seen[name] = known[labels[own]]
+            codes, texts = _compared(table[name], attribute, classes.sensitive[name].codes)
+            counts[name] = ClassValues.of_records(labels, codes, texts, own, people)
+            values_of[name] = codes[own]
+        boxes = {name: texts[own] for name, texts in cell_texts(table, schema).items()}
+        return cls(
+            persons=persons[own],
+            labels=labels[own],
+            owners=None if owners is None else owners[own],
+            signatures=signatures,
+            sets=sets,
+            recognisable=seen,
+            boxes=boxes,
+            counts=counts,
+            values=values_of,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class History:
+    """A release that is to be published, and those that were, of the same or other people.
+
+    Attributes:
+        new: who is in which class of it.
+        earlier: the same of the others.
+        source: the schema of what was released, by which released cells are read; None: a cell covers none
+            but an equal one.
+    """
+
+    new: Membership
+    earlier: tuple[Membership, ...] = ()
+    source: DataSchema | None = None
+
+    def __post_init__(self) -> None:
+        known = {release.owners is not None for release in (*self.earlier, self.new) if len(release)}
+        if len(known) > 1:
+            raise VerificationError(
+                "whose records they are must be known of all releases of a table or of none: retract those "
+                "that were made with another `person`, or publish under a new table name"
+            )
+
+    @property
+    def registers(self) -> tuple[Membership, ...]:
+        """The register of each release, the new one last; none where a release has none."""
+        releases = (*self.earlier, self.new)
+        found = tuple(r.register for r in releases if r.register is not None)
+        return found if len(found) == len(releases) else ()
+
+    @cached_property
+    def places(self) -> tuple[npt.NDArray[np.int32], ...]:
+        """For each earlier release (n,) the row of each person of the new one, -1 = not in it."""
+        return tuple(map(self.place, range(len(self.earlier))))
+
+    def place(self, i: int) -> npt.NDArray[np.int32]:
+        """(n,) the row of each person of the new release in the i-th earlier one, -1 = not in it."""
+        import pandas as pd
+
+        rows = pd.Index(self.earlier[i].persons).get_indexer(pd.Index(self.new.persons))
+        return np.asarray(rows, dtype=np.int32)
+
+    @cached_property
+    def classes(self) -> tuple[Ints, ...]:
+        """For each earlier release (n,) the class there of each person of the new one, -1 = not in it."""
+        return tuple(map(self._classes_of, range(len(self.earlier))))
+
+    def _classes_of(self, i: int) -> Ints:
+        place, labels = self.place(i), self.earlier[i].labels
+        return np.where(place >= 0, labels[place] if len(labels) else place, -1)
+
+    @cached_property
+    def shared(self) -> Ints:
+        """(n,) how many persons share the class of each one in every release that this one is in.
+
+        Persons with the same set of releases are counted together: they are told apart by their classes in
+        those, and whoever is in all of those releases counts, in others or not.
+        """
+        return _sharing((*self.classes, self.new.labels), self.new.people)
+
+    @cached_property
+    def core(self) -> tuple[Ints, Ints]:
+        """The class whose box lies within all boxes that a person was published with.
+
+        Returns:
+            sizes: (n,) its persons, of those with several such classes the most; 0 where there is none.
+            releases: (n,) its release, the place among the earlier ones, or their number for the new one;
+                -1 where there is none.
+        """
+        return cores((*self.classes, self.new.labels), (*self.earlier, self.new), self.source)
+
+    def candidates(self, departures: Departures) -> Ints:
+        """(n,) persons whom somebody with all releases cannot tell from each one, itself included."""
+        return self.shared if departures is Departures.KNOWN else np.maximum(self.shared, self.core[0])
+
+    def changed(self, attribute: str) -> Bools:
+        """(n,) whether a person's class had another set of sensitive values in an earlier release."""
+        found = np.zeros(len(self.new), dtype=np.bool_)
+        for release, place in zip(self.earlier, self.places, strict=True):
+            both = np.flatnonzero(place >= 0)
+            if attribute in release.signatures:
+                was = release.signatures[attribute][place[both]]
+                found[both] |= was != self.new.signatures[attribute][both]
+            else:  # what was not released then may have been anything
+                found[both] = True
+        return found
+
+
+def cores(
+    labels: Sequence[Ints], releases: Sequence[Membership], source: DataSchema | None
+) -> tuple[Ints, Ints]:
+    """The class of each person whose box lies within all boxes that the person was published with.
+
+    Args:
+        labels: for each release (n,) the class of each person there, -1 = not in it.
+        releases: who is in which class.
+        source: as of `History`.
+
+    Returns:
+        As `History.core`.
+    """
+    from privacy_engine.verification.published_boxes import Reading
+
+    n = len(labels[0]) if labels else 0
+    readings = [Reading(sorted(release.boxes), source) for release in releases if len(release)]
+    told = [reading.told for reading in readings]
+    if n == 0 or not told or not told[0] or any(own != told[0] for own in told):
+        return np.zeros(n, np.int64), np.full(n, -1)
+    group = _combined([column + 1 for column in labels])
+    first = np.unique(group, return_index=True)[1]
+    of_group = [column[first] for column in labels]  # persons of the same classes have one answer
+    reading, known = readings[0], next(set(release.boxes) for release in releases if len(release))
+    cells, coded = reading.coded([_of_classes(release, known) for release in releases])
+    # A box within all others is the least of them; of equal ones the largest class counts.
+    least, sizes = np.full(len(first), np.inf), np.zeros(len(first), np.int64)
+    found = np.full(len(first), -1)
+    for i, (mine, own) in enumerate(zip(of_group, coded, strict=True)):
+        here = np.flatnonzero(mine >= 0)
+        extent = reading.extents(cells, own)[mine[here]] if len(here) else np.zeros(0)
+        held = releases[i].sizes[mine[here]] if len(here) else np.zeros(0, np.int64)
+        better = (extent < least[here]) | ((extent == least[here]) & (held > sizes[here]))
+        rows = here[better]
+        least[rows], sizes[rows], found[rows] = extent[better], held[better], i
+    box = np.zeros((len(first), coded[0].shape[1]), np.int64)
+    for i, mine in enumerate(of_group):
+        box[found == i] = coded[i][mine[found == i]]
+    for mine, own in zip(of_group, coded, strict=True):
+        asked = np.flatnonzero((mine >= 0) & (found >= 0))
+        if len(asked):
+            outside = asked[~reading.cover(cells, own[mine[asked]], box[asked])]
+            found[outside], sizes[outside] = -1, 0
+    return sizes[group], found[group]
+
+
+class CrossReleaseModel(Protocol):
+    """What must hold for every person of a release, together with the earlier ones."""
+
+    name: ClassVar[str]
+
+    @property
+    def threshold(self) -> float:
+        """The number that the measure is held against; it must be at least that."""
+
+    def per_person(self, history: History, classes: EquivalenceClasses) -> npt.NDArray[np.float64]:
+        """(n,) the number of each person of the new release."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CrossReleaseKAnonymity:
+    """At least k persons share the classes of each one in all releases that this one is in.
+
+    Attributes:
+        k: least number of persons.
+        departures: `known`, as it says; `unknown`: or at least k were published in one class whose box lies
+            within all boxes that this person was published with, whether or not they are still there.
+
+    >>> CrossReleaseKAnonymity(k=1)
+    Traceback (most recent call last):
+    ValueError: k must be a whole number >= 2, got 1
+    """
+
+    k: int
+    departures: Departures = Departures.KNOWN
+    name: ClassVar[str] = "cross_release_k_anonymity"
+
+    def __post_init__(self) -> None:
+        _require_whole("k", self.k)
+        object.__setattr__(self, "departures", choice(Departures, self.departures, "departures"))
+
+    @property
+    def threshold(self) -> float:
+        """k."""
+        return float(self.k)
+
+    def per_person(self, history: History, classes: EquivalenceClasses) -> npt.NDArray[np.float64]:
+        """(n,) persons who cannot be told apart from this one, itself included."""
+        return history.candidates(self.departures).astype(np.float64)
+
+
+@dataclass(frozen=True, kw_only=True)
+class MInvariance:
+    """The class of each person has the same sensitive values in all its releases, at least m of them.
+
+    If the classes are unique, too, two values of a signature can be exchanged in all classes of all releases
+    that are linked by persons, and every published class stays as it is. So each value of the signature
+    remains possible for each person, also for an attacker who subtracts one release from another.
+
+    Attributes:
+        m: least number of distinct values.
+        attribute: the sensitive attribute; None means each of the table's.
+        unique: Whether no two records of a class may have the same value, counterfeits among them (m-unique
+            classes of the paper).
+    """
+
+    m: int
+    attribute: str | None = None
+    unique: bool = field(default=False, metadata=OMIT_DEFAULT)
+    name: ClassVar[str] = "m_invariance"
+
+    def __post_init__(self) -> None:
+        _require_whole("m", self.m)
+        if not isinstance(self.unique, bool):
+            raise ValueError(f"unique must be true or false, got {self.unique}")
+
+    @property
+    def threshold(self) -> float:
+        """m."""
+        return float(self.m)
+
+    def per_person(self, history: History, classes: EquivalenceClasses) -> npt.NDArray[np.float64]:
+        """(n,) distinct values in the class of each.
+
+        0 where they are not those of an earlier release, it can be told which of them are made up, or classes
+        are to be unique and two records of the class have the same value.
+
+        Raises:
+            SchemaError: if the release has no such sensitive attribute.
+        """
+        names = (self.attribute,) if self.attribute is not None else tuple(classes.sensitive)
+        if not names:
+            raise SchemaError("m_invariance needs a sensitive attribute: give one attribute that role")
+        found = np.full(len(history.new), np.inf)
+        for name in names:
+            counts = classes.counts(name)
+            distinct = np.bincount(counts.classes, minlength=len(classes)).astype(np.float64)
+            if self.unique:
+                distinct[counts.classes[counts.counts > 1]] = 0.0
+            none = history.changed(name)
+            if name in history.new.recognisable:
+                none = none | history.new.recognisable[name]
+            found = np.minimum(found, np.where(none, 0.0, distinct[history.new.labels]))
+        return found
+
+
+CROSS_RELEASE_MODELS: Mapping[str, type[Any]] = {
+    model.name: model for model in (CrossReleaseKAnonymity, MInvariance)
+}
+
+
+def _of_classes(release: Membership, names: set[str]) -> Mapping[str, Texts]:
+    """Released column -> (c,) the cell of each class; none of a release of nobody, under the names given."""
+    if not len(release):
+        return dict.fromkeys(names, release.persons)
+    return {name: texts[release.first] for name, texts in release.boxes.items()}
+
+
+def _compared(
+    column: pd.Series, attribute: Attribute, codes: npt.NDArray[np.int32]
+) -> tuple[Ints, tuple[str, ...]]:
+    """Each record's value as a place among the distinct ones, and a hash of each of these.
+
+    Args:
+        column: (n,) the values.
+        attribute: what they are.
+        codes: (n,) one number for all spellings of a value, ascending with the values.
+
+    Returns:
+        (n,) int64 places, ascending as the codes, and (v,) hashes, one for all spellings of a value.
+    """
+    from privacy_engine.tables.columns import NULL, factorize
+
+    coded = factorize(column)
+    forms = [*attribute.counted_as(coded.texts), NULL]
+    first, places = np.unique(codes, return_index=True, return_inverse=True)[1:]
+    return places.astype(np.int64), tuple(_digest(forms[code])[:16] for code in coded.codes[first].tolist())
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:32]
+
+
+def _sharing(columns: Sequence[Ints], people: Ints | None = None) -> Ints:
+    """(n,) how many rows have the same number as each one in all columns in which this one has any.
+
+    Columns are taken one after another, and rows with the same first columns together, so that many rows that
+    lack the first ones alone take few steps.
+
+    Args:
+        columns: (n,) each; -1 = the row has none.
+        people: (n,) whose row each is, 0 .. P - 1; then these are counted, not rows.
+    """
+    n = len(columns[0])
+    found = np.zeros(n, dtype=np.int64)
+    # Rows that have all columns taken so far, their groups, the places among them of those that have no
+    # other, and the next column.
+    waiting = [(np.arange(n), np.zeros(n, np.int64), np.arange(n), len(columns) - 1)]
+    while waiting:
+        rows, groups, mine, j = waiting.pop()
+        if j < 0:
+            found[rows[mine]] = people_of(groups, None if people is None else people[rows])[groups[mine]]
+            continue
+        have = columns[j][rows[mine]] >= 0
+        if not have.all():
+            waiting.append((rows, groups, mine[~have], j - 1))
+        if have.any():
+            column = columns[j][rows]
+            kept = column >= 0
+            both = _combined([groups[kept], column[kept].astype(np.int64)])
+            waiting.append((rows[kept], both, (np.cumsum(kept) - 1)[mine[have]], j - 1))
+    return found
+
+
+def _combined(columns: Sequence[Ints]) -> Ints:
+    """(n,) one number for each distinct row of several columns, 0 .. c - 1."""
+    import pandas as pd
+
+    found = np.zeros(len(columns[0]), dtype=np.int64)
+    for column in columns:
+        size = int(column.max(initial=0)) + 1
+        found = pd.factorize(found * size + column)[0].astype(np.int64)
+    return found
+
+
+def _require_whole(symbol: str, given: object) -> None:
+    if isinstance(given, bool) or not isinstance(given, int) or given < 2:
+        raise ValueError(f"{symbol} must be a whole number >= 2, got {given}")

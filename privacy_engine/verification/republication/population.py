@@ -1,0 +1,207 @@
+"""The attacker who knows the quasi-identifiers of a whole population at every time, but not who left a table.
+
+An example is an address register of each week. For a person who is in some releases this attacker looks for
+all others who may have that person's records there: whose known values fit the box of the class each time.
+An attacker who also knows who arrived when leaves out those who had not arrived yet, and sees how many
+records of a class are arrivals': where these and the person fill it, no one else can be in it.
+
+The population is a register, one for each release, or else all persons of all releases: then of a person who
+is not in a release the box of the release nearest before it is known, or that of the first one after it.
+
+Deviation: a person who is released in another class at that time is not counted, even where the two boxes
+overlap, for another person would have to take their place there. So never more are found than there are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from privacy_engine.errors import VerificationError
+from privacy_engine.tables.schema import DataSchema
+from privacy_engine.verification.cross_release import History, Membership
+from privacy_engine.verification.published_boxes import Reading
+
+Ints = npt.NDArray[np.int64]
+Bools = npt.NDArray[np.bool_]
+
+
+def candidates(history: History, registers: Sequence[Membership] = (), *, arrivals: bool) -> Ints:
+    """Count who may be each person of the new release.
+
+    Args:
+        history: the releases, with the released cells of each.
+        registers: The population at the time of each release, the new one last: `persons`, and as `boxes` the
+            text of each one's value, such as `34`. Of the released cells those of their attributes count.
+            None given: the persons of all releases.
+        arrivals: whether it is known who arrived in which release.
+
+    Returns:
+        (n,) persons who fit all classes of each one, itself included.
+
+    Raises:
+        VerificationError: if a release has no cells, or cells of other quasi-identifiers than the others, or
+            registers are not one for each release, or are given where several records may be of one person.
+    """
+    if registers and history.new.people is not None:
+        raise VerificationError(
+            "a register has one record a person, so it cannot be the population of a table in which several "
+            "may be of one; leave `population` out of the attackers, or the register"
+        )
+    releases: Sequence[Membership] = (*history.earlier, history.new)
+    if registers:
+        known_of = [Reading(sorted(r.boxes), history.source).told for r in registers]
+        known_by_all = frozenset.intersection(*known_of)
+        releases, registers = (
+            [_restricted(r, known_by_all, history.source) for r in group] for group in (releases, registers)
+        )
+    reading = _reading(releases, registers, history.source)
+    people = pd.Index(np.concatenate([r.persons for r in (*releases, *registers)])).unique()
+    present = np.full((len(releases), len(people)), -1)
+    for i, release in enumerate(releases):
+        present[i, people.get_indexer(pd.Index(release.persons))] = release.labels
+    there = present >= 0
+    since = np.where(there.any(axis=0), there.argmax(axis=0), len(releases))
+    boxes = [_boxes(release, release.first) for release in releases]
+    times = []
+    for i, member in enumerate(present):
+        if registers:
+            row = pd.Index(registers[i].persons).get_indexer(people)
+            known = [registers[i].boxes]
+        else:
+            row, known = _last_known(present, i), boxes
+        cells, coded = reading.coded([boxes[i], *known])
+        certain = (since == i) & arrivals
+        spare = member[(member >= 0) & ~certain]
+        times.append(
+            _Time(
+                member=member,
+                absent=(member < 0) & (row >= 0) & (~arrivals | (since <= i)),
+                row=row,
+                covered=_covered(reading, cells, coded[0], np.concatenate(coded[1:])),
+                inner=np.concatenate(coded[1:]),
+                outer=coded[0],
+                spare=np.bincount(spare, minlength=len(coded[0])),
+            )
+        )
+    mine, owner = people.get_indexer(pd.Index(history.new.persons)), _owners(people, history)
+    sequences, which = np.unique(present[:, mine], axis=1, return_inverse=True)
+    counts = np.zeros(sequences.shape[1], dtype=np.int64)
+    for j, sequence in enumerate(sequences.T.tolist()):
+        seen = [i for i, label in enumerate(sequence) if label >= 0]
+        fits = [times[i].fits(sequence[i], not arrivals or i > seen[0]) for i in seen]
+        found = np.logical_and.reduce(fits)
+        counts[j] = found.sum() if owner is None else len(np.unique(owner[found]))
+    return counts[which.ravel()]
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Time:
+    """Who may be in which class of one release.
+
+    Attributes:
+        member: (p,) class of each person of the population, -1 = not in the release.
+        absent: (p,) persons who are not in it, and may be for all that is known.
+        row: (p,) known values of each, -1 = none.
+        outer: (c, columns) the box of each class, as codes of cells.
+        inner: (r, columns) the known values, as codes of cells.
+        covered: for each column which cell covers which.
+        spare: (c,) members of each class whose presence is not certain.
+    """
+
+    member: Ints
+    absent: Bools
+    row: Ints
+    outer: Ints
+    inner: Ints
+    covered: Sequence[Bools]
+    spare: Ints
+
+    def fits(self, label: int, own: bool) -> Bools:
+        """(p,) who may be in a class together with one of its members.
+
+        Args:
+            label: the class.
+            own: whether that member is one of those whose presence is not certain.
+        """
+        found: Bools = self.member == label
+        if self.spare[label] - own < 1:
+            return found
+        within = np.ones(len(self.inner), dtype=np.bool_)
+        for j, covered in enumerate(self.covered):
+            within &= covered[self.outer[label, j], self.inner[:, j]]
+        absent = np.flatnonzero(self.absent)
+        found[absent] = within[self.row[absent]]
+        return found
+
+
+def _restricted(release: Membership, attributes: frozenset[str], source: DataSchema | None) -> Membership:
+    """A release with the cells of some attributes only."""
+    columns = Reading(sorted(release.boxes), source).columns
+    kept = [c.names for c in columns if (c.attribute.name if c.attribute else c.names[0]) in attributes]
+    boxes = {name: release.boxes[name] for names in kept for name in names}
+    return Membership(persons=release.persons, labels=release.labels, boxes=boxes)
+
+
+def _reading(
+    releases: Sequence[Membership], registers: Sequence[Membership], source: DataSchema | None
+) -> Reading:
+    if registers and len(registers) != len(releases):
+        raise VerificationError(
+            f"registers must be one for each release, got {len(registers)} for {len(releases)} releases"
+        )
+    readings = [Reading(sorted(r.boxes), source) for r in (*releases, *registers) if len(r)]
+    if not readings or not readings[0].told or any(r.told != readings[0].told for r in readings):
+        raise VerificationError(
+            "the cells of all releases must have been kept, of the same quasi-identifiers; retract those "
+            "of before, or leave `population` out of the attackers"
+        )
+    return readings[-1]
+
+
+def _owners(people: pd.Index, history: History) -> Ints | None:
+    """(p,) whose record each is; None where each is of another person."""
+    if history.new.owners is None:
+        return None
+    found = np.zeros(len(people), dtype=np.int64)
+    for release in (*history.earlier, history.new):
+        if release.owners is not None:
+            found[people.get_indexer(pd.Index(release.persons))] = release.owners
+    return found
+
+
+def _boxes(release: Membership, rows: Ints) -> Mapping[str, npt.NDArray[np.object_]]:
+    """The cells of some rows."""
+    return {name: texts[rows] for name, texts in release.boxes.items()}
+
+
+def _last_known(present: Ints, i: int) -> Ints:
+    """(p,) the class of each person in the i-th release, or the nearest before, or else the first after.
+
+    Classes are counted through all releases.
+    """
+    sizes = present.max(axis=1, initial=-1) + 1
+    starts = np.cumsum(sizes) - sizes
+    found = np.full(present.shape[1], -1)
+    for j in (*range(i, -1, -1), *range(i + 1, len(present))):
+        fill = (found < 0) & (present[j] >= 0)
+        found[fill] = starts[j] + present[j, fill]
+    return found
+
+
+def _covered(
+    reading: Reading, cells: list[list[tuple[str | None, ...]]], outer: Ints, inner: Ints
+) -> list[Bools]:
+    """For each column which cell of a class covers which known one."""
+    found = []
+    for j, column in enumerate(reading.columns):
+        table = np.zeros((len(cells[j]), len(cells[j])), dtype=np.bool_)
+        within = np.unique(inner[:, j]).tolist()
+        for wide in np.unique(outer[:, j]).tolist():
+            table[wide, within] = [column.covers(cells[j][wide], cells[j][narrow]) for narrow in within]
+        found.append(table)
+    return found

@@ -1,0 +1,725 @@
+"""Does a released table keep a policy? Reads the released records and knows no algorithm."""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from privacy_engine.dp.loss import PrivacyLoss
+from privacy_engine.errors import SchemaError, VerificationError
+from privacy_engine.tables.classes import EquivalenceClasses, class_labels
+from privacy_engine.tables.linked import ReleasedClasses
+from privacy_engine.tables.persons import TABLE, ValuesLeft
+from privacy_engine.tables.schema import DataSchema
+from privacy_engine.verification.all_columns import AllColumnsKAnonymity
+from privacy_engine.verification.attack_risk import NOT_TRIED
+from privacy_engine.verification.column_checks import Broken, Values, broken
+from privacy_engine.verification.counterfeits import of_nobody, wrongly_told
+from privacy_engine.verification.cross_release import CrossReleaseModel, History, Membership
+from privacy_engine.verification.known_rows import RowIntersection, persons_below
+from privacy_engine.verification.models import classes_asked, rule_of
+from privacy_engine.verification.policy import ReleasePolicy
+from privacy_engine.verification.republication.model import Republication
+from privacy_engine.verification.tally import Judged, Tally, tallied
+from privacy_engine.verification.uniqueness import (
+    NEARLY,
+    Sizes,
+    Uniqueness,
+    as_declared,
+    counted_attributes,
+    nearly_unique_columns,
+    uniqueness_of,
+)
+from privacy_engine.vocabulary import COUNTERFEITS, counted
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finding:
+    """One rule of a policy held against a release.
+
+    Attributes:
+        rule: the model or limit with its parameters, as text.
+        threshold, measured: in the same unit; None where nothing could be measured.
+        passed: whether the rule holds.
+        failing_classes, failing_rows: how many miss it, where the rule is about classes.
+        failing_persons: how many miss it, where it is about all rows of a person.
+        remedy: what to do, where that is not to take another method.
+        note: what was judged and what was not, where a rule has parts.
+    """
+
+    rule: str
+    threshold: float
+    measured: float | None
+    passed: bool
+    failing_classes: int = 0
+    failing_rows: int = 0
+    failing_persons: int = 0
+    remedy: str = ""
+    note: str = ""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values; persons only where the rule is about them, a remedy and a note where there is one."""
+        optional = ("failing_persons", "remedy", "note")
+        return {name: value for name, value in asdict(self).items() if value or name not in optional}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Report:
+    """The findings on a release; it passes if each of them does and there is one.
+
+    Attributes:
+        rows: released records.
+        classes: of equal quasi-identifiers.
+        findings: one for each rule.
+        persons: that the records are of; None: each record counts as a person.
+        unique_records: share of the records that are alone, see `Uniqueness.shares`.
+    """
+
+    rows: int
+    classes: int
+    findings: tuple[Finding, ...]
+    persons: int | None = None
+    unique_records: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def passed(self) -> bool:
+        """Whether the release may be published."""
+        return bool(self.findings) and all(finding.passed for finding in self.findings)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values; infinite and undefined numbers become None."""
+        return {
+            "passed": self.passed,
+            "rows": self.rows,
+            "classes": self.classes,
+            **({} if self.persons is None else {"persons": self.persons}),
+            **({"unique_records": dict(self.unique_records)} if self.unique_records else {}),
+            "findings": [finding.to_dict() for finding in self.findings],
+        }
+
+    def raise_if_failed(self) -> None:
+        """Refuse a release that does not pass.
+
+        Raises:
+            VerificationError: naming each rule that fails, its threshold, the measured number and the counts.
+        """
+        if not self.passed:
+            failed = [_sentence(finding) for finding in self.findings if not finding.passed]
+            raise VerificationError(
+                "the release does not keep its policy: "
+                + ("; ".join(failed) or "the policy has no rule")
+                + ". Use stricter parameters or another method; the policy is not the method's to change"
+            )
+
+
+def verify(
+    table: pd.DataFrame,
+    schema: DataSchema,
+    policy: ReleasePolicy,
+    *,
+    loss: PrivacyLoss | None = None,
+    figures: Mapping[str, float] | None = None,
+    persons: npt.NDArray[np.object_] | None = None,
+    earlier: Sequence[Membership] = (),
+    source: DataSchema | None = None,
+    year: int | None = None,
+) -> Report:
+    """Measure every rule of a policy on released records.
+
+    Args:
+        table: the released records.
+        schema: what their columns are. Its identifiers must not be among the columns.
+        policy: what must hold.
+        loss: what the release claims to have spent; limits on epsilon and delta are held against it.
+        figures: ``suppressed``, ``gcp``, ``distorted`` and ``breach`` as shares, for the limits on them.
+        persons: (n,) whose record each row is, as text, None of a counterfeit, which is nobody's: where the
+            schema names a person, and for the models across releases. Where rows are linked the released
+            pseudonyms tell it; they are held against these, if they are given.
+        earlier: the earlier releases that may be about the same people.
+        source: the schema of what was released, by which the models across releases read its cells; None: a
+            cell then covers no other but an equal one.
+        year: of the release, for a policy that limits ages.
+
+    Returns:
+        The report; it never raises for a failed rule.
+
+    Raises:
+        VerificationError: if columns are missing, unknown, or identifiers, or a model across releases is
+            demanded and cannot be measured, or a pseudonym is not of one person alone, or ages are limited
+            and the year is not given.
+    """
+    check_columns(list(table.columns), schema)
+    policy = as_declared(policy, schema)
+    require_persons(schema, persons is not None, loss)
+    _require_own(table, schema, persons)
+    released = ReleasedClasses.of_table(table, schema, persons if schema.by else None)
+    whole, across, known = released.whole, None, None
+    if whole.persons is not None:
+        asked = attributes_of(policy.known_rows, schema)
+        known = {name: released.of_attribute(name).values_left(name) for name in asked}
+    if policy.across:
+        people = Membership.of_classes(_known_persons(policy, schema, loss, persons), whole, table, schema)
+        across = _across_findings(policy, whole, people, earlier, source)
+    parts = ((whole, False), *((own, True) for own in released.tables.values()))
+    by_person = whole.persons is not None
+    report = verify_tallies(
+        (tallied([part], policy, schema, by_person=by_person, of_table=own) for part, own in parts),
+        list(table.columns),
+        schema,
+        policy,
+        loss=loss,
+        figures=figures,
+        across=across,
+        persons=None if whole.persons is None else len(np.unique(whole.persons)),
+        known=known,
+        values=partial(_values, table),
+        sizes=partial(_sizes, table),
+        year=year,
+    )
+    if persons is None:
+        return report
+    return replace(report, findings=tuple(with_counterfeits(report.findings, table, schema, policy, persons)))
+
+
+def _require_own(table: pd.DataFrame, schema: DataSchema, persons: npt.NDArray[np.object_] | None) -> None:
+    """Refuse pseudonyms of several persons, and cells of another table; errors as of `verify`."""
+    if schema.linked and persons is not None:
+        both = [table[schema.by], pd.Series(schema.person_codes(persons))]
+        distinct = (len(np.unique(class_labels(told, len(table)))) for told in (both[:1], both[1:], both))
+        require_own_pseudonyms(schema, *distinct)
+    if schema.tables:
+        whose = table[TABLE].fillna("").to_numpy()
+        cells = table.notna().groupby(whose).sum()
+        require_own_cells(schema, {name: dict(cells.loc[name]) for name in cells.index})
+
+
+def _values(table: pd.DataFrame, name: str) -> tuple[pd.Series, npt.NDArray[np.int64]]:
+    counted = table[name].value_counts(dropna=True)
+    return pd.Series(counted.index), counted.to_numpy().astype(np.int64)
+
+
+def _sizes(table: pd.DataFrame, names: Sequence[str]) -> dict[int, int]:
+    labels = class_labels([table[name] for name in names], len(table))
+    own, counts = np.unique(np.bincount(labels), return_counts=True)
+    return {int(size): int(n) for size, n in zip(own, counts, strict=True) if size}
+
+
+def require_persons(schema: DataSchema, known: bool, loss: PrivacyLoss | None = None) -> None:
+    """Refuse to count rows where the schema says that several may be of one person.
+
+    Raises:
+        VerificationError: if it is not known whose record each row is; or rows are linked beside a privacy
+            loss, which is claimed for no trajectory.
+    """
+    if schema.linked and loss is not None:
+        raise VerificationError(
+            "a release with a privacy loss must not link the rows of a person: its claim is of no "
+            "trajectory; take `rows: linked` out of the schema"
+        )
+    if schema.by and not schema.linked and not known and loss is None:
+        raise VerificationError(
+            f"{schema.by} names the person of each row, but it is not known whose rows are released, and "
+            "rows are not people; verify it in its work area, with the persons that were kept beside it"
+        )
+
+
+def require_own_pseudonyms(schema: DataSchema, pseudonyms: int, persons: int, pairs: int) -> None:
+    """Refuse pseudonyms that do not stand for one person each.
+
+    Args:
+        schema: of the released records.
+        pseudonyms: distinct ones.
+        persons: that the records are of.
+        pairs: distinct pairs of both.
+
+    Raises:
+        VerificationError: if two persons share a pseudonym, or one has two.
+    """
+    if not pseudonyms == persons == pairs:
+        raise VerificationError(
+            f"{schema.by} must be one pseudonym for each person, got {pseudonyms} pseudonyms of {persons} "
+            f"persons in {pairs} pairs of both; run the release again"
+        )
+
+
+def require_own_cells(schema: DataSchema, filled: Mapping[Any, Mapping[str, int]]) -> None:
+    """Refuse rows of no table, and values in columns that a row's table does not have: no model reads them.
+
+    Args:
+        schema: of the released records, which are of several tables.
+        filled: of each value of the column `TABLE` the cells that are not null, by column.
+
+    Raises:
+        VerificationError: see above.
+    """
+    own = {t.name: {schema.by, TABLE, *t.columns} for t in schema.tables}
+    if foreign := [value for value in filled if value not in own]:
+        raise VerificationError(
+            f"{TABLE} must be one of {list(own)} in every row, it has {len(foreign)} other values; run the "
+            "release again"
+        )
+    for name, cells in filled.items():
+        if stray := [column for column, n in cells.items() if n and column not in own[name]]:
+            raise VerificationError(
+                f"table {name} does not have the columns {stray}, so they must be null in its rows; run the "
+                "release again"
+            )
+
+
+def across_findings(
+    table: pd.DataFrame,
+    schema: DataSchema,
+    policy: ReleasePolicy,
+    *,
+    loss: PrivacyLoss | None = None,
+    persons: npt.NDArray[np.object_] | None = None,
+    earlier: Sequence[Membership] = (),
+    source: DataSchema | None = None,
+    register: Membership | None = None,
+    owners: npt.NDArray[np.int64] | None = None,
+) -> tuple[Finding, ...]:
+    """Measure the models across releases of a policy; none where it demands none.
+
+    Arguments as for ``verify``; of ``table`` only the quasi-identifiers and sensitive attributes are read.
+    ``register`` is the population at the time of the release, and ``owners`` (n,) whose record each is, both
+    as of `Membership`: with owners ``persons`` are what identifies each record.
+
+    Raises:
+        VerificationError: if a model across releases is demanded and cannot be measured.
+    """
+    if not policy.across:
+        return ()
+    known = _known_persons(policy, schema, loss, persons)
+    classes = EquivalenceClasses.of_table(table, schema)
+    people = replace(Membership.of_classes(known, classes, table, schema, owners), register=register)
+    return _across_findings(policy, classes, people, earlier, source)
+
+
+def with_counterfeits(
+    findings: Sequence[Finding],
+    table: pd.DataFrame,
+    schema: DataSchema,
+    policy: ReleasePolicy,
+    persons: npt.NDArray[np.object_],
+) -> list[Finding]:
+    """The findings on a release that may have counterfeits: records that are nobody's.
+
+    Models that count the members of a class see persons alone, for anybody can take the published number of
+    counterfeits off; all others see what is published. One finding more says whether that number is true.
+
+    Args:
+        findings: on all of its records.
+        table: the released records.
+        schema: what their columns are.
+        policy: what must hold.
+        persons: (n,) whose record each row is, None of a counterfeit.
+    """
+    fake = of_nobody(persons)
+    told = table[COUNTERFEITS] if COUNTERFEITS in table and not schema.linked else None
+    if told is None and not fake.any():
+        return list(findings)
+    counting = [model for model in policy.require if hasattr(model, "k")]
+    alone = [Judged(model, rule_of(model)) for model in counting]
+    for model in alone:
+        model.add(EquivalenceClasses.of_table(table[~fake].reset_index(drop=True), schema))
+    of_persons = {model.rule: _finding(model) for model in alone}
+    labels = EquivalenceClasses.of_table(table, schema).labels
+    wrong = wrongly_told(labels, fake, told)
+    nobody = int((np.bincount(labels[~fake], minlength=int(labels.max(initial=-1)) + 1) == 0).sum())
+    finding = Finding(
+        rule="counterfeits: each class tells their number",
+        threshold=0,
+        measured=float(len(wrong) + nobody),
+        passed=not len(wrong) and not nobody,
+        failing_classes=len(wrong) + nobody,
+        failing_rows=int(np.isin(labels, wrong).sum()),
+    )
+    worse = [_worse(f, of_persons[f.rule]) if f.rule in of_persons else f for f in findings]
+    return [*worse, finding]
+
+
+def _worse(one: Finding, other: Finding) -> Finding:
+    """The finding that fails, or the other one."""
+    return one if not one.passed else other
+
+
+def verify_tallies(
+    tallies: Iterable[Mapping[str, Any]],
+    columns: Sequence[str],
+    schema: DataSchema,
+    policy: ReleasePolicy,
+    *,
+    loss: PrivacyLoss | None = None,
+    figures: Mapping[str, float] | None = None,
+    across: Sequence[Finding] | None = None,
+    persons: int | None = None,
+    known: Mapping[str, ValuesLeft] | None = None,
+    values: Values | None = None,
+    sizes: Sizes | None = None,
+    year: int | None = None,
+) -> Report:
+    """Measure every rule of a policy on released records whose classes were tallied where they are counted.
+
+    The report is the one that `verify` gives on the records.
+
+    Args:
+        tallies: of all classes, each in one of them, as `tallied` gives them; they are asked for when all
+            else is in order.
+        columns: all columns of the records.
+        schema: as for `verify`.
+        policy: what must hold.
+        loss: as for `verify`.
+        figures: as for `verify`.
+        across: what ``across_findings`` gave, where the policy demands models across releases: these ask
+            about people, whom no count of classes names.
+        persons: that the records are of, where the classes were counted by persons.
+        known: what is left of each sensitive attribute of ``attributes_of``, likewise.
+        values: of the columns, where the policy has rules for them.
+        sizes: of the classes of some columns, where the policy asks what is alone in them.
+        year: as for `verify`.
+
+    Raises:
+        VerificationError: if columns are missing, unknown, or identifiers, or a model across releases is
+            demanded and its findings are not given, or rules for columns and not their values or sizes, or
+            ages are limited and the year is not given.
+        SchemaError: if the policy asks for a distance that a sensitive attribute does not have.
+    """
+    check_columns(columns, schema)
+    policy = as_declared(policy, schema)
+    require_persons(schema, persons is not None, loss)
+    if across is None and policy.across:
+        demanded = ", ".join(model.name for model in policy.across)
+        raise VerificationError(
+            f"the policy demands {demanded}, which follows people through releases; give what was found of "
+            "them, or take it out of the policy"
+        )
+    tally = Tally(policy, schema, by_person=persons is not None)
+    for judged in tally.judged:  # nothing fails yet; a model that cannot be measured at all says so
+        none = ReleasedClasses.of_table(pd.DataFrame(columns=list(columns)), schema)
+        for empty in classes_asked(judged.model, none):
+            judged.add(empty)
+    for told in tallies:
+        tally.take(told)
+    found = [_finding(judged) for judged in tally.judged]
+    if persons is not None:
+        found += known_rows_findings(policy, known or {}, tally.rows)
+    limits = [*_limit_findings(policy, loss, figures), *_pseudonym_findings(policy, schema)]
+    limits += untried_findings(policy)
+    of_columns = column_findings(policy, schema, values, tally.rows, year)
+    alone, of_alone = unique_findings(policy, schema, sizes, by_person=persons is not None, loss=loss)
+    return Report(
+        rows=tally.rows,
+        classes=tally.classes,
+        persons=persons,
+        findings=(*found, *(across or ()), *limits, *of_columns, *of_alone),
+        unique_records=alone,
+    )
+
+
+def unique_findings(
+    policy: ReleasePolicy,
+    schema: DataSchema,
+    sizes: Sizes | None,
+    *,
+    by_person: bool,
+    loss: PrivacyLoss | None,
+) -> tuple[dict[str, float], list[Finding]]:
+    """Which share of the records is alone, and what the policy says of that and of nearly unique columns.
+
+    Args:
+        policy: what must hold, as `as_declared` gives it.
+        schema: as for `verify`.
+        sizes: of the classes of some columns; None: nobody counts them.
+        by_person: whether a person may have several records.
+        loss: as for `verify`.
+
+    Raises:
+        VerificationError: if the policy asks for what nobody counts.
+    """
+    of_values = counted_attributes(policy, [a.name for a in schema.sensitive])
+    unique = policy.columns is not None and policy.columns.no_unique_columns and loss is None
+    if sizes is None:
+        if policy.all_columns or policy.unique_records is not None or unique:
+            raise VerificationError(
+                "the policy asks which records are alone, and their values are not counted; verify the "
+                "records themselves, or leave out all_columns_k_anonymity, unique_records, no_unique_columns"
+            )
+        return {}, []
+    measured = uniqueness_of(schema, sizes)
+    found = [_all_columns_finding(model, measured, by_person) for model in policy.all_columns]
+    if policy.unique_records is not None and loss is None:
+        found += [
+            _limit_finding(f"unique_records in {_WHERE[name]}", policy.unique_records, share)
+            for name, share in measured.shares.items()
+        ]
+    nearly = nearly_unique_columns(schema, None if unique else list(of_values), sizes)
+    for name, share in nearly.items():
+        if name in of_values:
+            found.append(_meaningless(of_values[name], name, share))
+        if unique:
+            remedy = "give it the role identifier, so that it stays behind, or coarsen it"
+            rule = f"columns: no_unique_columns as released in {name}"
+            found.append(Finding(rule=rule, threshold=NEARLY, measured=share, passed=False, remedy=remedy))
+    return measured.shares, found
+
+
+_WHERE = {
+    "not_sensitive": "the columns that are not sensitive",
+    "sensitive": "the sensitive columns",
+}
+
+
+def _all_columns_finding(model: AllColumnsKAnonymity, measured: Uniqueness, by_person: bool) -> Finding:
+    """A person may have several records that are equal: of these, who counts records learns nothing."""
+    small = {n: classes for n, classes in measured.others.items() if n < model.k}
+    return Finding(
+        rule=rule_of(model),
+        threshold=model.threshold,
+        measured=None if by_person or not measured.others else float(min(measured.others)),
+        passed=bool(measured.others) and not small and not by_person,
+        failing_classes=sum(small.values()),
+        failing_rows=sum(n * classes for n, classes in small.items()),
+        remedy="give the insensitive columns the role quasi_identifier, or do not release them",
+    )
+
+
+def _meaningless(rule: str, column: str, share: float) -> Finding:
+    """A model that counts the values of a column of which nearly each record has one of its own."""
+    return Finding(
+        rule=f"{rule} of {column}, which must not be nearly unique",
+        threshold=NEARLY,
+        measured=share,
+        passed=False,
+        remedy=(
+            "nearly each record has a value of its own, so any class is diverse: make it an identifier, or "
+            "release it coarser, or hold it against t_closeness instead"
+        ),
+    )
+
+
+def column_findings(
+    policy: ReleasePolicy, schema: DataSchema, values: Values | None, rows: int, year: int | None
+) -> list[Finding]:
+    """What the rules for columns say: one finding for each that all columns keep, else one a column.
+
+    Arguments as of `verify_tallies`; ``rows`` are the released records.
+
+    Raises:
+        VerificationError: if there are such rules and the values, or the year of the release, are not given.
+    """
+    rules = policy.columns
+    if rules is None:
+        return []
+    if values is None or (rules.age_group_from is not None and year is None):
+        raise VerificationError(
+            "the policy has rules for columns, and their values or the year of the release are not known; "
+            "give both, or take `columns` out of the policy"
+        )
+    found = broken(rules, schema, values, year)
+    kept = [name for name in rules.names if name not in {b.rule for b in found}]
+    return [
+        *(Finding(rule=f"columns: {name}", threshold=0, measured=0, passed=rows > 0) for name in kept),
+        *(broken_finding(b, rows) for b in found),
+    ]
+
+
+def untried_findings(policy: ReleasePolicy) -> list[Finding]:
+    """The rules about attacks, none of which a released table can be held against by itself."""
+    return [
+        Finding(rule=rule_of(r), threshold=r.threshold, measured=None, passed=False, remedy=NOT_TRIED)
+        for r in policy.attacks
+    ]
+
+
+def broken_finding(told: Broken, rows: int) -> Finding:
+    """A rule that a column of so many records breaks: in how many of them."""
+    records = rows if told.records is None else told.records
+    return Finding(
+        rule=f"columns: {told.rule} in {told.column}",
+        threshold=0,
+        measured=float(records),
+        passed=False,
+        failing_rows=records,
+        remedy=told.remedy,
+    )
+
+
+def attributes_of(models: Sequence[RowIntersection], schema: DataSchema) -> tuple[str, ...]:
+    """The sensitive attributes that models of known rows ask for.
+
+    Raises:
+        SchemaError: if there is none to ask for, or one is not sensitive.
+    """
+    every = tuple(a.name for a in schema.sensitive)
+    asked = [name for model in models for name in ([model.attribute] if model.attribute else every)]
+    if models and (not every or not set(asked) <= set(every)):
+        raise SchemaError(
+            f"row_intersection needs a sensitive attribute, the table has {sorted(every)}: name one of them, "
+            "or give one attribute that role"
+        )
+    return tuple(dict.fromkeys(asked))
+
+
+def known_rows_findings(policy: ReleasePolicy, known: Mapping[str, ValuesLeft], rows: int) -> list[Finding]:
+    """What the models of known rows say of the persons of a table; none where the policy has none."""
+    return [_known_rows_finding(model, known, rows) for model in policy.known_rows]
+
+
+def _known_rows_finding(model: RowIntersection, known: Mapping[str, ValuesLeft], rows: int) -> Finding:
+    found = [known[model.attribute]] if model.attribute else list(known.values())
+    least = min((int(left.left[0]) for left in found if len(left.left)), default=None)
+    return Finding(
+        rule=rule_of(model),
+        threshold=model.threshold,
+        measured=None if least is None else float(least),
+        passed=rows > 0 and (least is None or least >= model.l),
+        failing_rows=max(int(left.records[left.left < model.l].sum()) for left in found),
+        failing_persons=max(persons_below(left, model.l) for left in found),
+    )
+
+
+def _finding(judged: Judged) -> Finding:
+    """What a model said of all classes."""
+    return Finding(
+        rule=judged.rule,
+        threshold=judged.model.threshold,
+        measured=judged.measured if math.isfinite(judged.measured) else None,
+        passed=judged.classes > 0 and not judged.failing_classes,
+        failing_classes=judged.failing_classes,
+        failing_rows=judged.failing_rows,
+    )
+
+
+def check_columns(columns: Sequence[str], schema: DataSchema) -> None:
+    """Hold the columns of a release against its schema.
+
+    Raises:
+        VerificationError: if columns are missing, unknown, repeated, or identifiers.
+    """
+    expected = [a.name for a in schema.without_identifiers().attributes]
+    if leaked := [a.name for a in schema.identifiers if a.name in columns]:
+        raise VerificationError(f"identifiers {leaked} are in the release: they must never be published")
+    if schema.linked and schema.by not in expected:
+        raise VerificationError(
+            f"rows are linked, so the schema of the release must have the pseudonyms, {schema.by}, as an "
+            "insensitive column"
+        )
+    if missing := [name for name in expected if name not in columns]:
+        raise VerificationError(f"columns {missing} are missing from the release: it cannot be verified")
+    if unknown := [str(c) for c in columns if c not in expected]:
+        raise VerificationError(
+            f"columns {unknown} are not in the schema: it cannot be said what they reveal"
+        )
+    if len(set(columns)) < len(columns):
+        raise VerificationError("column names of a release must be distinct")
+
+
+def _across_findings(
+    policy: ReleasePolicy,
+    classes: EquivalenceClasses,
+    people: Membership,
+    earlier: Sequence[Membership],
+    source: DataSchema | None,
+) -> tuple[Finding, ...]:
+    history = History(new=people, earlier=tuple(earlier), source=source)
+    return tuple(_across_finding(model, history, classes) for model in policy.across)
+
+
+def _known_persons(
+    policy: ReleasePolicy,
+    schema: DataSchema,
+    loss: PrivacyLoss | None,
+    persons: npt.NDArray[np.object_] | None,
+) -> npt.NDArray[np.object_]:
+    """Whose records are released, where models across releases can be measured at all."""
+    demanded = ", ".join(model.name for model in policy.across)
+    if schema.linked:
+        raise VerificationError(
+            f"the policy demands {demanded}, which follows one record a person, and here a pseudonym links "
+            "several; take it out, or `rows: linked` out of the schema"
+        )
+    if loss is not None:
+        raise VerificationError(
+            f"the policy demands {demanded}, which is about people in classes and says nothing of a release "
+            "with a privacy loss: losses add up over releases, and a budget limits their sum; take it out"
+        )
+    if persons is None:
+        raise VerificationError(
+            f"the policy demands {demanded}, but it is not known whose records are released; name the column "
+            "that identifies a person in the specification of the release, as history.identifier"
+        )
+    return persons
+
+
+def _across_finding(model: CrossReleaseModel, history: History, classes: EquivalenceClasses) -> Finding:
+    note = ""
+    if isinstance(model, Republication):
+        judged = model.judge(history, classes)
+        measured, note = judged.per_person, judged.sentence
+    else:
+        measured = model.per_person(history, classes)
+    missed = measured < model.threshold
+    return Finding(
+        rule=rule_of(model),
+        threshold=model.threshold,
+        measured=float(measured.min()) if len(measured) else None,
+        passed=len(measured) > 0 and not missed.any(),
+        failing_classes=len(np.unique(history.new.labels[missed])),
+        failing_rows=int(missed.sum()),
+        note=note,
+    )
+
+
+def _limit_findings(
+    policy: ReleasePolicy, loss: PrivacyLoss | None, figures: Mapping[str, float] | None
+) -> list[Finding]:
+    found = []
+    for name in ("suppressed", "gcp", "distorted", "breach"):
+        limit = getattr(policy, f"max_{name}")
+        if limit is not None:
+            found.append(_limit_finding(f"max_{name}", limit, (figures or {}).get(name)))
+    if policy.max_epsilon is not None:
+        found.append(_limit_finding("max_epsilon", policy.max_epsilon, loss.epsilon if loss else None))
+    if policy.max_delta is not None:
+        found.append(_limit_finding("max_delta", policy.max_delta, loss.delta if loss else None))
+    return found
+
+
+def _pseudonym_findings(policy: ReleasePolicy, schema: DataSchema) -> list[Finding]:
+    """How many columns of pseudonyms the policy refuses, where it says anything of them.
+
+    Those that link rows are drawn anew for each release.
+    """
+    if policy.pseudonyms is None:
+        return []
+    scopes = [a.pseudonym.scope.value for a in schema.attributes if a.pseudonym]
+    scopes += ["random"] if schema.linked else []
+    refused = sum(map(policy.refuses_pseudonyms, scopes))
+    return [_limit_finding(f"pseudonyms: {policy.pseudonyms}", 0, refused)]
+
+
+def _limit_finding(rule: str, limit: float, measured: float | None) -> Finding:
+    known = measured if measured is not None and math.isfinite(measured) else None
+    passed = known is not None and known <= limit
+    return Finding(rule=rule, threshold=limit, measured=known, passed=passed)
+
+
+def _sentence(finding: Finding) -> str:
+    measured = "nothing measurable" if finding.measured is None else f"{finding.measured:.6g}"
+    text = f"{finding.rule} measured {measured}"
+    rows = counted(finding.failing_rows, "row")
+    if finding.failing_persons:
+        text += f", missed by {counted(finding.failing_persons, 'person')} with together {rows}"
+    if finding.failing_classes:
+        text += f", missed by {counted(finding.failing_classes, 'class', 'classes')} of together {rows}"
+    if finding.note:
+        text += f" ({finding.note})"
+    if finding.remedy:
+        unit = " row" if finding.measured == 1 else " rows"
+        text += f"{unit if finding.failing_rows else ''}: {finding.remedy}"
+    return text

@@ -1,0 +1,154 @@
+"""Random answers that are paid for: booked before the records are read, and never drawn twice unnoticed.
+
+A synthesizer measures a model, and the ledger stores it. Random answers are the release itself; the ledger
+stores what they were drawn by and, where nobody could draw them again, the hash of their bytes.
+
+- Memoised answers are a function of records and secret. Both are part of the booking's key, so a retry, a
+  cleared task or another run on the same bytes gives the same release under the same booking. Changed records
+  are a new key and a new booking of the whole loss, although an unchanged value tells nothing new: more is
+  booked than was spent, because which values changed is known from the records alone.
+- Fresh answers (`randomness: system`) are booked for one task of one run. They are staged, and then committed
+  by their hash: a retry takes what was staged. Once the work area is gone, so are they, and the run cannot
+  draw others for nothing: it is refused, and a new run books anew. A retry that finds a reservation without a
+  commit draws anew under it: what the dead attempt drew was seen by nobody.
+"""
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from privacy_engine.errors import IntegrityError, LedgerError, PrivacyEngineError
+from privacy_release.budget.budget import Budget, booking_key, reference_to
+from privacy_release.budget.secrets import parameters_asked
+from privacy_release.budget.typed import typed_records
+from privacy_release.workarea.area import WorkArea
+from privacy_release.workarea.parquet import parquet_bytes, read_private, write_private
+from privacy_release.workarea.references import BookingRef, Table
+
+if TYPE_CHECKING:
+    from privacy_engine.dp.ledger import Booking
+    from privacy_engine.dp.loss import PrivacyLoss
+    from privacy_engine.randomizers.randomizer import Memoised, RandomizedRelease, Randomizer
+    from privacy_engine.tables.schema import DataSchema
+
+
+@dataclass(frozen=True, kw_only=True)
+class Answers:
+    """A randomized release and the booking that paid for it; None where it makes no claim."""
+
+    release: "RandomizedRelease"
+    booking: BookingRef | None = None
+
+
+def draw_answers(
+    method: "Randomizer | Memoised", table: Table, schema: "DataSchema", rng: "np.random.Generator"
+) -> Answers:
+    """Answers without a claim, which nothing is booked for.
+
+    Raises:
+        SchemaError: if the table does not fit its schema, or a domain is not public.
+        IntegrityError: if the table changed since it was ingested.
+    """
+    return Answers(release=method.release(typed_records(table, schema), schema, rng))
+
+
+def paid_answers(
+    method: "Randomizer | Memoised",
+    table: Table,
+    schema: "DataSchema",
+    work: WorkArea,
+    label: str,
+    budget: Budget,
+    loss: "PrivacyLoss",
+    tell: Callable[[str], None] = lambda _: None,
+) -> Answers:
+    """The one release of this booking.
+
+    Args:
+        method: what randomizes.
+        table: what `ingest` gave.
+        schema: of the table.
+        work: where the release is staged.
+        label: of the task: begins the names of its files.
+        budget: pays.
+        loss: of the method on this schema.
+        tell: told the name of each part of the work as it begins.
+
+    Raises:
+        BudgetExceededError: if the budget does not cover the loss; no record was read.
+        LedgerError: if the ledger cannot be reached; nothing was released.
+        SchemaError: if the table does not fit its schema, or a domain is not public.
+        IntegrityError: if the table changed since it was ingested, the ledger was edited, or the answers of
+            this run were drawn and are gone.
+    """
+    asked = parameters_asked(method)
+    memoised = "secret" in asked
+    if not memoised:
+        asked |= {"run": budget.run, "task": label}
+    key = booking_key(budget.dataset, table.sha256, method.key, asked, schema)
+    detail = {"run": budget.run, "method": method.key}
+    tell("booking the budget")
+    booking = budget.ledger.reserve(budget.dataset, key, loss, detail=detail)
+    if booking.model is None or memoised:
+        release = _drawn(method, table, schema, budget, booking, tell)
+        answers = work.path(f"{label}.parquet")
+        sha256 = write_private(answers, parquet_bytes(release.table))
+        work.send(str(answers))  # paid answers must outlive this process
+        booking = budget.ledger.commit(
+            budget.dataset, key, _text(release, None if memoised else sha256), token=booking.token
+        )
+    if not memoised:
+        release = method.release_of(_staged(work, label, booking), schema)
+    return Answers(release=release, booking=reference_to(booking, budget.connection))
+
+
+def fingerprint_of(randomization: Mapping[str, Any]) -> str:
+    """Names how a release was randomized: sha256 of what its manifest tells."""
+    return hashlib.sha256(json.dumps(randomization, sort_keys=True, allow_nan=False).encode()).hexdigest()
+
+
+def _drawn(
+    method: "Randomizer | Memoised",
+    table: Table,
+    schema: "DataSchema",
+    budget: Budget,
+    booking: "Booking",
+    tell: Callable[[str], None],
+) -> "RandomizedRelease":
+    """Draw; the reservation is given back where it is this call's and no answer came out."""
+    try:
+        tell("reading")
+        frame = typed_records(table, schema)
+        tell(f"running {method.key}")
+        return method.release(frame, schema, np.random.default_rng())  # a claim takes no bits from it
+    except PrivacyEngineError:
+        if booking.owned:
+            with suppress(LedgerError):
+                budget.ledger.cancel(budget.dataset, booking.key, token=booking.token)
+        raise
+
+
+def _text(release: "RandomizedRelease", sha256: str | None) -> str:
+    """What the ledger keeps: by what the answers were drawn, and which they are."""
+    told = release.randomization.to_dict()
+    return json.dumps(
+        {"randomization_sha256": fingerprint_of(told), "answers_sha256": sha256}, sort_keys=True
+    )
+
+
+def _staged(work: WorkArea, label: str, booking: "Booking") -> Any:
+    """The committed answers from the work area."""
+    try:
+        return read_private(
+            work.recall(f"{label}.parquet"), json.loads(booking.model or "")["answers_sha256"]
+        )
+    except IntegrityError:
+        raise IntegrityError(
+            "the answers of this run were drawn and paid for, and they are gone with its work area: drawing "
+            "others would spend again. Start a new run for that, or take randomness: memoised"
+        ) from None

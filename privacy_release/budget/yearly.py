@@ -1,0 +1,98 @@
+"""A promise to a standing population, kept in equal parts: so many releases of a period, each of one loss.
+
+Everybody may be in every release. What each of them spends is worked out from the promise
+(`privacy_engine.dp.promises.equal_part`), never written by hand; the ledger counts the promise once, whatever
+the number of releases, and refuses one more than it is for.
+
+With an opening the first release of the schedule is paid for beside the promise, once: it chooses tables, and
+all parts go to measuring these again (`privacy_release.budget.following`).
+"""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from privacy_engine.errors import SpecError
+
+if TYPE_CHECKING:
+    from privacy_engine.dp.loss import Neighbours, PrivacyLoss
+    from privacy_engine.dp.promises import Promise
+
+
+@dataclass(frozen=True, kw_only=True)
+class Yearly:
+    """Releases of equal parts of one promise.
+
+    Attributes:
+        name: of the schedule: all its releases count together.
+        epsilon, delta: what all releases of a period lose together, of a person who is in all of them.
+        releases: most of a period.
+        period: `total`, or a rolling window such as `365d`.
+        opening: epsilon of the first release, with the same delta, which the others follow; None: each
+            release stands by itself.
+    """
+
+    name: str
+    epsilon: float
+    delta: float
+    releases: int
+    period: str
+    opening: float | None = None
+    regime = "yearly"
+
+    @property
+    def opens(self) -> dict[str, float]:
+        """The parameters of the method in the first release; empty where none is opened."""
+        if self.opening is None:
+            return {}
+        return {"epsilon": self.opening} | ({"delta": self.delta} if self.delta else {})
+
+    def opening_loss(self, neighbours: "Neighbours") -> "PrivacyLoss":
+        """Of the first release, where the schedule is opened."""
+        from privacy_engine.dp.loss import PrivacyLoss
+
+        return PrivacyLoss.within(self.opening or 0.0, self.delta, neighbours)
+
+    def promise(self, each: "PrivacyLoss") -> "Promise":
+        """What the releases lose together, if each has the loss of a part; the ledger refuses any other.
+
+        Raises:
+            SpecError: if the loss is no part of it.
+        """
+        from privacy_engine.dp.limits import Period
+        from privacy_engine.dp.loss import PrivacyLoss
+        from privacy_engine.dp.promises import Parts, Promise, equal_part
+
+        loss = PrivacyLoss(epsilon=self.epsilon, delta=self.delta, neighbours=each.neighbours)
+        part = equal_part(loss, self.releases, gaussian=bool(each.delta))
+        parts = Parts(releases=self.releases, epsilon=part.epsilon, delta=part.delta)
+        promise = Promise(
+            name=f"{self.name}, {self.releases} releases",
+            loss=loss,
+            period=Period.parse(self.period),
+            parts=parts,
+        )
+        if not promise.is_part(each):
+            raise SpecError(
+                f"budget.over_time: each of {self.releases} releases must spend an equal part of the "
+                f"promise, epsilon {part.epsilon!r} and delta {part.delta:g}, got epsilon {each.epsilon!r}, "
+                f"delta {each.delta:g}; leave epsilon out of the release, or give that"
+            )
+        return promise
+
+    def told(self, each: "PrivacyLoss") -> dict[str, Any]:
+        """What a manifest says of it."""
+        loss = self.promise(each).loss
+        part = {"epsilon": each.epsilon, "delta": each.delta}
+        told = {"releases": self.releases, "period": self.period, "loss": loss.to_dict(), "part": part}
+        return told | ({"opening": self.opens} if self.opening is not None else {})
+
+    @property
+    def question(self) -> dict[str, Any]:
+        """What of it tells its bookings from those of another promise."""
+        return {
+            "name": self.name,
+            "epsilon": self.epsilon,
+            "delta": self.delta,
+            "releases": self.releases,
+            "period": self.period,
+        } | ({"opening": self.opening} if self.opening is not None else {})

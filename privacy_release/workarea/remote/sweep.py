@@ -1,0 +1,40 @@
+"""Removing encrypted work areas that nobody uses any more.
+
+No lock reaches from one machine to another through an object store: an area goes once its run is over and
+its mark has not been renewed for a while.
+"""
+
+from datetime import UTC, datetime, timedelta
+
+from privacy_engine.errors import WorkAreaError
+from privacy_release.workarea.remote.store import RunFiles, Store
+from privacy_release.workarea.sweep import Looked, Rules, State, state_of_marked
+
+
+def sweep_store(store: Store, rules: Rules) -> list[Looked]:
+    """Look at all work areas below an address, and remove those that nobody uses any more; see `sweep`.
+
+    Raises:
+        WorkAreaError: if the store cannot be reached.
+    """
+    return [_swept(run, rules) for run in store.all()]
+
+
+def _swept(run: RunFiles, rules: Rules) -> Looked:
+    try:
+        if (found := run.marked()) is None:
+            return Looked(folder=run.folder, state=State.UNMARKED)
+        mark, when = found
+        idle = timedelta(seconds=_seconds_since(when))
+        state = state_of_marked(mark, rested=idle >= rules.idle, seen=False, rules=rules)
+        if state is State.ABANDONED and not rules.dry:
+            run.remove()
+            state = State.REMOVED
+    except WorkAreaError as error:
+        return Looked(folder=run.folder, state=State.STUCK, problem=str(error))
+    return Looked(folder=run.folder, state=state, mark=mark, idle=idle)
+
+
+def _seconds_since(when: datetime) -> float:
+    """Seconds since a moment, by this machine's clock; never less than none."""
+    return max(0.0, (datetime.now(UTC) - when).total_seconds())

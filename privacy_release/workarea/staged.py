@@ -1,0 +1,129 @@
+"""What is staged beside the records of a release: manifest, schema and report; and reading them back."""
+
+import json
+import math
+from collections.abc import Mapping
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from privacy_engine.errors import IntegrityError
+from privacy_engine.tables.schema import DataSchema
+from privacy_release.manifest.manifest import Manifest
+from privacy_release.workarea.area import WorkArea
+from privacy_release.workarea.parquet import write_private
+from privacy_release.workarea.references import SourceRef, Table
+
+PACKAGE = "privacy-release"
+_DONE = {"report": "kept", "fail": "kept", "set_aside": "set aside", "suppress": "suppressed"}
+
+
+def public_source(source: SourceRef, *, private: bool) -> dict[str, Any]:
+    """What a manifest says of the source; its address stays inside, for it may name people or machines.
+
+    Args:
+        source: where the records came from.
+        private: the release is differentially private or randomized: exact counts and hashes of the source
+            would void that.
+    """
+    exact = (
+        {"fingerprint", "rows", "dropped", "text", "version", "left_out", "unchecked"} if private else set()
+    )
+    hidden = {"uri", "expectations", "guessed"} | exact
+    told = {name: value for name, value in source.to_ref().items() if name not in hidden}
+    if source.left_out and not private:  # the names of files may name people
+        told["left_out"] = len(source.left_out)
+    if private and source.transforms:
+        told["transforms"] = [{"name": t.name, "code": t.code} for t in source.transforms]
+    if source.tables:
+        told["tables"] = {name: public_source(own, private=private) for name, own in source.tables.items()}
+    return told
+
+
+def left_out_of(source: SourceRef) -> list[str]:
+    """Names of the files of a source, or of all its tables, that were not read."""
+    return [name for own in tables_of(source) for name in own.left_out]
+
+
+def tables_of(source: SourceRef) -> list[SourceRef]:
+    """Where each of several tables came from, or the only one."""
+    return list((source.tables or {"": source}).values())
+
+
+def facts_of(table: Table) -> dict[str, str]:
+    """What a report says of the source, where the release hides no exact count of it."""
+    left_out = left_out_of(table.source)
+    files = {"hidden or empty files left out": f"{len(left_out):,}"} if left_out else {}
+    if unchecked := sum(own.unchecked for own in tables_of(table.source)):
+        files["files without page checksums"] = f"{unchecked:,} of {table.source.files:,}"
+    return {"source fingerprint": table.source.fingerprint, **files} | {
+        f"outliers by {o.method}": f"{o.flagged:,} of {o.records:,}, {_DONE[o.action]}"
+        for o in table.outliers
+    }
+
+
+def codes_of(table: Table) -> dict[str, str]:
+    """What a report says of values that were coded as the table was read."""
+    told = {a.name: a.codes_told() for a in read_schema(table.schema).attributes}
+    return {f"codes of {name}": codes for name, codes in told.items() if codes}
+
+
+def finite(figures: Mapping[str, float]) -> dict[str, float]:
+    """The figures that are numbers; JSON knows no others."""
+    return {name: float(value) for name, value in figures.items() if math.isfinite(value)}
+
+
+def read_schema(path: str) -> "DataSchema":
+    """The schema that a reference points to.
+
+    Raises:
+        IntegrityError: if the file is missing or damaged.
+    """
+    return DataSchema.from_dict(_read_json(path))
+
+
+def read_manifest(path: str) -> Manifest:
+    """The manifest that a reference points to.
+
+    Raises:
+        IntegrityError: if the file is missing or damaged.
+    """
+    return Manifest.from_dict(_read_json(path))
+
+
+def read_columns(path: str) -> dict[str, Any]:
+    """What the released columns are made from, see `privacy_release.reports.columns`.
+
+    Raises:
+        IntegrityError: if the file is missing or damaged.
+    """
+    return _read_json(path)
+
+
+def write_schema(work: WorkArea, label: str, schema: "DataSchema") -> str:
+    """Write a schema to the work area; its path."""
+    path = work.path(f"{label}.schema.json")
+    write_private(path, schema.to_json().encode())
+    return str(path)
+
+
+def json_bytes(value: Mapping[str, Any]) -> bytes:
+    """JSON that is equal for equal values."""
+    return json.dumps(value, sort_keys=True, indent=2, ensure_ascii=False, allow_nan=False).encode()
+
+
+def software() -> dict[str, str]:
+    """Name and version of this package, for the manifest."""
+    try:
+        return {"name": PACKAGE, "version": version(PACKAGE)}
+    except PackageNotFoundError:  # run from a checkout that was not installed
+        return {"name": PACKAGE, "version": "unknown"}
+
+
+def _read_json(path: str) -> dict[str, Any]:
+    try:
+        return dict(json.loads(Path(path).read_bytes()))
+    except (OSError, ValueError) as error:
+        raise IntegrityError(
+            f"{Path(path).name} must be in the work area, got {type(error).__name__}; run from ingest again"
+        ) from None
