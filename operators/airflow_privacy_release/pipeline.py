@@ -399,9 +399,9 @@ def _release(task: _Task) -> Any:
 
 def _over_time(spec: ReleaseSpec) -> dict[str, Any] | None:
     """What an operator takes as `over_time`; the releases of a specification count together by its name."""
-    if spec.budget is None or spec.budget.over_time is None:
+    if spec.budget is None or spec.budget.promise is None:
         return None
-    return {**spec.budget.over_time.model_dump(), "schedule": spec.name}
+    return {**spec.budget.promise.model_dump(), "schedule": spec.name}
 
 
 def _cut(task: _Task) -> CutFragmentsOperator:

@@ -80,7 +80,7 @@ def turn_of(
 
     if not can_be_followed(method.key) or not isinstance(method, LatentClass):
         raise SpecError(
-            f"budget.over_time: {method.key} chooses no tables that later releases could measure again; take "
+            f"budget.promise: {method.key} chooses no tables that later releases could measure again; take "
             "latent_class, or remove opening"
         )
     tables = _tables(method, schema)
@@ -93,7 +93,7 @@ def turn_of(
         return Turn(method=opening, promise=None, measure=lambda coded: opened(opening, coded), detail=detail)
     if any(entry.detail[TABLES] != tables for entry in releases):
         raise SpecError(
-            f"budget.over_time: {schedule.name} was opened with another schema or other parameters of "
+            f"budget.promise: {schedule.name} was opened with another schema or other parameters of "
             f"{method.key}, and its tables cannot be measured of this table; go on as before, or give the "
             "schedule another name, whose first release is paid for as that one was"
         )

@@ -84,7 +84,7 @@ class Schedule:
             return self.participation.promise(f"{self.name}, {self.releases} a person", each)
         except ValueError as error:
             raise SpecError(
-                f"budget.over_time: {error}; name the person of each row as `person` in the specification"
+                f"budget.promise: {error}; name the person of each row as `person` in the specification"
             ) from None
 
     def told(self, each: "PrivacyLoss") -> dict[str, Any]:
@@ -148,7 +148,7 @@ class Schedule:
         if self.refuse_seen and not takes_part.all():
             raise SchemaError(
                 f"{booking.dataset} has rows of persons who took part in {self.name} before, and "
-                "budget.over_time says to refuse them: deliver new people alone, or write `seen: leave_out`"
+                "budget.promise says to refuse them: deliver new people alone, or write `seen: leave_out`"
             )
         return Counted(takes_part=takes_part)
 

@@ -73,7 +73,7 @@ class Yearly:
         )
         if not promise.is_part(each):
             raise SpecError(
-                f"budget.over_time: each of {self.releases} releases must spend an equal part of the "
+                f"budget.promise: each of {self.releases} releases must spend an equal part of the "
                 f"promise, epsilon {part.epsilon!r} and delta {part.delta:g}, got epsilon {each.epsilon!r}, "
                 f"delta {each.delta:g}; leave epsilon out of the release, or give that"
             )

@@ -5,6 +5,7 @@ Reading one imports neither pandas nor an algorithm, because Airflow does it at 
 """
 
 import re
+import warnings
 from collections.abc import Iterable, Mapping
 from datetime import date
 from pathlib import Path
@@ -688,8 +689,8 @@ class BudgetSpec(_Strict):
 
     Attributes:
         dataset: whose budget, by its name in the ledger. Releases about the same people share one.
-        over_time: what all releases of the schedule promise together, and how they keep it; None: each
-            release is paid by itself.
+        promise: What all releases of the schedule promise together, and how they keep it; None: each release
+            is paid by itself.
         ledger: Airflow connection id of the budget ledger.
         when_short: what a run does when too little is left: `skip` all of its tasks and end green, or `fail`.
         curator_report: whether to compare each release with its source, in a file that stays inside, see
@@ -697,17 +698,29 @@ class BudgetSpec(_Strict):
     """
 
     dataset: Name
-    over_time: OverTimeSpec | None = None
+    promise: OverTimeSpec | None = None
     ledger: Connection = "ledger_default"
     when_short: Literal["skip", "fail"] = "fail"
     curator_report: bool = True
 
+    @model_validator(mode="before")
+    @classmethod
+    def _takes_the_former_name(cls, given: Any) -> Any:
+        """`promise` was called `over_time`."""
+        if not isinstance(given, Mapping) or "over_time" not in given:
+            return given
+        if "promise" in given:
+            raise ValueError("promise and over_time are one field; remove over_time, its former name")
+        text = "budget.over_time is called budget.promise; rename it, because the former name ends with 0.3"
+        warnings.warn(text, FutureWarning, stacklevel=2)
+        return {"promise" if name == "over_time" else name: value for name, value in given.items()}
+
     @property
     def schedule(self) -> dict[str, Any] | None:
         """What a schedule takes, but for its name, see `spending.schedules.schedule_named`."""
-        match self.over_time:
+        match self.promise:
             case YearlySpec():
-                return self.over_time.model_dump(exclude={"regime"}, exclude_none=True)
+                return self.promise.model_dump(exclude={"regime"}, exclude_none=True)
             case ParticipationSpec(releases=releases, period=period):
                 return {"releases": releases, "period": period}
             case ArrivalsSpec(seen=seen):
@@ -722,7 +735,7 @@ def schedule_of(over_time: Mapping[str, Any]) -> dict[str, Any]:
         SpecError: naming each wrong field and what to do.
     """
     try:
-        budget = BudgetSpec.model_validate({"dataset": "any", "over_time": over_time})
+        budget = BudgetSpec.model_validate({"dataset": "any", "promise": over_time})
     except ValidationError as error:
         raise wrong("budget", "; ".join(problems_of(error, BudgetSpec))) from None
     return budget.schedule or {}
@@ -1176,17 +1189,17 @@ class ReleaseSpec(_Strict):
     @model_validator(mode="after")
     def _spends_a_part(self) -> Self:
         """What a release of a promise to a standing population spends, worked out."""
-        over_time = None if self.budget is None else self.budget.over_time
+        over_time = None if self.budget is None else self.budget.promise
         if not isinstance(over_time, YearlySpec):
             return self
         if self.release.random_answers:
             raise ValueError(
-                f"budget.over_time yearly must not stand beside {self.release.method}: memoised answers "
-                "repeat, and are not paid for in parts; take a synthesizer, or remove over_time"
+                f"budget.promise yearly must not stand beside {self.release.method}: memoised answers "
+                "repeat, and are not paid for in parts; take a synthesizer, or remove promise"
             )
         if over_time.opening is not None and not can_be_followed(self.release.method):
             raise ValueError(
-                f"budget.over_time.opening must not stand beside {self.release.method}, which chooses no "
+                f"budget.promise.opening must not stand beside {self.release.method}, which chooses no "
                 "tables that later releases could measure again; take latent_class, or remove it"
             )
         try:
@@ -1197,11 +1210,11 @@ class ReleaseSpec(_Strict):
                 releases=over_time.releases,
             )
         except ValueError as error:
-            raise ValueError(f"budget.over_time: {error}; raise epsilon or lower releases") from None
+            raise ValueError(f"budget.promise: {error}; raise epsilon or lower releases") from None
         given = {name: self.release.parameters[name] for name in part if name in self.release.parameters}
         if any(value != part[name] for name, value in given.items()):
             raise ValueError(
-                f"release.{', '.join(given)} must be left out beside budget.over_time yearly: each of "
+                f"release.{', '.join(given)} must be left out beside budget.promise yearly: each of "
                 f"{over_time.releases} releases spends {part}, an equal part of the promise; remove it"
             )
         # Frozen for everybody else; from here on it says what is spent.
@@ -1261,13 +1274,13 @@ class ReleaseSpec(_Strict):
     @property
     def numbered(self) -> str | None:
         """The person's column, where a person has the same number in every run; None elsewhere."""
-        bounded = self.budget is not None and isinstance(self.budget.over_time, _KnowsPeople)
+        bounded = self.budget is not None and isinstance(self.budget.promise, _KnowsPeople)
         return self.person.column if bounded and self.person is not None else None
 
     @property
     def numbering_key(self) -> str | None:
         """The connection whose password is the key of their numbers; None elsewhere."""
-        over_time = None if self.budget is None else self.budget.over_time
+        over_time = None if self.budget is None else self.budget.promise
         return over_time.key if isinstance(over_time, _KnowsPeople) else None
 
     @property
@@ -1344,7 +1357,7 @@ class ReleaseSpec(_Strict):
 
     def facts(self) -> Facts:
         """What rules are judged by; nothing heavy is loaded for it."""
-        over_time, history = None if self.budget is None else self.budget.over_time, self.history
+        over_time, history = None if self.budget is None else self.budget.promise, self.history
         return Facts(
             columns=self.every_attribute,
             read=self.attributes,

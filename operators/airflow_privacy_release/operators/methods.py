@@ -107,9 +107,9 @@ class SynthesizerOperator(MethodOperator):
             release that the policy or the floor policy would refuse in the end is refused before anything is
             booked.
         ledger: Airflow connection ID of the budget's ledger.
-        over_time: Promise that all releases of the schedule keep together, as the field `budget.over_time` of
-            a specification, and `schedule`, the name under which they count together. None: the release is
-            paid by itself.
+        over_time: Promise that all releases of the schedule keep together, as the field `budget.promise` of a
+            specification, and `schedule`, the name under which they count together. None: the release is paid
+            by itself.
         series: Release table that the release will go to, for checks against its earlier releases, to which
             `history` refers, too. Refused before anything is booked: memoised answers with another secret
             than the last release, numeric columns whose types differ from the table's, and a ledger that

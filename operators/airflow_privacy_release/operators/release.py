@@ -52,7 +52,7 @@ class ReleaseOperator(BaseOperator):
             release that the policy or the floor policy would refuse in the end is refused before anything is
             booked.
         ledger: Airflow connection ID of the budget's ledger.
-        over_time: Promise that all releases of the schedule keep together, as the field `budget.over_time` of
+        over_time: Promise that all releases of the schedule keep together, as the field `budget.promise` of
             a specification, and `schedule`, the name under which they count together. None: the release is
             paid by itself.
         secret: Airflow connection ID whose password is the secret of memoised answers: at least 32 random

@@ -79,9 +79,9 @@ def _shadows_are_made_by_the_method_alone(facts: Facts) -> Iterator[Problem]:
     if over_time is None or (over_time.regime == "yearly" and not over_time.opening):
         return
     yield Problem(
-        text=f"budget.over_time {over_time.regime} goes on from earlier releases, or counts who is in them, "
+        text=f"budget.promise {over_time.regime} goes on from earlier releases, or counts who is in them, "
         f"and a shadow release has none; {remedy}, or take the regime yearly without an opening, or none",
-        path=("budget", "over_time"),
+        path=("budget", "promise"),
     )
 
 

@@ -57,7 +57,7 @@ class OverTime:
     """What all releases of a schedule promise together.
 
     Attributes:
-        regime: as of `budget.over_time`.
+        regime: as of `budget.promise`.
         opening: whether the first release chooses what all later ones measure.
     """
 

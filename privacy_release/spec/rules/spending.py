@@ -96,8 +96,8 @@ def _promises_are_of_methods_that_hide_who_takes_part(facts: Facts) -> Iterator[
         return
     if is_randomizer(facts.method):
         yield (
-            f"budget.over_time: {facts.method} answers for each row and cannot hide who takes part; take a "
-            "synthesizer, or remove over_time"
+            f"budget.promise: {facts.method} answers for each row and cannot hide who takes part; take a "
+            "synthesizer, or remove promise"
         )
 
 
@@ -115,9 +115,9 @@ def _losses_are_part_of_the_promise(facts: Facts) -> Iterator[str]:
 def _promises_to_persons_know_them(facts: Facts) -> Iterator[str]:
     if facts.over_time is not None and facts.over_time.knows_people and facts.person is None:
         yield (
-            "budget.over_time must stand beside a person: it bounds in how many releases a person takes "
+            "budget.promise must stand beside a person: it bounds in how many releases a person takes "
             "part; name the identifier of the person of each row as `person`, "
-            "or remove over_time"
+            "or remove promise"
         )
 
 
@@ -125,8 +125,8 @@ def _promises_to_persons_know_them(facts: Facts) -> Iterator[str]:
 def _takers_part_are_told_in_memory(facts: Facts) -> Iterator[str]:
     if facts.over_time is not None and facts.over_time.knows_people and facts.engine != LOCAL:
         yield (
-            f"budget.over_time must not stand beside engine {facts.engine}: who takes part is told in "
-            "memory; take engine local, or remove over_time"
+            f"budget.promise must not stand beside engine {facts.engine}: who takes part is told in "
+            "memory; take engine local, or remove promise"
         )
 
 
@@ -134,7 +134,7 @@ def _takers_part_are_told_in_memory(facts: Facts) -> Iterator[str]:
 def _persons_keep_their_numbers(facts: Facts) -> Iterator[str]:
     if facts.over_time is not None and facts.over_time.knows_people and facts.transformed:
         yield (
-            "budget.over_time must not stand beside a transform, after which persons have other numbers in "
+            "budget.promise must not stand beside a transform, after which persons have other numbers in "
             "every run; make the columns in the source, or remove one of both"
         )
 
@@ -143,7 +143,7 @@ def _persons_keep_their_numbers(facts: Facts) -> Iterator[str]:
 def _persons_have_the_same_numbers_in_every_run(facts: Facts) -> Iterator[str]:
     if facts.over_time is not None and facts.over_time.knows_people and not facts.numbered:
         yield (
-            "budget.over_time needs persons to have the same number in every run: ingest the table with "
+            "budget.promise needs persons to have the same number in every run: ingest the table with "
             "`numbering`, and leave out transforms, after which they have others"
         )
 

@@ -47,7 +47,7 @@ def spec_with(home: Path, **changes: Any) -> Path:
         "illness": {"role": "sensitive", "kind": "categorical", "categories": ["cold", "flu", "gout"]},
     }
     kept["release"] = {"method": "latent_class", "classes": 2, "fits": 1, "rules": 0, "replicates": 2}
-    kept["budget"] = {"dataset": "people", "over_time": YEARLY, "curator_report": False}
+    kept["budget"] = {"dataset": "people", "promise": YEARLY, "curator_report": False}
     (home / "policies" / "people.yaml").write_text(yaml.safe_dump({"max_epsilon": 1.0, "max_delta": 1e-9}))
     path.write_text(yaml.safe_dump(kept | changes))
     return path

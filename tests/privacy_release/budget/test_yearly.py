@@ -179,7 +179,7 @@ def spec_with(home: Path, **changes: Any) -> Path:
     }
     kept["release"] = {"method": "privbayes"}  # of pure epsilon
     over_time = {"regime": "yearly", "epsilon": 1.0, "delta": 1e-9, "releases": 2}
-    kept["budget"] = {"dataset": "people", "over_time": over_time}
+    kept["budget"] = {"dataset": "people", "promise": over_time}
     (home / "policies" / "people.yaml").write_text(yaml.safe_dump({"max_epsilon": 1.0, "max_delta": 1e-9}))
     path.write_text(yaml.safe_dump(kept | changes))
     return path
@@ -260,18 +260,18 @@ def test_a_manifest_that_tells_another_part_is_found(
 @pytest.mark.parametrize(
     ("changes", "told"),
     [
-        ({"release": {"method": "latent_class", "epsilon": 0.4}}, "must be left out beside budget.over_time"),
+        ({"release": {"method": "latent_class", "epsilon": 0.4}}, "must be left out beside budget.promise"),
         ({"release": {"method": "errph", "secret": "s", "randomness": "memoised"}}, "memoised answers"),
-        ({"budget": {"dataset": "p", "over_time": {"regime": "yearly", "releases": 52}}}, "epsilon"),
+        ({"budget": {"dataset": "p", "promise": {"regime": "yearly", "releases": 52}}}, "epsilon"),
         (
-            {"budget": {"dataset": "p", "over_time": {"regime": "yearly", "epsilon": 1, "releases": 0}}},
+            {"budget": {"dataset": "p", "promise": {"regime": "yearly", "epsilon": 1, "releases": 0}}},
             "releases",
         ),
         (
             {
                 "budget": {
                     "dataset": "p",
-                    "over_time": {"regime": "yearly", "epsilon": 1e-12, "delta": 1e-30, "releases": 52},
+                    "promise": {"regime": "yearly", "epsilon": 1e-12, "delta": 1e-30, "releases": 52},
                 }
             },
             "too small for any Gaussian noise",

@@ -1,4 +1,4 @@
-"""The field `budget.over_time`: what it may stand beside, and a year of releases from one file."""
+"""The field `budget.promise`: what it may stand beside, and a year of releases from one file."""
 
 import re
 from pathlib import Path
@@ -36,7 +36,7 @@ def spec(home: Path, over_time: Any = None, **changed: Any) -> Path:
         "schema": columns,
         "person": "patient",
         "release": {"method": "dpsm_bayes", "epsilon": 0.5, "max_rows": 1},
-        "budget": {"dataset": "clinic", "over_time": over_time or PARTICIPATION, "curator_report": False},
+        "budget": {"dataset": "clinic", "promise": over_time or PARTICIPATION, "curator_report": False},
         "policy": "policies/private.yaml",
         "publish": told["publish"],
     } | changed
@@ -61,11 +61,28 @@ def test_a_regime_is_a_number_of_releases_in_a_period(home: Path, over_time: Any
     assert read.schedule == made == schedule_of(over_time)
 
 
+def test_the_former_name_of_the_field_works_and_warns(home: Path) -> None:
+    file = spec(home)
+    now = load_spec(file)
+    file.write_text(file.read_text().replace("promise:", "over_time:"))
+    with pytest.warns(FutureWarning, match=r"budget\.over_time is called budget\.promise"):
+        assert load_spec(file).budget == now.budget
+
+
+def test_both_names_of_the_field_are_refused(home: Path) -> None:
+    file = spec(home)
+    fields = yaml.safe_load(file.read_text())
+    fields["budget"]["over_time"] = fields["budget"]["promise"]
+    file.write_text(yaml.safe_dump(fields))
+    with pytest.raises(SpecError, match="promise and over_time are one field; remove over_time"):
+        load_spec(file)
+
+
 @pytest.mark.parametrize(
     ("over_time", "changed", "told"),
     [
-        (PARTICIPATION, {"person": None}, "budget.over_time must stand beside a person"),
-        (PARTICIPATION, {"engine": "fragments"}, "budget.over_time must not stand beside engine fragments"),
+        (PARTICIPATION, {"person": None}, "budget.promise must stand beside a person"),
+        (PARTICIPATION, {"engine": "fragments"}, "budget.promise must not stand beside engine fragments"),
         (PARTICIPATION, {"transform": {"sql": "SELECT * FROM t"}}, "must not stand beside a transform"),
         (
             PARTICIPATION,
@@ -75,7 +92,7 @@ def test_a_regime_is_a_number_of_releases_in_a_period(home: Path, over_time: Any
         ({"regime": "participation"}, {}, "releases"),
         ({**PARTICIPATION, "releases": 0}, {}, "releases"),
         ({**PARTICIPATION, "period": "release"}, {}, "must be a number of days such as 365d, or total"),
-        ({"regime": "sometimes"}, {}, "over_time"),
+        ({"regime": "sometimes"}, {}, "promise"),
         ({**ARRIVALS, "releases": 2}, {}, "releases"),
     ],
 )

@@ -412,9 +412,9 @@ YEARLY = {"regime": "yearly", "epsilon": 1, "delta": 1e-9, "releases": 10}
 @pytest.mark.parametrize(
     ("given", "told"),
     [
-        ({**EACH, "over_time": {"regime": "participation", "releases": 2}}, "over_time participation"),
-        ({**EACH, "over_time": {"regime": "arrivals"}}, "budget.over_time arrivals goes on from earlier"),
-        ({**PRIVATE, "over_time": {**YEARLY, "opening": 0.5}}, "budget.over_time yearly goes on"),
+        ({**EACH, "over_time": {"regime": "participation", "releases": 2}}, "promise participation"),
+        ({**EACH, "over_time": {"regime": "arrivals"}}, "budget.promise arrivals goes on from earlier"),
+        ({**PRIVATE, "over_time": {**YEARLY, "opening": 0.5}}, "budget.promise yearly goes on"),
         ({**PRIVATE, "over_time": YEARLY}, None),
         (
             {"policy": {"require": [{"model": "k_anonymity", "k": 5}]}, "history": {"identifier": "name"}},
@@ -443,7 +443,7 @@ def test_check_refuses_shadows_of_what_follows_earlier_releases(
     given = dict(given)
     policy, over_time = given.pop("policy"), given.pop("over_time", None)
     if over_time is not None:
-        given["budget"] = {"dataset": "people", "over_time": over_time}
+        given["budget"] = {"dataset": "people", "promise": over_time}
     for shadows in (0, 4):
         rule = MEMBERSHIP | {"shadows": shadows}
         path = listed({**policy, "require": [*policy.get("require", ()), rule]}, **given)

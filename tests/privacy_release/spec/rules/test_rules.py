@@ -78,7 +78,7 @@ class Forbidden:
 
 
 def refused(_: PrivacyLoss) -> None:
-    raise SpecError("budget.over_time: it is no part of the promise")
+    raise SpecError("budget.promise: it is no part of the promise")
 
 
 NAME, AGE, ILLNESS = Column(role="identifier"), Column(), Column(role="sensitive")
