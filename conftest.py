@@ -63,11 +63,6 @@ def pytest_collection() -> Generator[None, object, object]:
         gc.enable()
 
 
-def pytest_unconfigure() -> None:
-    """Let the interpreter collect what was imported, which compiled modules report as leaked otherwise."""
-    gc.unfreeze()
-
-
 @pytest.hookimpl(wrapper=True)
 def pytest_collect_file(
     file_path: Path,
@@ -112,6 +107,7 @@ def _mark_slow_cases(items: list[pytest.Item], *, every: bool) -> None:
 def pytest_unconfigure() -> None:
     """Remove the session's Airflow."""
     shutil.rmtree(ROOT, ignore_errors=True)
+    gc.unfreeze()  # compiled modules would say that they leak what the interpreter cannot collect at its end
 
 
 @pytest.fixture(scope="session")
