@@ -134,7 +134,7 @@ class _Examining(_Judging):
                 del part
 
         tally = super().__call__(seen())
-        return {"tally": tally, "risk": risk.told(), "sizes": [*sizes.items()]}
+        return {"tally": tally, "risk": risk.to_dict(), "sizes": [*sizes.items()]}
 
 
 def examine_files(

@@ -137,7 +137,7 @@ class PartFigures:
         self._linked += _linked(part, part.people)
         self._homogeneous.update({name: _homogeneous(part, name) for name in part.sensitive})
 
-    def told(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """Plain values, which `take` takes."""
         return {
             "classes": self._classes,

@@ -171,7 +171,7 @@ def republish(
         counterfeits > 0 if unique else None,
     )
     limit = method.suppression_limit if limit is None else limit
-    release = asked.told(asked.made(known, rng), method, known, limit)
+    release = asked.released(asked.made(known, rng), method, known, limit)
     return replace(release, persons=table[schema.by].to_numpy()[release.rows]) if schema.by else release
 
 
@@ -336,7 +336,7 @@ class _Asked:
         needed = counterfeits_needed(recoding, filling.values, filling.buckets)
         return filled(plain, labels, needed, filling.attribute, known.encoded.table[filling.attribute])
 
-    def told(self, recoding: Recoding, method: Anonymizer, known: Known, limit: float) -> Release:
+    def released(self, recoding: Recoding, method: Anonymizer, known: Known, limit: float) -> Release:
         """The release, if not too many were withheld."""
         withheld, n = recoding.suppressed, len(known.encoded)
         if withheld > math.floor(limit * n + 1e-9) or withheld == n:

@@ -39,13 +39,13 @@ class Judged:
             failing_rows=int(classes.sizes[violations].sum()),
         )
 
-    def told(self) -> dict[str, float]:
+    def to_dict(self) -> dict[str, float]:
         """Plain numbers, which `take` takes."""
         return {field.name: getattr(self, field.name) for field in fields(self)[2:]}
 
-    def take(self, told: Mapping[str, float]) -> None:
-        """Take in what another one measured on other classes."""
-        self._take(**told)  # type: ignore[arg-type]  # whole numbers but for the first
+    def take(self, numbers: Mapping[str, float]) -> None:
+        """Add what another one measured on other classes."""
+        self._take(**numbers)  # type: ignore[arg-type]  # whole numbers but for the first
 
     def _take(self, measured: float, classes: int, failing_classes: int, failing_rows: int) -> None:
         if classes or not self.classes:  # what no class is like counts only where there is none
@@ -96,18 +96,18 @@ class Tally:
             if asks_of(judged.model, part.sensitive):
                 judged.add(part)
 
-    def told(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """Plain values, which `take` takes."""
         return {
             "rows": self.rows,
             "classes": self.classes,
-            "judged": [judged.told() for judged in self.judged],
+            "judged": [judged.to_dict() for judged in self.judged],
         }
 
-    def take(self, told: Mapping[str, Any]) -> None:
-        """Take in a tally of other classes by the same policy."""
-        self.rows, self.classes = self.rows + told["rows"], self.classes + told["classes"]
-        numbers: Sequence[Mapping[str, float]] = told["judged"]
+    def take(self, tally: Mapping[str, Any]) -> None:
+        """Add a tally of other classes by the same policy."""
+        self.rows, self.classes = self.rows + tally["rows"], self.classes + tally["classes"]
+        numbers: Sequence[Mapping[str, float]] = tally["judged"]
         for judged, own in zip(self.judged, numbers, strict=True):
             if own["classes"]:
                 judged.take(own)
@@ -130,4 +130,4 @@ def tallied(
     for part in parts:
         add(part)
         del part  # or two of them are in memory while the next one is made
-    return tally.told()
+    return tally.to_dict()

@@ -288,7 +288,7 @@ def _of(booking: "Booking", budget: Budget) -> Measured:
         raise InfeasibleError(f"{reason} (by a noisy number of records, and so in every retry)")
     reference = reference_to(booking, budget.connection)
     if budget.schedule is not None and booking.promise is not None:
-        reference = replace(reference, over_time=budget.schedule.told(booking.loss))
+        reference = replace(reference, over_time=budget.schedule.to_dict(booking.loss))
     return Measured(model=SynthesizerModel.from_json(text), text=text, booking=reference)
 
 

@@ -87,8 +87,8 @@ class Schedule:
                 f"budget.promise: {error}; name the person of each row as `person` in the specification"
             ) from None
 
-    def told(self, each: "PrivacyLoss") -> dict[str, Any]:
-        """What a manifest says of it."""
+    def to_dict(self, each: "PrivacyLoss") -> dict[str, Any]:
+        """Section of the manifest."""
         loss = self.promise(each).loss
         return {"releases_of_a_person": self.releases, "period": self.period, "loss": loss.to_dict()}
 

@@ -79,8 +79,8 @@ class Yearly:
             )
         return promise
 
-    def told(self, each: "PrivacyLoss") -> dict[str, Any]:
-        """What a manifest says of it."""
+    def to_dict(self, each: "PrivacyLoss") -> dict[str, Any]:
+        """Section of the manifest."""
         loss = self.promise(each).loss
         part = {"epsilon": each.epsilon, "delta": each.delta}
         told = {"releases": self.releases, "period": self.period, "loss": loss.to_dict(), "part": part}

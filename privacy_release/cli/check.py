@@ -395,7 +395,7 @@ def _promise(spec: "ReleaseSpec") -> str | None:
         return None
     loss = build_method(spec.release.method, spec.release.parameters).privacy_loss(spec.method_schema())
     assert loss is not None  # a budget stands beside a method that spends
-    return promise_in_words(schedule_named(spec.name, said).told(loss))
+    return promise_in_words(schedule_named(spec.name, said).to_dict(loss))
 
 
 def _check_small_source(spec: "ReleaseSpec", rules: _Rules) -> "_Source | None":

@@ -216,7 +216,7 @@ def publish(
                 # Anew in each attempt: a retraction that got ahead erases what is older than itself.
                 added = rows.copied(table, str(note["partition"]))
             mark = next_mark(table, delta.version())
-            told = note | ({"files": [file.told for file in added]} if added else {})
+            told = note | ({"files": [file.to_dict() for file in added]} if added else {})
             told |= linked(signer, table, delta.version(), told)
             told |= {"index": asdict(mark)} if mark else {}
             version = _commit(table, delta, (rows, added), words, told)

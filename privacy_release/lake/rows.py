@@ -146,9 +146,8 @@ class DataFile:
         path = f"{folder}/{part.name.removesuffix('.parquet')}-{attempt}.zstd.parquet"
         return cls(name=part.name, path=path, rows=part.rows, sha256=part.sha256)
 
-    @property
-    def told(self) -> dict[str, Any]:
-        """What the note of the commit says of it."""
+    def to_dict(self) -> dict[str, Any]:
+        """Entry in the note of the commit."""
         return {"name": self.name, "path": self.path, "rows": self.rows, "sha256": self.sha256}
 
 

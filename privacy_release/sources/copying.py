@@ -135,7 +135,7 @@ def copy_source(
         unchecked=read.unchecked,
         schema=kept_schema(pseudonyms.released(schema), individual).ingested().coded(),
         text=read.scan.found(),
-        shifted=wanted.shifts.told(),
+        shifted=wanted.shifts.reference(),
     )
 
 

@@ -113,8 +113,8 @@ class Repeats:
         for name, seen in self._seen.items():
             seen.add(_hashed(frame[name], exact=name in self._exact))
 
-    def told(self) -> "Iterator[tuple[str, Hashes]]":
-        """What was taken, some millions of hashes at a time, for whoever looks at all parts together."""
+    def runs(self) -> "Iterator[tuple[str, Hashes]]":
+        """What was taken, some millions of hashes at a time, to look at all parts together."""
         for name, seen in self._seen.items():
             for hashes in seen.runs():
                 yield name, hashes

@@ -69,8 +69,8 @@ class Shifts:
         moved: Ints = (days + (days >= 0))[codes]
         return moved
 
-    def told(self) -> ShiftRef | None:
-        """What may be told to everybody; None where nothing is shifted."""
+    def reference(self) -> ShiftRef | None:
+        """What may be published of the shifts; None where nothing is shifted."""
         if self._made is None:
             return None
         shift, keyed = self._made

@@ -205,7 +205,7 @@ class _CopyShare:
             "seen": self.seen.write(f"{number:05d}.seen", known).to_ref(),
             "repeats": [
                 (name, self.seen.write(f"{number:05d}.{run:05d}.hashes", hashes.tobytes()).to_ref())
-                for run, (name, hashes) in enumerate(read.repeats.told())
+                for run, (name, hashes) in enumerate(read.repeats.runs())
             ],
         }
 

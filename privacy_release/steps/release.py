@@ -201,7 +201,7 @@ def _anonymized(
         positions=release.rows,
         persons=release.persons,
         earlier=None if history is None else list(history.versions),
-        history=None if history is None else history.told(release),
+        history=None if history is None else history.to_dict(release),
         before=None if history is None else history.before,
         waiting=None if history is None else history.waiting,
     )
@@ -216,20 +216,20 @@ class _KeptSafe:
     before: "npt.NDArray[np.object_] | None" = None
     waiting: Mapping[str, int] | None = None
 
-    def told(self, release: "Release") -> dict[str, Any]:
-        """What the manifest says; nothing of a person."""
-        told = {"releases": len(self.versions), **self.kept, "withheld": int(release.notes["withheld"])}
-        told |= {
+    def to_dict(self, release: "Release") -> dict[str, Any]:
+        """Section of the manifest; nothing of a person."""
+        section = {"releases": len(self.versions), **self.kept, "withheld": int(release.notes["withheld"])}
+        section |= {
             name: int(release.notes[name]) for name in ("held_back", "outdated") if name in release.notes
         }
         # How many were allowed becomes how many there are; of unique classes it is any number.
         if "counterfeits" in release.notes:
-            told["counterfeits"] = {
+            section["counterfeits"] = {
                 "allowed": None if self.kept.get("unique") else self.kept["counterfeits"],
                 "added": int(release.notes["counterfeits"]),
                 "column": COUNTERFEITS,
             }
-        return told
+        return section
 
     def sentence(self, release: "Release") -> str:
         """What the report says."""

@@ -386,7 +386,7 @@ class BookingRef(Reference):
             also a random salt that stays in the ledger.
         model_sha256: of the model's text in the ledger.
         epsilon, delta, neighbours: what was booked.
-        over_time: what its schedule promises, see `privacy_release.budget.participation.Schedule.told`.
+        over_time: what its schedule promises, see `privacy_release.budget.participation.Schedule.to_dict`.
     """
 
     dataset: str

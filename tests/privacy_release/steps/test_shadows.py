@@ -475,7 +475,7 @@ def test_the_gate_refuses_shadows_of_a_release_that_tells_of_earlier_ones(
     loss = PrivacyLoss.within(epsilon, delta, Neighbours.REPLACE_PERSON)
     if over_time == YEARLY or "opening" in over_time:
         loss = equal_part(loss, schedule.releases, gaussian=True)
-    told = json.loads(Path(staged.manifest).read_bytes()) | {"over_time": schedule.told(loss)}
+    told = json.loads(Path(staged.manifest).read_bytes()) | {"over_time": schedule.to_dict(loss)}
     Path(staged.manifest).write_text(json.dumps(told))
     if alone:
         assert len(shadows_kept(RULE, table, staged, work)) == 4
