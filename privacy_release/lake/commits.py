@@ -17,7 +17,7 @@ import zlib
 from collections import deque
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
@@ -65,7 +65,7 @@ class _Block:
 
     def to_bytes(self) -> bytes:
         """A line for the hash and one for each commit: the same bytes for the same log."""
-        lines = [{"before": self.before}, *map(asdict, self.commits)]
+        lines = [{"before": self.before}, *map(vars, self.commits)]
         return "".join(json.dumps(line, sort_keys=True) + "\n" for line in lines).encode()
 
     @property

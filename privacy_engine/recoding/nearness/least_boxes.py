@@ -20,7 +20,7 @@ opened then counts with its bound, so the result stays a bound. At worst it is t
 nearest neighbour.
 """
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numba as nb
 import numpy as np
@@ -40,11 +40,13 @@ from privacy_engine.recoding.grouping.boxes import (
     union_cost_up_to,
 )
 from privacy_engine.tables.encoding import EncodedTable
-from privacy_engine.tables.geometry import Geometry
+from privacy_engine.tables.geometry import Geometry, common_ancestor
+from privacy_engine.tables.geometry import apart as ordered_cost
 
 STEPS = 2_000  # costs of unions that are computed for a tuple; ten times as many gain 2 % on Adult at k = 10
 MOST_TUPLES = 20_000  # distinct tuples; the work grows with their square: 1 to 4 CPU s at 12,500
 SAFE = 1.0 - 1e-9  # sums of floats are off by less
+NEIGHBOURS = 8  # times k, tuples that are priced for a first guess of the k nearest
 OPEN = 256  # nodes that wait at most, in the search of one box
 
 
@@ -73,12 +75,43 @@ def mean_of_least_boxes(tuples: Codes, counts: Ints, geometry: Geometry, k: int,
         k: least class size.
         steps: unions that are priced for a tuple before its search gives up.
     """
-    least = _least_boxes(tabulate(geometry), tuples, counts, k, steps)
+    least = _least_boxes(tabulate(geometry), _walk_of(tuples), tuples, counts, k, steps)
     return float(least @ counts / counts.sum() * SAFE)
 
 
+class Walk(NamedTuple):
+    """An order of the tuples in which those that agree in the most telling attributes are neighbours.
+
+    axes: (q,) int64, attributes in the order in which the walk compares them.
+    order: (m,) int64, tuples in ascending order of their codes in these attributes.
+    place: (m,) int64, place of each tuple in that order.
+    end: (m, q) int64, first later place whose codes differ in one of the first d + 1 axes.
+    fresh: (m,) int64, first axis in which a place differs from the one before it.
+    """
+
+    axes: Ints
+    order: Ints
+    place: Ints
+    end: Ints
+    fresh: Ints
+
+
+def _walk_of(tuples: Codes) -> Walk:
+    """The walk that compares attributes of few values first: to differ in one of these costs the most."""
+    m, q = tuples.shape
+    axes = np.argsort([len(np.unique(column)) for column in tuples.T], kind="stable")
+    order = np.lexsort(tuples.T[axes[::-1]])
+    ranked = tuples[order][:, axes]
+    differs = np.logical_or.accumulate(ranked[1:] != ranked[:-1], axis=1)
+    last = np.ones((1, q), np.bool_)
+    next_place = np.where(np.concatenate((differs, last)), np.arange(1, m + 1)[:, np.newaxis], m)
+    end = np.minimum.accumulate(next_place[::-1], axis=0)[::-1]
+    fresh = np.concatenate(([0], np.argmax(differs, axis=1)))
+    return Walk(axes, order, np.argsort(order), np.ascontiguousarray(end), fresh)
+
+
 @kernel(parallel=True)
-def _least_boxes(space: Space, tuples: Codes, counts: Ints, k: int, steps: int) -> Floats:
+def _least_boxes(space: Space, walk: Walk, tuples: Codes, counts: Ints, k: int, steps: int) -> Floats:
     """(m,) a lower bound of the cost of a box that holds each tuple and k records; exact within the steps."""
     found = np.zeros(len(counts))
     for t in nb.prange(len(counts)):
@@ -86,43 +119,104 @@ def _least_boxes(space: Space, tuples: Codes, counts: Ints, k: int, steps: int) 
             at: Any = np.int64(
                 t
             )  # `prange` counts without a sign, for which all below would be compiled again
-            found[t] = _least_box(space, tuples, counts, at, k, steps)
+            found[t] = _least_box(space, walk, tuples, counts, at, k, steps)
     return found
 
 
 @kernel(nogil=True, inner=True)
-def _least_box(space: Space, tuples: Codes, counts: Ints, t: int, k: int, steps: int) -> float:
+def _least_box(space: Space, walk: Walk, tuples: Codes, counts: Ints, t: int, k: int, steps: int) -> float:
     m = len(counts)
-    apart = np.empty(m)
-    limit, near, held = np.inf, np.empty(k, np.int64), 0  # the k nearest tuples, nearest first
-    for s in range(m):
-        apart[s] = union_cost_up_to(space, tuples[t], tuples[t], tuples[s], tuples[s], limit)
-        if apart[s] < limit:
-            held = min(held + 1, k)
-            i = held - 1
-            while i > 0 and apart[near[i - 1]] > apart[s]:
-                near[i] = near[i - 1]
-                i -= 1
-            near[i] = s
-            if held == k:
-                limit = apart[near[k - 1]]
+    within, apart = np.empty(m, np.int64), np.empty(m)
+    near = np.empty(k, np.int64)
+    # No fewer than k tuples are as near as the farthest of any k: the best of the neighbours in the walk.
+    few = min(NEIGHBOURS * k, m)
+    first = max(min(walk.place[t] - few // 2, m - few), 0)
+    for n in range(few):
+        within[n] = walk.order[first + n]
+        apart[n] = union_cost(space, tuples[t], tuples[t], tuples[within[n]], tuples[within[n]])
+    held = _nearest(within, apart, few, near)
+    limit = apart[near[k - 1]] if held == k else np.inf
+    held = _nearest(within, apart, _tuples_within(space, walk, tuples, t, limit, within, apart), near)
     have, bound = 0, 0.0
     lo, hi = tuples[t].copy(), tuples[t].copy()
     for i in range(held):
+        s = within[near[i]]
         if have < k:
-            have += counts[near[i]]
+            have += counts[s]
             bound = apart[near[i]]
-            enlarge(space, lo, hi, tuples[near[i]], tuples[near[i]])
+            enlarge(space, lo, hi, tuples[s], tuples[s])
     most = box_cost(space, lo, hi)
     if most <= bound:
         return bound
-    others = np.empty(m, np.int64)
     few = 0
-    for s in range(m):
-        if s != t and union_cost_up_to(space, tuples[t], tuples[t], tuples[s], tuples[s], most) < most:
-            others[few] = s
+    for n in range(_tuples_within(space, walk, tuples, t, most, within, apart)):
+        if within[n] != t and apart[n] < most:
+            within[few] = within[n]
+            apart[few] = within[n]
             few += 1
-    return _branch_and_bound(space, tuples, counts, t, others[:few], k, bound, most, steps)
+    others = within[:few][stable_order(apart[:few])]
+    return _branch_and_bound(space, tuples, counts, t, others, k, bound, most, steps)
+
+
+@kernel(nogil=True, inner=True)
+def _nearest(within: Ints, apart: Floats, few: int, near: Ints) -> int:
+    """Write the places in `within` of the k nearest tuples, nearest first; their number, at most k."""
+    k, held = len(near), 0
+    for n in range(few):
+        if held == k and not _is_nearer(within, apart, n, near[k - 1]):
+            continue
+        i = min(held, k - 1)
+        held = min(held + 1, k)
+        while i > 0 and _is_nearer(within, apart, n, near[i - 1]):
+            near[i] = near[i - 1]
+            i -= 1
+        near[i] = n
+    return held
+
+
+@kernel(inline="always")
+def _is_nearer(within: Ints, apart: Floats, n: int, other: int) -> bool:
+    """Whether one tuple is nearer than another; of two that are as near, the one of the smaller number."""
+    return bool(apart[n] < apart[other] or (apart[n] == apart[other] and within[n] < within[other]))
+
+
+@kernel(nogil=True, inner=True)
+def _tuples_within(
+    space: Space, walk: Walk, tuples: Codes, t: int, limit: float, within: Ints, apart: Floats
+) -> int:
+    """Write the tuples whose union with tuple t costs no more than the limit, and these costs; their number.
+
+    Tuples that agree in their first axes cost the same there: where that is too much, all are passed at once.
+    """
+    tree, start, value, parent = space.tree, space.start, space.value, space.parent
+    farthest, width, offset, cost = space.most, space.width, space.offset, space.cost
+    axes, order, end, fresh = walk.axes, walk.order, walk.end, walk.fresh
+    m, q = tuples.shape
+    total = np.zeros(q + 1)  # of the first axes; the order of the sum differs from that of `union_cost`
+    few, place = 0, 0
+    while place < m:
+        s = order[place]
+        following = place + 1
+        for d in range(fresh[place], q):
+            j = axes[d]
+            a, b = tuples[t, j], tuples[s, j]
+            if not tree[j]:
+                step = ordered_cost(value, start[j] + min(a, b), start[j] + max(a, b), farthest[j])
+            elif width[j] > 0:
+                step = cost[offset[j] + a * width[j] + b]
+            else:
+                step = value[start[j] + common_ancestor(parent, start[j], a, b)]
+            total[d + 1] = total[d] + step
+            if total[d + 1] * SAFE > limit:
+                following = end[place, d]
+                break
+        else:
+            exact = union_cost_up_to(space, tuples[t], tuples[t], tuples[s], tuples[s], limit)
+            if exact <= limit:
+                within[few], apart[few] = s, exact
+                few += 1
+        place = following
+    return few
 
 
 @kernel(nogil=True, inner=True)

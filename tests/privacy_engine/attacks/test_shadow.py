@@ -30,7 +30,9 @@ def memorizing(table: pd.DataFrame, rng: np.random.Generator) -> pd.DataFrame:
 
 
 def private(table: pd.DataFrame, rng: np.random.Generator) -> pd.DataFrame:
-    released: pd.DataFrame = load_method("latent_class", epsilon=1.0).release(table, SCHEMA, rng).table
+    released: pd.DataFrame = (
+        load_method("latent_class", epsilon=1.0, replicates=0).release(table, SCHEMA, rng).table
+    )
     return released
 
 

@@ -338,7 +338,7 @@ def test_with_noise_that_rounds_to_nothing_the_model_is_that_of_the_table_in_mem
 def test_latent_class_finds_the_same_model_in_files_and_in_memory(
     engine: LocalEngine, tmp_path: Path
 ) -> None:
-    method = load_method("latent_class", epsilon=1e9, classes=4, fits=1)
+    method = load_method("latent_class", epsilon=1e9, classes=4, fits=1, replicates=2)
     paths = written(tmp_path, to_arrow(smokers()))
     assert (
         method.measure_files(engine, paths, PAIR).to_json() == method.measure(loaded(paths), PAIR).to_json()

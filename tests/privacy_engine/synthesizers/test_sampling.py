@@ -26,7 +26,7 @@ TABLE = pd.DataFrame(
         "ill": RNG.random(400) < 0.3,
     }
 )
-METHOD = load_method("latent_class", classes=3, fits=1)
+METHOD = load_method("latent_class", classes=3, fits=1, replicates=2)
 MODEL = METHOD.measure(TABLE, SCHEMA)
 
 

@@ -2,6 +2,7 @@
 
 import itertools
 from datetime import UTC, date, datetime, timedelta, timezone
+from functools import cache
 
 import numpy as np
 import pandas as pd
@@ -79,10 +80,16 @@ def test_periods_are_numbered_one_after_the_other(case: tuple[Clock, int, Period
         assert clock.index(np.array([end + 1]), period)[0] == index + 1
 
 
+@cache
+def labels_of_days(period: Period) -> list[str]:
+    """The label of each day of 136 years."""
+    every = np.arange((date(1896, 1, 1) - EPOCH).days, (date(2032, 1, 1) - EPOCH).days)
+    return list(DATES.labels(every, period))
+
+
 @pytest.mark.parametrize(("fine", "coarse"), [*itertools.product(OF_DAYS, OF_DAYS)])
 def test_periods_nest_where_every_day_says_so(fine: Period, coarse: Period) -> None:
-    every = np.arange((date(1896, 1, 1) - EPOCH).days, (date(2032, 1, 1) - EPOCH).days)
-    pairs = set(zip(DATES.labels(every, fine), DATES.labels(every, coarse), strict=True))
+    pairs = set(zip(labels_of_days(fine), labels_of_days(coarse), strict=True))
     assert nests(fine, coarse) == (len(pairs) == len({low for low, _ in pairs}))
 
 

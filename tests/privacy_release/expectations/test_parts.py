@@ -25,16 +25,16 @@ from privacy_release.workarea.parquet import private_parquet, read_private
 from privacy_release.workarea.references import Table
 
 CANARY = "X9-canary"
-ROWS = 1_000
+ROWS, PART = 400, 120
 
 
 @pytest.fixture(autouse=True)
 def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(expectation_parts, "ROWS", 300)  # four parts
+    monkeypatch.setattr(expectation_parts, "ROWS", PART)  # four parts
 
 
 def table(last: dict[str, Any] | None = None) -> pa.Table:
-    """A thousand records that keep all suites below; the last one may differ."""
+    """Records that keep all suites below; the last one may differ."""
     n = np.arange(ROWS)
     made = pa.table(
         {
@@ -60,8 +60,8 @@ def table(last: dict[str, Any] | None = None) -> pa.Table:
 
 def written(folder: Path, records: pa.Table) -> tuple[Path, str]:
     with private_parquet(folder / "t.parquet") as file:
-        for begin in range(0, len(records), 170):
-            file.write(records.slice(begin, 170))
+        for begin in range(0, len(records), 70):
+            file.write(records.slice(begin, 70))
     return folder / "t.parquet", file.sha256
 
 
@@ -155,8 +155,8 @@ def test_one_record_in_the_last_part_breaks_it_as_it_does_in_memory(
 @pytest.mark.parametrize(
     "case",
     [
-        expect("table_row_count_to_equal", value=300),
-        expect("table_row_count_to_be_between", max_value=300),
+        expect("table_row_count_to_equal", value=PART),
+        expect("table_row_count_to_be_between", max_value=PART),
         expect("table_column_count_to_equal", value=1),
         expect("table_columns_to_match_set", column_set=["age"]),
         expect("column_to_exist", column="gone"),

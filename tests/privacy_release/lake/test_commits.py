@@ -92,10 +92,20 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.fixture(scope="module")
+def built_to_the_edge(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("lake") / "edge"
+    build(folder, 2 * BLOCK - 1)
+    return folder
+
+
 @pytest.fixture
 def table(built: Path, tmp_path: Path) -> LongTable:
     """A table with two blocks and a tail, of the test's own."""
-    folder = tmp_path / "history"
+    return copied(built, tmp_path / "history")
+
+
+def copied(built: Path, folder: Path) -> LongTable:
     shutil.copytree(built, folder)
     return LongTable(
         lake=Lake(root=f"{folder}/lake"), staged=folder / "staged.parquet", report=folder / "report.html"
@@ -274,9 +284,9 @@ def test_cleaning_orphans_leaves_the_index_alone(tmp_path):
 
 
 @pytest.fixture
-def on_the_edge(tmp_path: Path) -> LongTable:
+def on_the_edge(built_to_the_edge: Path, tmp_path: Path) -> LongTable:
     """A table whose next publication makes the second block."""
-    made = build(tmp_path / "edge", 2 * BLOCK - 1)
+    made = copied(built_to_the_edge, tmp_path / "edge")
     assert block(made, 0).exists()
     assert not block(made, 1).exists()
     return made

@@ -1,5 +1,6 @@
 """Geometries and brute-force losses for tables of a few records."""
 
+from collections import Counter
 from collections.abc import Sequence
 
 import numpy as np
@@ -15,10 +16,11 @@ def geometry_of(*attributes: Sequence[float] | dict[int, int], weight: float = 1
         tree.append(isinstance(attribute, dict))
         if isinstance(attribute, dict):
             root = max(attribute.values())
-            leaves = [node for node in attribute if node not in attribute.values()]
-            under = [sum(node in ancestors(attribute, leaf) for leaf in leaves) for node in range(root + 1)]
+            inner = {*attribute.values()}
+            leaves = [node for node in attribute if node not in inner]
+            under = Counter(node for leaf in leaves for node in ancestors(attribute, leaf))
             value += [
-                0.0 if node in leaves else weight * under[node] / len(leaves) for node in range(root + 1)
+                weight * under[node] / len(leaves) if node in inner else 0.0 for node in range(root + 1)
             ]
             parent += [attribute.get(node, root) for node in range(root + 1)]
         else:

@@ -115,6 +115,17 @@ def test_the_quick_bound_is_the_mean_of_the_least_boxes(seed: int, k: int) -> No
     assert cut <= found
 
 
+@pytest.mark.parametrize("seed", range(2))
+def test_of_pairs_the_quick_bound_is_the_mean_cost_of_the_nearest_record(seed: int) -> None:
+    encoded, n = drawn(seed, n=120), 120
+    codes, geometry = np.ascontiguousarray(encoded.codes), encoded.geometry()
+    first, second = np.nonzero(~np.eye(n, dtype=bool))
+    pairs = codes[np.column_stack((first, second)).ravel()]
+    costs = boxes_of(pairs, np.repeat(np.arange(len(first)), 2), geometry).cost
+    nearest = costs.reshape(n, n - 1).min(axis=1).mean()
+    assert least_gcp(encoded, 2) == pytest.approx(nearest, abs=1e-8)
+
+
 @pytest.mark.parametrize("seed", range(6))
 def test_columns_come_near_the_program_over_all_sets(seed: int) -> None:
     encoded, k = drawn(seed), 3

@@ -78,7 +78,7 @@ def test_only_attributes_of_many_values_determine_and_none_that_was_found() -> N
 
 
 def test_what_is_determined_is_kept_exactly_and_chains_are() -> None:
-    release = LatentClass(epsilon=3).release(table(), SCHEMA, np.random.default_rng(1))
+    release = LatentClass(epsilon=3, replicates=0).release(table(), SCHEMA, np.random.default_rng(1))
     drawn = release.table
     assert (drawn["region"].str[1:].astype(int) == drawn["code"].str[1:].astype(int) // 2).all()
     assert (drawn["country"] == np.where(drawn["region"].str[1:].astype(int) < 5, "a", "b")).all()
@@ -90,7 +90,7 @@ def test_what_is_determined_is_kept_exactly_and_chains_are() -> None:
 
 @pytest.mark.parametrize("exceptions", [0.2, 1.0])
 def test_what_has_many_exceptions_is_left_to_the_model(exceptions: float) -> None:
-    model = LatentClass(epsilon=3, fits=1).measure(table(exceptions=exceptions), SCHEMA)
+    model = LatentClass(epsilon=3, fits=1, replicates=0).measure(table(exceptions=exceptions), SCHEMA)
     parents = model.structure()
     assert parents["region"] == parents["code"] == ["latent class"]
 
@@ -98,7 +98,11 @@ def test_what_has_many_exceptions_is_left_to_the_model(exceptions: float) -> Non
 @pytest.mark.parametrize("epsilon", [0.01, 0.3, 2.0, 50.0])
 @pytest.mark.parametrize("exceptions", [0.0, 1.0])
 def test_spends_add_up_to_epsilon_whatever_was_found(epsilon: float, exceptions: float) -> None:
-    spends = LatentClass(epsilon=epsilon, fits=1).measure(table(exceptions=exceptions), SCHEMA).spends
+    spends = (
+        LatentClass(epsilon=epsilon, fits=1, replicates=0)
+        .measure(table(exceptions=exceptions), SCHEMA)
+        .spends
+    )
     spent = total(spends, Neighbours.REPLACE_ONE).epsilon
     assert spent <= epsilon
     assert spent == pytest.approx(epsilon, rel=1e-9)
@@ -106,7 +110,10 @@ def test_spends_add_up_to_epsilon_whatever_was_found(epsilon: float, exceptions:
 
 
 def test_nothing_is_looked_for_where_the_budget_could_not_tell() -> None:
-    for method, rows in ((LatentClass(epsilon=0.2), 300), (LatentClass(rules=0), 6_000)):
+    for method, rows in (
+        (LatentClass(epsilon=0.2, replicates=0), 300),
+        (LatentClass(rules=0, replicates=0), 6_000),
+    ):
         model = method.measure(table(rows), SCHEMA)
         assert set(map(tuple, model.structure().values())) == {(), ("latent class",)}
 
@@ -116,7 +123,7 @@ def test_all_rows_of_a_person_count() -> None:
     people = table(2_000).assign(who=np.repeat(np.arange(500), 4))
     fields = {name: {"categories": list(SCHEMA[name].categories)} for name in SCHEMA.names}
     schema = DataSchema.from_dict({"who": {"role": "identifier"}, **fields, "person": "who"})
-    spends = LatentClass(epsilon=40, max_rows=4, fits=1).measure(people, schema).spends
+    spends = LatentClass(epsilon=40, max_rows=4, fits=1, replicates=0).measure(people, schema).spends
     search = next(s for s in spends if s.mechanism == "noisy_max")
     assert search.sensitivity == 4 * SCORE_SENSITIVITY
     tests = [s for s in spends if s.mechanism == "discrete_laplace" and s.sensitivity == 4]

@@ -118,7 +118,7 @@ def test_a_misfit_is_the_distance_less_the_noise_to_come() -> None:
 @pytest.mark.parametrize("epsilon", [0.003, 0.1, 0.3, 1, 7.0])
 def test_spends_add_up_to_epsilon_and_no_more(kind: str, epsilon: float) -> None:
     table, schema = TABLES[kind]
-    spends = LatentClass(epsilon=epsilon, fits=1).measure(table, schema).spends
+    spends = LatentClass(epsilon=epsilon, fits=1, replicates=0).measure(table, schema).spends
     spent = total(spends, Neighbours.REPLACE_ONE).epsilon
     assert spent <= epsilon
     assert spent == pytest.approx(epsilon, rel=1e-9)
@@ -126,7 +126,7 @@ def test_spends_add_up_to_epsilon_and_no_more(kind: str, epsilon: float) -> None
 
 
 def test_binary_attributes_are_not_measured_by_themselves() -> None:
-    first, *spends = LatentClass(rounds=3).measure(chain(), BINARY).spends
+    first, *spends = LatentClass(rounds=3, replicates=0).measure(chain(), BINARY).spends
     assert first.mechanism == "discrete_laplace"  # all six at once, which needs no choice
     assert set(first.target.split(", ")) == set(BINARY.names)
     assert [s.mechanism for s in spends] == ["noisy_max", "discrete_laplace"] * 2
@@ -134,7 +134,7 @@ def test_binary_attributes_are_not_measured_by_themselves() -> None:
 
 
 def test_attributes_of_many_values_come_first_and_get_more_where_there_are_more_values() -> None:
-    first, second, *_ = LatentClass().measure(mixed(), MIXED).spends
+    first, second, *_ = LatentClass(replicates=0).measure(mixed(), MIXED).spends
     assert (first.target, second.target) == ("job", "age")
     assert first.epsilon / second.epsilon == pytest.approx((12 / 10) ** 0.5)
 
@@ -202,14 +202,14 @@ def test_without_noise_the_marginals_come_out(kind: str) -> None:
 @both
 def test_one_class_leaves_the_attributes_independent(kind: str) -> None:
     table, schema = TABLES[kind]
-    network = LatentClass(classes=1, fits=1).measure(table, schema).network
+    network = LatentClass(classes=1, fits=1, replicates=0).measure(table, schema).network
     names = schema.names[:2]
     first, second = (network.marginal([name]) for name in names)
     assert np.allclose(network.marginal(names), np.multiply.outer(first, second))
 
 
 def test_where_no_value_stands_clear_of_the_noise_attributes_alone_are_measured() -> None:
-    model = LatentClass(epsilon=0.02).measure(mixed(), MIXED)
+    model = LatentClass(epsilon=0.02, replicates=0).measure(mixed(), MIXED)
     assert [spend.target for spend in model.spends] == list(MIXED.names)
     assert {spend.mechanism for spend in model.spends} == {"discrete_laplace"}
     assert model.network.size("latent class") == 1
@@ -244,7 +244,7 @@ def test_wide_pairs_are_counted_over_groups_of_their_values() -> None:
     views = LatentClass().views_of(inputs, measure_attributes(inputs, plan))
     assert views.counts(inputs, (0, 1)).size <= MOST_CELLS
     assert views.counts(inputs, (0, 1)).sum() == len(table)
-    release = LatentClass().release(table, schema, np.random.default_rng(1))
+    release = LatentClass(replicates=0).release(table, schema, np.random.default_rng(1))
     # .95 in the table; .87 with a standard deviation of .02 over releases of such tables: far below 1e-6.
     assert release.table.corr(numeric_only=True).loc["u", "v"] > 0.7
 
@@ -268,7 +268,7 @@ def test_pairs_of_long_scales_get_few_groups_where_such_scales_are_many(
 
 
 def test_the_hidden_class_is_the_root_and_is_not_released() -> None:
-    release = LatentClass(epsilon=2).release(chain(), BINARY, np.random.default_rng(1))
+    release = LatentClass(epsilon=2, replicates=0).release(chain(), BINARY, np.random.default_rng(1))
     assert list(release.table.columns) == list(BINARY.names)
     structure = release.model.structure()
     assert structure.pop("latent class") == []
@@ -284,7 +284,9 @@ def test_the_hidden_class_never_takes_the_name_of_an_attribute() -> None:
 @pytest.mark.parametrize("n", [2, 3, 50])
 def test_small_tables_are_released_too(columns: tuple[str, ...], n: int) -> None:
     schema = MIXED.select(columns)
-    release = LatentClass(fits=1).release(mixed(n)[list(columns)], schema, np.random.default_rng(1))
+    release = LatentClass(fits=1, replicates=0).release(
+        mixed(n)[list(columns)], schema, np.random.default_rng(1)
+    )
     schema.check(release.table)
     assert len(release.table) == n
 
@@ -292,7 +294,7 @@ def test_small_tables_are_released_too(columns: tuple[str, ...], n: int) -> None
 @settings(max_examples=5)
 @given(st.integers(1, 6), st.integers(1, 3), st.integers(1, 4))
 def test_every_attribute_is_measured(classes: int, width: int, fits: int) -> None:
-    method = LatentClass(classes=classes, width=width, fits=fits, rounds=6)
+    method = LatentClass(classes=classes, width=width, fits=fits, rounds=6, replicates=2)
     targets = [spend.target for spend in method.measure(chain(300), BINARY).spends]
     assert {name for target in targets for name in target.split(", ")} == set(BINARY.names)
 
@@ -356,7 +358,7 @@ def test_a_delta_that_is_none_is_refused(delta: float) -> None:
 @pytest.mark.parametrize("epsilon", [0.05, 1.0, 8.0])
 @pytest.mark.parametrize("given", [{}, {"max_rows": 3}, {"weight": "person"}], ids=str)
 def test_the_books_of_gaussian_noise_fill_the_claim(epsilon: float, given: dict[str, object]) -> None:
-    method = LatentClass(epsilon=epsilon, delta=DELTA, classes=2, fits=1, rounds=4, **given)
+    method = LatentClass(epsilon=epsilon, delta=DELTA, classes=2, fits=1, rounds=4, replicates=0, **given)
     table = mixed(600).assign(who=np.arange(600) % 300)
     schema = PERSONS if given else MIXED
     model = method.measure(table if given else table.drop(columns="who"), schema)

@@ -18,7 +18,7 @@ SCHEMA = DataSchema.from_dict(
         "ill": {"categories": ["no", "yes"]},
     }
 )
-METHOD = LatentClass(epsilon=4.0, classes=4, fits=1, rules=0)
+METHOD = LatentClass(epsilon=4.0, classes=4, fits=1, rules=0, replicates=2)
 
 
 def week(share: float, rows: int = 4_000) -> CodedTable:
