@@ -62,9 +62,9 @@ def fragments(
         engine: `local` or `spark`.
         warm_up: changes nothing; it makes another case of it.
     """
-    from privacy_release.steps.fragment_join import join
-    from privacy_release.steps.fragments import cut_table, keep, release_records
-    from privacy_release.steps.made import Job
+    from privacy_release.steps.producers.fragment_join import join
+    from privacy_release.steps.producers.fragments import cut_table, keep, release_records
+    from privacy_release.steps.producers.job import Job
 
     folder = Path(file).parent
     work = WorkArea(folder, f"fragments {method} {size} {Path(file).stem} {engine}")

@@ -30,9 +30,9 @@ from privacy_engine.engines.engine import Engine
 from privacy_engine.engines.spark import SparkEngine
 from privacy_engine.verification.models import DistinctLDiversity, KAnonymity, TCloseness
 from privacy_engine.verification.policy import ReleasePolicy
-from privacy_release.steps.fragment_join import join
-from privacy_release.steps.fragments import cut_table, keep, release_records
-from privacy_release.steps.made import Job
+from privacy_release.steps.producers.fragment_join import join
+from privacy_release.steps.producers.fragments import cut_table, keep, release_records
+from privacy_release.steps.producers.job import Job
 from privacy_release.workarea.area import WorkArea
 from privacy_release.workarea.file_sets import files_of
 from privacy_release.workarea.references import FragmentReleaseRef, read_as

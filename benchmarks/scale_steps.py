@@ -27,10 +27,11 @@ from benchmarks.tables import SENSITIVE, Table, adult
 from privacy_engine.verification.models import DistinctLDiversity, KAnonymity
 from privacy_engine.verification.policy import ReleasePolicy
 from privacy_release.lake.store import Lake
-from privacy_release.steps.fragment_join import join
-from privacy_release.steps.fragments import cut_table, keep, release_records
 from privacy_release.steps.ingest import ingest
-from privacy_release.steps.made import Job, stage
+from privacy_release.steps.producers.fragment_join import join
+from privacy_release.steps.producers.fragments import cut_table, keep, release_records
+from privacy_release.steps.producers.job import Job
+from privacy_release.steps.producers.staging import stage
 from privacy_release.steps.publish import publish_staged
 from privacy_release.steps.verify import verify_staged
 from privacy_release.workarea.area import WorkArea

@@ -55,18 +55,18 @@ def __getattr__(name: str) -> Any:
 
 redirect(
     {
-        "privacy_engine.synthesizers.repeated": "privacy_engine.synthesizers.repeated",
-        "privacy_engine.recoding.features": "privacy_engine.recoding.features",
-        "privacy_engine.recoding.grouping": "privacy_engine.recoding.grouping",
-        "privacy_engine.verification": "privacy_engine.verification",
-        "privacy_engine.verification.verify": "privacy_engine.verification.verify",
-        "privacy_engine.synthesizers.latent": "privacy_engine.synthesizers.latent",
-        "privacy_engine.recoding.nearness": "privacy_engine.recoding.nearness",
-        "privacy_engine.recoding.quotas": "privacy_engine.recoding.quotas",
+        "privacy_engine.continual": "privacy_engine.synthesizers.repeated",
+        "privacy_engine.features": "privacy_engine.recoding.features",
+        "privacy_engine.grouping": "privacy_engine.recoding.grouping",
+        "privacy_engine.judge": "privacy_engine.verification",
+        "privacy_engine.judge.verification": "privacy_engine.verification.verify",
+        "privacy_engine.latent": "privacy_engine.synthesizers.latent",
+        "privacy_engine.nearness": "privacy_engine.recoding.nearness",
+        "privacy_engine.quotas": "privacy_engine.recoding.quotas",
         **{
             f"privacy_engine.synthesizers.{name}": f"privacy_engine.synthesizers.bayes.{name}"
             for name in ("bayesian_network", "dpsm_bayes", "network_synthesizer", "privbayes", "scores")
         },
-        "privacy_engine.synthesizers.bayes.structure": "privacy_engine.synthesizers.bayes.structure",
+        "privacy_engine.synthesizers.structure": "privacy_engine.synthesizers.bayes.structure",
     }
 )

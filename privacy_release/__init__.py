@@ -41,11 +41,11 @@ def __getattr__(name: str) -> Any:
 
 redirect(
     {
-        "privacy_release.budget": "privacy_release.budget",
+        "privacy_release.spending": "privacy_release.budget",
         "privacy_release.steps.run": "privacy_release.running.run",
-        "privacy_release.workarea": "privacy_release.workarea",
+        "privacy_release.work": "privacy_release.workarea",
         **{
-            f"privacy_release.workarea.{name}": f"privacy_release.config.{name}"
+            f"privacy_release.work.{name}": f"privacy_release.config.{name}"
             for name in ("durations", "host", "places", "problems", "settings")
         },
     }

@@ -20,7 +20,8 @@ from privacy_engine.verification.verify import verify
 from privacy_release.explore.choices import Choice, without_persons
 from privacy_release.spec.methods import build_method
 from privacy_release.steps.curator import model_of
-from privacy_release.steps.release import make_release, measure
+from privacy_release.steps.producers.figures import measure
+from privacy_release.steps.release import make_release
 from privacy_release.workarea.parquet import read_private
 from privacy_release.workarea.references import RecordsFileRef, RecordsRef
 from privacy_release.workarea.staged import finite, read_schema

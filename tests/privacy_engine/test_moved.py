@@ -9,14 +9,14 @@ import pytest
 from tests.import_graph import modules
 
 FORMER = {
-    "privacy_engine.verification.models": "privacy_engine.verification.models",
-    "privacy_engine.verification.verify": "privacy_engine.verification.verify",
-    "privacy_engine.recoding.grouping.cuts": "privacy_engine.recoding.grouping.cuts",
-    "privacy_engine.synthesizers.latent.latent_class": "privacy_engine.synthesizers.latent.latent_class",
-    "privacy_engine.synthesizers.bayes.privbayes": "privacy_engine.synthesizers.bayes.privbayes",
-    "privacy_release.workarea.area": "privacy_release.workarea.area",
-    "privacy_release.config.settings": "privacy_release.config.settings",
-    "privacy_release.budget.budget": "privacy_release.budget.budget",
+    "privacy_engine.judge.models": "privacy_engine.verification.models",
+    "privacy_engine.judge.verification": "privacy_engine.verification.verify",
+    "privacy_engine.grouping.cuts": "privacy_engine.recoding.grouping.cuts",
+    "privacy_engine.latent.latent_class": "privacy_engine.synthesizers.latent.latent_class",
+    "privacy_engine.synthesizers.privbayes": "privacy_engine.synthesizers.bayes.privbayes",
+    "privacy_release.work.area": "privacy_release.workarea.area",
+    "privacy_release.work.settings": "privacy_release.config.settings",
+    "privacy_release.spending.budget": "privacy_release.budget.budget",
     "privacy_release.steps.run": "privacy_release.running.run",
 }
 

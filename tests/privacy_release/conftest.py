@@ -13,7 +13,7 @@ PRELOADED = [
     "privacy_engine.engines.local",
     "privacy_engine.anonymizers.mondrian",
     "privacy_release.sources.shares",
-    "privacy_release.steps.fragments",
+    "privacy_release.steps.producers.fragments",
 ]
 
 

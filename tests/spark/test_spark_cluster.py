@@ -27,10 +27,10 @@ from privacy_engine.errors import EngineError, InfeasibleError, IntegrityError
 from privacy_engine.tables.schema import DataSchema
 from privacy_release.sources import shares
 from privacy_release.sources.shares import Workers
-from privacy_release.steps import fragment_join
-from privacy_release.steps.fragment_join import join
-from privacy_release.steps.fragments import cut_table, keep, release_records
-from privacy_release.steps.made import Job
+from privacy_release.steps.producers import fragment_join
+from privacy_release.steps.producers.fragment_join import join
+from privacy_release.steps.producers.fragments import cut_table, keep, release_records
+from privacy_release.steps.producers.job import Job
 from privacy_release.workarea.engines import read_engine
 from privacy_release.workarea.file_sets import files_of
 from privacy_release.workarea.presence import Mark, Owner

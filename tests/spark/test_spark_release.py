@@ -15,7 +15,7 @@ from privacy_engine.tables.schema import DataSchema
 from privacy_engine.verification.models import KAnonymity
 from privacy_engine.verification.policy import ReleasePolicy
 from privacy_release.sources.shares import Workers
-from privacy_release.steps import fragment_join
+from privacy_release.steps.producers import fragment_join
 from privacy_release.steps.verify import verify_staged
 from privacy_release.workarea.area import WorkArea, sha256_file
 from privacy_release.workarea.engines import read_engine

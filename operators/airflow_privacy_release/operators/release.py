@@ -29,8 +29,8 @@ from privacy_release.workarea.references import FragmentRef, FragmentReleaseRef,
 if TYPE_CHECKING:
     from airflow.sdk import Context, XComArg
 
-    from privacy_release.steps.fragments import Fragments
     from privacy_release.steps.history import Past
+    from privacy_release.steps.producers.fragments import Fragments
 
 
 class ReleaseOperator(BaseOperator):
@@ -294,7 +294,7 @@ class CutFragmentsOperator(BaseOperator):
     @monitored("cut")
     def execute(self, context: "Context") -> "list[Fragments]":
         """Cut; a reference to each fragment, or where Airflow maps over fewer, lists of some."""
-        from privacy_release.steps import fragments
+        from privacy_release.steps.producers import fragments
         from privacy_release.steps.release import with_required, worked_on_by
 
         table = worked_on_by(chosen_engine(self.engine), with_required(self.table, self.requires))
@@ -347,7 +347,7 @@ class ReleaseFragmentOperator(BaseOperator):
             return self._released(self.fragment)
 
     def _released(self, fragment: "FragmentRef") -> "FragmentReleaseRef":
-        from privacy_release.steps.fragments import release_one
+        from privacy_release.steps.producers.fragments import release_one
 
         released = release_one(fragment)
         self.log.info(
@@ -384,7 +384,7 @@ class JoinFragmentsOperator(BaseOperator):
     @monitored("release")
     def execute(self, context: "Context") -> "StagedRelease":
         """Stage the release; a reference to it."""
-        from privacy_release.steps.fragment_join import join_staged
+        from privacy_release.steps.producers.fragment_join import join_staged
 
         released = each(self.fragments)
         with run_work_area(context) as work:

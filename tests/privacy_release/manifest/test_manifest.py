@@ -141,7 +141,7 @@ def test_no_other_module_reads_a_manifest_by_literal_keys() -> None:
 def test_a_manifest_is_assembled_at_staging_and_extended_where_it_is_published() -> None:
     files = [file for file in (ROOT / "privacy_release").rglob("*.py") if ".extended(" in file.read_text()]
     assert {str(file.relative_to(ROOT / "privacy_release")) for file in files} == {
-        "steps/made.py",
+        "steps/producers/staging.py",
         "steps/publish.py",
     }
 

@@ -16,7 +16,8 @@ from privacy_release.manifest.manifest import Claims
 from privacy_release.proof.keys import SigningKey
 from privacy_release.proof.statement import StatementSigner
 from privacy_release.steps.approval import approval_of
-from privacy_release.steps.made import Job, Made, stage
+from privacy_release.steps.producers.job import Job, ProducedRelease
+from privacy_release.steps.producers.staging import stage
 from privacy_release.steps.publish import publish_staged
 from privacy_release.steps.verify import verify_staged
 from privacy_release.workarea.area import WorkArea
@@ -82,7 +83,7 @@ def staged_release(
     else:
         sha256 = write_set(records, frame, files)
     source = SourceRef(uri="x", fingerprint="0" * 64, rows=len(frame), dropped=0, files=1, identifiers=[])
-    made = Made(
+    made = ProducedRelease(
         claims=Claims.from_dict(
             {
                 "method": "by_hand",

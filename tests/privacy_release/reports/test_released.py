@@ -15,7 +15,7 @@ from privacy_engine.measures.association import association
 from privacy_engine.release import Release
 from privacy_release.reports.release import render_report
 from privacy_release.reports.released import BINS, association_of, drawing, shares_of_classes
-from privacy_release.steps.release import measure
+from privacy_release.steps.producers.figures import measure
 
 
 def table(rows: int = 600) -> pd.DataFrame:

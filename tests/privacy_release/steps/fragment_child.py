@@ -3,7 +3,7 @@
 import json
 import sys
 
-from privacy_release.steps.fragments import release_one
+from privacy_release.steps.producers.fragments import release_one
 from privacy_release.workarea.references import FragmentRef
 
 if __name__ == "__main__":

@@ -21,7 +21,8 @@ from privacy_release.lake.store import Lake, get
 from privacy_release.manifest.manifest import Claims
 from privacy_release.reports.dictionary import dictionary_html
 from privacy_release.spec.files import load_policy
-from privacy_release.steps.made import Job, Made, stage
+from privacy_release.steps.producers.job import Job, ProducedRelease
+from privacy_release.steps.producers.staging import stage
 from privacy_release.workarea.area import WorkArea
 from privacy_release.workarea.staged import read_manifest
 from tests.reading import publish_synthetic
@@ -280,7 +281,7 @@ def test_a_manifest_names_missing_figures(tmp_path: Path, work: WorkArea, lake: 
     assert not manifest.left_out
     job = Job(work=work)
     job.attempts.make("the network", lambda: 1 / 0)
-    made = Made(
+    made = ProducedRelease(
         claims=manifest, schema=SCHEMA, figures={}, sha256=staged.sha256, report="", seconds=1, seeded=True
     )
     left_out = read_manifest(stage(made, table, job).manifest).left_out

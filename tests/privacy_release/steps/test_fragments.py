@@ -24,8 +24,8 @@ from privacy_engine.verification.models import DistinctLDiversity, KAnonymity, T
 from privacy_engine.verification.policy import ReleasePolicy
 from privacy_release.lake.log import data_files
 from privacy_release.lake.store import Lake
-from privacy_release.steps import fragment_join, fragments
-from privacy_release.steps.fragment_join import join_staged
+from privacy_release.steps.producers import fragment_join, fragments
+from privacy_release.steps.producers.fragment_join import join_staged
 from privacy_release.steps.publish import publish_staged
 from privacy_release.steps.release import make_release
 from privacy_release.steps.verify import verify_staged

@@ -22,7 +22,7 @@ from privacy_release.lake.read import releases
 from privacy_release.lake.store import Lake
 from privacy_release.running.run import run_release
 from privacy_release.spec.model import load_spec
-from privacy_release.steps import fragment_join
+from privacy_release.steps.producers import fragment_join
 from privacy_release.steps.release import make_release
 from privacy_release.steps.verify import verify_staged
 from privacy_release.workarea.area import WorkArea

@@ -17,7 +17,7 @@ from privacy_release.budget.budget import Budget
 from privacy_release.ledger.ledger import BudgetLedger
 from privacy_release.reports.release import render_report
 from privacy_release.spec.files import load_schema
-from privacy_release.steps.release import draw_parts
+from privacy_release.steps.producers.synthetic import draw_parts
 from privacy_release.workarea.area import WorkArea
 from privacy_release.workarea.engines import read_engine
 from tests.servers.pages import Page, require_closed_page

@@ -1,117 +1,29 @@
-"""Job and Made: who asks for a release, and what any way of making one gives back; and staging it.
+"""Staging a release: its manifest, schema and report beside its records, which are in their place."""
 
-Anonymizers in one piece, anonymizers in fragments, synthesizers and randomizers are four producers of the
-same `Made`: records that are in their place, what is told of them, and what they spent.
-"""
-
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from privacy_release.budget.budget import public_booking
-from privacy_release.manifest.manifest import Claims, Manifest
-from privacy_release.reports.attempts import Attempts
+from privacy_release.manifest.manifest import Manifest
 from privacy_release.reports.columns import with_origins
 from privacy_release.steps.history import follow
 from privacy_release.steps.memberships.last import write_waiting
 from privacy_release.steps.outliers import public_outliers, suppressed_before
-from privacy_release.workarea.area import WorkArea
+from privacy_release.steps.producers.figures import BOUND
+from privacy_release.steps.producers.job import Job, ProducedRelease
 from privacy_release.workarea.parquet import unchanged_batches, write_private
 from privacy_release.workarea.people import write_people
-from privacy_release.workarea.references import BookingRef, FileRef, PeopleRef, StagedRelease, Table
+from privacy_release.workarea.references import FileRef, PeopleRef, StagedRelease, Table
 from privacy_release.workarea.staged import json_bytes, public_source, read_schema, software, write_schema
 
 if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
-
     from privacy_engine.tables.persons import Person
     from privacy_engine.tables.schema import DataSchema
 
-# A figure for those who decide on a release. It comes from the source and cannot be read off the released
-# table, as the other figures of loss nearly can: it is in no manifest and no report.
-BOUND = "gcp_bound"
 
-
-def say_nothing(_: str) -> None:
-    """Tell nobody."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Job:
-    """Who asks for a release, and where it is made.
-
-    Attributes:
-        work: where the release is staged.
-        label: begins the names of the files.
-        seed: of the random choices; None takes fresh entropy.
-        title: of the report.
-        tell: told the name of each part of the work as it begins.
-        attempts: Makes what describes the release; the manifest names the figures that failed.
-    """
-
-    work: WorkArea
-    label: str = "staged"
-    seed: int | None = None
-    title: str | None = None
-    tell: Callable[[str], None] = say_nothing
-    attempts: Attempts = field(default_factory=Attempts)
-
-    @property
-    def records(self) -> Path:
-        """The file of the released records."""
-        return self.work.path(f"{self.label}.parquet")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Made:
-    """A release whose records are in their place, before it is staged.
-
-    Attributes:
-        claims: What the method says of it, see `Release.manifest`.
-        schema: of the released records.
-        figures: loss and risk, by name.
-        sha256: of the file of records, or the hash of a set of them.
-        report: as HTML.
-        seconds: of the method; of the sampling alone where the release is differentially private.
-        seeded: whether the random choices can be repeated.
-        private: whether exact counts and hashes of the source would tell what the release hides.
-        positions: (m,) of the released records in the table, where they have one.
-        before: (l,) persons of further records, to which positions after those of the table lead.
-        waiting: Person -> releases waited, of those who are held back; None where none may be.
-        persons: (m,) whose record each released one is, in the order of the file, or a file of them, where
-            several may be of one person.
-        earlier: versions of the release table that it was made together with; None where that was not asked.
-        booking: the ledger's entry that paid for it.
-        history: What is kept over it and the earlier releases, as the manifest says it.
-        replaces: Fingerprint of the secret of memoised answers that was given up on purpose.
-        model: text of the measured model, and `mechanisms` what each part of it spent.
-        records: the list of their files, where they are a set; None where they are one, `Job.records`.
-    """
-
-    claims: Claims
-    schema: "DataSchema"
-    figures: Mapping[str, float]
-    sha256: str
-    report: str
-    seconds: float
-    seeded: bool
-    private: bool = False
-    positions: "npt.NDArray[np.integer[Any]] | None" = None
-    before: "npt.NDArray[np.object_] | None" = None
-    waiting: Mapping[str, int] | None = None
-    persons: "npt.NDArray[np.integer[Any]] | PeopleRef | None" = None
-    earlier: list[int] | None = None
-    booking: BookingRef | None = None
-    history: Mapping[str, Any] | None = None
-    replaces: str | None = None
-    model: str | None = None
-    mechanisms: list[dict[str, Any]] = field(default_factory=list)
-    records: Path | None = None
-
-
-def stage(made: Made, table: Table, job: Job) -> StagedRelease:
+def stage(made: ProducedRelease, table: Table, job: Job) -> StagedRelease:
     """Write manifest, schema and report of records that are in their place; the reference to all of it.
 
     Args:
@@ -159,7 +71,7 @@ def stage(made: Made, table: Table, job: Job) -> StagedRelease:
     return staged
 
 
-def _manifest(made: Made, table: Table, people: PeopleRef | None, job: Job) -> Manifest:
+def _manifest(made: ProducedRelease, table: Table, people: PeopleRef | None, job: Job) -> Manifest:
     """The manifest, before the release is verified.
 
     A private release says nothing of outliers: their number is an exact count of the source.
@@ -183,7 +95,7 @@ def _manifest(made: Made, table: Table, people: PeopleRef | None, job: Job) -> M
     return made.claims.extended(staged)
 
 
-def _columns(made: Made, table: Table, job: Job) -> Mapping[str, Mapping[str, Any]]:
+def _columns(made: ProducedRelease, table: Table, job: Job) -> Mapping[str, Mapping[str, Any]]:
     """Description of each column for the dictionary; if it cannot be made, the one in the manifest."""
     source: DataSchema = read_schema(table.schema)
 
@@ -196,7 +108,7 @@ def _columns(made: Made, table: Table, job: Job) -> Mapping[str, Mapping[str, An
     return job.attempts.make("origin and form of the columns", described) or known
 
 
-def _people(made: Made, path: Path) -> PeopleRef | None:
+def _people(made: ProducedRelease, path: Path) -> PeopleRef | None:
     """The file of the persons, written now unless it was while the records were."""
     if made.persons is None or isinstance(made.persons, PeopleRef):
         return made.persons

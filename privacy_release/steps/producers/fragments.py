@@ -24,8 +24,8 @@ from privacy_release.manifest.manifest import Claims
 from privacy_release.spec.methods import build_method
 from privacy_release.spec.rules.judge import refuse
 from privacy_release.steps.facts import facts_of_table
-from privacy_release.steps.fragment_join import join
-from privacy_release.steps.made import Job, Made
+from privacy_release.steps.producers.fragment_join import join
+from privacy_release.steps.producers.job import Job, ProducedRelease
 from privacy_release.workarea.area import WorkArea, sha256_file
 from privacy_release.workarea.engines import executors_files, open_engine
 from privacy_release.workarea.file_sets import paths_of
@@ -46,22 +46,22 @@ Fragments = FragmentRef | list[FragmentRef]  # what one task releases
 
 if TYPE_CHECKING:
     from privacy_engine.engines.engine import Engine
+    from privacy_engine.release import ReleaseMethod
     from privacy_engine.tables.schema import DataSchema
 
 
-def released_in_fragments(table: Table, job: Job, *, method: str, parameters: Mapping[str, Any]) -> Made:
+def released_in_fragments(
+    releaser: "ReleaseMethod", schema: "DataSchema", table: Table, job: Job
+) -> ProducedRelease:
     """Cut a table, release its fragments in other processes, and join what they give.
 
-    Args:
-        table: whose `engine` says who works on the fragments.
-        job: who asks; its seed is of the cuts and of all fragments. The working files are removed at the end.
-        method: registry key.
-        parameters: of the method.
+    The processes build the method themselves. Its seed is that of the cuts and of all fragments. The working
+    files are removed at the end.
     """
     with open_engine(table.engine, job.work.folder) as engine:
         job.tell("cutting the table")
         with portion(0.05):
-            cut = cut_table(table, engine, method=method, parameters=parameters, seed=job.seed)
+            cut = cut_table(table, engine, method=job.method, parameters=job.parameters, seed=job.seed)
         plan = keep(cut, job.work, job.label)
         released: list[FragmentReleaseRef] = []
         if away := executors_files(need(table.engine, "engine"), Path(plan.uri).parent.name):

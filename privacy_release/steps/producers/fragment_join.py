@@ -27,8 +27,9 @@ from privacy_release.manifest.manifest import Claims
 from privacy_release.reports.data import FragmentsPart, Measured, ReportData, claimed_k, limits_of_classes
 from privacy_release.reports.release import render, report_or_claims
 from privacy_release.spec.methods import build_method
-from privacy_release.steps.made import Job, Made, stage
 from privacy_release.steps.outliers import counted_in, suppressed_before
+from privacy_release.steps.producers.job import Job, ProducedRelease
+from privacy_release.steps.producers.staging import stage
 from privacy_release.workarea.area import WorkArea
 from privacy_release.workarea.engines import SPARK, engine_files, open_engine
 from privacy_release.workarea.file_sets import (
@@ -92,7 +93,7 @@ def join(
     plan: FileRef,
     job: Job,
     engine: "Engine",
-) -> Made:
+) -> ProducedRelease:
     """Put the fragments of a plan together as one release, if together they keep what the method claims.
 
     The records are put into the order of their values: where one stands must not tell which fragment it comes
@@ -124,7 +125,7 @@ def join(
     utility = finite(figures.notes | utility)
     utility = counted_in(utility, suppressed_before(cut.table), figures.records, len(figures.attributes))
     risk = finite(examined.risk)
-    return Made(
+    return ProducedRelease(
         claims=joined.claims,
         schema=joined.schema,
         figures=utility | risk,

@@ -1,0 +1,95 @@
+"""A release that is safe together with the earlier ones of its table."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from privacy_engine.republication.incremental import release_incrementally
+from privacy_engine.republication.republish import republish
+from privacy_engine.vocabulary import COUNTERFEITS
+from privacy_release.steps.history import Past, read_persons
+from privacy_release.workarea.references import PersonsRef
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+    import pandas as pd
+
+    from privacy_engine.release import Release
+    from privacy_engine.tables.schema import DataSchema
+
+
+@dataclass(frozen=True, kw_only=True)
+class KeptSafe:
+    """What a release was made with: versions of the earlier ones of its table, and what is kept over all."""
+
+    versions: tuple[int, ...]
+    kept: Mapping[str, Any]
+    before: "npt.NDArray[np.object_] | None" = None
+    waiting: Mapping[str, int] | None = None
+
+    def to_dict(self, release: "Release") -> dict[str, Any]:
+        """Section of the manifest; nothing of a person."""
+        section = {"releases": len(self.versions), **self.kept, "withheld": int(release.notes["withheld"])}
+        section |= {
+            name: int(release.notes[name]) for name in ("held_back", "outdated") if name in release.notes
+        }
+        # How many were allowed becomes how many there are; of unique classes it is any number.
+        if "counterfeits" in release.notes:
+            section["counterfeits"] = {
+                "allowed": None if self.kept.get("unique") else self.kept["counterfeits"],
+                "added": int(release.notes["counterfeits"]),
+                "column": COUNTERFEITS,
+            }
+        return section
+
+    def sentence(self, release: "Release") -> str:
+        """What the report says."""
+        k, departures = self.kept["k"], self.kept["departures"]
+        kept = f"nobody is told apart from fewer than {k} by all, departures {departures}"
+        told = f"{len(self.versions)}; {kept}; {int(release.notes['withheld']):,} records withheld"
+        if "held_back" in release.notes:
+            waits, outdated = int(release.notes["held_back"]), int(release.notes["outdated"])
+            return f"{told}; {waits:,} persons held back; {outdated:,} outdated records published again"
+        if "counterfeits" not in release.notes:
+            return told
+        added = f"{int(release.notes['counterfeits']):,} counterfeit records added"
+        return f"{told}; {added}, the column {COUNTERFEITS} tells how many each class has"
+
+
+def kept_safe(
+    releaser: Any,
+    frame: "pd.DataFrame",
+    schema: "DataSchema",
+    rng: "np.random.Generator",
+    persons: PersonsRef,
+    past: Past,
+) -> "tuple[Release, KeptSafe]":
+    """A release that is safe together with the earlier ones of its table, and what it was made with."""
+    earlier, kept, people = past.memberships(persons), past.kept(schema), read_persons(persons)
+    told, hold_back = KeptSafe(versions=tuple(earlier), kept=dict(kept)), kept.pop("hold_back", None)
+    found = past.last(earlier) if past.subtracted else None
+    if not past.subtracted or (earlier and found is None):  # what it cannot do, verification refuses
+        release = republish(
+            releaser, frame, schema, rng, persons=people, earlier=tuple(earlier.values()), **kept
+        )
+        return release, replace(told, waiting={} if past.subtracted else None)
+    last, waited = found or (None, {})
+    release = release_incrementally(
+        releaser,
+        frame,
+        schema,
+        rng,
+        persons=people,
+        earlier=tuple(earlier.values()),
+        last=last,
+        across=past.across(kept),
+        hold_back=hold_back or 0,
+        waited=waited,
+        reserve=kept["reserve"],
+        owners=frame[schema.by].to_numpy(dtype="int64") if schema.by else None,
+    )
+    assert release.rows is not None
+    shown = set(people[release.rows[release.rows < len(people)]])
+    waits = {who: waited.get(who, 0) + 1 for who in people.tolist() if who not in shown}
+    return release, replace(told, before=last.persons if last else None, waiting=waits)

@@ -1,0 +1,73 @@
+"""A release of a table in one piece, by an anonymizer."""
+
+import time
+from functools import partial
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from privacy_engine.progress import portion
+from privacy_release.manifest.manifest import Claims
+from privacy_release.steps.outliers import counted_in, suppressed_before
+from privacy_release.steps.producers.figures import loss_bound, lost_of, report_of, risk_of
+from privacy_release.steps.producers.job import Job, ProducedRelease
+from privacy_release.steps.producers.kept_safe import kept_safe
+from privacy_release.workarea.parquet import parquet_bytes, read_private, write_private
+from privacy_release.workarea.references import Table, need
+from privacy_release.workarea.staged import facts_of, finite
+
+if TYPE_CHECKING:
+    from privacy_engine.release import ReleaseMethod
+    from privacy_engine.tables.schema import DataSchema
+
+
+def anonymized(releaser: "ReleaseMethod", schema: "DataSchema", table: Table, job: Job) -> ProducedRelease:
+    """A table in one piece."""
+    rng = np.random.default_rng(job.seed)
+    job.tell("reading")
+    frame = read_private(table.uri, table.sha256)
+    job.tell(f"running {releaser.key}")
+    began = time.perf_counter()
+    with portion(0.8):
+        if job.past is None:
+            release, history = releaser.release(frame, schema, rng), None
+        else:
+            release, history = kept_safe(
+                releaser, frame, schema, rng, need(table.persons, "persons"), job.past
+            )
+    seconds = time.perf_counter() - began
+    job.tell("measuring")
+    whole = release.of_persons
+    loss = job.attempts.make("what the data lost", partial(lost_of, whole, rng)) or finite(release.notes)
+    risk = job.attempts.make("how exposed people are", partial(risk_of, whole)) or {}
+    before = suppressed_before(table)
+    if not schema.tables:  # of several, nobody took records out before
+        loss = counted_in(loss, before, len(frame), len(schema.quasi_identifiers))
+    claims = Claims.from_dict(release.manifest())
+    bound = {} if before else job.attempts.make("the bound of the loss", partial(loss_bound, release)) or {}
+    about = facts_of(table) | _facts_of_tables(claims)
+    if history is not None:
+        about |= {"earlier releases": history.sentence(release)}
+    return ProducedRelease(
+        claims=claims,
+        schema=release.schema,
+        figures=loss | risk | bound,
+        sha256=write_private(job.records, parquet_bytes(release.table)),
+        report=report_of(release, loss, risk, table, job, about=about),
+        seconds=seconds,
+        seeded=job.seed is not None,
+        positions=release.rows,
+        persons=release.persons,
+        earlier=None if history is None else list(history.versions),
+        history=None if history is None else history.to_dict(release),
+        before=None if history is None else history.before,
+        waiting=None if history is None else history.waiting,
+    )
+
+
+def _facts_of_tables(claims: Claims) -> dict[str, str]:
+    """What a report says of each of several tables."""
+    return {
+        f"table {name}": f"{own.rows:,} records, {own.suppressed:,} suppressed"
+        for name, own in claims.tables.items()
+    }
