@@ -201,6 +201,7 @@ def _class(
     arguments: Sequence[Argument],
     body: Sequence[str],
 ) -> str:
+    named = ("*,", *map(str, arguments)) if arguments else ()
     return "\n".join(
         [
             f"class {name}({base}):",
@@ -209,7 +210,7 @@ def _class(
             *(f"    {line}" for line in attributes),
             "",
             "    def __init__(",
-            *(f"        {line}" for line in ("self,", "*,", *map(str, arguments), "**kwargs: Any,")),
+            *(f"        {line}" for line in ("self,", *named, "**kwargs: Any,")),
             "    ) -> None:",
             *(f"        {line}" for line in body),
             "",

@@ -1,5 +1,6 @@
 """The pages of the documentation say what the code does, and lead where they say."""
 
+import ast
 import re
 import runpy
 import subprocess
@@ -31,6 +32,12 @@ def test_the_operators_of_methods_and_the_stubs_are_what_the_code_says() -> None
     made = runpy.run_path(str(ROOT / "docs" / "make_operators.py"))
     for file, text in made["FILES"].items():
         assert (ROOT / file).read_text(encoding="utf-8") == text(), f"{file}: run `make docs`, and commit it"
+
+
+def test_an_operator_is_made_of_a_method_without_parameters_of_its_own() -> None:
+    made = runpy.run_path(str(ROOT / "docs" / "make_operators.py"))
+    text = made["_class"]("AOperator", "Base", docstring=(), attributes=(), arguments=(), body=["pass"])
+    ast.parse(text)
 
 
 @pytest.mark.slow  # runs the type checker; that lists and stubs agree is quick
