@@ -70,7 +70,7 @@ if TYPE_CHECKING:
     from deltalake import CommitProperties, DeltaTable, WriterProperties
 
 # What of a manifest stands in the commit itself, readable for every Delta client without the proof folder.
-_FIGURES = ("method", "parameters", "guarantees", "measured", "loss", "policy", "approval")
+_FIGURES = ("method", "parameters", "guarantees", "measured", "loss", "policy", "approval", "membership")
 TABLE_OPTIONS = {
     "delta.dataSkippingNumIndexedCols": "0",
     "delta.enableExpiredLogCleanup": "false",
