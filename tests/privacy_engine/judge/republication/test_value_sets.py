@@ -94,7 +94,7 @@ def sets_left(rows: list[Visit], side: int) -> dict[int, int]:
     return {patient: len(own) for patient, own in found.items()}
 
 
-# Patient 1 leaves with three of the four visits with x, x, y and y, so with both values, whoever had which.
+# Patient 1 leaves with three of the four visits with x, x, y and y, so with both values in any case.
 CERTAIN = "1 a- x,1 a- x,1 a- y,2 a- y,3 aa x,3 aa y,4 aa x,4 aa y"
 # Patient 1 is the only one of class a who leaves, and 2 and 3 leave class b, which is connected.
 BY_CLASS = "1 a- x,1 a- y,2 b- x,3 b- y,4 aa z,5 aa u,4 ab z,5 ab u,6 bb z,7 bb u"
