@@ -97,7 +97,12 @@ QUICK: Mapping[str, Part] = {
     "over_time": lambda table: over_time.run(table, persons=600, weeks=6, known=(2,), unknown=(1,)),
     "republication": lambda table: republication.run(table, sizes=(2_000,), releases=6),
     "incremental": lambda table: incremental.run(
-        table, cases=[(0.05, 4, 1.0)], persons=400, weeks=6, sizes=()
+        table,
+        cases=[(0.05, 4, 1.0)],
+        unique=incremental.UNIQUE_CASES[:1],
+        persons=400,
+        weeks=6,
+        sizes=(),
     ),
     "dp_over_time": lambda table: dp_over_time.run(table, weeks=12, copies=4),
     "dp_standing": lambda table: dp_standing.run(table, runs=1, shown=(1, 13, 52)),

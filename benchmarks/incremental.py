@@ -23,9 +23,11 @@ from privacy_engine.measures.utility import gcp
 from privacy_engine.registry import load_attack, load_method
 from privacy_engine.release import Release
 from privacy_engine.republication.incremental import LastRelease, release_incrementally
+from privacy_engine.republication.republish import republish
 from privacy_engine.tables.classes import EquivalenceClasses
-from privacy_engine.verification.cross_release import History, Membership
+from privacy_engine.verification.cross_release import History, Membership, MInvariance
 from privacy_engine.verification.republication.model import Republication
+from privacy_engine.vocabulary import Departures
 
 Ints = npt.NDArray[np.int64]
 METHODS = ("bottom_up", "mondrian", "obpa", "ilp_l_diversity")  # in turn
@@ -33,6 +35,11 @@ K, M, WEEKS, PERSONS = 5, 3, 52, 1_000
 MOVED, CORRECTED, BACK = 0.01, 0.005, 0.002  # of the persons in a week; of all who left, who return
 CASES = ((0.02, 4, 1.0), (0.02, 8, 2.0), (0.05, 4, 1.0), (0.05, 8, 2.0))  # churn, hold_back, reserve
 SPEED_AT, SPEED_WEEKS = (30_000, 1_000_000), 4
+UNIQUE_CASES = tuple(  # churn, departures, k, reserve
+    (churn, *own)
+    for churn in (0.02, 0.05)
+    for own in (("unknown", M, 1.0), ("unknown", K, 1.0), ("known", K, 2.0))
+)
 BAR = 1.6  # times the loss of releases that know nothing of each other
 NOTE = """{persons:,} of Adult's records are the people of the first of {weeks} weekly releases. Each
 week a share of them (*churn*) leaves, drawn at random, and as many arrive; {back:.1%} of those
@@ -48,6 +55,15 @@ end. *Outdated*: as a share of the published records, of persons who left, moved
 whose class is published as it was. *Withheld*: persons who fit no class and do not wait. *Loss*: GCP, in
 which a withheld person costs 1 and so does one whose record is outdated; *times*: against releases by
 the same methods, with l = {m}, that know nothing of each other. No counterfeits are made."""
+UNIQUE_NOTE = """The same people in *m-unique* classes, the paper's option (`m_invariance` with `unique`,
+m = {m}, and any number of counterfeits): no class has a value twice, and a person keeps one set of values.
+k counts persons, so a class has at least k different values. *Departures*: whether it is known who left; if
+it is, classes need a *reserve*. A person whose occupation is corrected to a value outside of the set is
+withheld from then on. *Found*: as above. *Least*: the fewest persons left in any week, by that reading of
+departures. *Values*: the fewest values of a person's class that are the same in all weeks. *Counterfeits*:
+as a share of the published records. *Loss*: a withheld person and a counterfeit cost 1; *times*: against
+releases by `bottom_up` with the same k and l = {m} that know nothing of each other. Shares and losses are
+the mean of all weeks and the last one."""
 
 
 @dataclass
@@ -61,6 +77,8 @@ class Course:
     withheld: list[float] = field(default_factory=list)
     least: list[float] = field(default_factory=list)
     waited: list[int] = field(default_factory=list)
+    counterfeits: list[float] = field(default_factory=list)
+    values: list[float] = field(default_factory=list)
     found: int = 0
     seconds: float = 0.0
 
@@ -141,6 +159,53 @@ def year(
     return found
 
 
+def unique_year(
+    table: Table,
+    *,
+    persons: int = PERSONS,
+    weeks: int = WEEKS,
+    churn: float,
+    departures: str,
+    k: int,
+    reserve: float,
+) -> Course:
+    """Make and judge a year of releases in m-unique classes, with counterfeits."""
+    found, earlier = Course(), list[Membership]()
+    reading, m = Departures(departures), MInvariance(m=M, attribute=SENSITIVE, unique=True)
+    for week, (who, frame) in enumerate(weekly(table, persons, weeks, churn)):
+        rng = np.random.default_rng(week)
+        made = republish(
+            load_method("bottom_up", k=k),
+            frame,
+            table.schema,
+            rng,
+            persons=who,
+            earlier=earlier,
+            k=k,
+            m={SENSITIVE: M},
+            departures=reading,
+            reserve=reserve,
+            limit=1.0,
+            counterfeits=1.0,
+            unique=True,
+        )
+        assert made.rows is not None
+        assert made.recoding is not None
+        whose = np.append(who, None)[made.rows]  # -1 = a counterfeit
+        classes = EquivalenceClasses.of_table(made.table, made.schema)
+        member = Membership.of_classes(whose, classes, made.table, made.schema)
+        history = History(new=member, earlier=tuple(earlier), source=table.schema)
+        found.least.append(float(history.candidates(reading).min()))
+        found.values.append(float(m.per_person(history, classes).min()))
+        found.found += _certain(member, earlier, made, frame, table)
+        found.counterfeits.append(made.notes["counterfeits"] / len(made.table))
+        found.withheld.append(made.notes["withheld"] / len(frame))
+        found.loss.append(gcp(made.recoding) + made.notes["counterfeits"] / len(frame))
+        found.alone.append(_alone(table, frame, "bottom_up", rng, k))
+        earlier.append(member)
+    return found
+
+
 def _least(
     model: Republication,
     member: Membership,
@@ -170,9 +235,9 @@ def _certain(
     return round(sum(own.main.right - own.control.right for own in tries.values()))
 
 
-def _alone(table: Table, frame: pd.DataFrame, method: str, rng: np.random.Generator) -> float:
+def _alone(table: Table, frame: pd.DataFrame, method: str, rng: np.random.Generator, k: int = K) -> float:
     """The loss of a release that knows nothing of the others."""
-    release = load_method(method, k=K, l=M).release(frame, table.schema, rng)
+    release = load_method(method, k=k, l=M).release(frame, table.schema, rng)
     assert release.recoding is not None
     return gcp(release.recoding)
 
@@ -181,6 +246,7 @@ def run(
     table: Table,
     *,
     cases: Sequence[tuple[float, int, float]] = CASES,
+    unique: Sequence[tuple[float, str, int, float]] = UNIQUE_CASES,
     persons: int = PERSONS,
     weeks: int = WEEKS,
     sizes: Sequence[int] = SPEED_AT,
@@ -191,11 +257,19 @@ def run(
         own = year(table, persons=persons, weeks=weeks, churn=churn, hold_back=hold_back, reserve=reserve)
         courses[churn, hold_back, reserve] = own
         print(f"[incremental] {churn:.0%}, {hold_back}, {reserve}: {_row(own)}", flush=True)
-    return describe(courses, {size: _speed_apart(size) for size in sizes}, persons, weeks)
+    filled = {}
+    for churn, departures, k, reserve in unique:
+        own = unique_year(
+            table, persons=persons, weeks=weeks, churn=churn, departures=departures, k=k, reserve=reserve
+        )
+        filled[churn, departures, k, reserve] = own
+        print(f"[incremental] m-unique {churn:.0%}, {departures}, {k}: {_unique_row(own)}", flush=True)
+    return describe(courses, filled, {size: _speed_apart(size) for size in sizes}, persons, weeks)
 
 
 def describe(
     courses: dict[tuple[float, int, float], Course],
+    filled: dict[tuple[float, str, int, float], Course],
     speed: dict[int, tuple[float, float, float]],
     persons: int,
     weeks: int,
@@ -245,26 +319,79 @@ def describe(
         k=K,
         m=M,
     )
-    blocks = [note, markdown_table(heads, rows), "\n".join(verdicts)]
+    blocks = [note, markdown_table(heads, rows)]
     if fast:
-        blocks.insert(2, f"Bottom-up, {SPEED_WEEKS} weeks, churn 5 %, the records resampled:")
-        blocks.insert(3, markdown_table(["persons", "first, CPU s", "each later, CPU s", "memory, GB"], fast))
+        blocks.append(f"Bottom-up, {SPEED_WEEKS} weeks, churn 5 %, the records resampled:")
+        blocks.append(markdown_table(["persons", "first, CPU s", "each later, CPU s", "memory, GB"], fast))
+    if filled:
+        blocks += [UNIQUE_NOTE.format(m=M), _unique_table(filled)]
+        verdicts += _unique_verdicts(filled, weeks)
+    blocks.append("\n".join(verdicts))
     return Section(title="31. Releases that cannot be subtracted", blocks=blocks)
+
+
+def _unique_table(filled: dict[tuple[float, str, int, float], Course]) -> str:
+    heads = ["churn", "departures", "k", "reserve", "found", "least", "values"]
+    heads += ["counterfeits", "withheld", "loss", "times"]
+    rows = [[f"{c:.0%}", d, str(k), f"{r:g}", *_unique_row(own)] for (c, d, k, r), own in filled.items()]
+    return markdown_table(heads, rows)
+
+
+def _unique_verdicts(filled: dict[tuple[float, str, int, float], Course], weeks: int) -> list[str]:
+    least = {key: min(own.least) for key, own in filled.items()}
+    values = [min(own.values) for own in filled.values()]
+    times = [np.mean(own.loss) / np.mean(own.alone) for own in filled.values()]
+    return [
+        verdict(
+            "no value is certain by subtraction from m-unique classes",
+            not sum(own.found for own in filled.values()),
+            f"{weeks} weeks",
+        ),
+        verdict(
+            "m-unique classes leave every person k persons",
+            all(found >= k for (_, _, k, _), found in least.items()),
+            ", ".join(f"{found:g}" for found in least.values()),
+        ),
+        verdict(
+            f"they keep at least m = {M} values for every person",
+            min(values) >= M,
+            ", ".join(f"{found:g}" for found in values),
+        ),
+        verdict(
+            f"their loss is at most {BAR:g} times that of independent releases",
+            max(times) <= BAR,
+            ", ".join(f"{own:.1f}" for own in times),
+        ),
+    ]
+
+
+def _shares(values: Sequence[float]) -> str:
+    """The mean of all weeks, and the last one."""
+    return f"{np.mean(values):.1%}, {values[-1]:.1%}"
+
+
+def _unique_row(own: Course) -> list[str]:
+    """The figures of a year in m-unique classes."""
+    return [
+        str(own.found),
+        f"{min(own.least):g}",
+        f"{min(own.values):g}",
+        _shares(own.counterfeits),
+        _shares(own.withheld),
+        f"{np.mean(own.loss):.3f}, {own.loss[-1]:.3f}",
+        f"{np.mean(own.loss) / np.mean(own.alone):.1f}",
+    ]
 
 
 def _row(own: Course) -> list[str]:
     """The figures of a year."""
-
-    def shares(values: Sequence[float]) -> str:
-        return f"{np.mean(values):.1%}, {values[-1]:.1%}"
-
     return [
         str(own.found),
         f"{min(own.least):g}",
-        shares(own.held),
+        _shares(own.held),
         f"{np.mean(own.waited):.1f}" if own.waited else "-",
-        shares(own.outdated),
-        shares(own.withheld),
+        _shares(own.outdated),
+        _shares(own.withheld),
         f"{np.mean(own.loss):.3f}, {own.loss[-1]:.3f}",
         f"{np.mean(own.loss) / np.mean(own.alone):.1f}",
     ]

@@ -71,7 +71,7 @@ from privacy_release.workarea.file_sets import files_of
 from privacy_release.workarea.parquet import ROWS
 
 # What of a manifest stands in the commit itself, readable for every Delta client without the proof folder.
-_FIGURES = ("method", "parameters", "guarantees", "measured", "loss", "policy", "approval")
+_FIGURES = ("method", "parameters", "guarantees", "measured", "loss", "policy", "approval", "membership")
 TABLE_OPTIONS = {
     "delta.dataSkippingNumIndexedCols": "0",
     "delta.enableExpiredLogCleanup": "false",

@@ -23,6 +23,7 @@ from privacy_release.manifest.sections import (
     FragmentsSection,
     HistorySection,
     LossSection,
+    MembershipSection,
     ModelSection,
     OutliersSection,
     PartSection,
@@ -108,6 +109,7 @@ class Manifest(Claims):
         person: Whose record a row is, where the schema says it.
         outliers: Searches for outliers before the release.
         history: What is kept over this release and the earlier ones.
+        membership: Private file of who is in which class, where later releases are compared with this one.
         over_time: What a schedule promises to each person.
         booking: Entry of the ledger that paid for the release.
         replaces: Fingerprint of a secret of memoised answers that was given up on purpose.
@@ -129,6 +131,7 @@ class Manifest(Claims):
     person: PersonSection | None = None
     outliers: tuple[OutliersSection, ...] = ()
     history: HistorySection | None = None
+    membership: MembershipSection | None = None
     over_time: PromiseSection | None = None
     booking: BookingSection | None = None
     replaces: str | None = None

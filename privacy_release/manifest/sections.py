@@ -235,6 +235,17 @@ class HistorySection(ManifestSection):
 
 
 @dataclass(frozen=True, kw_only=True)
+class MembershipSection(ManifestSection):
+    """The private file of who is in which class of the release.
+
+    Attributes:
+        sha256: Hash of the file, by which a later release notices that it was removed or replaced.
+    """
+
+    sha256: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class EqualPartSection(ManifestSection):
     """What each release of a schedule spends.
 

@@ -296,18 +296,59 @@ def earlier_releases(
 
     Raises:
         VerificationError: if it is not on record for one of them, or was recorded with another key or form.
+        IntegrityError: if a file is missing, damaged or not the one that was published.
         PublishError: if the lake cannot be reached.
     """
     found, entries = {}, published_releases(table, but)
+    recorded = _recorded(table.name, entries)
     for place, entry in enumerate(entries):
         path = _path(table.name, entry["release_id"], entry["sha256"])
-        if not path.is_file():
-            raise VerificationError(
-                f"version {entry['version']} of table {table.name} was published without recording who is in "
-                "it, so it cannot be held against this release; retract it, or publish under a new table name"
-            )
+        sha256 = _require_recorded(path, recorded.get(path), table.name, entry)
         values, version = place >= len(entries) - marked, int(entry["version"])
-        found[version] = _read(path, table.name, persons, entry, marked=values, register=registers)
+        found[version] = _read(
+            read_private(path, sha256), path, table.name, persons, entry, marked=values, register=registers
+        )
+    return found
+
+
+def _recorded(name: str, entries: Sequence[Mapping[str, Any]]) -> dict[Path, str]:
+    """The SHA-256 of the file of each publication as it was published, by path.
+
+    Runs that publish the same bytes again have one file, which the newest of them wrote. Publications of
+    earlier versions state none.
+    """
+    found = {}
+    for entry in entries:
+        if stated := entry["figures"].get("membership"):
+            found[_path(name, entry["release_id"], entry["sha256"])] = str(stated["sha256"])
+    return found
+
+
+def _require_recorded(path: Path, recorded: str | None, name: str, entry: Mapping[str, Any]) -> str:
+    """Refuse a membership file that is missing or is not the published one.
+
+    Args:
+        path: Path of the file.
+        recorded: SHA-256 that was published with the release; None where none was.
+        name: Name of the release table.
+        entry: Publication of the release.
+
+    Returns:
+        The SHA-256 of the file.
+    """
+    if not path.is_file() and recorded is None:
+        raise VerificationError(
+            f"version {entry['version']} of table {name} was published without recording who is in "
+            "it, so it cannot be held against this release; retract it, or publish under a new table name"
+        )
+    found = sha256_file(path) if path.is_file() else None
+    if found is None or found != (recorded or found):
+        problem = "is missing" if found is None else "is not the file that was published: its SHA-256 differs"
+        raise IntegrityError(
+            f"the membership file of release {entry['release_id']}, version {entry['version']} of table "
+            f"{name}, {problem}. Differences from this release cannot be judged without it. Restore "
+            f"{path.name} from a backup of the curator's folder, or retract the release."
+        )
     return found
 
 
@@ -454,9 +495,12 @@ class Past:
         if not memberships:
             return None
         version = max(memberships)
-        (entry,) = (e for e in published_releases(self.table, self.run) if e["version"] == version)
+        entries = published_releases(self.table, self.run)
+        (entry,) = (e for e in entries if e["version"] == version)
         path = _path(self.table.name, entry["release_id"], entry["sha256"])
-        return read_last(path, memberships[version], entry)
+        recorded = _recorded(self.table.name, entries).get(path)
+        sha256 = _require_recorded(path, recorded, self.table.name, entry)
+        return read_last(path, sha256, memberships[version], entry)
 
     def kept(self, schema: "DataSchema") -> dict[str, Any]:
         """What is kept over all releases of a person.
@@ -532,7 +576,12 @@ def refuse_unseen(table: "ReleaseTable", run: tuple[str, str], report: ReportRef
         )
 
 
-def record(staged: StagedRelease, name: str, release_id: str, register: Table | None = None) -> None:
+def is_recorded(staged: StagedRelease, name: str, release_id: str) -> bool:
+    """Return whether the membership file of a release exists. Its content is not checked."""
+    return _path(name, release_id, staged.sha256).is_file()
+
+
+def record(staged: StagedRelease, name: str, release_id: str, register: Table | None = None) -> str:
     """Keep who is in which class of a release of a table; doing it again changes nothing.
 
     Args:
@@ -540,6 +589,9 @@ def record(staged: StagedRelease, name: str, release_id: str, register: Table | 
         name: of the release table.
         release_id: of the release.
         register: of the population at its time, whose persons are kept, too.
+
+    Returns:
+        The SHA-256 of the file, which is published with the release.
     """
     kept = need(staged.persons, "persons")
     membership, (persons, _, salts) = staged_membership(staged), _hashes_of(kept)
@@ -573,14 +625,14 @@ def record(staged: StagedRelease, name: str, release_id: str, register: Table | 
             raise IntegrityError("the records of the release changed since they were staged; start a new run")
     if (everybody := population(register, kept)) is not None:
         frame[_REGISTER] = write_population(everybody, _beside(path, "register"))
-    write_private(path, parquet_bytes(frame))
+    return write_private(path, parquet_bytes(frame))
 
 
 def read_last(
-    path: Path, membership: "Membership", entry: Mapping[str, Any]
+    path: Path, sha256: str, membership: "Membership", entry: Mapping[str, Any]
 ) -> "tuple[LastRelease, dict[str, int]] | None":
     """What is kept of a release whose classes may be published again; as of `Past.last`."""
-    frame = read_private(str(path), sha256_file(path))
+    frame = read_private(str(path), sha256)
     if _WAITING not in frame:
         return None
     waited = read_waiting(str(_beside(path, "waiting")), frame[_WAITING].iloc[0])
@@ -619,10 +671,16 @@ def _path(name: str, release_id: str, sha256: str) -> Path:
 
 
 def _read(
-    path: Path, name: str, persons: PersonsRef, entry: Mapping[str, Any], *, marked: bool, register: bool
+    frame: "pd.DataFrame",
+    path: Path,
+    name: str,
+    persons: PersonsRef,
+    entry: Mapping[str, Any],
+    *,
+    marked: bool,
+    register: bool,
 ) -> "Membership":
     """Who is in which class of a publication, by the hashes that the persons have now."""
-    frame = read_private(path, sha256_file(path))
     # Those that were recorded before it was told of which release they are have no such column.
     records = set(frame.get(_RECORDS, [len(frame)]))  # with the counterfeits, which are not followed
     if records != {entry["rows"]} or set(frame.get(_RELEASE, [])) - {entry["sha256"]}:

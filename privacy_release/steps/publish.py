@@ -42,7 +42,13 @@ from privacy_release.spec.classification import require_classified
 from privacy_release.spec.floor import require_floor
 from privacy_release.steps.approval import ApprovalRef, public_approval
 from privacy_release.steps.attacks.tries import published_attacks, require_attacked
-from privacy_release.steps.history import forget_unpublished, one_at_a_time, record, refuse_unseen
+from privacy_release.steps.history import (
+    forget_unpublished,
+    is_recorded,
+    one_at_a_time,
+    record,
+    refuse_unseen,
+)
 from privacy_release.steps.verify import raise_if_failed, require_one_claim
 from privacy_release.workarea.file_sets import files_of
 from privacy_release.workarea.journal import sha256_of
@@ -133,17 +139,22 @@ def publish_staged(
         # Anyone who checks a signed release measures it again, and needs the schema for that.
         "schema": read_schema(staged.schema).to_dict() if signer is not None else None,
         "left_out": described.left_out or None,
+        "membership": None,  # known once the file is written
     }
     if early := sorted(manifest.stored.keys() & found.keys() - {"left_out"}):
         raise IntegrityError(
             f"the manifest of a staged release must not have {', '.join(early)}, which only publishing adds; "
             "run the release and verify it again"
         )
-    manifest = manifest.extended(found)
     with one_at_a_time(table.name) if followed else nullcontext():
-        refuse_unseen(table, (release_id, run_key or release_id), report)
-        if staged.persons is not None:  # before the commit: a retry may have staged other bytes
-            record(staged, table.name, release_id, report.register)
+        run = (release_id, run_key or release_id)
+        refuse_unseen(table, run, report)
+        # Before the commit, which states its hash: a file that an earlier attempt committed is not replaced.
+        if staged.persons is not None and not (
+            is_recorded(staged, table.name, release_id) and store.committed(table, *run)
+        ):
+            found["membership"] = {"sha256": record(staged, table.name, release_id, report.register)}
+        manifest = manifest.extended(found)
         with as_readable_as_the_lake(table.lake):
             done = store.publish(
                 table,

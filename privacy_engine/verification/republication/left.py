@@ -27,6 +27,7 @@ from privacy_engine.verification.cross_release import History, Membership
 from privacy_engine.verification.republication.class_values import ClassValues, Small, people_of
 from privacy_engine.verification.republication.components import Groups, Pair
 from privacy_engine.verification.republication.exchange import spread, values_left
+from privacy_engine.verification.republication.value_sets import fewest_sets, possible_sets
 
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
@@ -41,6 +42,7 @@ class GroupsLeft:
         counted: the persons and the values of each group, its sensitive attributes those that are known.
         values: sensitive attribute -> (g,) the fewest values that remain possible for one of its persons.
             An attacker who knows the other side knows the group's multiset, so these are values of the group.
+            Where several records may be of one person, sets of values where these are fewer.
         place: (n,) group of each person of the new release, -1 = none: of arrivals those who arrived, of
             departures all who are in a class of the component.
     """
@@ -183,8 +185,8 @@ class Subtraction:
         values, came, went = {}, {}, {}
         for name, codes in self.new_values.items():
             values[name] = values_left(pair.old, pair.new, codes, least)
-            people = None if pair.people is None else pair.people[arrived]
-            came[name] = _Members(place[arrived], codes[arrived], values[name][arrived], people)
+            sets = self._sets_of_arrivals(pair, place[arrived], name, least)
+            came[name] = _Members(place[arrived], codes[arrived], values[name][arrived], sets)
             if name in self.old_counts:
                 gone, gone_codes = self._gone(pair, name)
                 possible = values_left(
@@ -195,7 +197,8 @@ class Subtraction:
                 )
                 values[name][stayed] = np.minimum(values[name][stayed], possible[: len(stayed)])
                 at = departures.place(old_component[gone])
-                went[name] = _Members(at, gone_codes, possible[len(stayed) :])
+                sets = self._sets_of_departures(pair, at, (gone, gone_codes), least)
+                went[name] = _Members(at, gone_codes, possible[len(stayed) :], sets)
         return Left(
             persons=persons,
             values=values,
@@ -203,6 +206,46 @@ class Subtraction:
                 self._groups(arrivals, came, place),
                 self._groups(departures, went, departures.place(new_component)),
             ),
+        )
+
+    def _sets_of_arrivals(self, pair: Pair, place: Ints, name: str, least: int) -> Ints | None:
+        """(g,) the fewest sets of values of each group; None where each person has one record.
+
+        Args:
+            pair: the releases.
+            place: (p,) group of each arrival.
+            name: the sensitive attribute.
+            least: as of `left`.
+        """
+        if pair.people is None:
+            return None
+        arrived = pair.old < 0
+        people, classes, codes = (
+            column[arrived] for column in (pair.people, pair.new, self.new_values[name])
+        )
+        size = self.sensitive[name].size
+        return np.minimum(
+            count_persons(place, people, codes.astype(np.int32), size).fingerprints,
+            possible_sets(place, classes, people, (classes, codes), least, len(pair.arrivals)),
+        )
+
+    def _sets_of_departures(
+        self, pair: Pair, place: Ints, gone: tuple[Ints, Ints], least: int
+    ) -> Ints | None:
+        """(g,) the same of departures, of which it is not known which record has which value.
+
+        Args:
+            pair: the releases.
+            place: (p,) group of each value that left.
+            gone: (p,) the old class and (p,) the code of each value, as of `_gone`.
+            least: as of `left`.
+        """
+        if pair.gone_people is None:
+            return None
+        groups, size = pair.departures.place(pair.components[0][pair.gone]), len(pair.departures)
+        return np.minimum(
+            fewest_sets(groups, pair.gone_people, (place, gone[1]), size),
+            possible_sets(groups, pair.gone, pair.gone_people, gone, least, size),
         )
 
     def _gone(self, pair: Pair, name: str) -> tuple[Ints, Ints]:
@@ -232,9 +275,8 @@ class Subtraction:
             counted[name] = (keys // size, keys % size, counts)
             values[name] = np.full(len(groups), np.iinfo(np.int64).max)
             np.minimum.at(values[name], of.place, of.left)
-            if of.people is not None:
-                sets = count_persons(of.place, of.people, of.codes.astype(np.int32), size).fingerprints
-                values[name] = np.minimum(values[name], sets)
+            if of.sets is not None:
+                values[name] = np.minimum(values[name], of.sets)
         known = {name: self.sensitive[name] for name in counted}
         return GroupsLeft(
             counted=CountedClasses.of_entries(groups.sizes, counted, known), values=values, place=place
@@ -243,16 +285,19 @@ class Subtraction:
 
 @dataclass(frozen=True)
 class _Members:
-    """The records of groups: (p,) group, code of the value, and values that remain possible of each.
+    """The records of groups.
 
-    And whose they are, where several may be of one person and it is known: of departures it is not, beside
-    their values.
+    Attributes:
+        place: (p,) Group of each record.
+        codes: (p,) Code of its value.
+        left: (p,) Values that remain possible for it.
+        sets: (g,) Sets of values that are left of the persons of each group; None: each has one record.
     """
 
     place: Ints
     codes: Ints
     left: Ints
-    people: Ints | None = None
+    sets: Ints | None = None
 
 
 def _before(release: Membership, name: str, place: Ints | Small, codes: Ints) -> Ints | None:

@@ -82,7 +82,9 @@ class Republication:
     """No named attacker who has all releases is left with fewer than k persons or m sensitive values.
 
     Of two releases an attacker who subtracts learns the values of arrivals and of departures together; of
-    each such group there are none or at least k persons with at least m values.
+    each such group there are none or at least k persons with at least m values. Where several records may be
+    of one person, m counts sets of values, too: those that remain possible for each person of the group, and
+    the different ones that its persons have.
 
     Attributes:
         k: Least number of persons, >= 2.
@@ -264,8 +266,6 @@ class Republication:
             found[Attacker.CORRECTION] = "no earlier release keeps the values of persons"
         elif Attacker.CORRECTION in self.attackers and names and silent:
             found["corrections"] = f"the values of persons are not kept by {silent} earlier releases"
-        if asked and window and subtracts and history.new.people is not None:
-            found["sets of values that departures have in several records"] = "not kept"
         older = len(history.earlier) - len(window)
         if older and subtracts:
             found["differences from older releases"] = f"{older} releases before the window"

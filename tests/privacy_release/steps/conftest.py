@@ -6,6 +6,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from privacy_release.lake import publish
 from privacy_release.lake.store import Lake
 from privacy_release.running.run import Outcome, run_release
 from privacy_release.spec.model import ReleaseSpec
@@ -20,6 +21,13 @@ def curator(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("PRIVACY_MEMBERSHIP_KEY", "a secret of the tests alone, long enough")
     monkeypatch.setenv("PRIVACY_CURATOR", str(tmp_path / "curator"))
     return tmp_path / "curator"
+
+
+@pytest.fixture
+def without_hashes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Publish as earlier versions did, without the hash of the membership file."""
+    figures = tuple(name for name in publish._FIGURES if name != "membership")
+    monkeypatch.setattr(publish, "_FIGURES", figures)
 
 
 @pytest.fixture

@@ -389,6 +389,26 @@ def test_the_finding_says_which_population_was_taken(
     assert f"population 10; the population is {population}; not judged" in found["note"]
 
 
+def test_of_the_same_bytes_published_again_the_newest_membership_file_counts(runs: Runs) -> None:
+    for run_id, register in (("first", None), ("again", runs.register(EVERYBODY, "again"))):
+        staged = runs.stage(patients(SORTED), run_id)
+        report = runs.verify(staged, run_id, BY_REGISTER, register=register)
+        runs.publish(staged, report, run_id, partition="2026-11-01")
+    runs.verify(runs.stage(patients(SORTED), "later"), "later", BY_REGISTER)
+
+
+def test_a_retry_leaves_the_membership_file_of_a_published_release_as_it_is(
+    runs: Runs, private: Path
+) -> None:
+    staged = runs.stage(patients(SORTED), "first")
+    report = runs.verify(staged, "first")
+    runs.publish(staged, report, "first")
+    (path,) = kept(private)
+    path.write_bytes(b"what an earlier version of a library wrote")
+    assert runs.publish(staged, report, "first")["already"]
+    assert path.read_bytes() == b"what an earlier version of a library wrote"
+
+
 def test_a_register_that_was_changed_since_stops_the_next_release(
     runs: Runs, airflow_lake: Lake, private: Path
 ) -> None:
@@ -403,6 +423,7 @@ def test_a_register_that_was_changed_since_stops_the_next_release(
     assert kept(private) == []
 
 
+@pytest.mark.usefixtures("without_hashes")
 def test_of_a_file_without_marks_corrections_are_not_judged(runs: Runs, private: Path) -> None:
     runs.release(patients(SORTED), "first")
     (path,) = kept(private)
@@ -415,6 +436,7 @@ def test_of_a_file_without_marks_corrections_are_not_judged(runs: Runs, private:
     assert "are not judged, accepted because: a pilot" in report["findings"][-1]["note"]
 
 
+@pytest.mark.usefixtures("without_hashes")
 def test_marks_that_were_exchanged_stop_the_next_release(runs: Runs, private: Path) -> None:
     runs.release(patients(SORTED), "first")
     (path,) = kept(private)
@@ -455,6 +477,7 @@ def test_the_attack_subtracts_what_is_kept_of_earlier_releases(
     assert outcomes[1].sees
 
 
+@pytest.mark.usefixtures("without_hashes")
 def test_of_a_file_without_the_values_of_classes_departures_are_counted_only(
     runs: Runs, private: Path
 ) -> None:
@@ -485,6 +508,7 @@ def test_another_key_stops_the_next_release(runs: Runs, monkeypatch: pytest.Monk
         runs.release(patients(SORTED), "second")
 
 
+@pytest.mark.usefixtures("without_hashes")
 def test_a_file_that_was_damaged_stops_the_next_release(runs: Runs, private: Path) -> None:
     runs.release(patients(SORTED), "first")
     (path,) = kept(private)
@@ -600,6 +624,7 @@ def as_written(path: Path, identifiers: pd.Series) -> None:
     write_private(path, parquet_bytes(frame.assign(person=frame["person"].map(known))))
 
 
+@pytest.mark.usefixtures("without_hashes")
 def test_people_who_were_kept_as_written_are_recognised(runs: Runs, private: Path) -> None:
     table = patients(SORTED).assign(patient=lambda t: t["patient"].str.upper())
     runs.release(table, "first")
@@ -610,6 +635,7 @@ def test_people_who_were_kept_as_written_are_recognised(runs: Runs, private: Pat
     runs.release(table, "third")
 
 
+@pytest.mark.usefixtures("without_hashes")
 def test_a_person_in_two_records_of_what_was_kept_as_written_is_refused(runs: Runs, private: Path) -> None:
     table = patients(SORTED)
     runs.release(table, "first")
@@ -685,6 +711,7 @@ def test_a_specification_names_a_register_of_each_release(
             check_files(load_spec(wrong, judge=False), None)
 
 
+@pytest.mark.usefixtures("without_hashes")
 def test_a_table_with_releases_of_before_is_refused_before_anything_is_read_unless_it_is_accepted(
     home: Path, lake: Lake, tmp_path: Path, private: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -9,18 +9,24 @@ import pandas as pd
 import pytest
 
 from privacy_engine.errors import InfeasibleError, IntegrityError, SpecError
-from privacy_release.lake.read import manifest_of, read_release
+from privacy_release.lake.read import manifest_of, read_release, releases
 from privacy_release.lake.store import Lake
+from privacy_release.manifest.manifest import Manifest
 from privacy_release.running.run import run_release
 from privacy_release.spec.model import ReleaseSpec, load_spec
 from privacy_release.steps.retraction import retract_release
-from privacy_release.workarea.area import WorkArea
+from privacy_release.workarea.area import WorkArea, sha256_file
 from tests import tables
 from tests.privacy_release.steps.conftest import Run
 
 MODEL = {"model": "republication", "k": 3, "m": 2}
 METHODS = ("bottom_up", "mondrian", "obpa", "ilp_l_diversity")
 Specified = Callable[..., ReleaseSpec]
+
+
+def memberships(curator: Path) -> set[Path]:
+    """The membership files, without those that are kept with them."""
+    return {path for path in curator.rglob("*.parquet") if path.suffixes == [".parquet"]}
 
 
 @pytest.fixture
@@ -172,6 +178,81 @@ def test_what_is_kept_of_the_last_release_must_be_as_it_was(
         run(spec, people(31), "2")
 
 
+def removed(path: Path, older: Path) -> None:
+    path.unlink()
+
+
+def replaced_by_that_of_an_older_release(path: Path, older: Path) -> None:
+    path.write_bytes(older.read_bytes())
+
+
+def replaced_by_that_of_an_earlier_version(path: Path, older: Path) -> None:
+    frame = pd.read_parquet(path)
+    kinds = ("mark of ", "values of ")
+    frame[[name for name in frame if not name.startswith(kinds)]].to_parquet(path)
+
+
+def replaced_by_one_with_fewer_persons(path: Path, older: Path) -> None:
+    pd.read_parquet(path).iloc[4:].to_parquet(path)
+
+
+def truncated(path: Path, older: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-20])
+
+
+def test_the_membership_file_of_each_earlier_release_must_be_the_published_one(
+    specified: Specified, run: Run, lake: Lake, curator: Path, tmp_path: Path
+) -> None:
+    spec = specified(accept_unjudged="a pilot")  # the files of earlier versions are allowed
+    run(spec, people(30), "1")
+    (first,) = memberships(curator)
+    run(spec, people(36), "2")
+    (second,) = memberships(curator) - {first}
+    spoils = (
+        removed,
+        replaced_by_that_of_an_older_release,
+        replaced_by_that_of_an_earlier_version,
+        replaced_by_one_with_fewer_persons,
+        truncated,
+    )
+    for path, older, release in ((second, first, 2), (first, second, 1)):
+        published = path.read_bytes()
+        for spoil in spoils:
+            spoil(path, older)
+            problem = "is missing" if spoil is removed else "is not the file that was published"
+            with pytest.raises(IntegrityError) as caught:
+                run(spec, people(37), "3")
+            text = str(caught.value)
+            assert f"release {release}, version {release} of table people, {problem}" in text
+            assert f"Restore {path.name} from a backup of the curator's folder, or retract" in text
+            path.write_bytes(published)
+    assert not list((tmp_path / "work").glob("3-*/staged.parquet"))
+    assert [entry["release_id"] for entry in releases(lake.table("people"))] == ["1", "2"]
+    run(spec, people(37), "3")
+
+
+def test_a_missing_membership_file_counts_no_more_once_its_release_is_retracted(
+    specified: Specified, run: Run, lake: Lake, curator: Path
+) -> None:
+    spec = specified()
+    run(spec, people(30), "1")
+    memberships(curator).pop().unlink()
+    retract_release(lake.table("people"), "1", reason="its membership file was lost")
+    run(spec, people(31), "2")
+
+
+def test_the_published_hash_is_that_of_the_membership_file(
+    specified: Specified, run: Run, lake: Lake, curator: Path
+) -> None:
+    run(specified(), people(30), "1")
+    (path,) = memberships(curator)
+    manifest = manifest_of(lake.table("people"), "1")
+    (entry,) = releases(lake.table("people"))
+    assert manifest["membership"] == entry["figures"]["membership"] == {"sha256": sha256_file(path)}
+    assert Manifest.from_dict(manifest).to_dict() == manifest
+
+
+@pytest.mark.usefixtures("without_hashes")
 def test_persons_and_records_that_were_exchanged_are_refused(
     specified: Specified, run: Run, curator: Path
 ) -> None:

@@ -268,6 +268,7 @@ def first_of(spec: ReleaseSpec, runs: Runs, private: Path) -> Path:
     return path
 
 
+@pytest.mark.usefixtures("without_hashes")
 @pytest.mark.parametrize(
     ("spoil", "message"),
     [
@@ -284,7 +285,7 @@ def first_of(spec: ReleaseSpec, runs: Runs, private: Path) -> Path:
     ],
     ids=["missing", "cut", "without-classes", "another-key"],
 )
-def test_what_is_not_known_of_an_earlier_release_stops_the_next_before_it_is_made(
+def test_what_is_not_known_of_a_release_of_an_earlier_version_stops_the_next_before_it_is_made(
     specified: Specified, runs: Runs, private: Path, spoil: Any, message: str
 ) -> None:
     spec = specified(FIRST)
@@ -294,6 +295,7 @@ def test_what_is_not_known_of_an_earlier_release_stops_the_next_before_it_is_mad
     assert not list((runs.folder / "work").glob("2-*/staged.parquet"))
 
 
+@pytest.mark.usefixtures("without_hashes")
 def test_what_is_kept_of_another_release_does_not_stand_for_this_one(
     specified: Specified, runs: Runs, private: Path, home: Path
 ) -> None:

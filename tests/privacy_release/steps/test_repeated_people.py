@@ -279,9 +279,9 @@ def test_who_is_in_a_release_is_recorded_before_another_one_looks_at_the_table(
         with one_at_a_time("people"):
             meeting.entered()
 
-    def recorded(*given: Any) -> None:
+    def recorded(*given: Any) -> str:
         others.append(meeting.second(look))
-        record(*given)
+        return record(*given)
 
     monkeypatch.setattr(steps_publish, "record", recorded)
     followed = {"identifier": "name", "keep": False}
