@@ -1,7 +1,7 @@
 """What earlier releases say of the persons of a table: their classes, and what new boxes must respect."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -10,14 +10,21 @@ import numpy.typing as npt
 import pandas as pd
 
 from privacy_engine.errors import SchemaError
-from privacy_engine.measures.recoding import Points
+from privacy_engine.measures.recoding import Points, Recoding
 from privacy_engine.recoding.grouping.boxes import Codes, Ints
 from privacy_engine.tables.columns import factorize
 from privacy_engine.tables.encoding import EncodedTable, OrderedDomain
 from privacy_engine.tables.geometry import class_spans
 from privacy_engine.tables.schema import DataSchema
 from privacy_engine.verification.cross_release import History, Membership, cores
-from privacy_engine.verification.published_boxes import Column, Reading, values_of_set
+from privacy_engine.verification.published_boxes import (
+    Column,
+    Reading,
+    cell_texts,
+    known_texts,
+    values_of_set,
+)
+from privacy_engine.vocabulary import Intervals
 
 Texts = npt.NDArray[np.object_]
 
@@ -117,6 +124,62 @@ def blocks_of(history: History) -> Ints:
                 used += 1
             block[row] = now[mine].most_common(1)[0][0]
     return block
+
+
+def wider_cells(
+    table: pd.DataFrame,
+    schema: DataSchema,
+    release: Membership,
+    rows: Mapping[int, Ints],
+    intervals: Intervals,
+) -> pd.DataFrame:
+    """The cells of classes of an earlier release, as wide as further records need.
+
+    Args:
+        table: Records of the new release.
+        schema: Schema of them.
+        release: The earlier release, with its cells.
+        rows: Class -> positions of the records in `table` that its cells are to cover.
+        intervals: Form of the released cells.
+
+    Returns:
+        The released quasi-identifiers by class. Classes whose cells cannot be read are absent.
+    """
+    names = [a.name for a in schema.quasi_identifiers]
+    columns = {name: Values(table[name]) for name in names}
+    parts, label = list[pd.DataFrame](), list[int]()
+    for c, own in rows.items():
+        spanned = _spanned(release, c, schema, columns)
+        if spanned is None:
+            continue
+        most = max(map(len, spanned.values()))
+        box = pd.DataFrame(
+            {
+                name: pd.Series([v[min(at, len(v) - 1)] for at in range(most)], dtype=table[name].dtype)
+                for name, v in spanned.items()
+            }
+        )[names]
+        parts += [box, table[names].take(own)]
+        label += [c] * (most + len(own))
+    if not parts:
+        return pd.DataFrame()
+    encoded = EncodedTable.encode(
+        pd.concat(parts, ignore_index=True), DataSchema(tuple(schema[name] for name in names))
+    )
+    classes, which = np.unique(np.array(label), return_inverse=True)
+    shown, released = Recoding.of_labels(encoded, which[encoded.rows]).render_by_row(intervals)
+    first = np.unique(which[shown.index.to_numpy()], return_index=True)[1]
+    found = shown.iloc[first].set_axis(pd.Index(classes), axis="index")
+    # What they cover is read from the cells, as the next release reads it.
+    reading = Reading(sorted(release.boxes), schema)
+    own = np.concatenate([rows[c] for c in classes.tolist()])
+    of = np.repeat(np.arange(len(classes)), [len(rows[c]) for c in classes.tolist()])
+    before = {name: texts[release.first[classes]] for name, texts in release.boxes.items()}
+    texts = [cell_texts(found, released), before, known_texts(table.take(own), schema)]
+    cells, (wide, old, new) = reading.coded(texts)
+    fine = reading.cover(cells, wide, old)
+    fine[of[~reading.cover(cells, wide[of], new)]] = False
+    return found[fine]
 
 
 def _core_points(table: pd.DataFrame, schema: DataSchema, history: History) -> tuple[Ints, pd.DataFrame]:

@@ -6,7 +6,8 @@ new. Of each class of the last release one of these is published:
 - Nobody left it and no value was corrected: the class, with the boxes of today's records.
 - At least k persons left it, with m values, and k or none stayed: those who stayed.
 - Enough left it, and too few stayed: those who stayed with as many of the others as make k.
-- Too few left it: the class as it was, with the records of those who left (*outdated* records).
+- Too few left it: the class as it was, with the records of those who left (*outdated* records). Its cells
+  are widened for persons of it whose quasi-identifiers changed, where that adds less loss than it removes.
 - Or it is joined with classes near it that also lost persons, so that enough left all of them together. The
   joined class cannot be parted within the window of the attackers. So classes are joined only where the loss
   that this adds in as many releases is less than one for each outdated record that it removes.
@@ -25,7 +26,7 @@ the specification of the attackers in `privacy_engine.verification.republication
 import contextlib
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from functools import cached_property
 
@@ -40,7 +41,7 @@ from privacy_engine.measures.utility import class_losses
 from privacy_engine.recoding.grouping.boxes import Ints
 from privacy_engine.registry import load_method
 from privacy_engine.release import Release, parameters_of
-from privacy_engine.republication.earlier_boxes import Texts, require_followed, unpublished
+from privacy_engine.republication.earlier_boxes import Texts, require_followed, unpublished, wider_cells
 from privacy_engine.tables.classes import EquivalenceClasses
 from privacy_engine.tables.columns import NULL, are_among, factorize
 from privacy_engine.tables.encoding import EncodedTable
@@ -56,6 +57,7 @@ from privacy_engine.verification.models import DistinctLDiversity, KAnonymity, h
 from privacy_engine.verification.published_boxes import Reading, known_texts
 from privacy_engine.verification.republication.class_values import people_of
 from privacy_engine.verification.republication.model import Attacker, Republication
+from privacy_engine.vocabulary import Intervals
 
 Bools = npt.NDArray[np.bool_]
 SPARSE = 2.0  # times the mean loss of a record, above which a class of arrivals waits for more
@@ -221,6 +223,7 @@ class _Persons:
         row: (l,) record of the person in the table, -1 = not in it.
         gone: (l,) whether the person left, or has another value now and an attacker knows.
         outdated: (l,) whether the record is no longer true: of a person who left, or whose values are others.
+        moved: (l,) whether it would be true in a class with wider cells.
         owners: (n,) and (l,) as of `Membership`, None where each record is of another person.
     """
 
@@ -233,6 +236,7 @@ class _Persons:
     row: Ints
     gone: Bools
     outdated: Bools
+    moved: Bools
     owners: tuple[Ints, Ints] | None = None
 
     @classmethod
@@ -275,6 +279,7 @@ class _Persons:
             row=row,
             gone=(row < 0) | (corrected & corrections),
             outdated=outdated | corrected,
+            moved=outdated & ~corrected & (row >= 0),
             owners=None if owners is None or last.owners is None else (owners[encoded.rows], last.owners),
         )
 
@@ -330,6 +335,7 @@ class State(IntEnum):
     TAKEN_BACK = 1  # classes are published as they were, arrivals wait
     WITHDRAWN = 2
     TRIMMED = 3  # a class is published as it was, without some of those who left
+    WIDENED = 4  # a class is published as it was, in wider cells
 
 
 @dataclass
@@ -342,6 +348,7 @@ class _Units:
         of_class: (c,) unit of each class of the last release.
         state: (u,) `State` of each unit.
         dropped: (l,) records of the last release that a trimmed class goes without.
+        wider: Cells of each widened class, by class.
     """
 
     label: Ints
@@ -349,6 +356,7 @@ class _Units:
     of_class: Ints
     state: Ints
     dropped: Bools
+    wider: pd.DataFrame = field(default_factory=pd.DataFrame)
 
     @classmethod
     def of(cls, persons: _Persons) -> "_Units":
@@ -400,6 +408,7 @@ def _proposed(
     losses = _losses(of.encoded, units.label, of.classes)
     _join(of, units, np.flatnonzero(waits & (stayed >= method.least)), losses, asked, rng)
     _withdraw(of, units, np.flatnonzero((left >= GIVEN_UP * stayed) & ~whole), allowed)
+    _widen(of, units, method.intervals)
     returned = np.flatnonzero(of.known & (of.of_class < 0))
     past = _past(of, returned)
     people = None if of.encoded.persons is None else of.encoded.persons[returned]
@@ -481,6 +490,34 @@ def _withdraw(of: _Persons, units: _Units, classes: Ints, allowed: int) -> None:
     units.state[classes[np.cumsum(of.stayed[classes]) <= room]] = State.WITHDRAWN
 
 
+def _widen(of: _Persons, units: _Units, intervals: Intervals) -> None:
+    """Let cells of classes that are published as they were cover persons who moved, where that pays.
+
+    Who is in the class, and with which values, stays as it was: only the cells say something new.
+    """
+    moved = np.bincount(of.label[of.moved], minlength=of.classes)
+    whole = units.of_class == np.arange(of.classes)
+    classes = np.flatnonzero((moved > 0) & whole & (units.state[: of.classes] == State.TAKEN_BACK))
+    here = np.flatnonzero(of.row >= 0)
+    true = np.full(len(of.persons), -1)
+    now = here[~of.outdated[here]]
+    true[of.row[now]] = of.label[now]
+    with_moved = true.copy()
+    with_moved[of.row[of.moved]] = of.label[of.moved]
+    before, after = (_losses(of.encoded, own, of.classes) for own in (true, with_moved))
+    many = np.bincount(true[true >= 0], minlength=of.classes)
+    pays = (after * (many + moved) < before * many + moved)[classes]
+    cells = wider_cells(of.encoded.table, of.schema, of.earlier[-1], _movers(of, classes[pays]), intervals)
+    units.wider = cells
+    units.state[cells.index.to_numpy(dtype=np.int64)] = State.WIDENED
+
+
+def _movers(of: _Persons, classes: Ints) -> dict[int, Ints]:
+    """Class -> the records in the table of the persons who moved."""
+    rows = np.flatnonzero(of.moved & np.isin(of.label, classes))
+    return {int(c): of.row[rows[of.label[rows] == c]] for c in np.unique(of.label[rows])}
+
+
 def _past(of: _Persons, rows: Ints) -> Ints:
     """(p,) a number for each of some records, equal where persons have the same classes in all releases."""
     past = []
@@ -494,6 +531,13 @@ def _counted(column: pd.Series, attribute: Attribute) -> Texts:
     """(n,) what each value counts as."""
     coded = factorize(column)
     return np.array([*attribute.counted_as(coded.texts), NULL], dtype=object)[coded.codes]
+
+
+def _replaced(column: pd.Series, flags: Bools, cells: pd.Series) -> pd.Series:
+    """The column with other cells in some of its rows."""
+    found = column.astype(object).to_numpy(copy=True)
+    found[flags] = cells.astype(object).to_numpy()
+    return pd.Series(found, index=column.index).astype(column.dtype)
 
 
 def _losses(encoded: EncodedTable, labels: Ints, classes: int) -> npt.NDArray[np.float64]:
@@ -531,7 +575,9 @@ class _Made:
         labels = np.where(shown, units.label, -1)
         fresh, schema = Recoding.of_labels(of.encoded, labels).render_by_row(method.intervals)
         state = state[units.of_class][of.label]
-        kept = np.flatnonzero((state == State.TAKEN_BACK) | ((state == State.TRIMMED) & ~units.dropped))
+        as_before = (state == State.TAKEN_BACK) | (state == State.WIDENED)
+        kept = np.flatnonzero(as_before | ((state == State.TRIMMED) & ~units.dropped))
+        wider = (state == State.WIDENED)[kept]
         again = of.last.table.iloc[kept]
         if list(again.columns) != list(fresh.columns):
             raise SchemaError(
@@ -539,15 +585,18 @@ class _Made:
                 f"{list(fresh.columns)}, so its classes cannot be published again; publish under a new table "
                 "name, or retract the earlier releases"
             )
+        if wider.any():
+            cells = units.wider.loc[of.label[kept[wider]]]
+            again = again.assign(**{name: _replaced(again[name], wider, cells[name]) for name in cells})
         if len(fresh):
             again = again.astype(dict(fresh.dtypes))
         table = pd.concat([fresh, again], ignore_index=True) if len(again) else fresh.reset_index(drop=True)
         order = released_order(table)  # by released values alone: the place of a record tells nothing
-        own = of.row[kept]
+        own, outdated = of.row[kept], of.outdated[kept] & ~(wider & of.moved[kept])
         rows = np.concatenate(
             [
                 fresh.index.to_numpy().astype(np.int64),
-                np.where(of.outdated[kept], len(of.persons) + kept, of.encoded.rows[own]),
+                np.where(outdated, len(of.persons) + kept, of.encoded.rows[own]),
             ]
         )
         return cls(
@@ -659,7 +708,7 @@ def _judged(of: _Persons, units: _Units, method: Anonymizer, asked: _Asked) -> _
         found = np.unique(made.unit[made.failing(method, asked)])
         if not len(found):
             return made
-        proposed = found[np.isin(units.state[found], (State.PROPOSED, State.TRIMMED))]
+        proposed = found[np.isin(units.state[found], (State.PROPOSED, State.TRIMMED, State.WIDENED))]
         units.state[proposed] = State.TAKEN_BACK
         if not len(proposed):
             # What was published before no longer keeps a model that compares with all records.

@@ -209,6 +209,56 @@ def alike(town: str, age: int, persons: str) -> tuple[Row, ...]:
     return tuple((p, age, town, ("flu", "hiv", "gout")[i % 3]) for i, p in enumerate(persons))
 
 
+# Ada left her class, so it is published as it was; Ben moved and is too far away for its cells.
+MOVED = [("Ben", 30, "a", "hiv") if row[0] == "Ben" else row for row in FIRST if row[0] != "Ada"]
+
+
+def test_a_class_that_is_published_as_it_was_is_widened_for_who_moved(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    course = Course()
+    course.release(FIRST)
+    before = dict(course.values)
+    made = course.release(MOVED)
+    assert made.notes["outdated"] == 1  # of Ada
+    assert course.values == before
+    own = records(course, ["Ada", "Ben", "Cem", "Dan"])
+    assert {row[:2] for row in own} == {(20, 30)}
+    monkeypatch.setattr(incremental, "_widen", lambda *_: None)
+    other = Course()
+    other.release(FIRST)
+    assert other.release(MOVED).notes["outdated"] == 2
+    # The next release knows the wider cells as those of the class.
+    assert course.release(MOVED).notes["outdated"] == 1
+    assert records(course, ["Ada", "Ben", "Cem", "Dan"]) == own
+
+
+def test_a_class_is_not_widened_where_that_costs_more_than_it_saves() -> None:
+    course = Course()
+    rows = [(f"p{i}", 20 + i % 2, "a", "flu" if i % 3 else "hiv") for i in range(40)]
+    course.release(rows, reserve=20)
+    far = [("p1", 99, "c", "flu"), *rows[2:]]
+    assert course.release(far).notes["outdated"] == 2
+
+
+def test_a_widened_class_that_the_judge_refuses_is_published_as_it_was(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    course = Course()
+    course.release(FIRST)
+    before = records(course, ["Ada", "Ben", "Cem", "Dan"])
+    failing = incremental._Made.failing
+
+    def refused(made: incremental._Made, *given: Any) -> np.ndarray:
+        found = failing(made, *given)
+        wider = made.units.state == incremental.State.WIDENED
+        return found | wider[made.unit]
+
+    monkeypatch.setattr(incremental._Made, "failing", refused)
+    assert course.release(MOVED).notes["outdated"] == 2
+    assert records(course, ["Ada", "Ben", "Cem", "Dan"]) == before
+
+
 def test_near_classes_that_lost_too_few_are_joined_where_that_costs_little() -> None:
     model = Republication(k=4, m=2, window=1)
     course = Course(method=load_method("mondrian", k=4), model=model)
