@@ -13,6 +13,9 @@ PACKAGES: Mapping[str, Path] = {
     "airflow_privacy_release": ROOT / "operators",
 }
 
+# The fields of a node that hold statements, or what holds some.
+_OF_STATEMENTS = ("body", "orelse", "finalbody", "handlers", "cases")
+
 
 @cache
 def modules() -> Mapping[str, Path]:
@@ -33,7 +36,7 @@ def tree(module: str) -> ast.Module:
 @cache
 def imports(module: str) -> frozenset[str]:
     """Dotted names that a module imports: inside functions and for type checkers, too."""
-    return frozenset(imported_by(ast.walk(tree(module))))
+    return frozenset(imported_by(statements(tree(module))))
 
 
 def imports_at_once(module: str) -> frozenset[str]:
@@ -50,6 +53,14 @@ def imported_by(nodes: Iterator[ast.AST]) -> Iterator[str]:
             for alias in node.names:
                 full = f"{node.module}.{alias.name}"
                 yield full if full in modules() else node.module
+
+
+def statements(node: ast.AST) -> Iterator[ast.AST]:
+    """All statements below a node, in functions and classes too; no expression holds one."""
+    for inner in (getattr(node, name, ()) for name in _OF_STATEMENTS):
+        for child in inner:
+            yield child
+            yield from statements(child)
 
 
 def _at_module_level(node: ast.AST) -> Iterator[ast.AST]:

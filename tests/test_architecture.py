@@ -22,6 +22,7 @@ from tests.import_graph import (
     imports,
     imports_at_once,
     modules,
+    statements,
     top,
     tree,
 )
@@ -178,8 +179,42 @@ def test_no_files_import_each_other_in_a_circle() -> None:
 
 
 def test_a_circle_through_a_function_would_be_seen() -> None:
-    nodes = ast.walk(ast.parse("def f():\n    from privacy_engine.tables import schema"))
+    nodes = statements(ast.parse("def f():\n    from privacy_engine.tables import schema"))
     assert list(imported_by(nodes)) == ["privacy_engine.tables.schema"]
+
+
+def test_an_import_is_seen_wherever_a_statement_may_stand() -> None:
+    source = """
+class A:
+    import a
+    async def f():
+        with x:
+            import b
+        for i in x:
+            import c
+        else:
+            import d
+        while x:
+            import e
+        try:
+            import f
+        except X:
+            import g
+        else:
+            import h
+        finally:
+            import i
+        match x:
+            case 1:
+                import j
+        if x:
+            import k
+        elif y:
+            import l
+        else:
+            import m
+"""
+    assert sorted(imported_by(statements(ast.parse(source)))) == list("abcdefghijklm")
 
 
 def test_arrows_between_rooms_run_down_only() -> None:
