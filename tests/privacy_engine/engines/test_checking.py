@@ -93,7 +93,7 @@ records = st.lists(
     max_size=40,
 )
 few = settings(
-    max_examples=settings.default.max_examples // 2,
+    max_examples=settings.default.max_examples // 3,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 

@@ -25,7 +25,7 @@ from tests.servers.disk import files_of_at_most
 
 NAN = float("nan")
 few = settings(
-    max_examples=settings.default.max_examples // 2,
+    max_examples=settings.default.max_examples // 3,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 records = st.lists(

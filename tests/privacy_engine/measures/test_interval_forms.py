@@ -161,7 +161,7 @@ def counted(
 
 
 @settings(
-    max_examples=settings.default.max_examples // 2,
+    max_examples=settings.default.max_examples // 3,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(rows=st.lists(st.tuples(ROW, st.integers(-1, 2)), min_size=2, max_size=10))
@@ -193,7 +193,7 @@ def test_the_bytes_of_every_form_have_the_same_classes(
 
 
 @settings(
-    max_examples=settings.default.max_examples // 2,
+    max_examples=settings.default.max_examples // 3,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(rows=st.lists(st.tuples(ROW, st.integers(-1, 2)), min_size=2, max_size=10))
@@ -230,7 +230,7 @@ FLAT = DataSchema.from_dict(
 
 
 @settings(
-    max_examples=settings.default.max_examples // 2,
+    max_examples=settings.default.max_examples // 3,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(rows=st.lists(st.tuples(ROW, st.integers(-1, 2)), min_size=2, max_size=10))

@@ -70,7 +70,7 @@ visits = st.tuples(
     st.sampled_from("uvwxyz"), st.sampled_from(["m", "n", None]), st.sampled_from(["flu", "cold", None])
 )
 few = settings(
-    max_examples=settings.default.max_examples // 2,
+    max_examples=settings.default.max_examples // 3,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 some = given(st.lists(people, min_size=1, max_size=6), st.lists(visits, min_size=1, max_size=8))

@@ -69,7 +69,7 @@ rows_of_few = st.lists(
     max_size=12,
 )
 few = settings(
-    max_examples=settings.default.max_examples // 2,
+    max_examples=settings.default.max_examples // 3,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 
