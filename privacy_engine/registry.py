@@ -107,6 +107,18 @@ def detector_names() -> tuple[str, ...]:
     return tuple(DETECTORS)
 
 
+def family_of(name: str) -> Family:
+    """The family of a release method.
+
+    Args:
+        name: Registry key.
+
+    Raises:
+        KeyError: if it is no release method.
+    """
+    return METHODS[name].family
+
+
 def is_randomizer(name: str) -> bool:
     """Whether a method answers for each individual at random; imports nothing.
 

@@ -20,7 +20,7 @@ from scipy.optimize import nnls
 
 from privacy_engine.errors import CapacityError, PrivacyEngineError, SpecError
 from privacy_engine.randomizers.randomness import Secret
-from privacy_engine.registry import METHODS, Family
+from privacy_engine.registry import Family, family_of
 from privacy_engine.verification.policy import ReleasePolicy
 from privacy_engine.verification.verify import verify
 from privacy_release.budget.secrets import Memory, keyed
@@ -118,7 +118,7 @@ def cost_of(spec: "ReleaseSpec", policy: "ReleasePolicy", table: Table, work: "W
             "what a run takes is told only of one table, with the engine local and rows that are not linked"
         )
     records, schema = RecordsFileRef(uri=table.uri, rows=table.rows, sha256=table.sha256), table.schema
-    if METHODS[spec.release.method].family is Family.SYNTHESIZER:
+    if family_of(spec.release.method) is Family.SYNTHESIZER:
         simulated = simulated_records(spec.method_schema(), policy, work, rows=table.rows)
         records, schema = simulated.made_from, simulated.schema
     points = measured_on_samples(

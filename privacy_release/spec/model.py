@@ -728,6 +728,12 @@ class BudgetSpec(_Strict):
         return None
 
 
+class _OverTimeArgument(_Strict):
+    """The argument of operators that is the field `budget.promise` of a specification."""
+
+    over_time: OverTimeSpec
+
+
 def schedule_of(over_time: Mapping[str, Any]) -> dict[str, Any]:
     """What a schedule is made of, outside of a specification.
 
@@ -735,10 +741,10 @@ def schedule_of(over_time: Mapping[str, Any]) -> dict[str, Any]:
         SpecError: naming each wrong field and what to do.
     """
     try:
-        budget = BudgetSpec.model_validate({"dataset": "any", "promise": over_time})
+        given = _OverTimeArgument.model_validate({"over_time": over_time})
     except ValidationError as error:
-        raise wrong("budget", "; ".join(problems_of(error, BudgetSpec))) from None
-    return budget.schedule or {}
+        raise wrong("budget", "; ".join(problems_of(error, _OverTimeArgument))) from None
+    return BudgetSpec(dataset="any", promise=given.over_time).schedule or {}
 
 
 class ApprovalSpec(_Strict):

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from privacy_engine.errors import IntegrityError, SpecError
-from privacy_engine.registry import METHODS, Family
+from privacy_engine.registry import Family, family_of
 from privacy_release.budget.budget import Budget
 from privacy_release.budget.secrets import Memory, keyed
 from privacy_release.reports.attempts import Attempts
@@ -109,7 +109,7 @@ def make_release(
 
 def _producer_of(method: str, table: Table) -> Producer:
     """Who makes a release of a table; an engine makes that of an anonymizer in fragments."""
-    family = METHODS[method].family
+    family = family_of(method)
     in_fragments = family is Family.ANONYMIZER and table.engine is not None
     return released_in_fragments if in_fragments else _PRODUCERS[family]
 

@@ -131,7 +131,7 @@ POINTS: dict[str, tuple[Any, str, Callable[[Step, Act], Step]]] = {
     "between_proofs": (publish, "put", after),
     "after_proofs": (publish, "put", partial(after, on_call=2)),
     "in_stream": (rows, "unchanged_batches", in_the_middle),
-    "data_on_disk": (deltalake, "write_deltalake", with_data_on_disk),
+    "data_on_disk": (publish, "write_deltalake", with_data_on_disk),
     "in_file": (rows, "put_new", in_a_file),
     "between_files": (rows, "put_new", after),
     "after_files": (rows.VerifiedRows, "copied", after),

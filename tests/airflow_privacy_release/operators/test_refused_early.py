@@ -31,7 +31,7 @@ from privacy_engine.dp.limits import Limit
 from privacy_engine.errors import BudgetExceededError, SpecError, VerificationError
 from privacy_release.cli.main import WRONG, main
 from privacy_release.lake.store import Lake
-from privacy_release.ledger import places
+from privacy_release.ledger import default as places
 from privacy_release.ledger.ledger import BudgetLedger
 from privacy_release.running.run import run_release
 from privacy_release.spec.model import load_spec

@@ -42,7 +42,7 @@ def test_a_lake_on_a_store_has_one_client_for_all_its_files(monkeypatch: pytest.
         def open_input_file(self, path: str) -> None:
             raise FileNotFoundError(path)
 
-    monkeypatch.setattr("deltalake.fs.DeltaStorageHandler", Counted)
+    monkeypatch.setattr("privacy_release.lake.store.DeltaStorageHandler", Counted)
     key = ("AWS_SECRET_ACCESS_KEY", secrets.token_hex())
     for more in ((), (), (("AWS_REGION", "eu"),)):
         lake = Lake(root="s3://releases/open", storage_options=(key, *more))

@@ -486,7 +486,9 @@ def publish_and_settle(
     for module in (publishing, superseded, statement):
         patch.setattr(module, "put", put)
     patch.setattr(superseded, "remove", counted(superseded.remove))
-    patch.setattr(deltalake, "write_deltalake", counted(deltalake.write_deltalake))
+    write = counted(deltalake.write_deltalake)
+    for module in (publishing, superseded):
+        patch.setattr(module, "write_deltalake", write)
     patch.setattr(DeltaTable, "create", counted(DeltaTable.create))
     rules = TableRules(mode=PublishMode.SNAPSHOT, superseded=Superseded.HISTORY, history=apart, grace=NOW)
     publish(

@@ -158,9 +158,9 @@ def test_a_file_of_a_set_that_is_changed_is_found(by: Publisher) -> None:
 def test_a_signer_of_other_files_than_were_verified_is_found_out(
     by: Publisher, monkeypatch: pytest.MonkeyPatch, field: str
 ) -> None:
-    told = DataFile.told.fget  # type: ignore[attr-defined]  # a property has one
+    entry = DataFile.to_dict
     other = {"sha256": "0" * 64, "rows": 5, "name": "part-00009.parquet"}[field]
-    monkeypatch.setattr(DataFile, "told", property(lambda file: {**told(file), field: other}))
+    monkeypatch.setattr(DataFile, "to_dict", lambda file: {**entry(file), field: other})
     replace(by, files=3).publish(people(3), "w1")
     assert faults(checked(by)) == {Fault.FILES}
 

