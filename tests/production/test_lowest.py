@@ -38,7 +38,7 @@ TESTS = (
     "tests/privacy_engine/measures/test_synthetic_utility.py",
     "tests/privacy_engine/outliers",
     "tests/privacy_engine/randomizers",
-    "tests/privacy_engine/synthesizers/test_bayesian_network.py",
+    "tests/privacy_engine/synthesizers/bayes/test_bayesian_network.py",
     "tests/privacy_engine/synthesizers/test_measuring.py",
     "tests/privacy_engine/tables",
 )
