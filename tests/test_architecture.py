@@ -87,8 +87,9 @@ ARROWS: Mapping[str, Mapping[str, frozenset[str]]] = {
             "evidence": "config manifest workarea lake reports proof steps",
             "running": "plan config workarea spec sources transforms lake ledger reports alerts budget steps "
             "proof evidence",
+            "checking": "config workarea spec sources lake ledger reports budget steps running explore",
             "cli": "config manifest workarea spec sources lake query ledger reports budget steps proof "
-            "running explore hierarchies evidence",
+            "running checking explore hierarchies evidence",
         },
         AIRFLOW: {
             "root": "compat operators",
@@ -246,6 +247,12 @@ def test_the_judge_and_the_tables_know_no_algorithm() -> None:
 def test_algorithms_never_import_each_other() -> None:
     homes = {entry.home.partition(":")[0] for entry in METHODS.values()}
     assert not {home: imports(home) & homes - {home} for home in homes if imports(home) & homes - {home}}
+
+
+def test_what_rehearses_a_plan_does_no_step_itself() -> None:
+    rehearsing = [name for name in modules() if name.startswith("privacy_release.explore.")]
+    for module in (*rehearsing, "privacy_release.cli.check", "privacy_release.cli.explore"):
+        assert not [name for name in imports(module) if name.startswith("privacy_release.steps")], module
 
 
 def test_a_package_has_at_most_twenty_files() -> None:
