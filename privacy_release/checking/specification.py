@@ -23,6 +23,7 @@ from privacy_release.steps.facts import asks_for_earlier, budget_of, with_lake, 
 from privacy_release.steps.validate import check_suite
 
 if TYPE_CHECKING:
+    from privacy_release.checking.source import CheckedSource
     from privacy_release.spec.model import ReleaseSpec
 
 # Words for facts that were not known. Others are known later, or their lack is a problem itself.
@@ -36,11 +37,9 @@ def check_specification(path: Path, rules: CheckRules) -> Answer:
         path: Absolute path of the specification.
         rules: What it is checked with.
     """
-    from privacy_release.checking.source import check_source
-
     try:
         spec, found = _without_records(path, rules)
-        source = check_source(spec, rules)
+        source = None if rules.source is False else _of_source(spec, rules)
         return Answer(
             for_now=found.for_now,
             unjudged=_unjudged(found),
@@ -53,6 +52,12 @@ def check_specification(path: Path, rules: CheckRules) -> Answer:
         return Answer(list(dict.fromkeys(located(path, error).problems)))
     except Exception as error:  # noqa: BLE001  the other files are checked; its message may quote records
         return Answer([Problem(text=f"cannot be used, unexpected {type(error).__name__}", file=str(path))])
+
+
+def _of_source(spec: "ReleaseSpec", rules: CheckRules) -> "CheckedSource | None":
+    from privacy_release.checking.source import check_source  # loads all that a release reads with
+
+    return check_source(spec, rules)
 
 
 def _unjudged(found: Judged) -> list[str]:
