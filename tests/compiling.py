@@ -32,8 +32,8 @@ from privacy_engine.verification.cross_release import Membership
 from privacy_release.cli.warm import ATTACKS as ALL_ATTACKS
 from privacy_release.cli.warm import HISTORY
 from privacy_release.reports.curator import render_curator_report
+from privacy_release.reports.figures import loss_bound, measure
 from privacy_release.reports.synthetic import own_marginals
-from privacy_release.steps.producers.figures import loss_bound, measure
 
 ROWS = 300
 MANY = 300  # categories: codes of more than 256 take two bytes each

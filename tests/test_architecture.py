@@ -15,6 +15,8 @@ import pytest
 
 import airflow_privacy_release
 from privacy_engine.registry import DETECTORS, METHODS, Family
+from privacy_release.plan.plan import Plan, plan_of
+from privacy_release.spec.model import load_spec
 from tests.import_graph import (
     PACKAGES,
     ROOT,
@@ -87,8 +89,9 @@ ARROWS: Mapping[str, Mapping[str, frozenset[str]]] = {
             "evidence": "config manifest workarea lake reports proof steps",
             "running": "plan config workarea spec sources transforms lake ledger reports alerts budget steps "
             "proof evidence",
+            "checking": "config workarea spec sources lake ledger reports budget steps running explore",
             "cli": "config manifest workarea spec sources lake query ledger reports budget steps proof "
-            "running explore hierarchies evidence",
+            "running checking explore hierarchies evidence",
         },
         AIRFLOW: {
             "root": "compat operators",
@@ -246,6 +249,34 @@ def test_the_judge_and_the_tables_know_no_algorithm() -> None:
 def test_algorithms_never_import_each_other() -> None:
     homes = {entry.home.partition(":")[0] for entry in METHODS.values()}
     assert not {home: imports(home) & homes - {home} for home in homes if imports(home) & homes - {home}}
+
+
+def test_what_rehearses_a_plan_does_no_step_itself() -> None:
+    rehearsing = [name for name in modules() if name.startswith("privacy_release.explore.")]
+    for module in (*rehearsing, "privacy_release.cli.check", "privacy_release.cli.explore"):
+        assert not [name for name in imports(module) if name.startswith("privacy_release.steps")], module
+
+
+# Other names of steps are words of the YAML, of manifests or of the command line, too.
+NAMES_OF_STEPS_ONLY = {"detect_outliers", "hold_out", "release_fragment"}
+
+
+def test_the_name_of_a_step_is_in_its_plan_its_work_and_its_operator_only() -> None:
+    allowed = ("privacy_release.plan.", "privacy_release.running.", "airflow_privacy_release.operators.")
+    found = {
+        f"{module}: {node.value}"
+        for module in (*of_floor(RELEASE), *of_floor(AIRFLOW))
+        if not module.startswith(allowed) and module not in (RELEASE, "airflow_privacy_release.pipeline")
+        for node in ast.walk(tree(module))
+        if isinstance(node, ast.Constant) and node.value in NAMES_OF_STEPS_ONLY
+    }
+    assert not found
+    assert {step.name for step in plan_with_all_steps().steps} >= NAMES_OF_STEPS_ONLY
+
+
+def plan_with_all_steps() -> Plan:
+    spec = load_spec(ROOT / "include" / "releases" / "adult_fragments.yaml")
+    return plan_of(spec.model_copy(update={"outliers": object()}), attacked=True, mapped=True)
 
 
 def test_a_package_has_at_most_twenty_files() -> None:

@@ -2,41 +2,32 @@
 
 import argparse
 import json
-import secrets
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, suppress
-from dataclasses import asdict, dataclass, replace
-from functools import partial
+from contextlib import contextmanager, suppress
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from privacy_engine.vocabulary import counted
+from privacy_release.checking.rules import FEW, Answer, CheckRules
 from privacy_release.cli.areas import removed_after
 from privacy_release.cli.arguments import (
     WrongArgumentError,
     default_lake,
     lake_at,
     table_of,
-    usage,
     work_root,
 )
 from privacy_release.cli.text import finding_lines
 
 if TYPE_CHECKING:
-    from privacy_engine.errors import Problem
-    from privacy_engine.verification.policy import ReleasePolicy
     from privacy_release.explore.cost import Cost
+    from privacy_release.lake.store import Lake
     from privacy_release.proof.check import Checked, Verdict
-    from privacy_release.spec.floor import Floor
-    from privacy_release.spec.model import ReleaseSpec
-    from privacy_release.spec.rules.facts import Facts
-    from privacy_release.spec.rules.judge import Judged
     from privacy_release.workarea.area import WorkArea
-    from privacy_release.workarea.references import Table
 
 WRONG = 2  # exit code: a wrong file
-_FEW = 100_000  # records of a source that is read without being asked
 
 _EPILOG = """\
 Two things can be checked:
@@ -102,7 +93,7 @@ def add_check_command(parser: argparse.ArgumentParser) -> None:
         "--source",
         action="store_true",
         help="read it as a run does before its method, too: types, domains, expectations, told in counts; "
-        f"default: where it is of this machine, has at most {_FEW:,} records and no budget pays",
+        f"default: where it is of this machine, has at most {FEW:,} records and no budget pays",
     )
     source.add_argument("--no-source", action="store_true", help="do not read it")
     source.add_argument(
@@ -129,21 +120,23 @@ def _check(arguments: argparse.Namespace) -> int:
 
 
 def _check_specs(arguments: argparse.Namespace) -> int:
+    from privacy_release.checking.specification import check_specification
     from privacy_release.spec.catalogue import release_files
     from privacy_release.spec.floor import floor_policy
 
     paths = [Path(target) for target in arguments.targets] or release_files()
-    rules = _Rules(
+    rules = CheckRules(
         floor=floor_policy(),
+        lake=_lake,
+        area=_area,
         elsewhere=_words(arguments.published),
         users=_users() if arguments.users is None else _words(arguments.users),
         source=_asked_to_read(arguments),
         curator=arguments.curator,
         cost=arguments.cost,
         release_id=arguments.release or "check",
-        strict=arguments.strict,
     )
-    found = {path: _answer(path.absolute(), rules) for path in paths}
+    found = {path: check_specification(path.absolute(), rules) for path in paths}
     if arguments.json:
         print(json.dumps([_told(path, answer) for path, answer in found.items()], indent=2))
     else:
@@ -193,6 +186,23 @@ def _range(low: float, high: float) -> str:
     return f"{low:,g}" if low == high else f"{low:,g} to {high:,g}"
 
 
+def _lake() -> "Lake | None":
+    """The default lake; None where none is configured."""
+    with suppress(WrongArgumentError):
+        return lake_at(default_lake())
+    return None
+
+
+@contextmanager
+def _area(name: str) -> "Iterator[WorkArea]":
+    """A work area of this command."""
+    from privacy_release.workarea.area import WorkArea
+
+    work = WorkArea(work_root(), name)
+    with removed_after(work):
+        yield work
+
+
 def _words(text: str) -> frozenset[str]:
     return frozenset(word.strip() for word in text.split(","))
 
@@ -205,34 +215,7 @@ def _users() -> frozenset[str] | None:
     return None if told is None else told()
 
 
-@dataclass(frozen=True)
-class _Answer:
-    """What is known of a specification.
-
-    Attributes:
-        problems: what is wrong.
-        for_now: what keeps it from being released today, and may pass.
-        unjudged: what could not be asked.
-        read: whether the source was read, or nobody wanted it to be.
-        promise: of its schedule, in words.
-        cost: of a run, if asked.
-        left_out: names of files of the source that are not read, where it was read.
-    """
-
-    problems: "Sequence[Problem]" = ()
-    for_now: "Sequence[Problem]" = ()
-    unjudged: Sequence[str] = ()
-    read: bool = True
-    promise: str | None = None
-    cost: "Cost | str | None" = None
-    left_out: Sequence[str] = ()
-
-    def is_wrong(self, strict: bool) -> bool:
-        """Whether the command fails."""
-        return bool(self.problems) or (strict and bool(self.for_now or self.unjudged))
-
-
-def _told(path: Path, answer: _Answer) -> dict[str, Any]:
+def _told(path: Path, answer: Answer) -> dict[str, Any]:
     """What `--json` says of a file."""
     told: dict[str, Any] = {
         "file": str(path),
@@ -253,306 +236,6 @@ def _told(path: Path, answer: _Answer) -> dict[str, Any]:
     if answer.cost is not None:
         told["cost"] = answer.cost if isinstance(answer.cost, str) else asdict(answer.cost)
     return told
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Rules:
-    """What specifications are held against.
-
-    Attributes:
-        floor: the floor policy.
-        elsewhere: assets that no specification publishes.
-        users: who may be asked; None: it is not known.
-        source: whether the sources are read; None: those that are small.
-        curator: whether values that their domains miss are written to the curator's folder.
-        cost: whether samples of the sources are released, to tell what all records take.
-        release_id: what `{release}` stands for in the address of a source.
-        strict: whether what could not be judged is wrong.
-    """
-
-    floor: "Floor | None"
-    elsewhere: frozenset[str]
-    users: frozenset[str] | None
-    source: bool | None
-    curator: bool
-    cost: bool
-    release_id: str
-    strict: bool
-
-
-def _answer(path: Path, rules: _Rules) -> _Answer:
-    """Everything that can be known of a release before its method, by file and line."""
-    from privacy_engine.errors import PrivacyEngineError, Problem
-    from privacy_release.spec.lines import located
-
-    try:
-        spec, told = _check_whole(path, rules)
-        source = _check_source(spec, rules) if rules.source else _check_small_source(spec, rules)
-        return _Answer(
-            for_now=told.for_now,
-            unjudged=_unjudged(told),
-            read=source is not None or rules.source is not None,
-            promise=_promise(spec),
-            cost=None if source is None else source.cost,
-            left_out=() if source is None else source.left_out,
-        )
-    except PrivacyEngineError as error:
-        return _Answer(list(dict.fromkeys(located(path, error).problems)))
-    except Exception as error:  # noqa: BLE001  the other files are checked; its message may quote records
-        return _Answer([Problem(text=f"cannot be used, unexpected {type(error).__name__}", file=str(path))])
-
-
-# What is told of facts that were not known; others are of a later moment, or their lack is a problem itself.
-_UNJUDGED = {"users": "users", "signed": "signature", "earlier": "lake", "shortage": "ledger"}
-
-
-def _unjudged(found: "Judged") -> list[str]:
-    unknown = {name for missing in found.unjudged.values() for name in missing}
-    return [word for name, word in _UNJUDGED.items() if name in unknown]
-
-
-def _check_whole(path: Path, rules: _Rules) -> "tuple[ReleaseSpec, Judged]":
-    """What can be known without records."""
-    from privacy_release.config.problems import gathered, raise_problems
-    from privacy_release.spec.catalogue import only_of_its_name
-    from privacy_release.spec.check import (
-        files_of,
-        learned,
-        method_of,
-        policy_of,
-        schema_of,
-        sources_of,
-    )
-    from privacy_release.spec.model import load_spec
-    from privacy_release.spec.rules.judge import judged
-
-    spec = load_spec(path, judge=False)
-    others = {file.stem for file in path.parent.glob("*.y*ml")} - {spec.name} | rules.elsewhere
-    found = gathered([partial(only_of_its_name, path), *files_of(spec)])
-    parts = [policy_of(spec, rules.floor), sources_of(spec), method_of(spec)]
-    if not found:  # the schema is of the same files
-        parts.append(schema_of(spec))
-    facts, unknown = learned(spec, *parts)
-    found += [*unknown, *(gathered([partial(_check_suites, spec)]) if not found else ())]
-    facts = replace(facts, published=frozenset(others), users=_known_users(spec, rules))
-    if not spec.publish.evidence and (rules.floor is None or not rules.floor.signed):
-        facts = replace(facts, signed=False)
-    facts = facts if found else _with_lake(facts, spec, rules)
-    raise_problems([*found, *judged(facts).problems])
-    told = judged(_with_ledger(facts, spec, rules))  # last, so that no ledger out of reach hides a mistake
-    raise_problems(told.problems)
-    return spec, told
-
-
-def _known_users(spec: "ReleaseSpec", rules: _Rules) -> Any:
-    """Who may be asked; where the file names nobody, it does not matter."""
-    from privacy_release.spec.rules.facts import UNKNOWN
-
-    if rules.users is not None or not (spec.approval and spec.approval.assigned_to):
-        return rules.users or frozenset()
-    return UNKNOWN
-
-
-def _with_lake(facts: "Facts", spec: "ReleaseSpec", rules: _Rules) -> "Facts":
-    """Add what the lake says of a release, if there is one, and the promise of its schedule."""
-    from privacy_release.budget.schedules import schedule_named
-    from privacy_release.steps.facts import asks_for_earlier, with_lake
-
-    said = None if spec.budget is None else spec.budget.schedule
-    facts = replace(facts, promise=None if said is None else schedule_named(spec.name, said).promise)
-    if not asks_for_earlier(facts):
-        return replace(facts, earlier=None, unjudged=0)
-    with suppress(WrongArgumentError):
-        return with_lake(facts, spec, lake_at(default_lake()).table(spec.publish.table), rules.release_id)
-    return facts
-
-
-def _with_ledger(facts: "Facts", spec: "ReleaseSpec", rules: _Rules) -> "Facts":
-    """Add what the ledger says of a release, if there is one."""
-    from privacy_release.ledger.default import default_place, ledger_at
-    from privacy_release.steps.facts import budget_of, with_ledger
-
-    if spec.budget is None:
-        return with_ledger(facts, None)
-    ledger = ledger_at(default_place())
-    if ledger.is_file and not Path(ledger.place).exists():  # reading it would make it
-        return facts
-    table = None
-    with suppress(WrongArgumentError):
-        table = lake_at(default_lake()).table(spec.publish.table)
-    budget = budget_of(spec, f"{spec.name}/{rules.release_id}", ledger)
-    return with_ledger(facts, budget, table)
-
-
-def _promise(spec: "ReleaseSpec") -> str | None:
-    """What all releases of its schedule lose together, in words; None where each is paid by itself."""
-    from privacy_release.budget.schedules import schedule_named
-    from privacy_release.reports.text import promise_in_words
-    from privacy_release.spec.methods import build_method
-
-    said = None if spec.budget is None else spec.budget.schedule
-    if said is None:
-        return None
-    loss = build_method(spec.release.method, spec.release.parameters).privacy_loss(spec.method_schema())
-    assert loss is not None  # a budget stands beside a method that spends
-    return promise_in_words(schedule_named(spec.name, said).to_dict(loss))
-
-
-def _check_small_source(spec: "ReleaseSpec", rules: _Rules) -> "_Source | None":
-    """Read the source without being asked, where it is small; None if it was not read."""
-    from privacy_engine.errors import ProblemsError, SecretError, SpecError
-
-    if rules.source is not None or not _is_small(spec):
-        return None
-    try:
-        return _check_source(spec, rules)
-    except ProblemsError:
-        raise
-    except (SecretError, SpecError):  # a key that only those have who may run it
-        return None
-
-
-def _is_small(spec: "ReleaseSpec") -> bool:
-    """Whether the source is of few records of this machine, by its footers, and may be told of in counts.
-
-    The actions of a checkpoint may send messages, so it is run only where somebody asks.
-    """
-    from privacy_engine.errors import MissingSourceError, SchemaError
-    from privacy_release.sources.addresses import find_source
-
-    suites = [spec.suite_given, *(table.suite_given for table in (spec.tables or {}).values())]
-    if any(isinstance(suite, dict) for suite in suites):
-        return False
-    rows = 0
-    for source in spec.sources:
-        if spec.budget is not None or source.uri is None or source.format != "parquet" or "{" in source.uri:
-            return False
-        try:
-            found = find_source(source.uri)
-        except MissingSourceError:
-            return False
-        except SchemaError:  # reading it says why
-            return True
-        if not found.is_local:
-            return False
-        rows += sum(map(_rows_of, found.files))
-    return rows <= _FEW
-
-
-def _rows_of(file: str) -> int:
-    """By its footer; none of a file that is none, of which reading tells."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    try:
-        return int(pq.read_metadata(file).num_rows)
-    except (pa.ArrowException, OSError):
-        return 0
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Source:
-    """A source that was read.
-
-    Attributes:
-        cost: Cost of a run, if it was asked for.
-        left_out: Names of its files that are not read.
-    """
-
-    cost: "Cost | str | None"
-    left_out: Sequence[str]
-
-
-def _check_source(spec: "ReleaseSpec", rules: _Rules) -> _Source:
-    """Rehearse the plan up to its release; problems are counts, and the values are for the curator."""
-    from privacy_engine.errors import InfeasibleError, MissingSourceError, Problem, ProblemsError, SchemaError
-    from privacy_release.running.preparing import source_table
-    from privacy_release.spec.floor import under_floor
-    from privacy_release.steps.curator import write_missing_values
-    from privacy_release.workarea.area import WorkArea
-    from privacy_release.workarea.staged import left_out_of
-
-    read = spec.model_copy(update={"outliers": None})
-    if read.source is not None:  # a check waits for nothing
-        read = read.model_copy(
-            update={"source": read.source.model_copy(update={"when_missing": "fail", "wait": None})}
-        )
-    policy = under_floor(spec.release_policy(), rules.floor)
-    work = WorkArea(work_root(), f"cli/check/{spec.name}/{secrets.token_hex(4)}")
-    with removed_after(work):
-        try:
-            with _counts_hidden(spec, rules):
-                table = source_table(read, rules.release_id, read.data_schema(), work, policy=policy)
-        except SchemaError as error:
-            text = str(error)
-            if rules.curator and not isinstance(error, MissingSourceError):
-                with usage("PRIVACY_CURATOR"):
-                    file = write_missing_values(read, rules.release_id, work)
-                text += f"; the values that are missed: {file}" if file else ""
-            path = ("source", "uri") if isinstance(error, MissingSourceError) else ("schema",)
-            raise ProblemsError([Problem(text=text, path=path)]) from None
-        except InfeasibleError as error:  # too few people to hold out
-            raise ProblemsError([Problem(text=f"policy: {error}", path=("policy",))]) from None
-        _check_types(spec, table)
-        cost = _cost(spec, policy, table, work, rules) if rules.cost else None
-        return _Source(cost=cost, left_out=left_out_of(table.source))
-
-
-def _counts_hidden(spec: "ReleaseSpec", rules: _Rules) -> AbstractContextManager[None]:
-    """Raise what the block finds in the records without counts, where a budget pays for the release."""
-    from privacy_release.steps.counts import counts_hidden
-
-    return counts_hidden(spec.name, rules.release_id, is_paid=spec.budget is not None)
-
-
-def _check_types(spec: "ReleaseSpec", table: "Table") -> None:
-    """Compare the types of the source with those of the release table, if a lake is configured."""
-    from privacy_engine.errors import Problem, ProblemsError, SchemaError
-    from privacy_release.steps.types import check_types_of
-
-    try:
-        lake = lake_at(default_lake())
-    except WrongArgumentError:
-        return
-    try:
-        check_types_of(spec, table, lake.table(spec.publish.table))
-    except SchemaError as error:
-        raise ProblemsError([Problem(text=str(error), path=("schema",))]) from None
-
-
-def _cost(
-    spec: "ReleaseSpec", policy: "ReleasePolicy", table: "Table", work: "WorkArea", rules: _Rules
-) -> "Cost | str":
-    """What a run takes, or why it is not known; that the method fails is a problem."""
-    from privacy_engine.errors import PrivacyEngineError, Problem, ProblemsError, SpecError
-    from privacy_release.explore.cost import cost_of
-
-    try:
-        with _counts_hidden(spec, rules):
-            return cost_of(spec, policy, table, work)
-    except SpecError as error:
-        return str(error)
-    except PrivacyEngineError as error:
-        raise ProblemsError([Problem(text=f"release: {error}", path=("release",))]) from None
-
-
-def _check_suites(spec: "ReleaseSpec") -> None:
-    from privacy_engine.errors import Problem, ProblemsError, SpecError
-    from privacy_release.spec.files import load_suite
-    from privacy_release.spec.lines import located
-    from privacy_release.steps.validate import check_suite
-
-    given: dict[tuple[str, ...], Any] = {("expectations",): spec.suite_given}
-    given |= {("tables", name, "expectations"): own.suite_given for name, own in (spec.tables or {}).items()}
-    for path, suite in given.items():
-        if suite is None:
-            continue
-        try:
-            check_suite(load_suite(suite))
-        except SpecError as error:
-            if isinstance(suite, str):
-                raise located(Path(suite), error) from None
-            raise ProblemsError([Problem(text=str(error), path=(*path, "checkpoint"))]) from None
 
 
 def _check_table(arguments: argparse.Namespace) -> int:

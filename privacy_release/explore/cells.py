@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 import numpy as np
 
-from privacy_engine.dp.loss import PrivacyLoss
 from privacy_engine.errors import PrivacyEngineError, SpecError
 from privacy_engine.measures.distributions import Distribution, Withheld, distributions, protected
 from privacy_engine.measures.grouped_marginals import grouped_marginals
@@ -18,10 +17,9 @@ from privacy_engine.tables.encoding import EncodedTable
 from privacy_engine.verification.policy import ReleasePolicy
 from privacy_engine.verification.verify import verify
 from privacy_release.explore.choices import Choice, without_persons
+from privacy_release.reports.figures import measure
+from privacy_release.running.booked import booked_release
 from privacy_release.spec.methods import build_method
-from privacy_release.steps.curator import model_of
-from privacy_release.steps.producers.figures import measure
-from privacy_release.steps.release import make_release
 from privacy_release.workarea.parquet import read_private
 from privacy_release.workarea.references import RecordsFileRef, RecordsRef
 from privacy_release.workarea.staged import finite, read_schema
@@ -155,7 +153,7 @@ def _booked(
     if budget is None or work is None:
         raise SpecError("records of people are explored only where a budget pays; name the one that does")
     assert records.table is not None
-    staged = make_release(
+    return booked_release(
         records.table,
         work,
         method=choice.method,
@@ -164,17 +162,6 @@ def _booked(
         budget=budget,
         policy=policy,
     )
-    assert staged.loss is not None
-    release = Release(
-        table=read_private(staged.uri, staged.sha256),
-        schema=read_schema(staged.schema),
-        method=staged.method,
-        parameters=dict(choice.parameters),
-        guarantees=(),
-        loss=PrivacyLoss(**staged.loss),
-        model=model_of(staged),
-    )
-    return release, staged.seconds or 0.0
 
 
 @cache

@@ -26,9 +26,9 @@ from privacy_engine.verification.verify import verify
 from privacy_release.budget.secrets import Memory, keyed
 from privacy_release.explore.cells import of_one_release
 from privacy_release.explore.records import simulated_records
+from privacy_release.reports.figures import loss_bound, measure
 from privacy_release.spec.methods import build_method
 from privacy_release.spec.outliers import build_detector
-from privacy_release.steps.producers.figures import loss_bound, measure
 from privacy_release.workarea.engines import LOCAL
 from privacy_release.workarea.parquet import read_private
 from privacy_release.workarea.references import RecordsFileRef, Table

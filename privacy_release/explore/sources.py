@@ -10,13 +10,12 @@ from privacy_release.explore.choices import Choice, Grid
 from privacy_release.explore.origins import budget_named, origin_of
 from privacy_release.explore.records import SAMPLE, records_of_table, simulated_records
 from privacy_release.ledger.default import default_ledger
-from privacy_release.running.preparing import source_table
+from privacy_release.running.preparing import public_table, source_table
 from privacy_release.spec.check import learned, policy_of, sources_of
 from privacy_release.spec.floor import floor_policy
 from privacy_release.spec.methods import build_method
 from privacy_release.spec.rules.facts import UNKNOWN, Facts
 from privacy_release.spec.rules.judge import judged, refuse
-from privacy_release.steps.ingest import ingest
 from privacy_release.workarea.area import WorkArea
 from privacy_release.workarea.references import Origin, RecordsRef, Table
 
@@ -75,15 +74,7 @@ def records_of(
         say(f"simulating {rows:,} records from the public domains of the schema; the source is not read")
     elif wanted.public:
         say("reading the public table; the source is not read")
-        source = spec.only_source
-        table = ingest(
-            wanted.public,
-            spec.data_schema(),
-            work,
-            columns=source.columns,
-            nulls=source.nulls,
-            max_expansion=source.max_expansion,
-        )
+        table = public_table(spec, wanted.public, work)
     else:
         table = source_table(
             spec, RELEASE_ID, spec.data_schema(), work, lambda kind, text: say(f"{kind}: {text}")

@@ -60,6 +60,28 @@ def source_table(
     return run.table
 
 
+def public_table(spec: "ReleaseSpec", address: str, work: WorkArea) -> Table:
+    """A public table in the form of the source, which is not read.
+
+    Args:
+        spec: Specification of the release.
+        address: Address of the table.
+        work: Work area, where its records are kept.
+
+    Raises:
+        PrivacyEngineError: as `ingest`.
+    """
+    source = spec.only_source
+    return ingested(
+        address,
+        spec.data_schema(),
+        work,
+        columns=source.columns,
+        nulls=source.nulls,
+        max_expansion=source.max_expansion,
+    )
+
+
 def register(run: Running, step: Step) -> Table:
     """The public register, copied into the work area."""
     spec = run.spec

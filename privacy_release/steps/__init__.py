@@ -1,1 +1,1 @@
-"""A release step by step, without Airflow: each step is a module, and `run` has all of them."""
+"""The work of the steps of a release, without Airflow: each is a module, which the run or a task calls."""

@@ -9,8 +9,8 @@ from privacy_engine.progress import portion
 from privacy_engine.randomizers.randomness import Randomness
 from privacy_release.budget.random_answers import Answers, draw_answers, paid_answers
 from privacy_release.manifest.manifest import Claims
-from privacy_release.steps.producers.figures import account, report_of
 from privacy_release.steps.producers.job import Job, ProducedRelease
+from privacy_release.steps.producers.report import account, report_of
 from privacy_release.workarea.parquet import parquet_bytes, write_private
 from privacy_release.workarea.references import Table
 from privacy_release.workarea.staged import finite

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 from privacy_release.budget.budget import public_booking
 from privacy_release.manifest.manifest import Manifest
 from privacy_release.reports.columns import with_origins
+from privacy_release.reports.figures import BOUND
 from privacy_release.steps.history import follow
 from privacy_release.steps.memberships.last import write_waiting
 from privacy_release.steps.outliers import public_outliers, suppressed_before
-from privacy_release.steps.producers.figures import BOUND
 from privacy_release.steps.producers.job import Job, ProducedRelease
 from privacy_release.workarea.parquet import unchanged_batches, write_private
 from privacy_release.workarea.people import write_people

@@ -11,8 +11,8 @@ from privacy_engine.engines.frames import to_arrow
 from privacy_engine.progress import advance, portion
 from privacy_release.budget.budget import measured_model
 from privacy_release.manifest.manifest import Claims
-from privacy_release.steps.producers.figures import account, report_of
 from privacy_release.steps.producers.job import Job, ProducedRelease
+from privacy_release.steps.producers.report import account, report_of
 from privacy_release.workarea.parquet import private_parquet
 from privacy_release.workarea.references import Table, need
 from privacy_release.workarea.staged import finite

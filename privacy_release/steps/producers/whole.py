@@ -8,10 +8,11 @@ import numpy as np
 
 from privacy_engine.progress import portion
 from privacy_release.manifest.manifest import Claims
+from privacy_release.reports.figures import loss_bound, lost_of, risk_of
 from privacy_release.steps.outliers import counted_in, suppressed_before
-from privacy_release.steps.producers.figures import loss_bound, lost_of, report_of, risk_of
 from privacy_release.steps.producers.job import Job, ProducedRelease
 from privacy_release.steps.producers.kept_safe import kept_safe
+from privacy_release.steps.producers.report import report_of
 from privacy_release.workarea.parquet import parquet_bytes, read_private, write_private
 from privacy_release.workarea.references import Table, need
 from privacy_release.workarea.staged import facts_of, finite

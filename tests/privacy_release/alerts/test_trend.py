@@ -17,9 +17,9 @@ from privacy_release.lake.publish import publish
 from privacy_release.lake.retract import retract
 from privacy_release.lake.store import Lake, ReleaseTable
 from privacy_release.ledger.ledger import BudgetLedger
+from privacy_release.reports.figures import BOUND
 from privacy_release.reports.text import COUNTED, FIGURES, RISKS
 from privacy_release.spec.model import AlertsSpec, read_alerts
-from privacy_release.steps.producers.figures import BOUND
 from privacy_release.workarea.area import sha256_file
 from privacy_release.workarea.references import AlertRef
 

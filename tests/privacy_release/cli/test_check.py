@@ -10,7 +10,7 @@ import yaml
 
 from deploy.local.embedded import checkout
 from privacy_engine.dp.limits import Limit
-from privacy_release.cli import check
+from privacy_release.checking import source
 from privacy_release.cli.main import DONE, main
 from privacy_release.cli.main import WRONG as WRONG_FILE
 from privacy_release.lake.store import Lake
@@ -212,13 +212,13 @@ def test_a_large_source_is_read_only_where_asked(
     missing: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = str(missing / RELEASE)
-    monkeypatch.setattr(check, "_FEW", 199)  # of 200 records
+    monkeypatch.setattr(source, "FEW", 199)  # of 200 records
     assert main(["check", path]) == DONE
     assert capsys.readouterr().out == f"{path}: right; the source was not read (--source)\n"
     assert main(["check", "--no-source", path]) == DONE
     assert capsys.readouterr().out == f"{path}: right\n"
     assert main(["check", "--source", path]) == WRONG_FILE
-    monkeypatch.setattr(check, "_FEW", 200)
+    monkeypatch.setattr(source, "FEW", 200)
     assert main(["check", path]) == WRONG_FILE
     capsys.readouterr()
     (missing / "people.parquet").unlink()

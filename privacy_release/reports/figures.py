@@ -1,22 +1,14 @@
-"""Figures of a release and its report: what the data lost, how exposed people are, the bound of the loss."""
+"""Figures of a release: what the data lost, how exposed people are, and the bound of the loss."""
 
 import math
-from collections.abc import Mapping
-from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from privacy_engine.measures import risk, utility
 from privacy_engine.recoding.nearness.least_boxes import least_gcp
 from privacy_engine.tables.linked import ReleasedClasses
 from privacy_engine.verification import known_rows
 from privacy_engine.verification.models import KAnonymity
-from privacy_release.budget.budget import account_of
-from privacy_release.manifest.manifest import Claims
-from privacy_release.reports.release import render_report, report_or_claims
-from privacy_release.steps.outliers import suppressed_before
-from privacy_release.steps.producers.job import Job
-from privacy_release.workarea.references import Table, need
-from privacy_release.workarea.staged import codes_of, finite
+from privacy_release.workarea.staged import finite
 
 if TYPE_CHECKING:
     import numpy as np
@@ -74,53 +66,3 @@ def _rounded_down(bound: float) -> float:
     """To two digits."""
     scale = 10.0 ** (1 - math.floor(math.log10(bound))) if bound > 0 else 1.0
     return math.floor(bound * scale) / scale
-
-
-def report_of(
-    release: "Release",
-    loss: Mapping[str, float],
-    risk: Mapping[str, float],
-    table: Table,
-    job: Job,
-    *,
-    about: Mapping[str, str] | None = None,
-    budget: Mapping[str, Any] | None = None,
-    rows: int | None = None,
-) -> str:
-    """The report of a release as HTML; where it cannot be made, its claims.
-
-    Args:
-        release: The release.
-        loss: What the data lost, by name.
-        risk: How exposed people are, by name.
-        table: Table that it was made from.
-        job: What was asked of the producer.
-        about: More facts about the release, by name.
-        budget: State of the budget.
-        rows: Number of records; None: those of the release's table.
-    """
-    title = job.title or release.method
-
-    def report() -> str:
-        return render_report(
-            release,
-            loss,
-            risk,
-            title=title,
-            source_rows=table.rows + suppressed_before(table),
-            about={**(about or {}), **codes_of(table)},
-            budget=budget,
-            rows=rows,
-            shifted=table.source.shifted,
-            attempts=job.attempts,
-        )
-
-    claims = Claims.from_dict(release.manifest())
-    return report_or_claims(report, claims, title=title, attempts=job.attempts)
-
-
-def account(job: Job, promise: Mapping[str, Any] | None = None) -> dict[str, Any] | None:
-    """State of the budget for the report; None if it cannot be read now."""
-    return job.attempts.make(
-        "what is left of the budget", partial(account_of, need(job.budget, "budget"), promise)
-    )

@@ -1,0 +1,139 @@
+"""Checking a specification with all that it names: by rules, lake and ledger, then by its source."""
+
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from privacy_engine.errors import PrivacyEngineError, Problem, ProblemsError, SpecError
+from privacy_release.budget.schedules import schedule_named
+from privacy_release.checking.rules import Answer, CheckRules
+from privacy_release.config.problems import gathered, raise_problems
+from privacy_release.ledger.default import default_place, ledger_at
+from privacy_release.reports.text import promise_in_words
+from privacy_release.spec.catalogue import only_of_its_name
+from privacy_release.spec.check import files_of, learned, method_of, policy_of, schema_of, sources_of
+from privacy_release.spec.files import load_suite
+from privacy_release.spec.lines import located
+from privacy_release.spec.methods import build_method
+from privacy_release.spec.model import load_spec
+from privacy_release.spec.rules.facts import UNKNOWN, Facts
+from privacy_release.spec.rules.judge import Judged, judged
+from privacy_release.steps.facts import asks_for_earlier, budget_of, with_lake, with_ledger
+from privacy_release.steps.validate import check_suite
+
+if TYPE_CHECKING:
+    from privacy_release.checking.source import CheckedSource
+    from privacy_release.spec.model import ReleaseSpec
+
+# Words for facts that were not known. Others are known later, or their lack is a problem itself.
+_UNJUDGED = {"users": "users", "signed": "signature", "earlier": "lake", "shortage": "ledger"}
+
+
+def check_specification(path: Path, rules: CheckRules) -> Answer:
+    """Everything that can be known of a release before its method, by file and line.
+
+    Args:
+        path: Absolute path of the specification.
+        rules: What it is checked with.
+    """
+    try:
+        spec, found = _without_records(path, rules)
+        source = None if rules.source is False else _of_source(spec, rules)
+        return Answer(
+            for_now=found.for_now,
+            unjudged=_unjudged(found),
+            read=source is not None or rules.source is not None,
+            promise=_promise(spec),
+            cost=None if source is None else source.cost,
+            left_out=() if source is None else source.left_out,
+        )
+    except PrivacyEngineError as error:
+        return Answer(list(dict.fromkeys(located(path, error).problems)))
+    except Exception as error:  # noqa: BLE001  the other files are checked; its message may quote records
+        return Answer([Problem(text=f"cannot be used, unexpected {type(error).__name__}", file=str(path))])
+
+
+def _of_source(spec: "ReleaseSpec", rules: CheckRules) -> "CheckedSource | None":
+    from privacy_release.checking.source import check_source  # loads all that a release reads with
+
+    return check_source(spec, rules)
+
+
+def _unjudged(found: Judged) -> list[str]:
+    unknown = {name for missing in found.unjudged.values() for name in missing}
+    return [word for name, word in _UNJUDGED.items() if name in unknown]
+
+
+def _without_records(path: Path, rules: CheckRules) -> "tuple[ReleaseSpec, Judged]":
+    """The specification, and what can be known without records."""
+    spec = load_spec(path, judge=False)
+    others = {file.stem for file in path.parent.glob("*.y*ml")} - {spec.name} | rules.elsewhere
+    found = gathered([partial(only_of_its_name, path), *files_of(spec)])
+    parts = [policy_of(spec, rules.floor), sources_of(spec), method_of(spec)]
+    if not found:  # the schema is of the same files
+        parts.append(schema_of(spec))
+    facts, unknown = learned(spec, *parts)
+    found += [*unknown, *(gathered([partial(_check_suites, spec)]) if not found else ())]
+    facts = replace(facts, published=frozenset(others), users=_known_users(spec, rules))
+    if not spec.publish.evidence and (rules.floor is None or not rules.floor.signed):
+        facts = replace(facts, signed=False)
+    facts = facts if found else _with_lake(facts, spec, rules)
+    raise_problems([*found, *judged(facts).problems])
+    whole = judged(_with_ledger(facts, spec, rules))  # last: no ledger out of reach hides a mistake
+    raise_problems(whole.problems)
+    return spec, whole
+
+
+def _known_users(spec: "ReleaseSpec", rules: CheckRules) -> Any:
+    """The users who can approve; where the file assigns no one, it does not matter."""
+    if rules.users is not None or not (spec.approval and spec.approval.assigned_to):
+        return rules.users or frozenset()
+    return UNKNOWN
+
+
+def _with_lake(facts: Facts, spec: "ReleaseSpec", rules: CheckRules) -> Facts:
+    """The facts with those of the lake, if there is one, and with the promise of the schedule."""
+    schedule = None if spec.budget is None else spec.budget.schedule
+    promise = None if schedule is None else schedule_named(spec.name, schedule).promise
+    facts = replace(facts, promise=promise)
+    if not asks_for_earlier(facts):
+        return replace(facts, earlier=None, unjudged=0)
+    lake = rules.lake()
+    return facts if lake is None else with_lake(facts, spec, lake.table(spec.publish.table), rules.release_id)
+
+
+def _with_ledger(facts: Facts, spec: "ReleaseSpec", rules: CheckRules) -> Facts:
+    """The facts with those of the ledger, if there is one."""
+    if spec.budget is None:
+        return with_ledger(facts, None)
+    ledger = ledger_at(default_place())
+    if ledger.is_file and not Path(ledger.place).exists():  # reading it would make it
+        return facts
+    lake = rules.lake()
+    table = None if lake is None else lake.table(spec.publish.table)
+    return with_ledger(facts, budget_of(spec, f"{spec.name}/{rules.release_id}", ledger), table)
+
+
+def _promise(spec: "ReleaseSpec") -> str | None:
+    """What all releases of its schedule lose together, in words; None where each is paid by itself."""
+    schedule = None if spec.budget is None else spec.budget.schedule
+    if schedule is None:
+        return None
+    loss = build_method(spec.release.method, spec.release.parameters).privacy_loss(spec.method_schema())
+    assert loss is not None  # a budget stands beside a method that spends
+    return promise_in_words(schedule_named(spec.name, schedule).to_dict(loss))
+
+
+def _check_suites(spec: "ReleaseSpec") -> None:
+    given: dict[tuple[str, ...], Any] = {("expectations",): spec.suite_given}
+    given |= {("tables", name, "expectations"): own.suite_given for name, own in (spec.tables or {}).items()}
+    for path, suite in given.items():
+        if suite is None:
+            continue
+        try:
+            check_suite(load_suite(suite))
+        except SpecError as error:
+            if isinstance(suite, str):
+                raise located(Path(suite), error) from None
+            raise ProblemsError([Problem(text=str(error), path=(*path, "checkpoint"))]) from None

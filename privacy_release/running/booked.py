@@ -1,0 +1,60 @@
+"""A release that a budget pays for and that is not published: a choice that is explored on the source."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from privacy_engine.dp.loss import PrivacyLoss
+from privacy_engine.release import Release
+from privacy_release.steps.curator import model_of
+from privacy_release.steps.release import make_release
+from privacy_release.workarea.parquet import read_private
+from privacy_release.workarea.staged import read_schema
+
+if TYPE_CHECKING:
+    from privacy_engine.verification.policy import ReleasePolicy
+    from privacy_release.budget.budget import Budget
+    from privacy_release.workarea.area import WorkArea
+    from privacy_release.workarea.references import Table
+
+
+def booked_release(
+    table: "Table",
+    work: "WorkArea",
+    *,
+    method: str,
+    parameters: Mapping[str, Any],
+    label: str,
+    budget: "Budget",
+    policy: "ReleasePolicy | None",
+) -> tuple[Release, float]:
+    """Make a private release in the work area; the same bytes and parameters cost nothing again.
+
+    Args:
+        table: Ingested table.
+        work: Work area.
+        method: Registry key of the method.
+        parameters: Parameters of the method.
+        label: Beginning of the files' names.
+        budget: Budget that pays.
+        policy: Policy with the floor policy; None: it is not known.
+
+    Returns:
+        The release, and the seconds that its method took.
+
+    Raises:
+        PrivacyEngineError: as `make_release`.
+    """
+    staged = make_release(
+        table, work, method=method, parameters=parameters, label=label, budget=budget, policy=policy
+    )
+    assert staged.loss is not None
+    release = Release(
+        table=read_private(staged.uri, staged.sha256),
+        schema=read_schema(staged.schema),
+        method=staged.method,
+        parameters=dict(parameters),
+        guarantees=(),
+        loss=PrivacyLoss(**staged.loss),
+        model=model_of(staged),
+    )
+    return release, staged.seconds or 0.0
