@@ -9,7 +9,7 @@ from privacy_engine.errors import PrivacyEngineError, Problem, ProblemsError, Sp
 from privacy_release.budget.schedules import schedule_named
 from privacy_release.checking.rules import Answer, CheckRules
 from privacy_release.config.problems import gathered, raise_problems
-from privacy_release.ledger.default import default_place, ledger_at
+from privacy_release.ledger import default as ledgers
 from privacy_release.reports.text import promise_in_words
 from privacy_release.spec.catalogue import only_of_its_name
 from privacy_release.spec.check import files_of, learned, method_of, policy_of, schema_of, sources_of
@@ -107,7 +107,7 @@ def _with_ledger(facts: Facts, spec: "ReleaseSpec", rules: CheckRules) -> Facts:
     """The facts with those of the ledger, if there is one."""
     if spec.budget is None:
         return with_ledger(facts, None)
-    ledger = ledger_at(default_place())
+    ledger = ledgers.ledger_at(ledgers.default_place())
     if ledger.is_file and not Path(ledger.place).exists():  # reading it would make it
         return facts
     lake = rules.lake()

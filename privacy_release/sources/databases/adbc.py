@@ -13,8 +13,6 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as t
-from sqlalchemy import text
-from sqlalchemy.engine.default import DefaultDialect
 
 from privacy_engine.errors import PrivacyEngineError, SourceError, SpecError
 from privacy_release.sources.databases.errors import told_of
@@ -189,6 +187,9 @@ def _address(url: "URL", backend: str) -> str:
 
 def _query(sql: str, values: Mapping[str, Any], style: Any) -> "tuple[str, tuple[Any, ...] | None]":
     """The text of a query with the parameters of a driver, and their values in order."""
+    from sqlalchemy import text
+    from sqlalchemy.engine.default import DefaultDialect
+
     compiled = text(sql).compile(dialect=DefaultDialect(paramstyle=style))
     return str(compiled), tuple(values[name] for name in compiled.positiontup or ()) or None
 

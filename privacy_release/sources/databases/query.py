@@ -15,10 +15,6 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-from sqlalchemy import create_engine, text
-from sqlalchemy.engine import make_url
-from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, SQLAlchemyError
-from sqlalchemy.pool import NullPool
 
 from privacy_engine.errors import PrivacyEngineError, SpecError
 from privacy_release.sources.databases.adbc import arrow_records, arrow_rows, declares_types, is_adbc
@@ -80,6 +76,8 @@ class Query:
             SourceError: if the database cannot be reached, or the connection drops; nothing was read then.
             SchemaError: if the database refuses the query, or a column has no type of a table.
         """
+        from sqlalchemy import text  # which releases of files do without, here and below
+
         url = _address(self.url, self.connection)
         if is_adbc(url):
             with arrow_rows(url, self.sql, self.values, self.connection) as reader:
@@ -167,6 +165,9 @@ def url_of_environment(connection: str) -> str:
 
 
 def _address(url: "str | URL", connection: str) -> "URL":
+    from sqlalchemy.engine import make_url
+    from sqlalchemy.exc import ArgumentError
+
     try:
         return make_url(url)
     except (ArgumentError, ValueError):
@@ -177,6 +178,10 @@ def _address(url: "str | URL", connection: str) -> "URL":
 
 
 def _engine(url: "URL", connection: str) -> Any:
+    from sqlalchemy import create_engine
+    from sqlalchemy.exc import NoSuchModuleError
+    from sqlalchemy.pool import NullPool
+
     if url.drivername in ("postgres", _POSTGRES):
         url = url.set(drivername=f"{_POSTGRES}+psycopg")
     arguments = {"connect_timeout": _CONNECT_SECONDS} if url.get_backend_name() == _POSTGRES else {}
@@ -192,6 +197,8 @@ def _engine(url: "URL", connection: str) -> Any:
 @contextmanager
 def _telling(connection: str) -> Iterator[None]:
     """Turn what the database and its driver raise into an error that shows no row, address or password."""
+    from sqlalchemy.exc import DBAPIError, SQLAlchemyError
+
     try:
         yield
     except PrivacyEngineError:
