@@ -393,7 +393,7 @@ def test_the_command_attacks_a_private_release_by_its_shadows(
     assert main(["check", str(path)]) == DONE
     assert main(["run", str(path), "--release-id", "r1"]) == DONE
     told = capsys.readouterr()
-    assert "1 bounds kept" in told.err
+    assert "1 attack bound met" in told.err
     assert "person-" not in told.err + told.out
     assert [entry["release_id"] for entry in releases(lake.table("people"))] == ["r1"]
     assert [e.event.value for e in ledger.check("people")] == ["grant", "reserve", "commit"]
