@@ -35,7 +35,7 @@ class Records:
 
     types: "pa.Schema"
     batches: Iterator["pa.RecordBatch"]
-    told: Mapping[str, Any]
+    origin: Mapping[str, Any]
 
 
 class Extract(Protocol):
@@ -65,7 +65,7 @@ class Extracted:
     """A source as a file of the work area, and what the manifest says of it."""
 
     source: Source
-    told: Mapping[str, Any]
+    origin: Mapping[str, Any]
 
 
 @contextmanager
@@ -107,7 +107,7 @@ def extracted(
             source=Source(
                 uri=extract.shown, filesystem=LocalFileSystem(), files=(str(path),), names=(extract.name,)
             ),
-            told=records.told,
+            origin=records.origin,
         )
     finally:
         path.unlink(missing_ok=True)

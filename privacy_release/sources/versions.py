@@ -74,7 +74,7 @@ class DeltaVersion:
             yield Records(
                 types=dataset.schema.empty_table().select(names).schema.remove_metadata(),
                 batches=self._batches(dataset, names),
-                told={"version": table.version()},
+                origin={"version": table.version()},
             )
 
     def _batches(self, dataset: Any, names: Sequence[str]) -> Iterator["pa.RecordBatch"]:
@@ -174,7 +174,7 @@ class IcebergVersion:
             yield Records(
                 types=types,
                 batches=(pa.RecordBatch.from_arrays(batch.columns, schema=types) for batch in reader),
-                told={"version": snapshot},
+                origin={"version": snapshot},
             )
 
     def _table(self) -> Any:

@@ -1,1 +1,1 @@
-"""A release step by step, without Airflow: each step is a module, and `run` has all of them."""
+"""The steps of a release, one module each, without Airflow. `running` executes all of them in one process."""

@@ -117,7 +117,7 @@ def arrow_records(
         kinds = [(field.name, _type_of(field, values, schema, place)) for field, values in named]
     found = batches if first is None else chain([first], batches)
     return Records(
-        types=pa.schema(kinds), batches=_cast(found, kept, pa.schema(kinds), place, types), told=told
+        types=pa.schema(kinds), batches=_cast(found, kept, pa.schema(kinds), place, types), origin=told
     )
 
 

@@ -119,7 +119,7 @@ class Query:
             yield Records(
                 types=found,
                 batches=self._batches(chain([first], rows), kept, found),
-                told=self._told(bool(told)),
+                origin=self._told(bool(told)),
             )
 
     def _told(self, declared: bool) -> dict[str, Any]:

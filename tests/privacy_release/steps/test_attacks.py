@@ -361,7 +361,7 @@ def test_a_report_without_the_attack_is_not_published(write: Any, lake: Lake, wo
 def test_an_attack_without_people_left_out_is_refused(write: Any, lake: Lake, work: WorkArea) -> None:
     done = run_release(write(INFERENCE), lake, "r1", work)
     table = replace(done.staged, holdout=None)
-    with pytest.raises(SpecError, match="nobody was; hold them out"):
+    with pytest.raises(SpecError, match="no one was; hold them out"):
         attack_staged(table, done.staged, done.report, title="people", release_id="r1")
 
 

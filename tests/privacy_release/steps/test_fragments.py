@@ -287,7 +287,7 @@ def test_what_does_not_keep_its_claim_is_not_staged(released: Released) -> None:
 
     weak = retold(spoilt, suppressed)
     with pytest.raises(
-        VerificationError, match=r"must keep what mondrian claims, and miss k_anonymity\(k=5\)"
+        VerificationError, match=r"must meet what mondrian claims, and miss k_anonymity\(k=5\)"
     ):
         released.join([weak, *released.parts[1:]])
     assert released.staged == []

@@ -244,7 +244,7 @@ def test_synthesizers_that_weigh_persons_are_compared_apart_from_those_that_do_n
         for label, bound in BOUNDS.items()
     ]
     reports = [verify_staged(staged, POLICY, ledger) for staged in made]
-    with pytest.raises(SpecError, match="all weigh persons or none does"):
+    with pytest.raises(SpecError, match="must weight persons equally or none"):
         compare_synthetic(table, made, reports, title="both", public=False)
     page = compare_synthetic(table, made[1:], reports[1:], title="weighed", public=False)
     assert "booked for all of patients</span> epsilon 0.5<" in page

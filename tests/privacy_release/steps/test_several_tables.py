@@ -210,7 +210,7 @@ def test_fragments_and_methods_without_classes_are_refused(table: Table, work: W
 
 
 def test_steps_of_one_table_refuse_several(table: Table, work: WorkArea) -> None:
-    with pytest.raises(SpecError, match="outliers are of one table"):
+    with pytest.raises(SpecError, match="outliers are searched in one table"):
         detect_outliers(table, work)
     suite = {"name": "any", "expectations": []}
     for name in (None, "stays"):

@@ -251,7 +251,7 @@ def test_to_attack_again_is_no_second_chance(released: Any, work: WorkArea, filt
         said.append(str(refused.value))
     assert said[0] == said[1]
     assert filtering == [60] * 4
-    with pytest.raises(SpecError, match="kept in the work area of the run, and none was given"):
+    with pytest.raises(SpecError, match="kept in the work area of the run, but none was given"):
         attack_staged(table, staged, report, title="people", release_id="r1")
 
 
@@ -480,7 +480,7 @@ def test_the_gate_refuses_shadows_of_a_release_that_tells_of_earlier_ones(
     if alone:
         assert len(shadows_kept(RULE, table, staged, work)) == 4
     else:
-        with pytest.raises(SpecError, match="its method alone does not make such"):
+        with pytest.raises(SpecError, match="its method alone cannot make such"):
             shadows_kept(RULE, table, staged, work)
 
 
