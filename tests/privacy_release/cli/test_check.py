@@ -280,7 +280,7 @@ def test_what_a_schedule_promises_is_told(capsys: pytest.CaptureFixture[str]) ->
     assert main(["check", "--json", str(weekly)]) == 0
     (told,) = json.loads(capsys.readouterr().out)
     assert told["promise"].startswith(promise)
-    assert "spends epsilon 0.5 beside it, once" in told["promise"]
+    assert "spends epsilon 0.5 in addition, once" in told["promise"]
 
 
 def write_private(home: Path, max_epsilon: float = 1) -> None:

@@ -200,7 +200,7 @@ def test_a_release_that_the_rule_did_not_make_coarser_keeps_the_bound(
     (trial,) = done.report.attacks.trials
     assert [(o["subject"], o["verdict"]) for o in trial.outcomes] == [("illness", "quiet")]
     assert trial.outcomes[0]["planted"] > 0.15
-    assert "Somebody who knows the rules of the release" in report_of(lake)
+    assert "Someone who knows the rules of the release" in report_of(lake)
 
 
 def test_minimality_is_refused_where_it_has_nothing_to_reverse(write: Any, home: Path) -> None:

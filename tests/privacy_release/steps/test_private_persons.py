@@ -131,8 +131,8 @@ def test_the_report_says_whom_the_promise_is_for_and_what_a_record_stands_for(
 ) -> None:
     words = " ".join(Path(released(source, work, ledger, **BOUNDS[bound]).report).read_text().split())
     assert "all rows of any one person exchanged for another person&#39;s" in words
-    assert "The promise is for all rows of one person." in words
-    assert "The promise is for one record." not in words
+    assert "The guarantee is for all rows of one person." in words
+    assert "The guarantee is for one record." not in words
     assert ("first choosing a person" in words) == (bound == "weight")
     assert ("comes from a noisy count" in words) == (bound == "max_rows")
 
