@@ -178,7 +178,7 @@ def test_the_curator_s_report_is_private_and_its_task_tells_its_path_alone(
 def test_there_is_no_curator_s_report_on_an_anonymized_release(table: Any, ledger: BudgetLedger) -> None:
     staged = MondrianOperator(task_id="anonymize", table=table, k=5).execute(context("anonymize"))
     operator = CuratorReportOperator(task_id="curator", source=table, table=staged, name="people")
-    with pytest.raises(AirflowFailException, match="mondrian made none"):
+    with pytest.raises(AirflowFailException, match="mondrian makes none"):
         operator.execute(context("curator"))
 
 

@@ -321,7 +321,7 @@ def test_people_who_are_stored_as_written_are_recognised_by_what_is_written_now(
 
 def test_people_of_normal_forms_are_not_looked_for_among_exact_ones(weeks: Weeks) -> None:
     weeks.release(weeks.table("ab"))
-    with pytest.raises(VerificationError, match="bring back `exact` as the schema had it"):
+    with pytest.raises(VerificationError, match="restore `exact` as the schema had it"):
         weeks.release(weeks.table("ab", patient={"role": "identifier", "exact": EXACT}))
 
 

@@ -269,7 +269,7 @@ def test_no_figure_of_a_randomized_release_without_a_loss_leaves_the_curators_re
     assert "attacks" not in manifest_of(lake.table("people"), "r1")
     assert "<svg" not in report_of(lake).partition('id="attacks"')[2].partition('id="meaning"')[0]
     policy.write_text(yaml.safe_dump({"require": [asked | {"excess": 0.9}], "max_breach": 1}))
-    with pytest.raises(VerificationError, match=r"linkage.* is not kept\. The curator's report"):
+    with pytest.raises(VerificationError, match=r"linkage.* is not kept\. The figures are in the curator's"):
         run_release(spec, lake, "r2", work)
 
 

@@ -273,7 +273,7 @@ def test_other_columns_than_the_first_fragments_stage_nothing(change: Any, relea
 
 def test_another_claim_than_the_first_fragments_stages_nothing(released: Released) -> None:
     last = retold(released.parts[-1], another_claim)
-    with pytest.raises(IntegrityError, match="released alike, 1 of"):
+    with pytest.raises(IntegrityError, match="released alike, but 1 of"):
         released.join([*released.parts[:-1], last])
 
 

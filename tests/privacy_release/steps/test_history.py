@@ -650,7 +650,7 @@ def test_a_person_in_two_records_of_what_was_kept_as_written_is_refused(runs: Ru
 def test_people_of_normal_forms_are_not_looked_for_among_exact_ones(runs: Runs) -> None:
     runs.release(patients(SORTED), "first")
     exact = SCHEMA | {"patient": {"role": "identifier", "exact": {"allow": "case is part of the number"}}}
-    with pytest.raises(AirflowFailException, match="bring back `exact` as the schema had it"):
+    with pytest.raises(AirflowFailException, match="restore `exact` as the schema had it"):
         runs.release(patients(SORTED), "second", schema=exact)
 
 

@@ -128,14 +128,14 @@ def test_a_cell_of_one_trajectory_changed_fails(staged: StagedRelease) -> None:
 
 def test_without_its_persons_a_staged_release_is_not_verified(staged: StagedRelease) -> None:
     alone = replace(staged, people=None)
-    with pytest.raises(IntegrityError, match="must stand beside the staged records"):
+    with pytest.raises(IntegrityError, match="must be stored with the staged records"):
         verify_staged(alone, POLICY)
 
 
 def test_persons_of_another_length_are_refused(staged: StagedRelease) -> None:
     path = Path(staged.people.uri)
     few = write_people(np.arange(staged.rows - 1), path.with_name("few.parquet"), staged.sha256)
-    with pytest.raises(IntegrityError, match="one person for each"):
+    with pytest.raises(IntegrityError, match="one person per"):
         verify_staged(replace(staged, people=few), POLICY)
 
 

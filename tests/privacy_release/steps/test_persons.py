@@ -194,7 +194,7 @@ def test_persons_that_changed_or_are_too_few_are_refused(source: str, work: Work
     staged = staged_by(ingested(source, work), work)
     path = Path(staged.people.uri)
     few = write_people(np.arange(staged.rows - 1), path.with_name("few.parquet"), staged.sha256)
-    with pytest.raises(IntegrityError, match="one person for each"):
+    with pytest.raises(IntegrityError, match="one person per"):
         verify_staged(replace(staged, people=few), POLICY)
     write_people(np.arange(staged.rows), path, staged.sha256)
     with pytest.raises(IntegrityError, match="sha256"):
