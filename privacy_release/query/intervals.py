@@ -25,7 +25,7 @@ import pyarrow.parquet as pq
 from privacy_engine.errors import IntegrityError
 from privacy_engine.measures.bounds import count_bounds, mean_bounds
 from privacy_release.lake.read import dictionary_of, proof_of, read_release, standing_manifest
-from privacy_release.lake.replicates import REPLICATES, TOLD
+from privacy_release.lake.replicates import METADATA, REPLICATES
 from privacy_release.lake.store import Lake, ReleaseTable
 from privacy_release.query.answer import Answer, allowed
 from privacy_release.query.columns import (
@@ -149,7 +149,7 @@ class PublishedModel:
 
         try:
             table = pq.read_table(io.BytesIO(data))
-            fields = json.loads((table.schema.metadata or {})[TOLD])
+            fields = json.loads((table.schema.metadata or {})[METADATA])
         except (pa.ArrowException, KeyError, ValueError):
             raise IntegrityError("the file of replicates must be one that this package wrote") from None
         order = [("replicate", "ascending"), ("class", "ascending")]

@@ -115,8 +115,8 @@ def blank_a_commit(lake: Lake) -> None:
 DAMAGES: dict[Callable[[Lake], None], str] = {
     vanish: "has no commit, but the table has 3 data files",
     empty: "has no commit, but the table has 3 data files",
-    lose_one: "misses 1 commits, the first of them version 2",
-    lose_one_before_a_checkpoint: "misses 1 commits, the first of them version 2",
+    lose_one: "misses 1 commits, the first of which is version 2",
+    lose_one_before_a_checkpoint: "misses 1 commits, the first of which is version 2",
     lose_the_first: "begins at version 1, without a checkpoint",
     lose_a_checkpoint: "names a checkpoint in _last_checkpoint that is not there",
     lose_a_part_of_a_checkpoint: "names a checkpoint in _last_checkpoint that is not there",
