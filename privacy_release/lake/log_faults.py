@@ -119,7 +119,7 @@ def _is_parquet(data: bytes) -> bool:
 
 def _damaged(table: ReleaseTable, problem: str) -> IntegrityError:
     return IntegrityError(
-        f"the log of table {table.name} in the lake at {table.lake.root} must be intact, but it {problem}: "
+        f"the log of table {table.name} in the lake at {table.lake.root} must be whole, and {problem}: "
         f"restore {table.name}/_delta_log from a backup, or move the whole table away and publish under a "
         "new name; nothing was changed"
     )
