@@ -375,7 +375,7 @@ def test_what_cannot_be_scheduled_is_refused_before_anybody_is_counted(weeks: We
     assert "needs persons to have the same number in every run" in str(refused(weeks, unknown, **private))
     engine = read_engine("fragments")
     on_files: Any = replace(whole, engine=engine)
-    assert "must not stand beside engine fragments" in str(refused(weeks, on_files, **private))
+    assert "cannot be combined with engine fragments" in str(refused(weeks, on_files, **private))
 
 
 def test_a_row_that_names_nobody_is_refused_by_its_number(weeks: Weeks) -> None:

@@ -118,5 +118,5 @@ def test_a_hash_of_what_is_another_file_each_time_is_refused(source: dict[str, s
     path = home / "releases" / "people.yaml"
     fields = yaml.safe_load(path.read_text()) | {"source": source | {"sha256": "0" * 64}}
     path.write_text(yaml.safe_dump(fields))
-    with pytest.raises(SpecError, match=r"source\.sha256 is of Parquet files at one address"):
+    with pytest.raises(SpecError, match=r"source\.sha256 requires Parquet files at one address"):
         load_spec(path)

@@ -271,7 +271,7 @@ def test_a_step_of_the_release_gives_no_column_a_weaker_role(
     with pytest.raises(SpecError, match=told):
         transform(table, work, step, schema=made)
     classes(columns=COLUMNS, made={"x": "insensitive"})
-    with pytest.raises(VerificationError, match="were not held against the classification"):
+    with pytest.raises(VerificationError, match="were not checked against the classification"):
         transform(table, work, step, schema=made)
 
 
@@ -314,7 +314,7 @@ def test_what_was_read_under_another_classification_is_not_published(
     table = privacy_release.ingest(str(source), schema(), work)
     classes(columns=COLUMNS)
     with pytest.raises(
-        VerificationError, match=r"were not held against the classification .*run the release again"
+        VerificationError, match=r"were not checked against the classification .*run the release again"
     ):
         publish()
     table = privacy_release.ingest(str(source), schema(), work, label="again")

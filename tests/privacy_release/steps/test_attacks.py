@@ -208,11 +208,11 @@ def test_minimality_is_refused_where_it_has_nothing_to_reverse(write: Any, home:
     check_files(spec, None)
     policy = {"require": [tables.POLICY["require"][0], MINIMALITY]}
     (home / "policies" / "people.yaml").write_text(yaml.safe_dump(policy))
-    with pytest.raises(SpecError, match=r"no model of sensitive values; k-anonymity .* take the rule out"):
+    with pytest.raises(SpecError, match=r"no model of sensitive values; k-anonymity .* remove the rule"):
         check_files(spec, None)
     schema = tables.fields(**tables.PUBLIC, visits={"bounds": [0, 9]})
     for method in ("latent_class", "errph"):
-        with pytest.raises(SpecError, match=f"{method} makes no classes .* take the rule out"):
+        with pytest.raises(SpecError, match=f"{method} makes no classes .* remove the rule"):
             check_files(write(MINIMALITY, schema=schema, release={"method": method}, schedule=None), None)
 
 
@@ -320,7 +320,7 @@ def test_the_gate_subtracts_earlier_releases_where_people_are_followed(
 ) -> None:
     monkeypatch.setenv("PRIVACY_MEMBERSHIP_KEY", "a secret of the tests, long enough for it")
     asked = {"model": "attack_risk", "attack": "difference", "excess": 0.5, "publish_figures": True}
-    with pytest.raises(SpecError, match="history must be declared beside attack_risk of difference"):
+    with pytest.raises(SpecError, match="history must be declared for attack_risk of difference"):
         check_files(write(asked), None)
     spec = write(asked, history={"identifier": "name", "keep": False})
     run_release(spec, lake, "r1", work)  # there is nothing to subtract

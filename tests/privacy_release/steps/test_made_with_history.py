@@ -623,7 +623,7 @@ def test_operators_by_hand_make_a_release_with_the_earlier_ones(
     with pytest.raises(AirflowFailException, match="history must name a policy, and series the table"):
         hand.run("3", ReleaseOperator, **other, history={"policy": hand.POLICY})
     with pytest.raises(
-        AirflowFailException, match=r"history.*must have policy, k, m, .* reserve, counterfeits"
+        AirflowFailException, match=r"history.*must have only policy, k, m, .* reserve, counterfeits"
     ):
         hand.run("4", ReleaseOperator, **other, history={"policy": hand.POLICY, "l": 2}, series="people")
     kept = {"history": {"policy": hand.POLICY}, "series": "people"}

@@ -315,14 +315,14 @@ def test_without_a_person_it_stops(repeated: Path, lake: Lake, work: WorkArea) -
                 "release": {"method": "latent_class", "epsilon": 1},
                 "budget": {"dataset": "people"},
             },
-            "beside a budget alone.*max_rows.*weight: person",
+            "person must be bounded if a budget pays.*max_rows.*weight: person",
         ),
         (
             {
                 "person": "name",
                 "release": {"method": "errph", "epsilon": 1},
             },
-            "beside random answers",
+            "combined with random answers",
         ),
     ],
 )

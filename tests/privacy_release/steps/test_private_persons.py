@@ -216,7 +216,7 @@ def test_it_runs_from_a_specification(
     assert manifest_of(lake.table("people"), "1")["loss"]["neighbours"] == "replace_person"
     kept["source"]["nulls"] = "drop"
     (home / "releases" / "people.yaml").write_text(yaml.safe_dump(kept))
-    with pytest.raises(SpecError, match="nulls must be fail or keep beside a budget"):
+    with pytest.raises(SpecError, match="nulls must be fail or keep with a budget"):
         load_spec(home / "releases" / "people.yaml")
 
 

@@ -188,7 +188,7 @@ def test_check_refuses_a_schedule_whose_second_release_would_be_refused(
 ) -> None:
     specified(**fields)
     assert main(["check", str(home / "releases" / "people.yaml")]) == code
-    said = "history must be declared beside a schedule and name" in capsys.readouterr().err
+    said = "history must be declared for a schedule with name" in capsys.readouterr().err
     assert said is (code == WRONG)
 
 

@@ -202,7 +202,7 @@ def test_bytes_that_changed_after_the_verification_are_not_published(
 
 def test_fragments_and_methods_without_classes_are_refused(table: Table, work: WorkArea) -> None:
     engine = read_engine({"kind": "fragments", "rows": 1_000, "memory": "300MB", "processes": 1})
-    with pytest.raises(SpecError, match="must not be linked beside engine fragments"):
+    with pytest.raises(SpecError, match="cannot be linked with engine fragments"):
         make_release(table, work, method="mondrian", parameters={"k": 4}, engine=engine)
     for method in ("errph", "latent_class"):
         with pytest.raises(SpecError, match="which make no classes"):

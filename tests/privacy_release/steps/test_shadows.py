@@ -413,7 +413,7 @@ YEARLY = {"regime": "yearly", "epsilon": 1, "delta": 1e-9, "releases": 10}
     ("given", "told"),
     [
         ({**EACH, "over_time": {"regime": "participation", "releases": 2}}, "promise participation"),
-        ({**EACH, "over_time": {"regime": "arrivals"}}, "budget.promise arrivals goes on from earlier"),
+        ({**EACH, "over_time": {"regime": "arrivals"}}, "budget.promise arrivals continues earlier"),
         ({**PRIVATE, "over_time": {**YEARLY, "opening": 0.5}}, "budget.promise yearly goes on"),
         ({**PRIVATE, "over_time": YEARLY}, None),
         (
@@ -454,7 +454,7 @@ def test_check_refuses_shadows_of_what_follows_earlier_releases(
             assert "shadows" not in said
         else:
             assert told in said
-            assert "leave shadows out of attack_risk" in said
+            assert "remove shadows from attack_risk" in said
 
 
 @pytest.mark.parametrize(
