@@ -1,4 +1,4 @@
-"""`privacy-release check`: read specifications before they run, or hold a table against its proof."""
+"""`privacy-release check`: check specifications before they run, or a table against its proof."""
 
 import argparse
 import json
@@ -35,17 +35,17 @@ if TYPE_CHECKING:
     from privacy_release.workarea.area import WorkArea
     from privacy_release.workarea.references import Table
 
-WRONG = 2  # exit code: a wrong file
-_FEW = 100_000  # records of a source that is read without being asked
+WRONG = 2  # exit code for a wrong file
+_FEW = 100_000  # number of records up to which a source is read by default
 
 _EPILOG = """\
 Two things can be checked:
 
-  check [SPEC ...]              specifications, and all that they name, before they run: each problem by
-                                file, line and field
+  check [SPEC ...]              specifications, and all that they name, before they run: problems are listed
+                                by file, line and field
   check LAKE/TABLE --key FILE   a published table: that its rows, reports and log are what was signed by one
                                 of the keys, that no release is missing from the chain, and that the rows
-                                keep their policy, which is measured again. It needs the table alone, and
+                                meet their policy, which is measured again. It needs only the table, and
                                 no Airflow.
 
 Exit codes: 0 right; 1 not what was signed, with every reason; 2 a wrong argument, file or source.
@@ -61,50 +61,51 @@ def add_check_command(parser: argparse.ArgumentParser) -> None:
         metavar="SPEC or LAKE/TABLE",
         help="YAML files as in include/releases (default: all of the include folder), or one table",
     )
-    table = parser.add_argument_group("of a published table")
+    table = parser.add_argument_group("for a published table")
     table.add_argument(
-        "--key", type=Path, metavar="FILE", help="public keys that you trust, as `key public` prints them"
+        "--key", type=Path, metavar="FILE", help="public keys that you trust, as printed by `key public`"
     )
     table.add_argument(
         "--release",
         metavar="ID",
-        help="only this release; default: all current ones. With --source: what {release} stands for",
+        help="only this release; default: all current ones. With --source: the value of {release}",
     )
     table.add_argument(
-        "--policy", type=Path, metavar="FILE", help="what you demand, a policy as the floor policy is one"
+        "--policy", type=Path, metavar="FILE", help="policy that you require, in the form of the floor policy"
     )
     table.add_argument(
         "--since",
         type=int,
         default=0,
         metavar="N",
-        help="place of the last statement that you have seen; a table with an older one was put back",
+        help="the newest statement you have seen; report a table whose newest statement is older as restored "
+        "from a backup",
     )
     parser.add_argument("--json", action="store_true", help="as JSON")
     parser.add_argument(
         "--published",
         default="",
         metavar="NAME,NAME",
-        help="assets of specifications' schedules that DAGs of your own publish",
+        help="assets in schedules of specifications that other DAGs publish",
     )
     parser.add_argument(
         "--users",
         metavar="NAME,NAME",
-        help="who may approve; default: the users that Airflow's configuration names",
+        help="users who may approve; default: those in Airflow's configuration",
     )
     parser.add_argument(
         "--strict",
         action="store_true",
-        help="wrong, too, where something could not be judged, such as without a lake or a ledger",
+        help="fail if something could not be judged, for example without a lake or a ledger",
     )
-    source = parser.add_argument_group("of the source of a specification")
+    source = parser.add_argument_group("for the source of a specification")
     source.add_argument(
         "--source",
         action="store_true",
-        help="read it as a run does before its method, too: types, domains, expectations, told in counts; "
-        f"default: where it is of this machine, has at most {_FEW:,} records and no budget pays",
+        help="also read the source and check types, domains and expectations; problems are counts; "
+        f"default: if it is on this machine, has at most {_FEW:,} records and no budget pays",
     )
-    source.add_argument("--no-source", action="store_true", help="do not read it")
+    source.add_argument("--no-source", action="store_true", help="do not read the source")
     source.add_argument(
         "--curator",
         action="store_true",
@@ -113,7 +114,7 @@ def add_check_command(parser: argparse.ArgumentParser) -> None:
     source.add_argument(
         "--cost",
         action="store_true",
-        help="--source, and run the method on samples of it, to tell the seconds and the memory of a run",
+        help="--source, and run the method on samples of it, to predict time and memory of a run",
     )
     parser.set_defaults(command=_check)
 
@@ -122,9 +123,9 @@ def _check(arguments: argparse.Namespace) -> int:
     if arguments.key is not None:
         return _check_table(arguments)
     if arguments.policy or arguments.since:
-        raise WrongArgumentError("--policy and --since are about a table; give --key, too")
-    if arguments.release and not _asked_to_read(arguments):
-        raise WrongArgumentError("--release is about a table or a source; give --key or --source, too")
+        raise WrongArgumentError("--policy and --since are about a table; add --key")
+    if arguments.release and not _reads_source(arguments):
+        raise WrongArgumentError("--release is about a table or a source; add --key or --source")
     return _check_specs(arguments)
 
 
@@ -137,7 +138,7 @@ def _check_specs(arguments: argparse.Namespace) -> int:
         floor=floor_policy(),
         elsewhere=_words(arguments.published),
         users=_users() if arguments.users is None else _words(arguments.users),
-        source=_asked_to_read(arguments),
+        source=_reads_source(arguments),
         curator=arguments.curator,
         cost=arguments.cost,
         release_id=arguments.release or "check",
@@ -145,7 +146,7 @@ def _check_specs(arguments: argparse.Namespace) -> int:
     )
     found = {path: _answer(path.absolute(), rules) for path in paths}
     if arguments.json:
-        print(json.dumps([_told(path, answer) for path, answer in found.items()], indent=2))
+        print(json.dumps([_to_dict(path, answer) for path, answer in found.items()], indent=2))
     else:
         for path, answer in found.items():
             if not answer.problems:
@@ -167,12 +168,12 @@ def _check_specs(arguments: argparse.Namespace) -> int:
     return WRONG if any(answer.is_wrong(arguments.strict) for answer in found.values()) else 0
 
 
-def _asked_to_read(arguments: argparse.Namespace) -> bool | None:
-    """Whether the sources are read; None: those that are small."""
-    asked = arguments.source or arguments.curator or arguments.cost
-    if asked and arguments.no_source:
-        raise WrongArgumentError("--no-source must not stand beside --source, --curator or --cost")
-    return False if arguments.no_source else asked or None
+def _reads_source(arguments: argparse.Namespace) -> bool | None:
+    """Return whether the sources are read. None: only small ones."""
+    requested = arguments.source or arguments.curator or arguments.cost
+    if requested and arguments.no_source:
+        raise WrongArgumentError("--no-source cannot be combined with --source, --curator or --cost")
+    return False if arguments.no_source else requested or None
 
 
 def _unjudged_line(unjudged: Sequence[str]) -> str:
@@ -188,7 +189,7 @@ def _cost_line(cost: "Cost | str | None") -> str:
 
 
 def _range(low: float, high: float) -> str:
-    """Two digits of each, once where they are equal."""
+    """Format both numbers with two digits, or one number if they are equal."""
     low, high = (float(f"{number:.2g}") for number in (low, high))
     return f"{low:,g}" if low == high else f"{low:,g} to {high:,g}"
 
@@ -198,25 +199,25 @@ def _words(text: str) -> frozenset[str]:
 
 
 def _users() -> frozenset[str] | None:
-    """The ids of Airflow's users; None where nobody tells them."""
+    """Return the IDs of Airflow's users. None if they are unknown."""
     from privacy_release.config.host import answer_of
 
-    told = answer_of("users")
-    return None if told is None else told()
+    users = answer_of("users")
+    return None if users is None else users()
 
 
 @dataclass(frozen=True)
 class _Answer:
-    """What is known of a specification.
+    """The result of checking a specification.
 
     Attributes:
-        problems: what is wrong.
-        for_now: what keeps it from being released today, and may pass.
-        unjudged: what could not be asked.
-        read: whether the source was read, or nobody wanted it to be.
-        promise: of its schedule, in words.
-        cost: of a run, if asked.
-        left_out: names of files of the source that are not read, where it was read.
+        problems: Problems that must be corrected.
+        for_now: Problems that prevent a release today, and may disappear.
+        unjudged: Facts that could not be found.
+        read: Whether the source was read, or reading it was not requested.
+        promise: Guarantee of its schedule, in words.
+        cost: Cost of a run, if requested.
+        left_out: Names of files of the source that are not read, if it was read.
     """
 
     problems: "Sequence[Problem]" = ()
@@ -228,13 +229,13 @@ class _Answer:
     left_out: Sequence[str] = ()
 
     def is_wrong(self, strict: bool) -> bool:
-        """Whether the command fails."""
+        """Return whether the command fails."""
         return bool(self.problems) or (strict and bool(self.for_now or self.unjudged))
 
 
-def _told(path: Path, answer: _Answer) -> dict[str, Any]:
-    """What `--json` says of a file."""
-    told: dict[str, Any] = {
+def _to_dict(path: Path, answer: _Answer) -> dict[str, Any]:
+    """Return the result for a file as `--json` prints it."""
+    fields: dict[str, Any] = {
         "file": str(path),
         "right": not answer.problems,
         "problems": [
@@ -243,31 +244,31 @@ def _told(path: Path, answer: _Answer) -> dict[str, Any]:
         ],
     }
     if answer.for_now:
-        told["not_now"] = [problem.text for problem in answer.for_now]
+        fields["not_now"] = [problem.text for problem in answer.for_now]
     if answer.unjudged:
-        told["not_judged"] = list(answer.unjudged)
+        fields["not_judged"] = list(answer.unjudged)
     if answer.left_out:
-        told["left_out"] = list(answer.left_out)
+        fields["left_out"] = list(answer.left_out)
     if answer.promise is not None:
-        told["promise"] = answer.promise
+        fields["promise"] = answer.promise
     if answer.cost is not None:
-        told["cost"] = answer.cost if isinstance(answer.cost, str) else asdict(answer.cost)
-    return told
+        fields["cost"] = answer.cost if isinstance(answer.cost, str) else asdict(answer.cost)
+    return fields
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Rules:
-    """What specifications are held against.
+    """What specifications are checked against.
 
     Attributes:
-        floor: the floor policy.
-        elsewhere: assets that no specification publishes.
-        users: who may be asked; None: it is not known.
-        source: whether the sources are read; None: those that are small.
-        curator: whether values that their domains miss are written to the curator's folder.
-        cost: whether samples of the sources are released, to tell what all records take.
-        release_id: what `{release}` stands for in the address of a source.
-        strict: whether what could not be judged is wrong.
+        floor: Floor policy.
+        elsewhere: Assets that no specification publishes.
+        users: Users who may approve. None: unknown.
+        source: Whether the sources are read. None: only small ones.
+        curator: Whether values that domains miss are written to the curator's folder.
+        cost: Whether samples of the sources are released, to predict the cost of all records.
+        release_id: Value of `{release}` in the address of a source.
+        strict: Whether it is a problem if something could not be judged.
     """
 
     floor: "Floor | None"
@@ -281,16 +282,16 @@ class _Rules:
 
 
 def _answer(path: Path, rules: _Rules) -> _Answer:
-    """Everything that can be known of a release before its method, by file and line."""
+    """Return all that can be known about a release before its method runs, by file and line."""
     from privacy_engine.errors import PrivacyEngineError, Problem
     from privacy_release.spec.lines import located
 
     try:
-        spec, told = _check_whole(path, rules)
+        spec, checked = _check_whole(path, rules)
         source = _check_source(spec, rules) if rules.source else _check_small_source(spec, rules)
         return _Answer(
-            for_now=told.for_now,
-            unjudged=_unjudged(told),
+            for_now=checked.for_now,
+            unjudged=_unjudged(checked),
             read=source is not None or rules.source is not None,
             promise=_promise(spec),
             cost=None if source is None else source.cost,
@@ -302,7 +303,7 @@ def _answer(path: Path, rules: _Rules) -> _Answer:
         return _Answer([Problem(text=f"cannot be used, unexpected {type(error).__name__}", file=str(path))])
 
 
-# What is told of facts that were not known; others are of a later moment, or their lack is a problem itself.
+# Messages about unknown facts. Others become known later, or their lack is a problem itself.
 _UNJUDGED = {"users": "users", "signed": "signature", "earlier": "lake", "shortage": "ledger"}
 
 
@@ -312,7 +313,7 @@ def _unjudged(found: "Judged") -> list[str]:
 
 
 def _check_whole(path: Path, rules: _Rules) -> "tuple[ReleaseSpec, Judged]":
-    """What can be known without records."""
+    """Check what can be known without records."""
     from privacy_release.config.problems import gathered, raise_problems
     from privacy_release.spec.catalogue import only_of_its_name
     from privacy_release.spec.check import (
@@ -330,7 +331,7 @@ def _check_whole(path: Path, rules: _Rules) -> "tuple[ReleaseSpec, Judged]":
     others = {file.stem for file in path.parent.glob("*.y*ml")} - {spec.name} | rules.elsewhere
     found = gathered([partial(only_of_its_name, path), *files_of(spec)])
     parts = [policy_of(spec, rules.floor), sources_of(spec), method_of(spec)]
-    if not found:  # the schema is of the same files
+    if not found:  # otherwise the schema is of wrong files
         parts.append(schema_of(spec))
     facts, unknown = learned(spec, *parts)
     found += [*unknown, *(gathered([partial(_check_suites, spec)]) if not found else ())]
@@ -339,13 +340,13 @@ def _check_whole(path: Path, rules: _Rules) -> "tuple[ReleaseSpec, Judged]":
         facts = replace(facts, signed=False)
     facts = facts if found else _with_lake(facts, spec, rules)
     raise_problems([*found, *judged(facts).problems])
-    told = judged(_with_ledger(facts, spec, rules))  # last, so that no ledger out of reach hides a mistake
-    raise_problems(told.problems)
-    return spec, told
+    checked = judged(_with_ledger(facts, spec, rules))  # last, so that an unreachable ledger hides no mistake
+    raise_problems(checked.problems)
+    return spec, checked
 
 
 def _known_users(spec: "ReleaseSpec", rules: _Rules) -> Any:
-    """Who may be asked; where the file names nobody, it does not matter."""
+    """Return the users who may approve. Not needed if the file names none."""
     from privacy_release.spec.rules.facts import UNKNOWN
 
     if rules.users is not None or not (spec.approval and spec.approval.assigned_to):
@@ -354,7 +355,7 @@ def _known_users(spec: "ReleaseSpec", rules: _Rules) -> Any:
 
 
 def _with_lake(facts: "Facts", spec: "ReleaseSpec", rules: _Rules) -> "Facts":
-    """Add what the lake says of a release, if there is one, and the promise of its schedule."""
+    """Add the facts from the lake, if there is one, and the promise of the schedule."""
     from privacy_release.budget.schedules import schedule_named
     from privacy_release.steps.facts import asks_for_earlier, with_lake
 
@@ -368,14 +369,14 @@ def _with_lake(facts: "Facts", spec: "ReleaseSpec", rules: _Rules) -> "Facts":
 
 
 def _with_ledger(facts: "Facts", spec: "ReleaseSpec", rules: _Rules) -> "Facts":
-    """Add what the ledger says of a release, if there is one."""
+    """Add the facts from the ledger, if there is one."""
     from privacy_release.ledger.default import default_place, ledger_at
     from privacy_release.steps.facts import budget_of, with_ledger
 
     if spec.budget is None:
         return with_ledger(facts, None)
     ledger = ledger_at(default_place())
-    if ledger.is_file and not Path(ledger.place).exists():  # reading it would make it
+    if ledger.is_file and not Path(ledger.place).exists():  # reading it would create it
         return facts
     table = None
     with suppress(WrongArgumentError):
@@ -385,7 +386,7 @@ def _with_ledger(facts: "Facts", spec: "ReleaseSpec", rules: _Rules) -> "Facts":
 
 
 def _promise(spec: "ReleaseSpec") -> str | None:
-    """What all releases of its schedule lose together, in words; None where each is paid by itself."""
+    """Return the total loss of its schedule's releases in words. None if each is paid separately."""
     from privacy_release.budget.schedules import schedule_named
     from privacy_release.reports.text import promise_in_words
     from privacy_release.spec.methods import build_method
@@ -394,12 +395,12 @@ def _promise(spec: "ReleaseSpec") -> str | None:
     if said is None:
         return None
     loss = build_method(spec.release.method, spec.release.parameters).privacy_loss(spec.method_schema())
-    assert loss is not None  # a budget stands beside a method that spends
+    assert loss is not None  # a budget requires a method that spends
     return promise_in_words(schedule_named(spec.name, said).to_dict(loss))
 
 
 def _check_small_source(spec: "ReleaseSpec", rules: _Rules) -> "_Source | None":
-    """Read the source without being asked, where it is small; None if it was not read."""
+    """Read the source by default if it is small. None if it was not read."""
     from privacy_engine.errors import ProblemsError, SecretError, SpecError
 
     if rules.source is not None or not _is_small(spec):
@@ -408,14 +409,14 @@ def _check_small_source(spec: "ReleaseSpec", rules: _Rules) -> "_Source | None":
         return _check_source(spec, rules)
     except ProblemsError:
         raise
-    except (SecretError, SpecError):  # a key that only those have who may run it
+    except (SecretError, SpecError):  # a key that only users who run it have
         return None
 
 
 def _is_small(spec: "ReleaseSpec") -> bool:
-    """Whether the source is of few records of this machine, by its footers, and may be told of in counts.
+    """Return whether the source has few records on this machine, and problems may be reported as counts.
 
-    The actions of a checkpoint may send messages, so it is run only where somebody asks.
+    The actions of a checkpoint may send messages, so it is only run on request.
     """
     from privacy_engine.errors import MissingSourceError, SchemaError
     from privacy_release.sources.addresses import find_source
@@ -431,7 +432,7 @@ def _is_small(spec: "ReleaseSpec") -> bool:
             found = find_source(source.uri)
         except MissingSourceError:
             return False
-        except SchemaError:  # reading it says why
+        except SchemaError:  # reading it reports why
             return True
         if not found.is_local:
             return False
@@ -440,7 +441,7 @@ def _is_small(spec: "ReleaseSpec") -> bool:
 
 
 def _rows_of(file: str) -> int:
-    """By its footer; none of a file that is none, of which reading tells."""
+    """Return the number of records in a file's footer. 0 if it has none, which reading reports."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -455,7 +456,7 @@ class _Source:
     """A source that was read.
 
     Attributes:
-        cost: Cost of a run, if it was asked for.
+        cost: Cost of a run, if requested.
         left_out: Names of its files that are not read.
     """
 
@@ -464,7 +465,7 @@ class _Source:
 
 
 def _check_source(spec: "ReleaseSpec", rules: _Rules) -> _Source:
-    """Rehearse the plan up to its release; problems are counts, and the values are for the curator."""
+    """Rehearse the plan up to the release. Problems are counts; the values are only for the curator."""
     from privacy_engine.errors import InfeasibleError, MissingSourceError, Problem, ProblemsError, SchemaError
     from privacy_release.running.preparing import source_table
     from privacy_release.spec.floor import under_floor
@@ -473,7 +474,7 @@ def _check_source(spec: "ReleaseSpec", rules: _Rules) -> _Source:
     from privacy_release.workarea.staged import left_out_of
 
     read = spec.model_copy(update={"outliers": None})
-    if read.source is not None:  # a check waits for nothing
+    if read.source is not None:  # a check does not wait
         read = read.model_copy(
             update={"source": read.source.model_copy(update={"when_missing": "fail", "wait": None})}
         )
@@ -488,7 +489,7 @@ def _check_source(spec: "ReleaseSpec", rules: _Rules) -> _Source:
             if rules.curator and not isinstance(error, MissingSourceError):
                 with usage("PRIVACY_CURATOR"):
                     file = write_missing_values(read, rules.release_id, work)
-                text += f"; the values that are missed: {file}" if file else ""
+                text += f"; the missing values: {file}" if file else ""
             path = ("source", "uri") if isinstance(error, MissingSourceError) else ("schema",)
             raise ProblemsError([Problem(text=text, path=path)]) from None
         except InfeasibleError as error:  # too few people to hold out
@@ -499,7 +500,7 @@ def _check_source(spec: "ReleaseSpec", rules: _Rules) -> _Source:
 
 
 def _counts_hidden(spec: "ReleaseSpec", rules: _Rules) -> AbstractContextManager[None]:
-    """Raise what the block finds in the records without counts, where a budget pays for the release."""
+    """Raise what the block finds in the records without counts, if a budget pays for the release."""
     from privacy_release.steps.counts import counts_hidden
 
     return counts_hidden(spec.name, rules.release_id, is_paid=spec.budget is not None)
@@ -523,7 +524,7 @@ def _check_types(spec: "ReleaseSpec", table: "Table") -> None:
 def _cost(
     spec: "ReleaseSpec", policy: "ReleasePolicy", table: "Table", work: "WorkArea", rules: _Rules
 ) -> "Cost | str":
-    """What a run takes, or why it is not known; that the method fails is a problem."""
+    """Return the cost of a run, or why it is not known. A failing method is a problem."""
     from privacy_engine.errors import PrivacyEngineError, Problem, ProblemsError, SpecError
     from privacy_release.explore.cost import cost_of
 
@@ -561,7 +562,7 @@ def _check_table(arguments: argparse.Namespace) -> int:
     from privacy_release.spec.floor import read_floor
 
     if len(arguments.targets) != 1:
-        raise WrongArgumentError(f"--key is about one LAKE/TABLE, got {len(arguments.targets)} of them")
+        raise WrongArgumentError(f"--key requires one LAKE/TABLE, got {len(arguments.targets)} of them")
     table = table_of(arguments.targets[0])
     policy = arguments.policy
     verdict = check_table(
@@ -589,13 +590,13 @@ def _lines(verdict: "Verdict") -> Iterator[str]:
 
 
 def _about(checked: "Checked") -> Iterator[str]:
-    """A release that was looked at."""
+    """Describe a release that was checked."""
     files = f"{checked.files} data files" if checked.files != 1 else "one data file"
     files += " that another tool wrote" if checked.rewritten else ""
     yield f"release {checked.release}: {counted(checked.rows, 'row')} in {files}"
     yield f"  statement {checked.sequence}, signed {checked.signed} by {checked.key[:16]}"
     approval = checked.approval or {}
-    for answer in filter(None, (approval.get("first"), approval)):  # two people may have had to approve it
+    for answer in filter(None, (approval.get("first"), approval)):  # two people may have had to approve
         yield f"  approved  by {_name(answer.get('by'))}, {answer.get('at')}"
     if entry := checked.ledger_entry:
         yield f"  booked    for the data set {entry['dataset']}, ledger entry {entry['entry_hash']}"
@@ -605,5 +606,5 @@ def _about(checked: "Checked") -> Iterator[str]:
 
 
 def _name(by: object) -> str:
-    """Who approved: a name, where the command line was told it, else Airflow's form of a user."""
-    return str((by.get("name") if isinstance(by, dict) else by) or "nobody, for nobody had to be asked")
+    """Return who approved: a name given on the command line, or the user in Airflow's form."""
+    return str((by.get("name") if isinstance(by, dict) else by) or "no one, because no approval was required")

@@ -746,7 +746,7 @@ def test_an_unreachable_folder_is_a_publish_error_and_loses_nothing(tmp_path, st
     if where == "a file":
         (tmp_path / "plain").write_bytes(b"")
         where = f"{tmp_path}/plain/lake"
-    with pytest.raises(PublishError, match="rights of the service user"):
+    with pytest.raises(PublishError, match="permissions of the service user"):
         send(Lake(root=where), staged)
     assert sha256_file(staged.file) == staged.sha256
 

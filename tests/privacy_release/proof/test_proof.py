@@ -41,7 +41,7 @@ from privacy_release.proof.check import Verdict, check_table
 from privacy_release.proof.envelope import pae
 from privacy_release.proof.faults import Fault
 from privacy_release.proof.keys import SigningKey, public_keys_in
-from privacy_release.proof.measure import measured_anew
+from privacy_release.proof.measure import measured_again
 from privacy_release.proof.published_keys import publish_key
 from privacy_release.proof.rows import rows_digest
 from privacy_release.proof.statement import StatementSigner
@@ -435,7 +435,7 @@ def test_what_follows_people_is_told_to_be_on_trust(by: Publisher) -> None:
     measured = [{"rule": rule, "measured": 4.0, "passed": True}]
     told = Manifest.from_dict({"measured": measured, "figures": {"suppressed": 0.0}})
     with LocalEngine(memory=MEMORY, spill=by.folder) as engine:
-        found = measured_anew(file, SCHEMA, policy, told, 2026, engine)
+        found = measured_again(file, SCHEMA, policy, told, 2026, engine)
     assert (found.wrong, found.on_trust) == ([], {rule: "it follows people through releases"})
 
 
@@ -632,7 +632,7 @@ def test_a_run_signs_with_the_key_of_the_settings_and_a_retraction_too(
 
 def test_the_arguments_of_a_table_need_a_key(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["check", "lake/people", "--since", "2"]) == WRONG
-    assert "give --key, too" in capsys.readouterr().err
+    assert "add --key" in capsys.readouterr().err
 
 
 @pytest.mark.slow  # only a process of its own has not imported it already; the layers are tested quickly

@@ -187,7 +187,7 @@ def test_only_random_answers_are_reconstructed(
     plain = write(release={"method": "mondrian", "k": 5}, budget=None, policy="policies/people.yaml")
     assert main(["run", str(plain), "--release-id", "week 1"]) == DONE
     assert main(["reconstruct", f"{lake.root}/people", "week 1"]) == WRONG
-    assert "must be a randomized one, its method is mondrian" in capsys.readouterr().err
+    assert "must be a randomized one, but its method is mondrian" in capsys.readouterr().err
 
 
 def test_a_policy_limits_the_breach_coefficient(

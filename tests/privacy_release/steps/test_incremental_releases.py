@@ -290,7 +290,7 @@ def test_more_withheld_than_allowed_publishes_nothing(specified: Specified, run:
     [
         ("rfka", {}, "release.method must be one of bottom_up, ilp_l_diversity, mondrian, obpa, got rfka"),
         ("bottom_up", {"departures": "unknown"}, "history.departures cannot be combined with a policy"),
-        ("bottom_up", {"m": {"illness": 2}, "counterfeits": 0.1}, "history.counterfeits must not stand"),
+        ("bottom_up", {"m": {"illness": 2}, "counterfeits": 0.1}, "history.counterfeits cannot be combined"),
     ],
 )
 def test_what_cannot_be_made_is_refused_before_anything_is_read(
