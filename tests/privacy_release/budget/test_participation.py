@@ -186,7 +186,7 @@ def test_arrivals_take_part_once_for_good(weeks: Weeks, clock: Clock) -> None:
 def test_arrivals_that_were_seen_are_refused_where_that_is_asked(weeks: Weeks, ledger: BudgetLedger) -> None:
     plan = schedule(releases=1, period="total", refuse_seen=True)
     weeks.release(weeks.table("ab"), plan)
-    with pytest.raises(SchemaError, match="deliver new people alone, or write `seen: leave_out`") as told:
+    with pytest.raises(SchemaError, match="deliver only new people, or set `seen: leave_out`") as told:
         weeks.release(weeks.table("bc"), plan)
     assert not any(number in str(told.value) for number in ("1 ", "2 ", "3 "))
     assert weeks.took_part() == ["ab"]
@@ -292,7 +292,9 @@ def test_a_record_of_participants_that_is_not_the_ledgers_stops_the_schedule_wit
 
 def test_another_key_stops_the_schedule(weeks: Weeks) -> None:
     weeks.release(weeks.table("ab"))
-    with pytest.raises(VerificationError, match="known by another key, so nobody can be recognised; bring"):
+    with pytest.raises(
+        VerificationError, match="recorded with another key, so no one can be recognised; restore"
+    ):
         weeks.release(weeks.table("ab", Identification(column="patient", key="other" * 8)))
 
 
