@@ -86,8 +86,8 @@ def family_of(spec: "ReleaseSpec", grid: Grid = Grid()) -> Family:
     (family,) = families
     if family is Family.RANDOMIZER:
         raise SpecError(
-            f"{', '.join(methods)} answers for each person at random, which is not explored; name anonymizers "
-            "or synthesizers as --methods"
+            f"{', '.join(methods)} answers for each person at random, which is not explored; name "
+            "anonymizers or synthesizers as --methods"
         )
     return family
 

@@ -173,7 +173,7 @@ def test_an_export_with_another_delimiter_is_read(tmp_path: Path) -> None:
         ("infer SOURCE --column school --by target -o OUT", "needs --target"),
         ("infer SOURCE --column school --by target --target day -o OUT", "one value only"),
         ("infer SOURCE --column school --by target --target pay --levels 2,4 -o OUT", "must fall"),
-        ("infer SOURCE --column day --by target --target pay -o OUT", "had by at least 10, got 1"),
+        ("infer SOURCE --column day --by target --target pay -o OUT", "held by at least 10, got 1"),
         ("infer SOURCE --column day --by calendar --bounds 2020-01-01 2021-01-01 -o OUT", "`calendar` in"),
         ("infer SOURCE --column blank --by prefixes -o OUT", "1 of 4 values are empty, begin or end"),
         ("infer SOURCE --column age --by intervals --bounds 0 30000000 -o OUT", "at most 100,000 whole"),
