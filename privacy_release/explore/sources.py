@@ -60,7 +60,7 @@ def records_of(
         spec: Specification of the release.
         policy: Policy combined with the floor policy.
         grid: Grid, whose methods decide what may be read.
-        wanted: Request.
+        wanted: Number, target and origin of the records.
         work: Work area in which records are kept.
         say: Progress callback, called with what is read.
 

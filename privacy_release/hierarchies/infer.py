@@ -73,7 +73,7 @@ def by_prefixes(values: Sequence[str], keep: Sequence[int]) -> Hierarchy:
         keep = tuple(range(longest - step, 0, -step))
     if list(keep) != sorted(set(keep), reverse=True) or not keep or not 0 < keep[-1] <= keep[0] < longest:
         raise SchemaError(
-            f"the characters that prefixes keep must decrease, from fewer than {longest}, as in the longest code, "
+            f"the lengths of prefixes must decrease, from fewer than the {longest} of the longest code "
             f"to 1 or more, got {list(keep)}"
         )
     return Hierarchy(

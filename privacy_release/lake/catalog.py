@@ -67,7 +67,7 @@ def register(release_table: ReleaseTable, unity: UnityCatalog, *, table: str | N
 
     Args:
         release_table: The release table.
-        unity: Catalog.
+        unity: Address and token of the catalog.
         table: Name of the table in the catalog. None: its own name, with `_` for `-`.
 
     Raises:

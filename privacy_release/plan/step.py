@@ -51,7 +51,7 @@ class Step:
         settings: Plain values from the specification that the step's function reads.
         part: Name of one of several tables, if the step is for a single table.
         for_each: Kind of result that the step has one task per item of.
-        effects: What the step does outside of the work area.
+        effects: Effects of the step outside of the work area.
         retry: Reason why the step may be tried again.
         share: Share of a run's time, 0 to 1, for the progress of a run in one process.
     """

@@ -60,7 +60,7 @@ class Snapshot:
     Attributes:
         name: Name of the table.
         version: Version of the table.
-        sources: Releases.
+        sources: Releases with their guarantees.
         columns: Columns that the query sees, in order.
         files: Files of only these releases, with all columns. The partition of a row is in `release`.
         releases: Release of each partition.

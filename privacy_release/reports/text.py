@@ -12,8 +12,8 @@ class Promise:
     Attributes:
         name: Name of the model in the field.
         rule: Condition on every class, with ``{parameter}`` in place of the model's parameters.
-        protects: What an attacker cannot do.
-        leaves: What the model does not prevent.
+        protects: Attack that the model prevents.
+        leaves: Risk that the model does not prevent.
         of_persons: Condition if persons may have several records. Empty: the same as `rule`.
     """
 

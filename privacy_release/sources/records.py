@@ -130,7 +130,7 @@ class Reading:
     """The progress of reading some files of a source.
 
     Attributes:
-        wanted: What to read from all files.
+        wanted: Columns and rules for reading all files.
         folder: Folder for copies of the files, one at a time. None: they are held in memory.
         files: Files that are read.
         first: Names and types of the first file's columns. None: it is not read yet.

@@ -65,7 +65,7 @@ def awaited(
     Args:
         look: Function that raises MissingSourceError as long as the source is missing.
         shown: Name of the source, for messages.
-        lacks: What the source lacks until then, `FILE` or `ROW`.
+        lacks: Name of what is missing until then, `FILE` or `ROW`.
         when_missing: `fail`, `skip` or `wait`.
         timeout: Longest time to wait.
         every: Time between two checks.

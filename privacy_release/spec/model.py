@@ -208,7 +208,7 @@ class SourceSpec(_Strict):
         columns: Columns to read, none of them derived. None reads all, and then each must be in the schema.
         nulls: `fail` raises on a null in a quasi-identifier or sensitive attribute that is not nullable,
             `drop` drops these records, `keep` treats null as a value, as if each attribute were `nullable`.
-        when_missing: What a run does if there is no Parquet file at the address (yet), or the query returns
+        when_missing: Action of a run if there is no Parquet file at the address (yet), or the query returns
             no row (yet): `fail`; `skip`, which skips this release; or `wait` for it.
         wait: How long to wait.
         max_expansion: Largest ratio of bytes in memory to bytes in a file. A small file that expands further,
@@ -395,7 +395,7 @@ class AttributeSpec(_Strict):
 
     Attributes:
         pseudonym: Pseudonyms that replace an identifier.
-        text: What to do if released text contains addresses, numbers or names of persons: `redact`, or an
+        text: Action if released text contains addresses, numbers or names of persons: `redact`, or an
             exemption with a reason. By default the source is refused.
         unique: Exemption for an insensitive column with nearly one value per record or person.
         free_text: Person who signs for text without listed values, if the policy requires it.
@@ -547,7 +547,7 @@ class OutliersSpec(BaseModel):
 
     Attributes:
         method: Registry key of the detector.
-        action: What to do with outliers, see `privacy_release.steps.outliers.Action`.
+        action: Action on outliers, see `privacy_release.steps.outliers.Action`.
         max_share: Largest share of outliers among the records. With more, the release fails. Required by
             `fail`.
     """
@@ -616,7 +616,7 @@ class ParticipationSpec(_Strict):
     """Limits the number of releases of a period that a person takes part in. Later ones omit their rows.
 
     Attributes:
-        regime: `participation`.
+        regime: Name of the regime, `participation`.
         releases: Largest number of releases that a person takes part in, in any period.
         period: Length of the period, such as `365d`, or `total`: the schedule's whole life.
         key: Airflow connection ID whose password is the key of the hashes that replace persons. Without
@@ -633,8 +633,8 @@ class ArrivalsSpec(_Strict):
     """A person takes part in one release, the first with rows of theirs: each release is of new people.
 
     Attributes:
-        regime: `arrivals`.
-        seen: What happens to rows of a person who took part in an earlier release: `leave_out` omits them,
+        regime: Name of the regime, `arrivals`.
+        seen: Treatment of rows of a person who took part in an earlier release: `leave_out` omits them,
             `refuse` fails the whole release.
         key: Airflow connection ID of the key, as for participation.
     """
@@ -650,7 +650,7 @@ class YearlySpec(_Strict):
     The loss of each release is computed from it, so `release.epsilon` must be omitted.
 
     Attributes:
-        regime: `yearly`.
+        regime: Name of the regime, `yearly`.
         epsilon, delta: Total loss of all releases of a period. With a delta, the parts add up as
             zero-concentrated differential privacy, which gives each of many releases more.
         releases: Largest number of releases in any period. Further ones are refused.
@@ -698,7 +698,7 @@ class BudgetSpec(_Strict):
         promise: Guarantee of all releases of the schedule together, and the regime that keeps it. None: each
             release is paid separately.
         ledger: Airflow connection ID of the budget ledger.
-        when_short: What a run does if the remaining budget is too small: `skip` all tasks, so that the run
+        when_short: Action of a run if the remaining budget is too small: `skip` all tasks, so that the run
             ends as a success without a release, or `fail`.
         curator_report: Whether to compare each release with its source, in a file for the curator, see
             `airflow_privacy_release.operators.curator`. Only with the engine `local`.
@@ -868,7 +868,7 @@ class PublishSpec(_Strict):
         mode: Releases that the table keeps: `snapshot` only the newest; `partitions` one per partition key,
             for sources whose partitions have different records; `append` all, if `history` records who was
             in the earlier ones. Default: `partitions` for a schedule by partition, otherwise `snapshot`.
-        superseded: What happens to a release when a newer one replaces it: `drop` erases its rows, `history`
+        superseded: Treatment of a release when a newer one replaces it: `drop` erases its rows, `history`
             moves them to the table `<table>_history` of `history_lake`. Its proof stays in the log.
         history_lake: Airflow connection ID of that lake. Give access only to readers of old releases.
         grace: How long the files of a superseded release are kept for queries that are still running, for

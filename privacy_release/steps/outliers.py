@@ -39,7 +39,7 @@ def detect_outliers(
         work: Work area in which scores and removed records are kept until teardown.
         method: Registry key of the detector.
         parameters: Parameters of the detector.
-        action: What to do with outliers, see `Action`.
+        action: Action on outliers, see `Action`.
         max_share: Largest allowed share of outliers, 0 to 1. Required by the action `fail`.
         label: Prefix of the file names.
 

@@ -153,7 +153,7 @@ class ShiftRef(Reference):
     Attributes:
         scope: Scope in which a person's dates are shifted by the same number of days, and its series.
         key: Fingerprint of the key.
-        promise: What the shift promises, in words.
+        promise: Promise of the shift, in words.
     """
 
     columns: list[str]
