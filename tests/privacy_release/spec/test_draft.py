@@ -50,7 +50,7 @@ def test_kinds_and_domains_are_guessed_as_a_person_would_begin(tmp_path: Path) -
         same=[5] * n,
     )
     assert found == {
-        "id": "{role: identifier, kind: numeric}  # 60 values in 60 records: not released as it is; "
+        "id": "{role: identifier, kind: numeric}  # 60 values in 60 records: not released unchanged; "
         "to release it, give it another role",
         "age": "{role: TODO, kind: numeric, bounds: [20, 50]}",
         "score": "{role: TODO, kind: numeric, bounds: [0.0, 2.0]}",

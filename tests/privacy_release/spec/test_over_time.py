@@ -87,7 +87,7 @@ def test_both_names_of_the_field_are_refused(home: Path) -> None:
         (
             PARTICIPATION,
             {"release": {"method": "dpsm_bayes", "epsilon": 0.5}},
-            "person cannot be combined with",
+            "person must be bounded if a budget pays",
         ),
         ({"regime": "participation"}, {}, "releases"),
         ({**PARTICIPATION, "releases": 0}, {}, "releases"),

@@ -207,11 +207,11 @@ def test_a_release_of_linked_rows_reaches_the_lake_and_is_verified_there(
 @pytest.mark.parametrize(
     ("fields", "words"),
     [
-        ({"history": {"identifier": "name"}}, "beside history"),
-        ({"engine": "fragments"}, "beside engine fragments"),
+        ({"history": {"identifier": "name"}}, "linked with history"),
+        ({"engine": "fragments"}, "linked with engine fragments"),
         (
             {"release": {"method": "latent_class", "epsilon": 1}, "budget": {"dataset": "people"}},
-            "beside a budget",
+            "linked with a budget",
         ),
         ({"person": {"none": "households", "rows": "linked"}}, "can only be linked if person.column"),
         ({"person": {"column": "name", "rows": "both"}}, "independent"),

@@ -260,10 +260,10 @@ def test_columns_of_one_name_and_two_types_are_refused(tmp_path: Path, work: Wor
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        (REST + "source: {uri: a}\n", "beside source, schema"),
-        (REST + "history: {identifier: patient}\n", "beside history"),
-        (REST + "outliers: {method: okplof}\n", "beside outliers"),
-        (REST + "budget: {dataset: people}\n", "beside a budget"),
+        (REST + "source: {uri: a}\n", "a separate source, schema"),
+        (REST + "history: {identifier: patient}\n", "combined with history"),
+        (REST + "outliers: {method: okplof}\n", "combined with outliers"),
+        (REST + "budget: {dataset: people}\n", "combined with a budget"),
         (REST + "engine: fragments\n", "engine local"),
         (REST.replace("bottom_up, k: 4, l: 2", "latent_class, epsilon: 1"), "by an anonymizer"),
         (REST.replace("person: patient", "person: {column: patient, rows: independent}"), "must be linked"),

@@ -169,12 +169,12 @@ CASES: Mapping[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     "person.subtracted": (
         {"person": "name", "history": History(), "policy": ReleasePolicy(require=(KAnonymity(k=2),))},
         {"policy": ReleasePolicy(across=(Republication(k=2),))},
-        "aggregate the source to one row a person",
+        "aggregate the source to one row per person",
     ),
     "person.register": (
         {"person": "name", "history": History(), "register_identifier": "name"},
         {"register_identifier": None},
-        "remove that of the register",
+        "remove the register's",
     ),
     "person.numbered": (
         {"person": "name", "history": History(), "numbered": False},
@@ -228,7 +228,7 @@ CASES: Mapping[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     "engine.method": (
         {"engine": "fragments", "method": "mondrian", "history": History()},
         {"history": None},
-        "use engine local",
+        "engine local",
     ),
     "pseudonyms.method": (
         {"columns": (("name", Column(role="identifier", pseudonym=Pseudonym())),), "method": "latent_class"},
@@ -569,7 +569,7 @@ def test_columns_that_no_table_of_several_may_have(column: dict[str, Column], to
 @pytest.mark.parametrize(
     ("history", "others", "parameters", "text"),
     [
-        (History(k=4), (), {}, "classes of 4 records .* and schema.illness has 2 categories"),
+        (History(k=4), (), {}, "classes of 4 records .* but schema.illness has 2 categories"),
         (History(m={"illness": 4}), (), {}, "classes of 4 records"),
         (History(), (CrossReleaseKAnonymity(k=4),), {}, "classes of 4 records"),
         (History(), (), {"k": 4}, "classes of 4 records"),
