@@ -1,4 +1,4 @@
-"""Reading a published release without knowing how a lake is laid out, and being told what it is."""
+"""Read a published release without knowing the layout of a lake, with its guarantee on stderr."""
 
 import io
 import sys
@@ -15,7 +15,7 @@ from privacy_release.lake.read import dictionary_of, newest_releases, proof_of, 
 from privacy_release.lake.replicates import REPLICATES
 from privacy_release.lake.store import Lake, ReleaseTable
 from privacy_release.query.intervals import intervals as answer
-from privacy_release.query.questions import asked
+from privacy_release.query.questions import question_from
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -29,33 +29,33 @@ def read(
     storage_options: Mapping[str, str] | None = None,
     quiet: bool = False,
 ) -> "pa.Table":
-    """The records of a release, which is named with its guarantee on stderr.
+    """Return the records of a release, and print its guarantee on stderr.
 
-    Nothing but the lake is needed: no Airflow, no specification, no ledger. `.to_pandas()` makes a data frame
-    of what comes back.
+    Only the lake is needed: no Airflow, no specification, no ledger. Call `.to_pandas()` on the result to get
+    a data frame.
 
     Args:
-        uri: the lake: a folder, or an address such as `s3://releases/open`.
-        table: name of the release table.
-        release: id of the release; None: the one that was published last and still stands.
-        storage_options: of an object store, as `deltalake` names them; without keys, they come from the
-            environment.
-        quiet: say nothing.
+        uri: Lake: a folder, or an address such as `s3://releases/open`.
+        table: Name of the release table.
+        release: ID of the release. None: the one that was published last and is not retracted.
+        storage_options: Options of an object store, as `deltalake` names them. Keys that are missing come
+            from the environment.
+        quiet: Whether to print nothing.
 
     Raises:
-        ValueError: if the address or the name is not well-formed.
-        PublishError: if there is no such release, or the lake cannot be reached.
-        IntegrityError: if the table does not hold what was published.
+        ValueError: If the address or the name is not well-formed.
+        PublishError: If there is no such release, or the lake cannot be reached.
+        IntegrityError: If the table does not contain what was published.
     """
     lake = _lake(uri, storage_options)
     entry = _entry(lake.table(table), release)
     rows = read_release(lake.table(table), entry["release_id"])
     if not quiet:
-        told = dictionary_of(lake.table(table), entry["release_id"])
+        described = dictionary_of(lake.table(table), entry["release_id"])
         sys.stderr.write(
             f"{table}, release {entry['release_id']} of {entry['committed'][:10]}: "
             f"{counted(entry['rows'], 'record')}\n"
-            f"guarantee: {_guarantee(entry, told)}\n"
+            f"guarantee: {_guarantee(entry, described)}\n"
         )
     return rows
 
@@ -67,17 +67,17 @@ def dictionary(
     release: str | None = None,
     storage_options: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
-    """The data dictionary of a release; arguments and errors as of `read`.
+    """Return the data dictionary of a release. Arguments and errors are as for `read`.
 
     Raises:
-        PublishError: besides, if the release was published without one.
+        PublishError: Also if the release was published without one.
     """
     lake = _lake(uri, storage_options)
     entry = _entry(lake.table(table), release)
-    told = dictionary_of(lake.table(table), entry["release_id"])
-    if told is None:
+    described = dictionary_of(lake.table(table), entry["release_id"])
+    if described is None:
         raise PublishError(f"the release in {table} has no data dictionary: it was published without one")
-    return told
+    return described
 
 
 def intervals(
@@ -92,30 +92,31 @@ def intervals(
     release: str | None = None,
     storage_options: Mapping[str, str] | None = None,
 ) -> "pa.Table":
-    """A count, share or mean in the confidential table, by groups, with its interval.
+    """Return a count, share or mean in the confidential table, by groups, with its interval.
 
-    Of a private synthetic release with replicates: the model's answer, and an interval that holds the
-    confidential value with about the chance `level`. Of a k-anonymous release: certain bounds, and
-    an estimate between them. Columns have the names of the source. `privacy_release.query.intervals` says
-    what is in an interval.
+    For a private synthetic release with replicates: the model's answer, and an interval that covers the
+    confidential value with about the probability `level`. For a k-anonymous release: certain bounds, and an
+    estimate between them. Columns have the names of the source. `privacy_release.query.intervals` explains
+    what an interval covers.
 
     Args:
-        uri: see `read`, and so `table`, `release` and `storage_options`.
-        table: see `read`.
+        uri: Lake, see `read`.
+        table: Name of the release table.
         ask: `count`, `share` or `mean`.
-        of: the column whose mean is asked.
-        by: at most three columns.
-        where: column to a value, to a list of values, or to a pair (low, high), both inside, None being open.
-        level: chance that an interval holds the value, in (0, 1).
-        release: see `read`.
-        storage_options: see `read`.
+        of: Column whose mean is requested.
+        by: Columns to group by, at most three.
+        where: Condition on each column: a value, a list of values, or a pair (low, high), both included, of
+            which None is open.
+        level: Probability that an interval covers the value, in (0, 1).
+        release: ID of the release, see `read`.
+        storage_options: Options of an object store, see `read`.
 
     Raises:
-        QueryError: if the release gives no interval for the question; it says why.
-        PublishError, IntegrityError: as `read`.
+        QueryError: If the release gives no interval for the question, with the reason.
+        PublishError, IntegrityError: As `read`.
     """
     lake = _lake(uri, storage_options)
-    question = asked(ask, of, by, where)
+    question = question_from(ask, of, by, where)
     return answer(lake.table(table), _entry(lake.table(table), release)["release_id"], question, level=level)
 
 
@@ -126,10 +127,10 @@ def replicates(
     release: str | None = None,
     storage_options: Mapping[str, str] | None = None,
 ) -> "pa.Table":
-    """The file of replicates beside a private synthetic release; arguments and errors as of `read`.
+    """Return the file of replicates of a private synthetic release. Arguments and errors are as for `read`.
 
     Raises:
-        PublishError: besides, if the release was published without one.
+        PublishError: Also if the release was published without one.
     """
     lake = _lake(uri, storage_options)
     data = proof_of(lake.table(table), _entry(lake.table(table), release)["release_id"], REPLICATES)
@@ -144,22 +145,22 @@ def _lake(uri: str | Path, options: Mapping[str, str] | None) -> Lake:
 
 
 def _entry(table: ReleaseTable, release: str | None) -> dict[str, Any]:
-    """The newest publication of a release, or the newest one that stands."""
+    """Return the newest publication of a release, or of the newest release that is not retracted."""
     for entry in newest_releases(table):
         if entry["release_id"] == release or (release is None and entry["state"] == State.CURRENT.value):
             return entry
     raise PublishError(
         f"table {table.name} at {table.lake.root} must have {'such a release' if release else 'a release'}; "
-        "check the address, the names and the rights, or see `privacy-release inspect`"
+        "check the address, the names and the permissions, or see `privacy-release inspect`"
     )
 
 
-def _guarantee(entry: Mapping[str, Any], told: Mapping[str, Any] | None) -> str:
-    """What is promised of a release, in a line; of one without a dictionary what its commit says."""
-    if told is not None:
-        return str(told["guarantee"]["short"])
+def _guarantee(entry: Mapping[str, Any], described: Mapping[str, Any] | None) -> str:
+    """Return the guarantee of a release in one line. Without a dictionary, from its commit."""
+    if described is not None:
+        return str(described["guarantee"]["short"])
     figures = entry["figures"]
     rules = [finding["rule"] for finding in figures.get("measured") or ()]
     if loss := figures.get("loss"):
         rules.append(f"epsilon={loss['epsilon']:g}, delta={loss['delta']:g}")
-    return ", ".join(rules) or "none is told"
+    return ", ".join(rules) or "not stated"

@@ -17,7 +17,7 @@ from privacy_engine.randomizers.randomizer import Randomizer
 from privacy_engine.synthesizers.synthesizer import Synthesizer
 from privacy_release.budget.budget import booking_key
 from privacy_release.budget.schedules import schedule_named
-from privacy_release.budget.secrets import parameters_asked
+from privacy_release.budget.secrets import described_parameters
 from privacy_release.lake.layout import folder_name
 from privacy_release.lake.read import manifest_of, releases
 from privacy_release.spec.methods import build_method
@@ -86,7 +86,7 @@ def _booking_key(spec: ReleaseSpec) -> str:
         parameters = method.measurement_parameters()
     else:
         assert isinstance(method, Randomizer)
-        parameters = parameters_asked(method)
+        parameters = described_parameters(method)
     if spec.budget.schedule is not None:
         parameters |= {"over_time": schedule_named(spec.name, spec.budget.schedule).question}
     return booking_key(spec.budget.dataset, INPUT, method.key, parameters, spec.method_schema())

@@ -1,1 +1,1 @@
-"""Warnings about the figures of a release: against limits, earlier releases and what is left of a budget."""
+"""Warnings about figures of a release, compared with limits, earlier releases and the remaining budget."""

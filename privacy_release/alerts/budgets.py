@@ -12,12 +12,12 @@ BELOW = 0.2
 
 @dataclass(frozen=True, kw_only=True)
 class BudgetLowNotice:
-    """Too little of a limit is left.
+    """A limit of which too little is left.
 
     Attributes:
-        dataset: in the ledger.
-        period: of the limit: `total`, or a number of days such as `365d`.
-        limit, spent, left: epsilon, or delta where that is the scarcer one.
+        dataset: Name of the data set in the ledger.
+        period: Period of the limit: `total`, or a number of days such as `365d`.
+        limit, spent, left: Amounts of epsilon, or of delta if that is scarcer.
         resource: `epsilon` or `delta`.
     """
 
@@ -38,15 +38,16 @@ class BudgetLowNotice:
 def low_budgets(
     dataset: str, standings: Iterable["Standing"], below: float = BELOW
 ) -> tuple[BudgetLowNotice, ...]:
-    """The limits of a data set of which less than a share is left.
+    """Return the limits of a data set of which less than a share is left.
 
     Args:
-        dataset: in the ledger.
-        standings: of the data set, `BudgetLedger.standing`; limits of a single release are never low.
-        below: share of a limit, 0 to 1: of the part of it that no promise holds; of its rho, where rho's add.
+        dataset: Name of the data set in the ledger.
+        standings: Standings of the data set from `BudgetLedger.standing`. Limits of a single release are
+            never low.
+        below: Share of a limit, 0 to 1: of the part that no promise holds; of its rho, if rho's add up.
 
     Raises:
-        ValueError: if the share is out of range.
+        ValueError: If the share is out of range.
     """
     if not 0 <= below <= 1:
         raise ValueError(f"the share must be from 0 to 1, got {below:g}")

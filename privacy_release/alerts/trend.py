@@ -1,8 +1,8 @@
-"""Alerts: a release whose figures leave their limits, or the trend of the earlier releases of its table.
+"""Alerts: figures of a release that exceed their limits, or deviate from the trend of earlier releases.
 
 An alert is a warning and no gate: the policy decides. Its figures are those of the manifest and of the
-commit, which whoever reads the table may read, too. So it is never about loss or risk of a differentially
-private release, nor about the bound of the loss, which is for those who decide on the release.
+commit, which readers of the table may see anyway. So it is never about loss or risk of a differentially
+private release, nor about the bound of the loss, which only the reviewer sees.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -37,32 +37,32 @@ _STANDING = (State.CURRENT, State.SUPERSEDED)
 def find_alerts(
     staged: StagedRelease,
     report: ReportRef,
-    asked: AlertsSpec | Mapping[str, Any],
+    requested: AlertsSpec | Mapping[str, Any],
     *,
     table: "Callable[[], ReleaseTable] | None",
     run: tuple[str, str],
     ledger: "BudgetLedger | None" = None,
     tell: Tell,
 ) -> list[AlertRef]:
-    """Which figures of a verified release are out of their limits. It never raises.
+    """Return the figures of a verified release that exceed their limits. Never raises.
 
     Args:
-        staged: the release.
-        report: what verification found on it.
-        asked: the limits, as in a specification.
-        table: Opens the lake of the release table; None: the table is not known.
-        run: release id and run key of who asks: what this run has published itself is no earlier release.
-        ledger: that booked the loss of the release.
-        tell: told what could not be compared, and why.
+        staged: Staged release.
+        report: Verification report of the release.
+        requested: Limits, as in a specification.
+        table: Function that opens the release table. None: the table is not known.
+        run: Release ID and run key of this run, whose own publication is no earlier release.
+        ledger: Ledger that booked the loss of the release.
+        tell: Callback for what could not be compared, and why.
     """
     found: list[AlertRef] = []
     limits = AlertsSpec()
     with _telling(tell):
-        limits = asked if isinstance(asked, AlertsSpec) else read_alerts(asked)
+        limits = requested if isinstance(requested, AlertsSpec) else read_alerts(requested)
     with _telling(tell):
         now, before = _figures_of(staged, report), list[dict[str, float]]()
         if unknown := [figure for figure in limits.figures if figure not in now]:
-            tell(f"{', '.join(unknown)} of this release are not known: nothing of it measures them")
+            tell(f"{', '.join(unknown)} of this release are not known: nothing in it measures them")
         if table is None:
             tell("the name of the release table is missing, so there are no earlier releases; give it")
         else:
@@ -81,7 +81,7 @@ def find_alerts(
 
 @contextmanager
 def _telling(tell: Tell) -> Iterator[None]:
-    """Tell of an error instead of raising it; of one that this project did not word, only the type."""
+    """Report an error instead of raising it. For foreign errors, report only the type."""
     try:
         yield
     except PrivacyEngineError as error:
@@ -91,7 +91,7 @@ def _telling(tell: Tell) -> Iterator[None]:
 
 
 def _figures_of(staged: StagedRelease, report: ReportRef) -> dict[str, float]:
-    """The public figures of a release by name."""
+    """Return the public figures of a release, by name."""
     figures = {"rows": float(staged.rows), **measured_symbols(report)}
     if staged.loss is not None:
         return figures | {"epsilon": float(staged.loss["epsilon"])}
@@ -101,7 +101,7 @@ def _figures_of(staged: StagedRelease, report: ReportRef) -> dict[str, float]:
 def _earlier(
     table: "ReleaseTable", run: tuple[str, str], limits: AlertsSpec, tell: Tell
 ) -> list[dict[str, float]]:
-    """The figures of the last releases that were not retracted, as far as they can be read."""
+    """Return the figures of the last releases that were not retracted, as far as they can be read."""
     found: list[dict[str, float]] = []
     with_manifest = bool(limits.figures.keys() - COUNTED.keys())
     for entry in islice(_standing(table, run, tell), limits.last):
@@ -111,7 +111,7 @@ def _earlier(
 
 
 def _standing(table: "ReleaseTable", run: tuple[str, str], tell: Tell) -> Iterator[Publication]:
-    """Each earlier release that was not retracted, as it was published last; the newest first."""
+    """Yield each earlier release that was not retracted, as last published, newest first."""
     seen = set[str]()
     version = current_version(table)
     for entry in () if version is None else newest(table, version):
@@ -128,7 +128,7 @@ def _standing(table: "ReleaseTable", run: tuple[str, str], tell: Tell) -> Iterat
 
 
 def _published_figures(table: "ReleaseTable", entry: Publication, *, with_manifest: bool) -> dict[str, float]:
-    """What commit and manifest of a release say, by name."""
+    """Return the figures in commit and manifest of a release, by name."""
     loss = entry.figures.get("loss")
     figures = {"rows": float(entry.rows), **symbols_of(entry.figures.get("measured") or [])}
     if loss:
@@ -140,7 +140,7 @@ def _published_figures(table: "ReleaseTable", entry: Publication, *, with_manife
 
 
 def _of_figure(figure: str, value: float, before: list[float], limit: AlertSpec) -> Iterator[AlertRef]:
-    """The limits that a figure left, of its own and of its median in earlier releases."""
+    """Yield alerts for the limits that a figure exceeds: absolute ones, and those relative to its median."""
     label, unit, _ = {**COUNTED, **FIGURES, **RISKS}[figure]
 
     def alert(bound: float, words: str) -> AlertRef:
@@ -160,11 +160,11 @@ def _of_figure(figure: str, value: float, before: list[float], limit: AlertSpec)
             continue
         bound = middle * (1 + sign * share)
         if sign * (value - bound) > 0:
-            told = f"more than {shown(share, 'share')} {words} {shown(middle, unit)}, {last}"
-            yield replace(alert(bound, told), median=middle, releases=releases)
+            deviation = f"more than {shown(share, 'share')} {words} {shown(middle, unit)}, {last}"
+            yield replace(alert(bound, deviation), median=middle, releases=releases)
 
 
 def _of_budget(ledger: "BudgetLedger", dataset: str, below: float) -> Iterator[AlertRef]:
-    """The limits of a data set of which too little is left."""
+    """Yield alerts for the limits of a data set of which too little is left."""
     for low in low_budgets(dataset, ledger.standing(dataset), below):
         yield AlertRef(figure="budget", text=str(low), value=low.left, limit=below * low.limit)

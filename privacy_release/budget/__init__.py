@@ -1,1 +1,1 @@
-"""What a release spends: booked before records are read, paid once, and answers that repeat."""
+"""Pay for releases: losses are booked before records are read, and answers are paid for once and repeated."""

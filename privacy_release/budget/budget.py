@@ -1,20 +1,20 @@
-"""Spending a privacy budget: booked before the records are read, and once for the same bytes.
+"""Spend a privacy budget: it is booked before the records are read, and once for the same bytes.
 
-The order is what counts: reserve, read, measure, commit, sample.
+The order matters: reserve, read, measure, commit, sample.
 
-- The reservation comes first, by a key that needs no record: the hash of the ingested file is in its
-  reference. Too little budget therefore fails before anything is read, and a process that dies at any later
-  point has paid.
-- The measured model is committed together with its ledger entry, and the first commit wins. A noisy answer
-  that was not committed was seen by nobody; the committed one is the only answer that this key ever gets. So
-  a retry, a cleared task or another run on the same bytes costs nothing.
+- The reservation comes first, under a key that needs no record: the hash of the ingested file is in its
+  reference. If the budget is too small, this therefore fails before anything is read, and a process that dies
+  at any later point has paid.
+- The measured model is committed together with its ledger entry, and the first commit wins. No one has seen a
+  noisy answer that was not committed. The committed one is the only answer that this key ever gets. So a
+  retry, a cleared task or another run on the same bytes costs nothing.
 - The records are sampled from the committed text, with a seed that is derived from this text. That is
   post-processing (Dwork and Roth 2014, Proposition 2.1): the released bytes are a function of the model
   alone, so they cost nothing, and are the same in every retry. A seed from the key would not do: the key is a
-  hash of the exact records, and whoever knows all of them but one could tell the last one by trying.
+  hash of the exact records, so anyone who knows all but one of them could find the last one by trying.
 
-Where a schedule bounds in how many releases a person takes part, its promise is booked once, and who takes
-part is counted before anything is measured, see `privacy_release.budget.participation`. Where everybody
+If a schedule limits the number of releases that a person takes part in, its promise is booked once, and
+participants are counted before anything is measured, see `privacy_release.budget.participation`. If everyone
 may be in all of them, the promise is kept in equal parts, see `privacy_release.budget.yearly`.
 """
 
@@ -48,19 +48,19 @@ if TYPE_CHECKING:
     from privacy_release.ledger.ledger import BudgetLedger
 
 DEFAULT_LEDGER = "ledger_default"
-_REFUSED = "refused"  # of what is kept instead of a model
+_REFUSED = "refused"  # key of a refusal that is stored instead of a model
 
 
 @dataclass(frozen=True, kw_only=True)
 class Budget:
-    """Whose budget a release spends, and who spends it.
+    """The budget that a release spends, and the run that spends it.
 
     Attributes:
-        dataset: name of the data set in the ledger; releases about the same people share one.
-        run: names the run across its retries: DAG id and run id.
-        ledger: where it is booked.
-        connection: Airflow connection id of the ledger, for the later steps.
-        schedule: whose releases make one promise together; None: each is paid by itself.
+        dataset: Name of the data set in the ledger. Releases about the same people must share one.
+        run: Name of the run that is the same in retries: DAG ID and run ID.
+        ledger: Ledger in which the loss is booked.
+        connection: Airflow connection ID of the ledger, for the later steps.
+        schedule: Schedule whose releases share a promise. None: each release is paid separately.
     """
 
     dataset: str
@@ -70,19 +70,19 @@ class Budget:
     schedule: Schedule | Yearly | None = None
 
     def promise(self, each: "PrivacyLoss") -> "Promise | None":
-        """The promise that a release of that loss is booked under; errors as of `Schedule.promise`."""
+        """Return the promise under which a release of that loss is booked. Raises as `Schedule.promise`."""
         return None if self.schedule is None else self.schedule.promise(each)
 
     @property
     def follows(self) -> Yearly | None:
-        """The schedule, where its releases measure the tables of its first one again."""
+        """The schedule, if its releases measure the tables of its first one again."""
         schedule = self.schedule
         return schedule if isinstance(schedule, Yearly) and schedule.opening is not None else None
 
 
 @dataclass(frozen=True, kw_only=True)
 class Measured:
-    """A model and the booking that paid for it; `text` is the model as the ledger keeps it."""
+    """A model and the booking that paid for it. `text` is the model as stored in the ledger."""
 
     model: "SynthesizerModel"
     text: str
@@ -90,21 +90,21 @@ class Measured:
 
     @property
     def seed(self) -> int:
-        """Seed of the sampling where none is given: a function of the model alone."""
+        """The default seed of the sampling: a function of the model alone."""
         return int(self.booking.model_sha256, 16)
 
 
 def require_left(budget: Budget, loss: "PrivacyLoss") -> bool:
-    """Ask whether a run can be paid for, before its records are fetched; nothing is booked.
+    """Check whether a run can be paid for, before its records are fetched. Nothing is booked.
 
-    It is no promise: another run may book first. `measured_model` decides.
+    This is no guarantee, because another run may book first. `measured_model` decides.
 
     Returns:
-        Whether this run holds a booking already; then it does not matter what is left.
+        Whether this run already has a booking, so that the remaining budget does not matter.
 
     Raises:
-        BudgetExceededError: if the loss is not covered.
-        LedgerError: if the ledger cannot be reached.
+        BudgetExceededError: If the loss is not covered.
+        LedgerError: If the ledger cannot be reached.
     """
     if budget.ledger.booked_by(budget.dataset, budget.run):
         return True
@@ -119,14 +119,14 @@ def require_left(budget: Budget, loss: "PrivacyLoss") -> bool:
 def booking_key(
     dataset: str, input_sha256: str, method: str, parameters: dict[str, Any], schema: "DataSchema"
 ) -> str:
-    """Names a measurement: hexadecimal sha256 of all that the noisy answer depends on.
+    """Return the key of a measurement: hexadecimal SHA-256 of all inputs of the noisy answer.
 
     Args:
-        dataset: whose budget.
-        input_sha256: of the ingested file: other records, or the same in another order, are another key.
-        method: registry key.
-        parameters: those that change what is measured, plain values.
-        schema: of the ingested file.
+        dataset: Data set whose budget pays.
+        input_sha256: SHA-256 of the ingested file. Other records, or another order, give another key.
+        method: Registry key of the method.
+        parameters: Parameters that affect the measurement, as plain values.
+        schema: Schema of the ingested file.
     """
     parts = {
         "dataset": dataset,
@@ -135,7 +135,7 @@ def booking_key(
         "parameters": parameters,
         "schema": schema.to_dict(),
     }
-    # An epsilon of 1 and of 1.0 are one question: it must not be paid for twice.
+    # An epsilon of 1 and of 1.0 are the same question, which must not be paid for twice.
     parts = json.loads(json.dumps(parts, allow_nan=False), parse_int=float)
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
@@ -147,25 +147,25 @@ def measured_model(
     budget: Budget,
     tell: Callable[[str], None] = lambda _: None,
 ) -> Measured:
-    """The one model of these bytes: from the ledger, else reserved, measured and committed.
+    """Return the only model of these bytes: from the ledger, or else reserved, measured and committed.
 
     Args:
-        method: what measures.
-        table: what `ingest` gave.
-        schema: of the table.
-        budget: pays.
-        tell: told the name of each part of the work as it begins.
+        method: Method that measures the model.
+        table: Table from `ingest`.
+        schema: Schema of the table.
+        budget: Budget that pays.
+        tell: Progress callback, called with the name of each part of the work as it begins.
 
     Raises:
-        BudgetExceededError: if the budget does not cover the loss; no record was read.
-        LedgerError: if the ledger cannot be reached; nothing was released.
-        SchemaError: if the table does not fit its schema.
-        InfeasibleError: if the table is too small for the method; of a schedule, if a noisy number of records
-            is, and then again in every retry.
-        VerificationError: if those who took part in a schedule are known by another key.
-        SpecError: if a schedule was opened with other parameters of the method, or another schema.
-        CapacityError: if its engine has too little memory or disk.
-        IntegrityError: if the table changed since it was ingested, or the ledger was edited.
+        BudgetExceededError: If the budget does not cover the loss. No record was read.
+        LedgerError: If the ledger cannot be reached. Nothing was released.
+        SchemaError: If the table does not fit its schema.
+        InfeasibleError: If the table is too small for the method; for a schedule, if a noisy number of
+            records is too small, and then again in every retry.
+        VerificationError: If participants of a schedule are recorded with another key.
+        SpecError: If a schedule was opened with other parameters of the method, or another schema.
+        CapacityError: If its engine has too little memory or disk.
+        IntegrityError: If the table changed since it was ingested, or the ledger was edited.
     """
     parameters, loss = method.measurement_parameters(), method.privacy_loss(schema)
     if budget.schedule is not None:
@@ -183,14 +183,14 @@ def measured_model(
         measuring = _Measuring(
             turn=turn, table=table, schema=schema, budget=budget, booking=booking, tell=tell
         )
-        measured, told = measuring.answer()
-        booking = budget.ledger.commit(budget.dataset, key, measured, token=booking.token, detail=told)
+        measured, recorded = measuring.answer()
+        booking = budget.ledger.commit(budget.dataset, key, measured, token=booking.token, detail=recorded)
     return _of(booking, budget)
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Measuring:
-    """What a booking pays for; `tell` is told the name of each part of the work as it begins."""
+    """The measurement that a booking pays for. `tell` is the progress callback."""
 
     turn: Turn
     table: Table
@@ -200,13 +200,13 @@ class _Measuring:
     tell: Callable[[str], None]
 
     def answer(self) -> tuple[str, Mapping[str, str]]:
-        """The model as text, and what the ledger tells beside it."""
+        """Return the model as text, and the details for the ledger's entry."""
         if isinstance(self.budget.schedule, Schedule):
             return self._of_participants()
         return self._of_records()
 
     def _earlier(self) -> "Mapping[str, Storage] | None":
-        """The types of the release that this one goes on from; None where it goes on from none."""
+        """Return the types of the release that this one continues. None if there is none."""
         if not (named := self.turn.detail.get(FOLLOWS)):
             return None
         return earlier_storages(self.budget.ledger, self.budget.dataset, self.booking.key, named)
@@ -220,11 +220,11 @@ class _Measuring:
             return self.turn.measure(coded).to_json(), self.turn.detail
 
     def _of_participants(self) -> tuple[str, Mapping[str, str]]:
-        """Count who takes part, then draw the noise.
+        """Count the participants, then draw the noise.
 
-        A method may refuse a noisy number of records, and its refusal tells of it: it is the answer that is
-        kept under this key, as a model would be. Drawn anew in each retry it would tell more than was paid
-        for.
+        A method may refuse a noisy number of records, and the refusal reveals something about it. So the
+        refusal is the answer that is stored under this key, like a model. If each retry drew again, it would
+        reveal more than was paid for.
         """
         schedule, turn = self.budget.schedule, self.turn
         assert isinstance(schedule, Schedule)
@@ -237,22 +237,22 @@ class _Measuring:
                 self.budget.ledger, self.booking, persons, Numbering.of(need(self.table.numbered, "numbered"))
             ) as counted:
                 rows = turn.method.coded_participants(frame, self.schema, counted.takes_part)
-        told = counted.detail(schedule)
+        detail = counted.detail(schedule)
         self.tell(f"running {turn.method.key}")
         try:
-            return turn.method.measure_participants(rows).to_json(), told
+            return turn.method.measure_participants(rows).to_json(), detail
         except InfeasibleError as error:
-            return json.dumps({_REFUSED: str(error)}), told
+            return json.dumps({_REFUSED: str(error)}), detail
 
 
 @contextmanager
 def _given_back(budget: Budget, booking: "Booking") -> Iterator[None]:
-    """The reservation is given back where it is this call's and the block refuses; it draws no noise then."""
+    """Release the reservation if this call made it and the block refuses. Then no noise was drawn."""
     try:
         yield
     except PrivacyEngineError:
-        # After any other error the reservation stands, as it does when the process dies: a retry goes on with
-        # it. An earlier attempt, or another run, that reserved it may have drawn its noise: then it stands.
+        # After any other error the reservation stays, as after a crash, and a retry continues it. An earlier
+        # attempt, or another run, that reserved it may have drawn its noise, so then it stays, too.
         if booking.owned:
             with suppress(LedgerError):
                 budget.ledger.cancel(budget.dataset, booking.key, token=booking.token)
@@ -265,10 +265,10 @@ def _coded(
     schema: "DataSchema",
     earlier: "Mapping[str, Storage] | None",
 ) -> "CodedTable":
-    """The records that the key names, as codes: loaded, or read by the engine of a table that never is.
+    """Return the records of the key as codes: loaded, or read by the engine of a table that is never loaded.
 
-    What an engine reads is hashed before and after it, and both before noise is drawn: other bytes under this
-    key would be a second answer that nobody booked.
+    An engine's input is hashed before and after reading, and both hashes before noise is drawn: other bytes
+    under this key would be a second answer that no one booked.
     """
     if table.engine is None:
         return method.coded(typed_records(table, schema, earlier), schema)
@@ -293,7 +293,7 @@ def _of(booking: "Booking", budget: Budget) -> Measured:
 
 
 def reference_to(booking: "Booking", connection: str) -> BookingRef:
-    """A committed booking as it travels between tasks."""
+    """Return a reference to a committed booking, for later tasks."""
     return BookingRef(
         dataset=booking.dataset,
         ledger=connection,
@@ -307,18 +307,18 @@ def reference_to(booking: "Booking", connection: str) -> BookingRef:
 
 
 def public_booking(booking: BookingRef) -> dict[str, Any]:
-    """What a manifest says of a booking; the key, which is a hash of the records, stays inside."""
+    """Return the section of a manifest about a booking, without the key, which is a hash of the records."""
     return {
         name: value for name, value in booking.to_ref().items() if name not in ("key", "ledger", "over_time")
     }
 
 
 def account_of(budget: Budget, promise: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """What a report says of a data set's budget, after a release; no record decided any of it.
+    """Return the state of a data set's budget after a release, for its report. It depends on no record.
 
-    promise: that the release is paid under, as its booking tells it; None: it is paid by itself.
+    promise: Promise that the release is paid under, from its booking. None: it is paid separately.
 
-    Limits of a single release are left out: nothing of them is ever used up.
+    Limits on a single release are omitted, because they are never used up.
     """
     return {
         "dataset": budget.dataset,

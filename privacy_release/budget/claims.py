@@ -1,7 +1,7 @@
-"""Is a differentially private release what its budget ledger paid for? Findings beside those of the policy.
+"""Verify that a budget ledger paid for a differentially private release. Findings complement the policy's.
 
 A claim of differential privacy cannot be measured on released bytes. What can be checked is its bookkeeping:
-against the ledger, which a release method cannot edit, and on the released values, which must lie in the
+against the ledger, which a release method cannot edit, and on the released values, which must be in the
 domains that the schema named before any record was read.
 """
 
@@ -42,27 +42,27 @@ def bookkeeping_findings(
     schema: "DataSchema",
     ledger: "BudgetLedger | None",
 ) -> "tuple[Finding, ...]":
-    """Hold a claim against the ledger, and the released values against the schema.
+    """Check a claim against the ledger, and the released values against the schema.
 
-    What was spent is read from the model in the ledger, never from what is being verified.
+    The spent loss is read from the model in the ledger, never from what is being verified.
 
     Args:
-        staged: the release.
-        manifest: what is going to be published with it.
-        claim: the loss that the manifest states.
-        frames: the released records, all at once or part by part.
-        schema: of `frames`, with the domains that the method measured on.
-        ledger: that booked the loss.
+        staged: Staged release.
+        manifest: Manifest that is going to be published.
+        claim: Privacy loss in the manifest.
+        frames: Released records, all at once or part by part.
+        schema: Schema of `frames`, with the domains that the method measured on.
+        ledger: Ledger that booked the loss.
 
     Raises:
-        SpecError: if no ledger was given.
-        LedgerError: if it cannot be reached.
-        IntegrityError: if it was edited, or is an old copy of itself.
+        SpecError: If no ledger was given.
+        LedgerError: If the ledger cannot be reached.
+        IntegrityError: If the ledger was edited, or is an old copy of itself.
     """
     if ledger is None:
         raise SpecError(
-            "a differentially private release must be verified against the ledger that booked it, none was "
-            "given; give the ledger of its budget"
+            "a differentially private release must be verified against the ledger that booked it, but none "
+            "was given; give the ledger of its budget"
         )
     booking = _committed(staged.booking, ledger)
     if manifest.randomization is not None:
@@ -72,11 +72,11 @@ def bookkeeping_findings(
             *_values_in_domains(frames, schema),
         )
     spends = _spends(booking)
-    told = [mechanism.stored for mechanism in manifest.model.mechanisms] if manifest.model else []
+    stated = [mechanism.stored for mechanism in manifest.model.mechanisms] if manifest.model else []
     return (
         _none("release without its committed entry in the ledger", int(booking is None)),
         _none(
-            "mechanisms that the manifest tells otherwise than the ledger's model", _differing(told, spends)
+            "mechanisms that the manifest tells otherwise than the ledger's model", _differing(stated, spends)
         ),
         *check_bookkeeping(claim, spends, schema, booking.loss if booking else None),
         *_promise_findings(manifest, booking),
@@ -85,21 +85,23 @@ def bookkeeping_findings(
 
 
 def _promise_findings(manifest: Manifest, booking: "Booking | None") -> "tuple[Finding, ...]":
-    """Hold what a manifest says of its schedule's promise against what the ledger counts."""
+    """Compare the promise of the schedule in a manifest with the ledger."""
     promise = booking.promise if booking else None
-    told = manifest.over_time
-    if told is None and promise is None:
+    stated = manifest.over_time
+    if stated is None and promise is None:
         return ()
     kept = None if promise is None else (promise.period.name, promise.loss.to_dict(), _parts(promise))
-    parts = None if told is None or told.part is None else {"releases": told.releases, **told.part.stored}
-    same = told is not None and kept == (told.period, told.loss.stored, parts)
+    parts = (
+        None if stated is None or stated.part is None else {"releases": stated.releases, **stated.part.stored}
+    )
+    same = stated is not None and kept == (stated.period, stated.loss.stored, parts)
     return (
         _none("promise of the schedule that the manifest tells otherwise than the ledger", int(not same)),
     )
 
 
 def _parts(promise: "Promise") -> dict[str, Any] | None:
-    """The equal parts of a promise, if it is kept in such."""
+    """Return the equal parts of a promise, if it is kept in parts."""
     each = promise.parts
     if each is None:
         return None
@@ -107,7 +109,7 @@ def _parts(promise: "Promise") -> dict[str, Any] | None:
 
 
 def _committed(reference: BookingRef | None, ledger: "BudgetLedger") -> "Booking | None":
-    """The ledger's entry if it is the one that the release names, and its model is stored."""
+    """Return the ledger's entry if it is the one that the release names, and its model is stored."""
     if reference is None:
         return None
     booking = ledger.booking(reference.dataset, reference.key)
@@ -127,17 +129,19 @@ def _answer_findings(
     schema: "DataSchema",
     booking: "Booking | None",
 ) -> "tuple[Finding, ...]":
-    """Hold a claim of random answers against the manifest's probabilities, which the ledger vouches for."""
+    """Check a claim of random answers against the manifest's probabilities, whose hash is in the ledger."""
     kept = json.loads(booking.model) if booking and booking.model else {}
-    told = randomization.stored
+    stated = randomization.stored
     other = kept.get("answers_sha256") not in (None, staged.sha256)
     return (
         _none(
             "randomization that the manifest tells otherwise than the ledger",
-            int(kept.get("randomization_sha256") != fingerprint_of(told)),
+            int(kept.get("randomization_sha256") != fingerprint_of(stated)),
         ),
         _none("answers that are not those that were paid for", int(other)),
-        *check_randomization(claim, Randomization.from_dict(told), schema, booking.loss if booking else None),
+        *check_randomization(
+            claim, Randomization.from_dict(stated), schema, booking.loss if booking else None
+        ),
     )
 
 
@@ -149,15 +153,15 @@ def _spends(booking: "Booking | None") -> "tuple[Spend, ...]":
     return SynthesizerModel.from_json(booking.model).spends
 
 
-def _differing(told: Sequence[Mapping[str, Any]], spends: "Sequence[Spend]") -> int:
-    """How many mechanisms of either side have no equal at their place on the other."""
+def _differing(stated: Sequence[Mapping[str, Any]], spends: "Sequence[Spend]") -> int:
+    """Return the number of mechanisms of either side that differ from the other side's at their position."""
     kept = [spend.to_dict() for spend in spends]
-    differing = sum(a != b for a, b in zip(told, kept, strict=False))
-    return differing + abs(len(told) - len(kept))
+    differing = sum(a != b for a, b in zip(stated, kept, strict=False))
+    return differing + abs(len(stated) - len(kept))
 
 
 def _values_in_domains(frames: "Iterable[pd.DataFrame]", schema: "DataSchema") -> "tuple[Finding, ...]":
-    """One finding an attribute: how many released values are not of its public domain."""
+    """Return one finding per attribute: the number of released values outside of its public domain."""
     attributes = schema.without_identifiers().attributes
     outside = {a.name: 0 for a in attributes}
     for frame in frames:
@@ -169,14 +173,14 @@ def _values_in_domains(frames: "Iterable[pd.DataFrame]", schema: "DataSchema") -
 
 
 def _outside(column: "pd.Series[Any]", attribute: "Attribute") -> int:
-    """How many values the schema does not name; nulls count where it allows none."""
+    """Return the number of values that the schema does not allow, including nulls if it allows none."""
     nulls = 0 if attribute.nullable else int(column.isna().sum())
     if attribute.dates is not None and attribute.bounds is not None:
         if attribute.dates.type_problem(column):
             return len(column)
         low, high = attribute.bounds
         values, starts = floats(column), attribute.numbers(column)
-        exact = np.isfinite(values) & (values != starts)  # than the schema allows
+        exact = np.isfinite(values) & (values != starts)  # more exact than the schema allows
         return nulls + int(np.count_nonzero(exact | (starts < low) | (starts > high)))
     if attribute.bounds is not None and attribute.hierarchy is None:
         if not is_number(column):

@@ -1,12 +1,13 @@
-"""Schedules whose releases measure the tables of their first one again, and who is the first.
+"""Schedules whose releases measure the tables of their first release again, and the choice of the first.
 
-The ledger tells: the first release of a schedule is the first that was committed with `FOLLOWS` and under no
-promise. It is paid for by itself, once; all later ones are parts of the promise
-(`privacy_release.budget.yearly`). What they follow is its model and those of the releases since, which the
-ledger keeps: noisy figures alone, so that nothing has to be kept at the curator's.
+The ledger decides: the first release of a schedule is the first that was committed with `FOLLOWS` and without
+a promise. It is paid for separately, once. All later ones are parts of the promise
+(`privacy_release.budget.yearly`). They follow its model and those of the releases since, which the ledger
+stores: only noisy figures, so nothing has to be kept in the curator's folder.
 
-Two runs that begin a schedule at once are two first releases, and both are paid for; later ones follow the
-one that was committed first. A release that was reserved as a first one, died, and is tried again stays one.
+Two runs that begin a schedule at the same time are two first releases, and both are paid for. Later ones
+follow the one that was committed first. If a release that was reserved as a first one dies and is tried
+again, it stays a first one.
 """
 
 import hashlib
@@ -28,18 +29,18 @@ if TYPE_CHECKING:
     from privacy_release.budget.yearly import Yearly
     from privacy_release.ledger.ledger import BudgetLedger
 
-FOLLOWS, TABLES = "follows", "tables_sha256"  # in the detail of a booking's entries
+FOLLOWS, TABLES = "follows", "tables_sha256"  # fields in the detail of a booking's entries
 
 
 @dataclass(frozen=True, kw_only=True)
 class Turn:
-    """What a release of a schedule measures, and how it is paid for.
+    """The measurement of a schedule's release, and its payment.
 
     Attributes:
-        method: with the epsilon and delta of this release.
-        promise: that it is booked under; None: it is paid by itself.
-        measure: the model of the records.
-        detail: what its entries in the ledger record.
+        method: Method with the epsilon and delta of this release.
+        promise: Promise that it is booked under. None: it is paid separately.
+        measure: Function that returns the model of the records.
+        detail: Details for its entries in the ledger.
     """
 
     method: "Synthesizer"
@@ -49,7 +50,7 @@ class Turn:
 
 
 def is_opened(schedule: "Yearly", ledger: "BudgetLedger", dataset: str) -> bool:
-    """Whether the first release of a schedule was committed."""
+    """Return whether the first release of a schedule was committed."""
     return bool(_releases(schedule, ledger, dataset))
 
 
@@ -61,18 +62,18 @@ def turn_of(
     dataset: str,
     key: str,
 ) -> Turn:
-    """Whether a release is the first of its schedule, or which ones it follows.
+    """Return whether a release is the first of its schedule, or which ones it follows.
 
     Args:
-        schedule: with an opening.
-        method: with the epsilon and delta of a part.
-        schema: of the table.
-        ledger: that keeps the models.
-        dataset: whose budget pays.
-        key: of the release's booking.
+        schedule: Schedule with an opening.
+        method: Method with the epsilon and delta of a part.
+        schema: Schema of the table.
+        ledger: Ledger that stores the models.
+        dataset: Data set whose budget pays.
+        key: Key of the release's booking.
 
     Raises:
-        SpecError: if the schedule was opened with other parameters of the method, or another schema.
+        SpecError: If the schedule was opened with other parameters of the method, or another schema.
     """
     from privacy_engine.dp.ledger import State
     from privacy_engine.synthesizers.latent.latent_class import LatentClass
@@ -80,7 +81,7 @@ def turn_of(
 
     if not can_be_followed(method.key) or not isinstance(method, LatentClass):
         raise SpecError(
-            f"budget.promise: {method.key} chooses no tables that later releases could measure again; take "
+            f"budget.promise: {method.key} chooses no tables that later releases could measure again; use "
             "latent_class, or remove opening"
         )
     tables = _tables(method, schema)
@@ -94,8 +95,8 @@ def turn_of(
     if any(entry.detail[TABLES] != tables for entry in releases):
         raise SpecError(
             f"budget.promise: {schedule.name} was opened with another schema or other parameters of "
-            f"{method.key}, and its tables cannot be measured of this table; go on as before, or give the "
-            "schedule another name, whose first release is paid for as that one was"
+            f"{method.key}, so its tables cannot be measured on this table; continue as before, or give the "
+            "schedule another name, whose first release is paid for like that one"
         )
 
     def measure(coded: "CodedTable") -> "SynthesizerModel":
@@ -105,13 +106,13 @@ def turn_of(
     return Turn(
         method=method,
         promise=schedule.promise(method.privacy_loss(schema)),
-        measure=measure,  # a release that is committed already reads no model of the others
+        measure=measure,  # a release that is already committed reads no models of others
         detail=detail,
     )
 
 
 def _releases(schedule: "Yearly", ledger: "BudgetLedger", dataset: str) -> "list[Entry]":
-    """The committed releases of a schedule, from its first one on; empty where it has none."""
+    """Return the committed releases of a schedule, from its first one on. Empty if there are none."""
     from privacy_engine.dp.ledger import committed_with, promise_of
 
     entries = committed_with(ledger.history(dataset), FOLLOWS, schedule.name)
@@ -122,13 +123,13 @@ def _releases(schedule: "Yearly", ledger: "BudgetLedger", dataset: str) -> "list
 def earlier_storages(
     ledger: "BudgetLedger", dataset: str, key: str, name: str
 ) -> "Mapping[str, Storage] | None":
-    """The types of the columns of the release that another one goes on from; None where it goes on from none.
+    """Return the column types of the release that another one continues. None if there is none.
 
     Args:
-        ledger: that keeps the models.
-        dataset: whose budget pays.
-        key: of the booking of the release.
-        name: of the schedule.
+        ledger: Ledger that stores the models.
+        dataset: Data set whose budget pays.
+        key: Key of the release's booking.
+        name: Name of the schedule.
     """
     from privacy_engine.dp.ledger import committed_with
 
@@ -144,13 +145,13 @@ def _model(ledger: "BudgetLedger", dataset: str, key: str) -> "SynthesizerModel"
 
 
 def _tables(method: "Synthesizer", schema: "DataSchema") -> str:
-    """Names what the tables depend on, but for the loss."""
+    """Return a hash of all that the tables depend on, except the loss."""
     parameters: dict[str, Any] = {
         name: value
         for name, value in method.measurement_parameters().items()
         if name not in ("epsilon", "delta")
     }
-    told = json.dumps(
+    described = json.dumps(
         {"method": method.key, "parameters": parameters, "schema": schema.to_dict()}, sort_keys=True
     )
-    return hashlib.sha256(told.encode()).hexdigest()
+    return hashlib.sha256(described.encode()).hexdigest()

@@ -1,21 +1,21 @@
-"""Who took part in which release of a schedule: private files that only the service user can read.
+"""The participants of each release of a schedule: private files that only the service user can read.
 
-What they must never let happen is a person who takes part once too often, whatever fails meanwhile:
+They must prevent that a person takes part once too often, whatever fails in the meantime:
 
-- Who takes part is counted, in a file of the curator's folder, before the first noise is drawn. A process
-  that dies after that leaves the file; a retry of the same release finds it and filters the same. So does a
-  run on the same bytes. Other bytes are another release.
-- The ledger's entry that commits the model records the file's hash. A file that it knows of and that is
-  missing, altered or of another key stops the schedule: people could take part again.
+- Participants are counted, in a file of the curator's folder, before the first noise is drawn. A process that
+  dies after that leaves the file, and a retry of the same release finds it and filters in the same way. So
+  does a run on the same bytes. Other bytes are another release.
+- The ledger's entry that commits the model records the file's hash. If a recorded file is missing, altered or
+  has another key, the schedule stops, because people could take part again.
 - Releases of a schedule are counted one at a time, under a lock of the folder, which ends with its process.
-- A release counts from then until the period has passed since it was committed, by the ledger's clock: so of
-  two releases in one period the one that is filtered later always sees the other
-  (`privacy_engine.dp.participation`). One that was never committed counts for good.
+- A release counts from then until the period has passed since it was committed, by the ledger's clock. So of
+  two releases in one period, the one that is filtered later always sees the other
+  (`privacy_engine.dp.participation`). A release that was never committed counts forever.
 
-A person is known by a number that is a keyed hash (`privacy_release.sources.identifiers`), the same in every
-run, of the form of the identifier that the file names (`privacy_release.workarea.people`). Neither numbers
-nor how many took part are ever published, logged or handed on: the number of those who take part is not
-public.
+A person is identified by a number that is a keyed hash (`privacy_release.sources.identifiers`), the same in
+every run, of the form of the identifier that the file names (`privacy_release.workarea.people`). Neither
+numbers nor the number of participants are ever published, logged or passed on, because the number of
+participants is not public.
 """
 
 import fcntl
@@ -45,19 +45,19 @@ if TYPE_CHECKING:
     from privacy_engine.dp.promises import Promise
     from privacy_release.ledger.ledger import BudgetLedger
 
-SCHEDULE, PARTICIPANTS = "schedule", "participants_sha256"  # in the detail of a booking's entries
+SCHEDULE, PARTICIPANTS = "schedule", "participants_sha256"  # fields in the detail of a booking's entries
 
 
 @dataclass(frozen=True, kw_only=True)
 class Schedule:
-    """Releases in which each person takes part in few.
+    """Releases in which each person takes part a limited number of times.
 
     Attributes:
-        name: of the schedule: all its releases count together.
-        releases: most releases of a period that a person takes part in.
+        name: Name of the schedule. All its releases count together.
+        releases: Largest number of releases of a period that a person takes part in.
         period: `total`, or a rolling window such as `365d`.
-        refuse_seen: whether rows of a person who took part as often refuse the release, instead of being
-            left out.
+        refuse_seen: Whether rows of a person who has reached the limit refuse the release, instead of being
+            omitted.
     """
 
     name: str
@@ -68,17 +68,17 @@ class Schedule:
 
     @property
     def participation(self) -> "Participation":
-        """What of it has a bearing on the loss."""
+        """The parameters that affect the loss."""
         from privacy_engine.dp.limits import Period
         from privacy_engine.dp.participation import Participation
 
         return Participation(releases=self.releases, period=Period.parse(self.period))
 
     def promise(self, each: "PrivacyLoss") -> "Promise":
-        """What its releases lose together, if each loses that. Another number of releases is another one.
+        """Return the total loss of its releases, if each has that loss. Depends on the number of releases.
 
         Raises:
-            SpecError: if the loss is not about persons.
+            SpecError: If the loss is not about persons.
         """
         try:
             return self.participation.promise(f"{self.name}, {self.releases} a person", each)
@@ -88,33 +88,34 @@ class Schedule:
             ) from None
 
     def to_dict(self, each: "PrivacyLoss") -> dict[str, Any]:
-        """Section of the manifest."""
+        """Return the section of the manifest."""
         loss = self.promise(each).loss
         return {"releases_of_a_person": self.releases, "period": self.period, "loss": loss.to_dict()}
 
     @property
     def question(self) -> dict[str, Any]:
-        """What of it a noisy answer depends on."""
+        """Return the fields that a noisy answer depends on."""
         return {"name": self.name, "releases": self.releases, "period": self.period}
 
     @contextmanager
     def counted(
         self, ledger: "BudgetLedger", booking: "Booking", persons: "npt.NDArray[np.int64]", known: Numbering
     ) -> "Iterator[Counted]":
-        """Who takes part in the release of a booking; those are counted when the block ends without an error.
+        """Provide the participants of a booked release. They are counted if the block ends without an error.
 
-        Nobody else counts for the schedule meanwhile. What can refuse the release belongs into the block.
+        No other release of the schedule is counted in the meantime. Anything that can refuse the release
+        belongs in the block.
 
         Args:
-            ledger: that booked it.
-            booking: of the release, reserved.
-            persons: (n,) the number of the person of each row.
-            known: by what they are numbered.
+            ledger: Ledger that booked the release.
+            booking: Booking of the release, reserved.
+            persons: Number of each row's person, shape (n,).
+            known: Numbering of the persons.
 
         Raises:
-            SchemaError: if people were seen before and are to be refused.
-            VerificationError: if those of an earlier release are known by another key.
-            IntegrityError: if a file of an earlier release is missing, altered or of another schedule.
+            SchemaError: If people were seen before and are to be refused.
+            VerificationError: If participants of an earlier release are recorded with another key.
+            IntegrityError: If a file of an earlier release is missing, altered or of another schedule.
         """
         area = WorkArea(curator_folder() / "participation", f"{booking.dataset}/{self.name}")
         handle = os.open(area.path("lock"), os.O_RDWR | os.O_CREAT, 0o600)
@@ -147,27 +148,27 @@ class Schedule:
             takes_part = self.participation.takes_part(persons, list(earlier.values()))
         if self.refuse_seen and not takes_part.all():
             raise SchemaError(
-                f"{booking.dataset} has rows of persons who took part in {self.name} before, and "
-                "budget.promise says to refuse them: deliver new people alone, or write `seen: leave_out`"
+                f"{booking.dataset} has rows of persons who took part in {self.name} before, but "
+                "budget.promise says to refuse them: deliver only new people, or set `seen: leave_out`"
             )
         return Counted(takes_part=takes_part)
 
 
 @dataclass(kw_only=True)
 class Counted:
-    """Who takes part: (n,) of the rows; and the hash of the file, once they are counted."""
+    """The rows whose person takes part, shape (n,), and the hash of the file once they are counted."""
 
     takes_part: "npt.NDArray[np.bool_]"
     sha256: str = ""
 
     def detail(self, schedule: Schedule) -> dict[str, str]:
-        """What the ledger's entry records of it."""
+        """Return the details for the ledger's entry."""
         return {SCHEDULE: schedule.name, PARTICIPANTS: self.sha256}
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Files:
-    """The files of a schedule, one for each release: by what persons are known, then a person a line."""
+    """The files of a schedule, one per release: the numbering, then one person per line."""
 
     area: WorkArea
     of: str
@@ -191,7 +192,7 @@ class _Files:
         participation: "Participation",
         now: datetime,
     ) -> "dict[str, npt.NDArray[np.int64]]":
-        """Who took part in each release that counts at a time, by its key."""
+        """Return the participants of each release that counts at a time, by its key."""
         from privacy_engine.dp.ledger import committed_with
 
         window = participation.period.window
@@ -205,34 +206,34 @@ class _Files:
         return found
 
     def _read(self, key: str, sha256: str | None) -> "npt.NDArray[np.int64]":
-        """Those of one release, held against the hash that the ledger recorded once it was committed."""
+        """Return the participants of one release, checked against the hash in the ledger once committed."""
         import numpy as np
 
         remedy = (
-            f"restore the folder {self.area.folder} from its newest backup; without it nobody knows who took "
-            "part, and the schedule can go on only under another name, whose promise counts beside this one"
+            f"restore the folder {self.area.folder} from its newest backup; without it, participants are "
+            "unknown, and the schedule can only continue under another name, whose promise counts in addition"
         )
         try:
             data = self.path(key).read_bytes()
         except OSError:
             raise IntegrityError(
-                f"who took part in an earlier release of {self.of} must be on record, a file is missing: "
+                f"who took part in an earlier release of {self.of} must be on record, but a file is missing: "
                 f"{remedy}"
             ) from None
         try:
             head, *persons = data.decode().split("\n")
-            told, numbers = json.loads(head), np.array(persons, dtype=np.int64)
-            of, key_id, form = told["of"], told["key"], told.get("form", WRITTEN)
+            head_fields, numbers = json.loads(head), np.array(persons, dtype=np.int64)
+            of, key_id, form = head_fields["of"], head_fields["key"], head_fields.get("form", WRITTEN)
         except (ValueError, KeyError, TypeError, OverflowError):
             raise IntegrityError(f"who took part in a release of {self.of} is damaged: {remedy}") from None
         if of != self.of or (sha256 is not None and sha256 != hashlib.sha256(data).hexdigest()):
             raise IntegrityError(
-                f"who took part in a release of {self.of} must be as the ledger recorded it, a file was "
+                f"who took part in a release of {self.of} must be as the ledger recorded it, but a file was "
                 f"altered or is of another schedule: {remedy}"
             )
         if key_id != self.known.key_id:
             raise VerificationError(
-                f"who took part in earlier releases of {self.of} is known by another key, so nobody can be "
-                "recognised; bring the key back, or go on under another name of the schedule"
+                f"who took part in earlier releases of {self.of} is recorded with another key, so no one can "
+                "be recognised; restore the key, or continue under another name of the schedule"
             )
         return np.unique(self.known.of_stored(numbers, form, self.of))  # two spellings may be one person

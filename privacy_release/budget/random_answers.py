@@ -1,16 +1,17 @@
-"""Random answers that are paid for: booked before the records are read, and never drawn twice unnoticed.
+"""Random answers that a budget pays for: booked before the records are read, and never drawn twice unnoticed.
 
-A synthesizer measures a model, and the ledger stores it. Random answers are the release itself; the ledger
-stores what they were drawn by and, where nobody could draw them again, the hash of their bytes.
+A synthesizer measures a model, which the ledger stores. Random answers are the release itself. The ledger
+stores the probabilities that they were drawn with and, if no one could draw them again, the hash of their
+bytes.
 
 - Memoised answers are a function of records and secret. Both are part of the booking's key, so a retry, a
   cleared task or another run on the same bytes gives the same release under the same booking. Changed records
-  are a new key and a new booking of the whole loss, although an unchanged value tells nothing new: more is
-  booked than was spent, because which values changed is known from the records alone.
+  have a new key and a new booking of the whole loss, although unchanged values reveal nothing new. So more is
+  booked than was spent, because only the records show which values changed.
 - Fresh answers (`randomness: system`) are booked for one task of one run. They are staged, and then committed
-  by their hash: a retry takes what was staged. Once the work area is gone, so are they, and the run cannot
-  draw others for nothing: it is refused, and a new run books anew. A retry that finds a reservation without a
-  commit draws anew under it: what the dead attempt drew was seen by nobody.
+  by their hash: a retry uses the staged ones. Once the work area is removed, they are gone, and the run
+  cannot draw others for free: it is refused, and a new run books again. A retry that finds a reservation
+  without a commit draws again under it, because no one has seen the answers of the failed attempt.
 """
 
 import hashlib
@@ -24,7 +25,7 @@ import numpy as np
 
 from privacy_engine.errors import IntegrityError, LedgerError, PrivacyEngineError
 from privacy_release.budget.budget import Budget, booking_key, reference_to
-from privacy_release.budget.secrets import parameters_asked
+from privacy_release.budget.secrets import described_parameters
 from privacy_release.budget.typed import typed_records
 from privacy_release.workarea.area import WorkArea
 from privacy_release.workarea.parquet import parquet_bytes, read_private, write_private
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Answers:
-    """A randomized release and the booking that paid for it; None where it makes no claim."""
+    """A randomized release and the booking that paid for it. None if it makes no claim."""
 
     release: "RandomizedRelease"
     booking: BookingRef | None = None
@@ -48,11 +49,11 @@ class Answers:
 def draw_answers(
     method: "Randomizer | Memoised", table: Table, schema: "DataSchema", rng: "np.random.Generator"
 ) -> Answers:
-    """Answers without a claim, which nothing is booked for.
+    """Draw answers without a privacy claim, for which nothing is booked.
 
     Raises:
-        SchemaError: if the table does not fit its schema, or a domain is not public.
-        IntegrityError: if the table changed since it was ingested.
+        SchemaError: If the table does not fit its schema, or a domain is not public.
+        IntegrityError: If the table changed since it was ingested.
     """
     return Answers(release=method.release(typed_records(table, schema), schema, rng))
 
@@ -67,30 +68,30 @@ def paid_answers(
     loss: "PrivacyLoss",
     tell: Callable[[str], None] = lambda _: None,
 ) -> Answers:
-    """The one release of this booking.
+    """Return the only release of this booking.
 
     Args:
-        method: what randomizes.
-        table: what `ingest` gave.
-        schema: of the table.
-        work: where the release is staged.
-        label: of the task: begins the names of its files.
-        budget: pays.
-        loss: of the method on this schema.
-        tell: told the name of each part of the work as it begins.
+        method: Method that randomizes.
+        table: Table from `ingest`.
+        schema: Schema of the table.
+        work: Work area in which the release is staged.
+        label: Name of the task, the prefix of its file names.
+        budget: Budget that pays.
+        loss: Privacy loss of the method on this schema.
+        tell: Progress callback, called with the name of each part of the work as it begins.
 
     Raises:
-        BudgetExceededError: if the budget does not cover the loss; no record was read.
-        LedgerError: if the ledger cannot be reached; nothing was released.
-        SchemaError: if the table does not fit its schema, or a domain is not public.
-        IntegrityError: if the table changed since it was ingested, the ledger was edited, or the answers of
+        BudgetExceededError: If the budget does not cover the loss. No record was read.
+        LedgerError: If the ledger cannot be reached. Nothing was released.
+        SchemaError: If the table does not fit its schema, or a domain is not public.
+        IntegrityError: If the table changed since it was ingested, the ledger was edited, or the answers of
             this run were drawn and are gone.
     """
-    asked = parameters_asked(method)
-    memoised = "secret" in asked
+    inputs = described_parameters(method)
+    memoised = "secret" in inputs
     if not memoised:
-        asked |= {"run": budget.run, "task": label}
-    key = booking_key(budget.dataset, table.sha256, method.key, asked, schema)
+        inputs |= {"run": budget.run, "task": label}
+    key = booking_key(budget.dataset, table.sha256, method.key, inputs, schema)
     detail = {"run": budget.run, "method": method.key}
     tell("booking the budget")
     booking = budget.ledger.reserve(budget.dataset, key, loss, detail=detail)
@@ -108,7 +109,7 @@ def paid_answers(
 
 
 def fingerprint_of(randomization: Mapping[str, Any]) -> str:
-    """Names how a release was randomized: sha256 of what its manifest tells."""
+    """Return the hash of a randomization, as in the manifest."""
     return hashlib.sha256(json.dumps(randomization, sort_keys=True, allow_nan=False).encode()).hexdigest()
 
 
@@ -120,12 +121,14 @@ def _drawn(
     booking: "Booking",
     tell: Callable[[str], None],
 ) -> "RandomizedRelease":
-    """Draw; the reservation is given back where it is this call's and no answer came out."""
+    """Draw answers. The reservation is released if this call made it and drawing failed."""
     try:
         tell("reading")
         frame = typed_records(table, schema)
         tell(f"running {method.key}")
-        return method.release(frame, schema, np.random.default_rng())  # a claim takes no bits from it
+        return method.release(
+            frame, schema, np.random.default_rng()
+        )  # paid answers do not use this generator
     except PrivacyEngineError:
         if booking.owned:
             with suppress(LedgerError):
@@ -134,21 +137,21 @@ def _drawn(
 
 
 def _text(release: "RandomizedRelease", sha256: str | None) -> str:
-    """What the ledger keeps: by what the answers were drawn, and which they are."""
-    told = release.randomization.to_dict()
+    """Return the text for the ledger: hashes of the probabilities, and of the answers."""
+    stated = release.randomization.to_dict()
     return json.dumps(
-        {"randomization_sha256": fingerprint_of(told), "answers_sha256": sha256}, sort_keys=True
+        {"randomization_sha256": fingerprint_of(stated), "answers_sha256": sha256}, sort_keys=True
     )
 
 
 def _staged(work: WorkArea, label: str, booking: "Booking") -> Any:
-    """The committed answers from the work area."""
+    """Return the committed answers from the work area."""
     try:
         return read_private(
             work.recall(f"{label}.parquet"), json.loads(booking.model or "")["answers_sha256"]
         )
     except IntegrityError:
         raise IntegrityError(
-            "the answers of this run were drawn and paid for, and they are gone with its work area: drawing "
-            "others would spend again. Start a new run for that, or take randomness: memoised"
+            "the answers of this run were drawn and paid for, but they are gone with its work area: drawing "
+            "others would spend again. Start a new run for that, or use randomness: memoised"
         ) from None

@@ -1,7 +1,7 @@
-"""Whether a ledger still has the entries that paid for the releases of a table.
+"""Check whether a ledger still has the entries that paid for the releases of a table.
 
-A ledger is whole by its own chain also where it was replaced by an old copy of itself: the newest entries are
-gone, and what they spent could be spent again. The table knows better: each manifest names its entry.
+The chain of a ledger is intact even if the ledger was replaced by an old copy of itself: the newest entries
+are missing, and what they spent could be spent again. The table shows this: each manifest names its entry.
 """
 
 from collections import defaultdict
@@ -15,35 +15,35 @@ from privacy_release.lake.read import standing_manifest
 if TYPE_CHECKING:
     from privacy_release.lake.store import ReleaseTable
 
-NEWEST = 5  # releases of a table whose entries are looked for: an old copy lacks the newest ones first
+NEWEST = 5  # number of releases whose entries are checked: an old copy lacks the newest ones first
 
 
 def lacks_entries(budget: Budget, table: "ReleaseTable") -> bool:
-    """Whether a ledger lacks an entry that paid for one of the newest current releases of a table.
+    """Return whether a ledger lacks an entry that paid for one of the newest current releases of a table.
 
     Args:
-        budget: whose data set; releases that others paid for are left out.
+        budget: Budget of the data set. Releases that other data sets paid for are ignored.
         table: The release table.
 
     Raises:
-        LedgerError: if the ledger cannot be reached.
-        PublishError: if the lake cannot be reached.
-        IntegrityError: if a manifest is not the one that its commit names.
+        LedgerError: If the ledger cannot be reached.
+        PublishError: If the lake cannot be reached.
+        IntegrityError: If a manifest is not the one that its commit names.
     """
     recorded = recorded_entries(table, NEWEST).get(budget.dataset, set())
     return bool(budget.ledger.lacking(budget.dataset, recorded))
 
 
 def recorded_entries(table: "ReleaseTable", most: int | None = None) -> dict[str, set[str]]:
-    """The hashes of the ledger entries that paid for the current releases of a table, by data set.
+    """Return the hashes of the ledger entries that paid for current releases of a table, by data set.
 
     Args:
         table: The release table.
-        most: Number of the newest releases that are looked at; None: all.
+        most: Number of the newest releases to read. None: all.
 
     Raises:
-        PublishError: if the lake cannot be reached.
-        IntegrityError: if a manifest is not the one that its commit names.
+        PublishError: If the lake cannot be reached.
+        IntegrityError: If a manifest is not the one that its commit names.
     """
     found: dict[str, set[str]] = defaultdict(set)
     version = current_version(table)

@@ -1,4 +1,4 @@
-"""The schedule that a specification, or an operator, describes."""
+"""Build the schedule that a specification, or an operator, describes."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -8,6 +8,6 @@ from privacy_release.budget.yearly import Yearly
 
 
 def schedule_named(name: str, said: Mapping[str, Any]) -> Schedule | Yearly:
-    """The schedule of that name, of what `privacy_release.spec.model.schedule_of` gives."""
+    """Return the schedule of that name from the fields of `privacy_release.spec.model.schedule_of`."""
     fields = dict(said)
     return Yearly(name=name, **fields) if "epsilon" in fields else Schedule(name=name, **fields)

@@ -1,8 +1,8 @@
-"""The secret of memoised answers: where it comes from, and that a series of releases keeps to one.
+"""The secret of memoised answers: its origin, and the check that a series of releases keeps to one.
 
-With another secret every value would be answered afresh, as if nothing had been memoised: whoever reads two
+With another secret, every value would be answered again, as if nothing had been memoised, and readers of two
 releases could average over them. Each publication records the fingerprint of its secret in the commit itself,
-where it outlives even a retraction; the next one in the same table must have the same.
+where it survives even a retraction. The next one in the same table must have the same.
 """
 
 from dataclasses import dataclass
@@ -23,12 +23,12 @@ NEW_SECRET = "python -c 'import secrets; print(secrets.token_hex(32))'"
 
 @dataclass(frozen=True, kw_only=True)
 class Memory:
-    """What memoised answers go by.
+    """The secrets of memoised answers.
 
     Attributes:
-        secret: of the answers.
-        last: fingerprint of the secret of the table's last release, where it is known.
-        replaces: fingerprint of the secret that is given up on purpose.
+        secret: Secret of the answers.
+        last: Fingerprint of the secret of the table's last release. None if it is unknown.
+        replaces: Fingerprint of the secret that is replaced on purpose.
     """
 
     secret: "Secret"
@@ -37,10 +37,10 @@ class Memory:
 
 
 def default_secret() -> "Secret":
-    """The secret outside of Airflow: `$PRIVACY_SECRET`, or the file that `$PRIVACY_SECRET_FILE` names.
+    """Return the secret outside of Airflow: `$PRIVACY_SECRET`, or the file named by `$PRIVACY_SECRET_FILE`.
 
     Raises:
-        SecretError: if it is not set, or has fewer than 32 bytes.
+        SecretError: If it is not set, or has fewer than 32 bytes.
     """
     from privacy_engine.randomizers.randomness import Secret
 
@@ -48,17 +48,17 @@ def default_secret() -> "Secret":
     if not found:
         raise SecretError(
             f"the secret of memoised answers must be in the environment variable {PLACE}, or in the file "
-            f"that {PLACE}_FILE names, the same in every run; make one with {NEW_SECRET}"
+            f"named by {PLACE}_FILE, the same in every run; make one with {NEW_SECRET}"
         )
     return Secret(found.encode())
 
 
 def keyed(method: Any, memory: Memory | None, seed: int | None) -> Any:
-    """A release method with the secret of its answers where it memoises; any other as it is.
+    """Give a release method that memoises its secret. Other methods are returned unchanged.
 
     Raises:
-        SecretError: if it memoises and there is no secret, or another one than that of the last release.
-        SpecError: if it has no use for the secret or the seed.
+        SecretError: If it memoises but there is no secret, or another one than for the last release.
+        SpecError: If it does not use the secret or the seed.
     """
     from privacy_engine.randomizers.randomizer import Randomizer
     from privacy_engine.randomizers.randomness import Randomness
@@ -66,12 +66,12 @@ def keyed(method: Any, memory: Memory | None, seed: int | None) -> Any:
     randomness = method.randomness if isinstance(method, Randomizer) else None
     if memory is not None and randomness is not Randomness.MEMOISED:
         raise SpecError(
-            f"release: {method.key} takes a secret with randomness: memoised only; set it, or leave out the "
+            f"release: {method.key} only takes a secret with randomness: memoised; set it, or remove the "
             "secret"
         )
     if seed is not None and randomness not in (None, Randomness.SEEDED):
         raise SpecError(
-            f"release: the answers of {method.key} cannot be seeded with randomness: {randomness}; leave out "
+            f"release: the answers of {method.key} cannot be seeded with randomness: {randomness}; remove "
             "the seed"
         )
     if randomness is not Randomness.MEMOISED:
@@ -79,14 +79,14 @@ def keyed(method: Any, memory: Memory | None, seed: int | None) -> Any:
     if memory is None:
         raise SecretError(
             f"release: the memoised answers of {method.key} need a secret; name the Airflow connection that "
-            "holds it as `secret`"
+            "contains it as `secret`"
         )
     _require(memory.secret.fingerprint, memory.last, memory.replaces)
     return method.with_secret(memory.secret)
 
 
-def parameters_asked(method: "Randomizer | Memoised") -> dict[str, Any]:
-    """The parameters of a method, and the fingerprint of its secret where it memoises."""
+def described_parameters(method: "Randomizer | Memoised") -> dict[str, Any]:
+    """Return the parameters of a method, with the fingerprint of its secret if it memoises."""
     from privacy_engine.randomizers.randomizer import Memoised
     from privacy_engine.release import parameters_of
 
@@ -96,35 +96,35 @@ def parameters_asked(method: "Randomizer | Memoised") -> dict[str, Any]:
 
 
 def require_same_secret(table: "ReleaseTable", manifest: Manifest) -> None:
-    """Refuse a randomized release whose answers do not repeat those of the series it goes to.
+    """Raise if the answers of a randomized release do not repeat those of its series.
 
     Args:
         table: The release table.
-        manifest: of the release. Its `replaces` names the one fingerprint whose secret is given up on
-            purpose: that works once, because the next release follows the new secret.
+        manifest: Manifest of the release. Its `replaces` names the fingerprint of a secret that is replaced
+            on purpose. That works once, because the next release follows the new secret.
 
     Raises:
-        SecretError: if the last memoised release of the table, retracted or not, has another secret.
-        PublishError: if the lake cannot be reached.
+        SecretError: If the last memoised release of the table, retracted or not, has another secret.
+        PublishError: If the lake cannot be reached.
     """
     if manifest.randomization is not None:
         _require(manifest.randomization.secret, last_fingerprint(table), manifest.replaces)
 
 
 def _require(given: str | None, last: str | None, replaces: str | None) -> None:
-    """The rule: `last` is None where the table has no memoised release."""
+    """Apply the rule. `last` is None if the table has no memoised release."""
     if last in (None, given, replaces):
         return
     found = f"another one, with the fingerprint {given}" if given else "no secret"
     raise SecretError(
         f"the answers must repeat those of the earlier releases of their table, whose secret has the "
-        f"fingerprint {last}, and this release has {found}: every value would be answered afresh, which "
-        f"tells more of everybody. Restore the secret; or give it up on purpose with replaces: {last}"
+        f"fingerprint {last}, but this release has {found}: every value would be answered again, which "
+        f"reveals more about everyone. Restore the secret; or replace it on purpose with replaces: {last}"
     )
 
 
 def last_fingerprint(table: "ReleaseTable") -> str | None:
-    """That of the secret of the last memoised publication of a table; None where there is none."""
+    """Return the fingerprint of a table's last memoised publication's secret. None if there is none."""
     from privacy_release.lake.read import newest_releases
 
     kept = (entry["figures"].get("secret") for entry in newest_releases(table))

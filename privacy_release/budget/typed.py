@@ -1,4 +1,4 @@
-"""The records that a budget is spent on, in the types that their file declares."""
+"""Read the records that a budget is spent on, in the types that their file declares."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
@@ -16,15 +16,15 @@ if TYPE_CHECKING:
 def typed_records(
     table: Table, schema: "DataSchema", earlier: "Mapping[str, Storage] | None" = None
 ) -> "pd.DataFrame":
-    """A staged table whose columns have the types of the file, whether nulls occur among their values or not.
+    """Return a staged table whose columns have the types of the file, whether there are nulls or not.
 
     Args:
-        table: that was staged.
-        schema: of it.
-        earlier: storages of the release that this one goes on from, whose domains stay; None: of none.
+        table: Staged table.
+        schema: Schema of the table.
+        earlier: Types of the release that this one continues, whose domains stay. None: there is none.
 
     Raises:
-        IntegrityError: if the file is missing, changed or not whole.
+        IntegrityError: If the file is missing, changed or incomplete.
     """
     from privacy_engine.tables.domains import with_nullable_types
 

@@ -1,11 +1,11 @@
-"""A promise to a standing population, kept in equal parts: so many releases of a period, each of one loss.
+"""A promise to a standing population, kept in equal parts: releases of a period with equal losses.
 
-Everybody may be in every release. What each of them spends is worked out from the promise
-(`privacy_engine.dp.promises.equal_part`), never written by hand; the ledger counts the promise once, whatever
-the number of releases, and refuses one more than it is for.
+Everyone may be in every release. What each release spends is computed from the promise
+(`privacy_engine.dp.promises.equal_part`), never written by hand. The ledger counts the promise once, whatever
+the number of releases, and refuses more releases than it covers.
 
-With an opening the first release of the schedule is paid for beside the promise, once: it chooses tables, and
-all parts go to measuring these again (`privacy_release.budget.following`).
+With an opening, the first release of the schedule is paid for once in addition to the promise: it chooses
+tables, and all parts are spent on measuring these again (`privacy_release.budget.following`).
 """
 
 from dataclasses import dataclass
@@ -23,12 +23,12 @@ class Yearly:
     """Releases of equal parts of one promise.
 
     Attributes:
-        name: of the schedule: all its releases count together.
-        epsilon, delta: what all releases of a period lose together, of a person who is in all of them.
-        releases: most of a period.
+        name: Name of the schedule. All its releases count together.
+        epsilon, delta: Total loss of all releases of a period, for a person who is in all of them.
+        releases: Largest number of releases in a period.
         period: `total`, or a rolling window such as `365d`.
-        opening: epsilon of the first release, with the same delta, which the others follow; None: each
-            release stands by itself.
+        opening: Epsilon of the first release, with the same delta, which the others follow. None: each
+            release is independent.
     """
 
     name: str
@@ -41,22 +41,22 @@ class Yearly:
 
     @property
     def opens(self) -> dict[str, float]:
-        """The parameters of the method in the first release; empty where none is opened."""
+        """The parameters of the method in the first release. Empty without an opening."""
         if self.opening is None:
             return {}
         return {"epsilon": self.opening} | ({"delta": self.delta} if self.delta else {})
 
     def opening_loss(self, neighbours: "Neighbours") -> "PrivacyLoss":
-        """Of the first release, where the schedule is opened."""
+        """Return the loss of the first release, if there is an opening."""
         from privacy_engine.dp.loss import PrivacyLoss
 
         return PrivacyLoss.within(self.opening or 0.0, self.delta, neighbours)
 
     def promise(self, each: "PrivacyLoss") -> "Promise":
-        """What the releases lose together, if each has the loss of a part; the ledger refuses any other.
+        """Return the total loss of the releases, if each has the loss of a part. The ledger refuses others.
 
         Raises:
-            SpecError: if the loss is no part of it.
+            SpecError: If the loss is not a part of it.
         """
         from privacy_engine.dp.limits import Period
         from privacy_engine.dp.loss import PrivacyLoss
@@ -75,20 +75,20 @@ class Yearly:
             raise SpecError(
                 f"budget.promise: each of {self.releases} releases must spend an equal part of the "
                 f"promise, epsilon {part.epsilon!r} and delta {part.delta:g}, got epsilon {each.epsilon!r}, "
-                f"delta {each.delta:g}; leave epsilon out of the release, or give that"
+                f"delta {each.delta:g}; omit epsilon from the release, or set that"
             )
         return promise
 
     def to_dict(self, each: "PrivacyLoss") -> dict[str, Any]:
-        """Section of the manifest."""
+        """Return the section of the manifest."""
         loss = self.promise(each).loss
         part = {"epsilon": each.epsilon, "delta": each.delta}
-        told = {"releases": self.releases, "period": self.period, "loss": loss.to_dict(), "part": part}
-        return told | ({"opening": self.opens} if self.opening is not None else {})
+        section = {"releases": self.releases, "period": self.period, "loss": loss.to_dict(), "part": part}
+        return section | ({"opening": self.opens} if self.opening is not None else {})
 
     @property
     def question(self) -> dict[str, Any]:
-        """What of it tells its bookings from those of another promise."""
+        """Return the fields that distinguish its bookings from those of another promise."""
         return {
             "name": self.name,
             "epsilon": self.epsilon,

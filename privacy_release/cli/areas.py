@@ -1,4 +1,4 @@
-"""Work areas of the command line: made, removed at the end of a command, and swept where one was killed."""
+"""Work areas of the command line: made, removed at the end of a command, and swept after a kill."""
 
 import argparse
 import signal
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     Handler = Callable[[int, FrameType | None], object] | signal.Handlers
 
-# A shell that is closed, a Ctrl-\ and a polite end; an interrupt is Python's own.
+# A closed shell, Ctrl-\ and a termination request. Python itself handles interrupts.
 _STOPS = (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 _NEEDS_LOOK = {
     State.OF_A_RUN: "belongs to a run, which the sweeper DAG of its Airflow knows",
@@ -32,7 +32,7 @@ _NEEDS_LOOK = {
 
 
 class StoppedError(KeyboardInterrupt):
-    """The process was told to end by a signal, whose number this holds."""
+    """The process received a signal to end. The exception has its number."""
 
     def __init__(self, number: int) -> None:
         super().__init__()
@@ -41,12 +41,12 @@ class StoppedError(KeyboardInterrupt):
 
 @contextmanager
 def stoppable() -> Iterator[None]:
-    """Let signals that end a process end this block with `StoppedError`; one that is ignored stays so."""
+    """Turn signals that end a process into `StoppedError` in this block. Ignored signals stay ignored."""
 
     def stop(number: int, frame: "FrameType | None") -> None:
         raise StoppedError(number)
 
-    # `nohup` has a process ignore one.
+    # `nohup` makes a process ignore one.
     heard = [number for number in _STOPS if signal.getsignal(number) is not signal.SIG_IGN]
     with _handling(heard, stop):
         yield
@@ -54,7 +54,7 @@ def stoppable() -> Iterator[None]:
 
 @contextmanager
 def _handling(numbers: Sequence[signal.Signals], handler: "Handler") -> Iterator[None]:
-    """Handle signals so until the block ends; only the main thread can."""
+    """Handle signals with a handler until the block ends. Only the main thread can."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -68,10 +68,10 @@ def _handling(numbers: Sequence[signal.Signals], handler: "Handler") -> Iterator
 
 @contextmanager
 def removed_after(work: "WorkArea", *, keep: bool = False) -> Iterator[None]:
-    """The work area, removed at the end, also where the process is told to stop.
+    """Provide a work area that is removed at the end, even if a signal stops the process.
 
     Raises:
-        WrongArgumentError: if it cannot be made.
+        WrongArgumentError: If it cannot be made.
     """
     try:
         work.create()
@@ -91,14 +91,16 @@ def removed_after(work: "WorkArea", *, keep: bool = False) -> Iterator[None]:
         # A second signal, or an impatient Ctrl-C, must not stop the removal.
         with _handling([*_STOPS, signal.SIGINT], signal.SIG_IGN):
             if keep:
-                print(f"kept the work area {work.folder}: it holds raw records, remove it", file=sys.stderr)
+                print(
+                    f"kept the work area {work.folder}: it contains raw records, remove it", file=sys.stderr
+                )
             else:
                 work.remove()
 
 
 def sweep_before() -> None:
-    """Remove what killed commands left, and say so; no command fails for it."""
-    # A wrong setting is told by the command that needs the folder.
+    """Remove work areas left by killed commands and report each. Failures are printed and never raised."""
+    # A wrong setting is reported by the command that needs the folder.
     with suppress(PrivacyEngineError, ValueError, OSError):
         found = sweep(work_root(), Rules(idle=idle_limit()))
         if removed := sum(looked.state is State.REMOVED for looked in found):
@@ -112,10 +114,10 @@ def add_clean_command(parser: argparse.ArgumentParser) -> None:
     """Declare `clean`."""
     parser.description = (
         "Remove the work areas, with raw records in them, that killed commands left. An area in use stays, "
-        "and so does one of an Airflow run: whether that is over, the sweeper DAG asks Airflow."
+        "and so does one of an Airflow run, which is left to the sweeper DAG, because that can ask Airflow."
     )
     parser.add_argument(
-        "--dry-run", action="store_true", help="say what would be removed, and remove nothing"
+        "--dry-run", action="store_true", help="show what would be removed, and remove nothing"
     )
     parser.add_argument(
         "--kept", action="store_true", help="also remove what `run --keep-work` kept, once its process ended"
@@ -123,14 +125,14 @@ def add_clean_command(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--idle",
         metavar="SPAN",
-        help="remove an area of another machine after so long without a sign of life; default: "
+        help="remove another machine's work area after this long without a heartbeat; default: "
         "$PRIVACY_WORK_AREA_IDLE, else 6 hours",
     )
     parser.set_defaults(command=clean)
 
 
 def clean(arguments: argparse.Namespace) -> int:
-    """The command `clean`; 2 if an area could not be removed."""
+    """Run the command `clean`. Return 2 if an area could not be removed."""
     with usage("--idle"):
         idle = idle_limit() if arguments.idle is None else parse_duration(arguments.idle)
     root = work_root()
@@ -146,24 +148,24 @@ def clean(arguments: argparse.Namespace) -> int:
 
 
 def _lines(found: Sequence[Looked], *, root_name: str, dry: bool) -> list[str]:
-    """A line an area, and what they come to."""
+    """Return one line per area, and a summary."""
     gone = State.ABANDONED if dry else State.REMOVED
     count = sum(looked.state is gone for looked in found)
-    told = f"{'would be' if dry else 'were'} removed"
-    return [*map(_line, found), f"{count} of {len(found)} work areas in {root_name} {told}"]
+    action = f"{'would be' if dry else 'were'} removed"
+    return [*map(_line, found), f"{count} of {len(found)} work areas in {root_name} {action}"]
 
 
 def _line(looked: Looked) -> str:
     if looked.state is State.STUCK:
         return f"{looked.state:<18} {_stuck(looked)}"
-    told = _NEEDS_LOOK.get(looked.state)
+    note = _NEEDS_LOOK.get(looked.state)
     rest = timedelta(seconds=int(looked.idle.total_seconds()))
     age = "" if looked.mark is None else f" (last sign of life {rest} ago)"
-    return f"{looked.state:<18} {looked.name}{age}{f': {told}' if told else ''}"
+    return f"{looked.state:<18} {looked.name}{age}{f': {note}' if note else ''}"
 
 
 def _stuck(looked: Looked) -> str:
     return (
-        f"the work area {looked.folder} must go, because nobody uses it and it holds records, and could not "
-        f"be removed ({looked.problem}); make its folder writable, or remove it by hand"
+        f"the work area {looked.folder} must be removed, because it is unused and contains records, but that "
+        f"failed ({looked.problem}); make its folder writable, or remove it by hand"
     )

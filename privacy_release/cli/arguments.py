@@ -1,4 +1,4 @@
-"""What the arguments of the command line stand for: lakes, tables, schemas, and the work area."""
+"""Interpret arguments of the command line: lakes, tables, schemas, and the work area."""
 
 import os
 from collections.abc import Iterator, Mapping
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 
 
 class WrongArgumentError(PrivacyEngineError):
-    """An argument is wrong: mend the command line."""
+    """An argument on the command line is wrong."""
 
 
 @contextmanager
 def usage(argument: str) -> Iterator[None]:
-    """Only around calls that check an argument: their message quotes no record."""
+    """Turn errors into errors about an argument. Only for calls whose messages quote no record."""
     try:
         yield
     except PrivacyEngineError:
@@ -31,9 +31,9 @@ def usage(argument: str) -> Iterator[None]:
 
 
 def released_schema(path: Path) -> "DataSchema":
-    """The schema of a file that is one, or of a release's specification.
+    """Return the schema in a file, or that of a release's specification.
 
-    A released quasi-identifier has no domain. Of a specification it is known whether the source's had one.
+    A released quasi-identifier has no domain. For a specification, it is known whether the source's had one.
     """
     from privacy_engine.vocabulary import Role
     from privacy_release.spec.files import load_schema
@@ -54,7 +54,7 @@ def released_schema(path: Path) -> "DataSchema":
 
 
 def table_of(target: str) -> "ReleaseTable":
-    """The release table that LAKE/TABLE names."""
+    """Return the release table of LAKE/TABLE."""
     root, _, name = target.rstrip("/").rpartition("/")
     lake = lake_at(root or ("/" if target.startswith("/") else "."), "LAKE/TABLE")
     with usage("LAKE/TABLE"):
@@ -62,7 +62,7 @@ def table_of(target: str) -> "ReleaseTable":
 
 
 def lake_at(root: str, argument: str = "--lake") -> "Lake":
-    """The lake in a folder or at an address; keys of an object store come from the environment."""
+    """Return the lake in a folder or at an address. Keys of an object store come from the environment."""
     from privacy_release.lake.store import Lake
 
     with usage(argument):
@@ -70,7 +70,7 @@ def lake_at(root: str, argument: str = "--lake") -> "Lake":
 
 
 def default_lake() -> str:
-    """The lake of `lake_default` where Airflow has no such connection."""
+    """Return the configured lake, for `lake_default` if Airflow has no such connection."""
     home = airflow_home()
     chosen = setting("lake") or (f"{home}/lake" if home else None)
     if chosen is None:
@@ -81,10 +81,10 @@ def default_lake() -> str:
 
 
 def work_root() -> Path:
-    """Where work areas are; without Airflow in the user's cache folder, which no other user can enter."""
+    """Return the folder of work areas. Without Airflow, it is in the user's private cache folder."""
     from privacy_release.workarea.area import work_area_root
 
-    # A command is one process on one machine: it needs no area that others reach.
+    # A command is one process on one machine, so its area need not be shared.
     if work_area_address() is None and (setting("work_area") or airflow_home()):
         with usage("PRIVACY_WORK_AREA"):
             return work_area_root()
@@ -93,7 +93,7 @@ def work_root() -> Path:
 
 
 def write_whole(path: Path, data: bytes) -> None:
-    """Write the file that `--output` names: the whole of it or none."""
+    """Write the file of `--output` atomically."""
     partial = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         partial.write_bytes(data)

@@ -1,4 +1,4 @@
-"""`privacy-release budget`: to grant privacy budgets, to see what is spent, and to check the ledger."""
+"""`privacy-release budget`: grant privacy budgets, show what is spent, and check the ledger."""
 
 import argparse
 import sys
@@ -14,36 +14,34 @@ if TYPE_CHECKING:
     from privacy_release.ledger.ledger import BudgetLedger
     from privacy_release.spec.model import ReleaseSpec
 
-_TOLD = 10_000  # entries
-_SHORT = 12  # hexadecimal digits of a hash that people compare
+_EVERY = 10_000  # number of entries between two progress messages
+_SHORT = 12  # hexadecimal digits of a shown hash
 _NOTHING = "no data set has a budget yet"
 _EPILOG = """\
 The ledger is a SQLite file, or a PostgreSQL database: postgresql://USER@HOST/NAME. Other users of the machine
-see the arguments of a command, so keep a password out of --ledger: put the address into $PRIVACY_LEDGER, or
-the password into $PGPASSWORD or a password file. $PRIVACY_LEDGER_KEY holds the signing key; without one,
-whoever can write the database can rewrite its history unnoticed, or cut off its end. $PRIVACY_LEDGER_KEY_FILE
-and $PRIVACY_LEDGER_PASSWORD_FILE name files that hold the key and the password instead.
+can see the arguments of a command, so do not use a password in --ledger: put the address into
+$PRIVACY_LEDGER, or the password into $PGPASSWORD or a password file. $PRIVACY_LEDGER_KEY is the signing key.
+Without a key, anyone who can write to the database can rewrite its history unnoticed, or cut off its end.
+$PRIVACY_LEDGER_KEY_FILE and $PRIVACY_LEDGER_PASSWORD_FILE name files with the key and the password instead.
 """
 
 
 def add_budget_commands(kinds: Any) -> None:
     """Add the commands to the sub-parsers of `budget`."""
-    show = _command(kinds, "show", "what of each limit is spent and left", _show)
+    show = _command(kinds, "show", "show each limit with what is spent and left", _show)
     show.add_argument("dataset", nargs="?", metavar="DATASET", help="default: all data sets")
 
     grant = _command(kinds, "grant", "set a limit; it replaces that of the same period", _grant)
+    grant.add_argument("dataset", metavar="DATASET", help="name of the data set; its first grant creates it")
     grant.add_argument(
-        "dataset", metavar="DATASET", help="name of the data set; its first grant makes it known"
-    )
-    grant.add_argument(
-        "--epsilon", type=float, required=True, metavar="E", help="the most to spend; 0 closes the data set"
+        "--epsilon", type=float, required=True, metavar="E", help="largest epsilon; 0 closes the data set"
     )
     grant.add_argument("--delta", type=float, default=0.0, metavar="D", help="default 0")
     grant.add_argument(
         "--accounting",
         default="sum",
         metavar="RULE",
-        help="sum (default): epsilons add; or zcdp: rho's add, and their sum is converted at --delta, so "
+        help="sum (default): add epsilons; or zcdp: add rho's, and convert their sum at --delta, so "
         "that many small releases cost less",
     )
     grant.add_argument(
@@ -56,34 +54,32 @@ def add_budget_commands(kinds: Any) -> None:
         "--neighbours",
         default="replace_one",
         metavar="RELATION",
-        help="replace_one (default), replace_person (all rows of one person) or add_remove; one for all "
+        help="replace_one (default), replace_person (all rows of one person) or add_remove; the same for all "
         "limits of a data set",
     )
     grant.add_argument(
-        "--reason", required=True, metavar="TEXT", help="why; kept for good, so it must not speak of a person"
+        "--reason", required=True, metavar="TEXT", help="reason; stored forever, so it must not name a person"
     )
 
-    history = _command(kinds, "history", "all entries of a data set, oldest first", _history)
+    history = _command(kinds, "history", "list all entries of a data set, oldest first", _history)
     history.add_argument("dataset", metavar="DATASET", help="whose entries")
-    history.add_argument("--last", type=int, metavar="N", help="so many of the newest entries; default: all")
+    history.add_argument("--last", type=int, metavar="N", help="number of newest entries; default: all")
 
-    check = _command(
-        kinds, "check", "hold the entries against their hashes; exit 1 if they were changed", _check
-    )
+    check = _command(kinds, "check", "verify the hashes of the entries; exit 1 if they were changed", _check)
     check.add_argument("dataset", nargs="?", metavar="DATASET", help="default: all data sets")
     check.add_argument(
         "--recorded",
         action="append",
         default=[],
         metavar="HASH",
-        help="an entry that must be there, such as the entry_hash in a release's manifest; may be repeated",
+        help="an entry that must exist, such as the entry_hash in a release's manifest; may be repeated",
     )
     check.add_argument(
         "--lake",
         metavar="LAKE",
-        help="look for the entries that paid for the current releases of all tables of this lake, too",
+        help="also require the entries that paid for the current releases of all tables of this lake",
     )
-    _command(kinds, "migrate", "make the ledger's tables, or bring them to this version", _migrate)
+    _command(kinds, "migrate", "create the ledger's tables, or update them to this version", _migrate)
 
 
 def _command(kinds: Any, name: str, text: str, function: Any) -> argparse.ArgumentParser:
@@ -137,7 +133,7 @@ def _grant(arguments: argparse.Namespace) -> int:
 
 
 def _specifications() -> "list[ReleaseSpec]":
-    """The release specifications that the settings name; none where they cannot be read."""
+    """Return the release specifications of the settings. Empty if they cannot be read."""
     from privacy_engine.errors import SpecError
     from privacy_release.spec.catalogue import readable_specs
 
@@ -174,15 +170,15 @@ def _check(arguments: argparse.Namespace) -> int:
             f"whole     {name}: {counted(len(entries), 'entry', 'entries')} up to {entries[-1].hash[:_SHORT]}"
         )
     print(
-        "the entries are signed with the key given"
+        "the entries are signed with the given key"
         if ledger.signing_key
-        else "the entries are not signed: who can write the database could have made them all anew"
+        else "the entries are not signed: anyone who can write the database could have replaced them"
     )
     return 0
 
 
 def _recorded_in(root: str) -> dict[str, set[str]]:
-    """The entries that paid for the current releases of all tables of a lake, by data set."""
+    """Return the entries that paid for the current releases of all tables of a lake, by data set."""
     from privacy_release.budget.recorded import recorded_entries
     from privacy_release.lake.store import table_names
 
@@ -194,10 +190,10 @@ def _recorded_in(root: str) -> dict[str, set[str]]:
 
 
 def _progress(name: str) -> Callable[[int, int], None]:
-    """Tells how far a check is, for each so many entries; a short one says nothing."""
+    """Return a callback that reports the progress of a long check."""
 
     def tell(checked: int, entries: int) -> None:
-        if checked % _TOLD == 0:  # it is told by batches, whose size divides this
+        if checked % _EVERY == 0:  # it is called per batch, whose size divides this
             print(f"{name}: {checked} of {entries} entries checked", file=sys.stderr)
 
     return tell
@@ -236,7 +232,7 @@ def _named(ledger: "BudgetLedger", name: str | None) -> Sequence[str]:
 
 
 def _standing_row(name: str, standing: "Standing") -> tuple[str, ...]:
-    """A limit accounted as zcdp shows epsilon at its delta, of which nothing is used up."""
+    """Return a row for a limit. One accounted as zcdp shows epsilon at its delta, which is never used up."""
     from privacy_engine.dp.limits import exact
 
     limit = standing.limit
@@ -254,7 +250,7 @@ def _standing_row(name: str, standing: "Standing") -> tuple[str, ...]:
 
 
 def _accounting(standing: "Standing") -> str:
-    """How the limit adds; as zcdp with its rho."""
+    """Return how losses add up; for zcdp with the rho."""
     if not standing.limit.is_zcdp:
         return "sum"
     spent, left = float(standing.rho), float(standing.left_rho)
@@ -270,7 +266,7 @@ def _loss(epsilon: Any, delta: Any) -> str:
 def _entry_row(entry: "Entry") -> tuple[str, ...]:
     from privacy_engine.dp.ledger import Event
 
-    told = " ".join(f"{key}={value}" for key, value in sorted(entry.detail.items()))
+    detail = " ".join(f"{key}={value}" for key, value in sorted(entry.detail.items()))
     return (
         str(entry.number),
         f"{entry.at:%Y-%m-%d %H:%M:%S}",
@@ -279,12 +275,12 @@ def _entry_row(entry: "Entry") -> tuple[str, ...]:
         entry.delta,
         "-" if entry.event is Event.GRANT else entry.key[:_SHORT],
         entry.hash[:_SHORT],
-        told,
+        detail,
     )
 
 
 def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    """Columns as wide as they need to be."""
+    """Format columns as wide as needed."""
     lines = [heads, *rows]
     widths = [max(len(line[i]) for line in lines) for i in range(len(heads))]
     return [

@@ -1,4 +1,4 @@
-"""`privacy-release check`: read specifications before they run, or hold a table against its proof."""
+"""`privacy-release check`: check specifications before they run, or a table against its proof."""
 
 import argparse
 import json
@@ -27,16 +27,16 @@ if TYPE_CHECKING:
     from privacy_release.proof.check import Checked, Verdict
     from privacy_release.workarea.area import WorkArea
 
-WRONG = 2  # exit code: a wrong file
+WRONG = 2  # exit code for a wrong file
 
 _EPILOG = """\
 Two things can be checked:
 
-  check [SPEC ...]              specifications, and all that they name, before they run: each problem by
-                                file, line and field
+  check [SPEC ...]              specifications, and all that they name, before they run: problems are listed
+                                by file, line and field
   check LAKE/TABLE --key FILE   a published table: that its rows, reports and log are what was signed by one
                                 of the keys, that no release is missing from the chain, and that the rows
-                                keep their policy, which is measured again. It needs the table alone, and
+                                meet their policy, which is measured again. It needs only the table, and
                                 no Airflow.
 
 Exit codes: 0 right; 1 not what was signed, with every reason; 2 a wrong argument, file or source.
@@ -52,50 +52,51 @@ def add_check_command(parser: argparse.ArgumentParser) -> None:
         metavar="SPEC or LAKE/TABLE",
         help="YAML files as in include/releases (default: all of the include folder), or one table",
     )
-    table = parser.add_argument_group("of a published table")
+    table = parser.add_argument_group("for a published table")
     table.add_argument(
-        "--key", type=Path, metavar="FILE", help="public keys that you trust, as `key public` prints them"
+        "--key", type=Path, metavar="FILE", help="public keys that you trust, as printed by `key public`"
     )
     table.add_argument(
         "--release",
         metavar="ID",
-        help="only this release; default: all current ones. With --source: what {release} stands for",
+        help="only this release; default: all current ones. With --source: the value of {release}",
     )
     table.add_argument(
-        "--policy", type=Path, metavar="FILE", help="what you demand, a policy as the floor policy is one"
+        "--policy", type=Path, metavar="FILE", help="policy that you require, in the form of the floor policy"
     )
     table.add_argument(
         "--since",
         type=int,
         default=0,
         metavar="N",
-        help="place of the last statement that you have seen; a table with an older one was put back",
+        help="the newest statement you have seen; report a table whose newest statement is older as restored "
+        "from a backup",
     )
     parser.add_argument("--json", action="store_true", help="as JSON")
     parser.add_argument(
         "--published",
         default="",
         metavar="NAME,NAME",
-        help="assets of specifications' schedules that DAGs of your own publish",
+        help="assets in schedules of specifications that other DAGs publish",
     )
     parser.add_argument(
         "--users",
         metavar="NAME,NAME",
-        help="who may approve; default: the users that Airflow's configuration names",
+        help="users who may approve; default: those in Airflow's configuration",
     )
     parser.add_argument(
         "--strict",
         action="store_true",
-        help="wrong, too, where something could not be judged, such as without a lake or a ledger",
+        help="fail if something could not be judged, for example without a lake or a ledger",
     )
-    source = parser.add_argument_group("of the source of a specification")
+    source = parser.add_argument_group("for the source of a specification")
     source.add_argument(
         "--source",
         action="store_true",
-        help="read it as a run does before its method, too: types, domains, expectations, told in counts; "
-        f"default: where it is of this machine, has at most {FEW:,} records and no budget pays",
+        help="also read the source and check types, domains and expectations; problems are counts; "
+        f"default: if it is on this machine, has at most {FEW:,} records and no budget pays",
     )
-    source.add_argument("--no-source", action="store_true", help="do not read it")
+    source.add_argument("--no-source", action="store_true", help="do not read the source")
     source.add_argument(
         "--curator",
         action="store_true",
@@ -104,7 +105,7 @@ def add_check_command(parser: argparse.ArgumentParser) -> None:
     source.add_argument(
         "--cost",
         action="store_true",
-        help="--source, and run the method on samples of it, to tell the seconds and the memory of a run",
+        help="--source, and run the method on samples of it, to predict time and memory of a run",
     )
     parser.set_defaults(command=_check)
 
@@ -113,9 +114,9 @@ def _check(arguments: argparse.Namespace) -> int:
     if arguments.key is not None:
         return _check_table(arguments)
     if arguments.policy or arguments.since:
-        raise WrongArgumentError("--policy and --since are about a table; give --key, too")
-    if arguments.release and not _asked_to_read(arguments):
-        raise WrongArgumentError("--release is about a table or a source; give --key or --source, too")
+        raise WrongArgumentError("--policy and --since are about a table; add --key")
+    if arguments.release and not _reads_source(arguments):
+        raise WrongArgumentError("--release is about a table or a source; add --key or --source")
     return _check_specs(arguments)
 
 
@@ -131,14 +132,14 @@ def _check_specs(arguments: argparse.Namespace) -> int:
         area=_area,
         elsewhere=_words(arguments.published),
         users=_users() if arguments.users is None else _words(arguments.users),
-        source=_asked_to_read(arguments),
+        source=_reads_source(arguments),
         curator=arguments.curator,
         cost=arguments.cost,
         release_id=arguments.release or "check",
     )
     found = {path: check_specification(path.absolute(), rules) for path in paths}
     if arguments.json:
-        print(json.dumps([_told(path, answer) for path, answer in found.items()], indent=2))
+        print(json.dumps([_to_dict(path, answer) for path, answer in found.items()], indent=2))
     else:
         for path, answer in found.items():
             if not answer.problems:
@@ -160,12 +161,12 @@ def _check_specs(arguments: argparse.Namespace) -> int:
     return WRONG if any(answer.is_wrong(arguments.strict) for answer in found.values()) else 0
 
 
-def _asked_to_read(arguments: argparse.Namespace) -> bool | None:
-    """Whether the sources are read; None: those that are small."""
-    asked = arguments.source or arguments.curator or arguments.cost
-    if asked and arguments.no_source:
-        raise WrongArgumentError("--no-source must not stand beside --source, --curator or --cost")
-    return False if arguments.no_source else asked or None
+def _reads_source(arguments: argparse.Namespace) -> bool | None:
+    """Return whether the sources are read. None: only small ones."""
+    requested = arguments.source or arguments.curator or arguments.cost
+    if requested and arguments.no_source:
+        raise WrongArgumentError("--no-source cannot be combined with --source, --curator or --cost")
+    return False if arguments.no_source else requested or None
 
 
 def _unjudged_line(unjudged: Sequence[str]) -> str:
@@ -181,7 +182,7 @@ def _cost_line(cost: "Cost | str | None") -> str:
 
 
 def _range(low: float, high: float) -> str:
-    """Two digits of each, once where they are equal."""
+    """Format both numbers with two digits, or one number if they are equal."""
     low, high = (float(f"{number:.2g}") for number in (low, high))
     return f"{low:,g}" if low == high else f"{low:,g} to {high:,g}"
 
@@ -208,16 +209,16 @@ def _words(text: str) -> frozenset[str]:
 
 
 def _users() -> frozenset[str] | None:
-    """The ids of Airflow's users; None where nobody tells them."""
+    """Return the IDs of Airflow's users. None if they are unknown."""
     from privacy_release.config.host import answer_of
 
-    told = answer_of("users")
-    return None if told is None else told()
+    users = answer_of("users")
+    return None if users is None else users()
 
 
-def _told(path: Path, answer: Answer) -> dict[str, Any]:
-    """What `--json` says of a file."""
-    told: dict[str, Any] = {
+def _to_dict(path: Path, answer: Answer) -> dict[str, Any]:
+    """Return the result for a file as `--json` prints it."""
+    fields: dict[str, Any] = {
         "file": str(path),
         "right": not answer.problems,
         "problems": [
@@ -226,16 +227,16 @@ def _told(path: Path, answer: Answer) -> dict[str, Any]:
         ],
     }
     if answer.for_now:
-        told["not_now"] = [problem.text for problem in answer.for_now]
+        fields["not_now"] = [problem.text for problem in answer.for_now]
     if answer.unjudged:
-        told["not_judged"] = list(answer.unjudged)
+        fields["not_judged"] = list(answer.unjudged)
     if answer.left_out:
-        told["left_out"] = list(answer.left_out)
+        fields["left_out"] = list(answer.left_out)
     if answer.promise is not None:
-        told["promise"] = answer.promise
+        fields["promise"] = answer.promise
     if answer.cost is not None:
-        told["cost"] = answer.cost if isinstance(answer.cost, str) else asdict(answer.cost)
-    return told
+        fields["cost"] = answer.cost if isinstance(answer.cost, str) else asdict(answer.cost)
+    return fields
 
 
 def _check_table(arguments: argparse.Namespace) -> int:
@@ -244,7 +245,7 @@ def _check_table(arguments: argparse.Namespace) -> int:
     from privacy_release.spec.floor import read_floor
 
     if len(arguments.targets) != 1:
-        raise WrongArgumentError(f"--key is about one LAKE/TABLE, got {len(arguments.targets)} of them")
+        raise WrongArgumentError(f"--key requires one LAKE/TABLE, got {len(arguments.targets)} of them")
     table = table_of(arguments.targets[0])
     policy = arguments.policy
     verdict = check_table(
@@ -272,13 +273,13 @@ def _lines(verdict: "Verdict") -> Iterator[str]:
 
 
 def _about(checked: "Checked") -> Iterator[str]:
-    """A release that was looked at."""
+    """Describe a release that was checked."""
     files = f"{checked.files} data files" if checked.files != 1 else "one data file"
     files += " that another tool wrote" if checked.rewritten else ""
     yield f"release {checked.release}: {counted(checked.rows, 'row')} in {files}"
     yield f"  statement {checked.sequence}, signed {checked.signed} by {checked.key[:16]}"
     approval = checked.approval or {}
-    for answer in filter(None, (approval.get("first"), approval)):  # two people may have had to approve it
+    for answer in filter(None, (approval.get("first"), approval)):  # two people may have had to approve
         yield f"  approved  by {_name(answer.get('by'))}, {answer.get('at')}"
     if entry := checked.ledger_entry:
         yield f"  booked    for the data set {entry['dataset']}, ledger entry {entry['entry_hash']}"
@@ -288,5 +289,5 @@ def _about(checked: "Checked") -> Iterator[str]:
 
 
 def _name(by: object) -> str:
-    """Who approved: a name, where the command line was told it, else Airflow's form of a user."""
-    return str((by.get("name") if isinstance(by, dict) else by) or "nobody, for nobody had to be asked")
+    """Return who approved: a name given on the command line, or the user in Airflow's form."""
+    return str((by.get("name") if isinstance(by, dict) else by) or "no one, because no approval was required")

@@ -1,6 +1,6 @@
-"""Commands that tell others of a release.
+"""Commands that inform others about a release.
 
-`register` tells a Unity Catalog, `registry` the Deployments Registry, `evidence` an expert or an authority.
+`register` informs a Unity Catalog, `registry` the Deployments Registry, `evidence` an expert or an authority.
 """
 
 import argparse
@@ -21,20 +21,20 @@ if TYPE_CHECKING:
 TOKEN = "PRIVACY_UNITY_TOKEN"
 _OF_CATALOG = f"""\
 The catalog keeps the table's address, columns with their comments, and description; the records stay where
-they are. The token of the catalog is read from ${TOKEN}. A table that is registered already is left as it is.
+they are. The token of the catalog is read from ${TOKEN}. A table that is already registered is not changed.
 """
 _OF_REGISTRY = f"""\
-Prints YAML by the registry's schema (opendp/deployments-registry-data, commit {SCHEMA_VERSION}), a draft of
-tier 2 for you to complete and submit. What it tells is public: parameters of the guarantee, and no count that
+Prints YAML in the registry's schema (opendp/deployments-registry-data, commit {SCHEMA_VERSION}), a draft of
+tier 2 for you to complete and submit. Its content is public: parameters of the guarantee, and no count that
 the guarantee hides.
 """
 
 
 _OF_EVIDENCE = """\
-The archive holds the policy, every finding, the attacks that were tried, the risks of the released classes,
-what WP29, HIPAA and NIST SP 800-188 ask and what the release shows of it, as a page, a PDF and JSON; the
-manifest and report as they are published; and a form for the opinion of an expert. No record is in it. Write
-the opinion and make the archive again with --opinion FILE: then the signature is on these words, too.
+The archive contains the policy, every finding, the attacks that were tried, the risks of the released
+classes, and what WP29, HIPAA and NIST SP 800-188 require and the release shows of it, as a page, a PDF and
+JSON; the manifest and report as published; and a form for the opinion of an expert. It contains no record.
+Write the opinion and make the archive again with --opinion FILE: then the signature covers the opinion, too.
 """
 
 
@@ -48,7 +48,7 @@ def add_evidence_commands(commands: Any) -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     make.add_argument("target", metavar="LAKE/TABLE", help="table of a lake")
-    make.add_argument("release", metavar="RELEASE", help="id of the release")
+    make.add_argument("release", metavar="RELEASE", help="ID of the release")
     make.add_argument(
         "--sign",
         type=Path,
@@ -56,22 +56,22 @@ def add_evidence_commands(commands: Any) -> None:
         metavar="FILE",
         help="private key of `key new`; may be repeated. Default: the key of the setting `signing_key`",
     )
-    make.add_argument("--opinion", type=Path, metavar="FILE", help="what the expert says, as plain text")
-    make.add_argument("--no-pdf", action="store_true", help="without a PDF, which needs the extra `pdf`")
+    make.add_argument("--opinion", type=Path, metavar="FILE", help="opinion of the expert, as plain text")
+    make.add_argument("--no-pdf", action="store_true", help="omit the PDF, which needs the extra `pdf`")
     make.add_argument(
         "-o", "--output", type=Path, metavar="FILE", help="default: TABLE-RELEASE-evidence.zip here"
     )
     make.set_defaults(command=_make_evidence)
     check = commands.add_parser(
         "check",
-        help="hold an evidence archive against its signature",
-        description="Hold an evidence archive against its signature. Exit code 1: it is not what was signed.",
+        help="verify the signature of an evidence archive",
+        description="Verify the signature of an evidence archive. Exit code 1: it is not what was signed.",
     )
-    check.add_argument("archive", type=Path, metavar="FILE", help="that `evidence make` wrote")
+    check.add_argument("archive", type=Path, metavar="FILE", help="archive of `evidence make`")
     check.add_argument(
         "--key", type=Path, required=True, metavar="FILE", help="public keys that you trust, of `key public`"
     )
-    check.add_argument("--table", metavar="LAKE/TABLE", help="that it must be about as the lake has it now")
+    check.add_argument("--table", metavar="LAKE/TABLE", help="table that must still have the release")
     check.set_defaults(command=_check_evidence)
 
 
@@ -92,7 +92,7 @@ def _make_evidence(arguments: argparse.Namespace) -> int:
 
 
 def _signing_keys(files: list[Path] | None) -> "list[SigningKey]":
-    """Those that are named, or the one of the settings."""
+    """Return the named keys, or the one of the settings."""
     from privacy_release.proof.keys import signing_key_in
     from privacy_release.proof.statement import signer_of_settings
 
@@ -116,7 +116,7 @@ def _check_evidence(arguments: argparse.Namespace) -> int:
         f"{counted(len(found.files), 'file')} signed {signed}"
     )
     if arguments.table is None:
-        print("      whether the lake still has this release was not looked at: give --table LAKE/TABLE")
+        print("      whether the lake still has this release was not checked: add --table LAKE/TABLE")
     return 0
 
 
@@ -128,14 +128,14 @@ def _bytes(file: Path) -> bytes:
 
 
 def add_register_command(parser: argparse.ArgumentParser) -> None:
-    """Give the parser of `register` its arguments."""
+    """Add the arguments of `register` to the parser."""
     parser.epilog = _OF_CATALOG
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("target", metavar="LAKE/TABLE", help="table of a lake")
     parser.add_argument("--unity", required=True, metavar="URL", help="address of the catalog's server")
     parser.add_argument("--catalog", required=True, metavar="NAME", help="catalog that the table belongs to")
     parser.add_argument("--schema", required=True, metavar="NAME", help="schema that the table belongs to")
-    parser.add_argument("--name", metavar="NAME", help="of the table there; default: its own")
+    parser.add_argument("--name", metavar="NAME", help="name of the table in the catalog; default: its own")
     parser.set_defaults(command=_register)
 
 
@@ -156,20 +156,26 @@ def _register(arguments: argparse.Namespace) -> int:
 
 
 def add_registry_command(parser: argparse.ArgumentParser) -> None:
-    """Give the parser of `registry` its arguments."""
+    """Add the arguments of `registry` to the parser."""
     parser.epilog = _OF_REGISTRY
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("target", metavar="LAKE/TABLE", help="table of a lake")
-    parser.add_argument("release", metavar="RELEASE", help="id of the release")
-    parser.add_argument("--curator", required=True, metavar="NAME", help="who publishes the data")
-    parser.add_argument("--curator-type", required=True, choices=CURATORS, help="what kind of publisher")
-    parser.add_argument("--intended-use", required=True, metavar="TEXT", help="what the data are for")
-    parser.add_argument("--region", required=True, metavar="TEXT", help="that the data describe")
+    parser.add_argument("release", metavar="RELEASE", help="ID of the release")
+    parser.add_argument("--curator", required=True, metavar="NAME", help="publisher of the data")
+    parser.add_argument("--curator-type", required=True, choices=CURATORS, help="kind of the publisher")
+    parser.add_argument("--intended-use", required=True, metavar="TEXT", help="intended use of the data")
+    parser.add_argument("--region", required=True, metavar="TEXT", help="region that the data describe")
     parser.add_argument(
-        "--author", required=True, action="append", metavar="NAME", help="of the record; may be repeated"
+        "--author",
+        required=True,
+        action="append",
+        metavar="NAME",
+        help="author of the record; may be repeated",
     )
-    parser.add_argument("--sector", choices=SECTORS, help="that the data describe")
-    parser.add_argument("--description", metavar="TEXT", help="of the data; default: how they were made")
+    parser.add_argument("--sector", choices=SECTORS, help="sector that the data describe")
+    parser.add_argument(
+        "--description", metavar="TEXT", help="description of the data; default: how they were made"
+    )
     parser.set_defaults(command=_registry)
 
 

@@ -1,4 +1,4 @@
-"""`privacy-release explore`: a grid of methods and parameters, measured before any release."""
+"""`privacy-release explore`: measure a grid of methods and parameters before any release."""
 
 import argparse
 import difflib
@@ -27,10 +27,10 @@ if TYPE_CHECKING:
 
 N = TypeVar("N", int, float)
 ABOUT = """
-Measure methods and parameters on records of a specification's source, and write a page that draws risk
-against loss. Nothing is released. The page is for whoever may see the source: it is written to the curator's
-folder. Differentially private methods are explored on simulated records, on a public table (--public), or,
-with --book, on the source, and the ledger books the epsilon of each choice.
+Measure methods and parameters on records of a specification's source, and write a page that plots risk
+against loss. Nothing is released. The page is only for people who may see the source, so it is written to the
+curator's folder. Differentially private methods are explored on simulated records, on a public table
+(--public), or, with --book, on the source, and the ledger books the epsilon of each choice.
 """
 
 
@@ -52,24 +52,24 @@ def add_explore_command(parser: argparse.ArgumentParser) -> None:
         "--sample",
         type=int,
         metavar="N",
-        help="explore about so many records, drawn at random; default 10000",
+        help="number of records to sample (default: 10000)",
     )
     parser.add_argument(
-        "--target", metavar="COLUMN", help="what a classifier predicts; default: a sensitive one"
+        "--target", metavar="COLUMN", help="attribute that a classifier predicts; default: a sensitive one"
     )
-    parser.add_argument("--seed", type=int, default=0, metavar="N", help="of sample and methods; default 0")
-    parser.add_argument("--jobs", type=int, metavar="N", help="processes side by side; default: one a core")
+    parser.add_argument("--seed", type=int, default=0, metavar="N", help="random seed (default: 0)")
+    parser.add_argument("--jobs", type=int, metavar="N", help="number of processes; default: one per core")
     where = parser.add_mutually_exclusive_group()
     where.add_argument(
         "--public",
         metavar="FILE",
-        help="a public table in the source's form, for differentially private methods",
+        help="public table in the form of the source, for differentially private methods",
     )
     where.add_argument(
         "--book", action="store_true", help="explore them on the source, and book each epsilon in the ledger"
     )
     parser.add_argument(
-        "--format", choices=("table", "json"), default="table", help="of what is printed; default table"
+        "--format", choices=("table", "json"), default="table", help="format of the output; default table"
     )
     parser.add_argument(
         "--use",
@@ -87,12 +87,12 @@ def _numbers(kind: type[N]) -> Callable[[str], tuple[N, ...]]:
     def read(text: str) -> tuple[N, ...]:
         return tuple(kind(part) for part in text.split(","))
 
-    read.__name__ = "list of numbers"  # argparse names it where a value is wrong
+    read.__name__ = "list of numbers"  # argparse shows it if a value is wrong
     return read
 
 
 def explore(arguments: argparse.Namespace) -> int:
-    """The command `explore`."""
+    """Run the command `explore`."""
     from privacy_release.explore.choices import Grid, choices
     from privacy_release.explore.page import best
     from privacy_release.explore.run import explored
@@ -121,14 +121,14 @@ def explore(arguments: argparse.Namespace) -> int:
         with usage("PRIVACY_CURATOR"):
             page = write_page(found, records, spec, arguments.spec)
     if arguments.format == "json":
-        print(json.dumps(_told(found, records, page), indent=2))
+        print(json.dumps(_to_dict(found, records, page), indent=2))
     else:
         print("\n".join([*_table(found), f"page      {page}"]))
         first = best([c for c in found if c["failed"] is None])
         if first is None or first["missed"]:
-            print("no choice keeps the policy: explore others, or more records")
+            print("no choice meets the policy: explore others, or more records")
         else:
-            print(f"to take one: privacy-release explore {arguments.spec} --use {first['name']}")
+            print(f"to use one: privacy-release explore {arguments.spec} --use {first['name']}")
     return 0
 
 
@@ -140,7 +140,7 @@ def _records(
     cells: "list[Choice]",
     work: "WorkArea",
 ) -> "tuple[RecordsRef, Budget | None]":
-    """What is explored, told on stderr; and the budget that pays where it is people's."""
+    """Return the records to explore, described on stderr, and the budget that pays if they are people's."""
     from privacy_release.explore.sources import Wanted, budget_of, records_of
 
     with usage("--sample, --target or --public"):
@@ -161,7 +161,7 @@ def _say(text: str) -> None:
 
 
 def _use(path: Path, spec: "ReleaseSpec", policy: "ReleasePolicy", name: str) -> int:
-    """Write a choice into the file, and show what changed."""
+    """Write a choice into the file, and print the differences."""
     from privacy_release.explore.choices import named
     from privacy_release.explore.specification import (
         fields_of,
@@ -175,18 +175,18 @@ def _use(path: Path, spec: "ReleaseSpec", policy: "ReleasePolicy", name: str) ->
     before, after = read_text(path, LARGEST_YAML), with_choice(path, fields_of(spec, choice))
     method = build_method(choice.method, choice.parameters)
     for text in weaker_than_policy(method, spec.method_schema(), policy, choice.method):
-        _say(f"warning: {text}: verification will refuse a release that does not happen to keep it")
+        _say(f"warning: {text}: verification will refuse a release that does not happen to meet it")
     write_over(path, after)
     difference = difflib.unified_diff(
         before.splitlines(), after.splitlines(), "before", str(path), "", "", 1, ""
     )
-    print("\n".join(difference) or "the file says so already")
+    print("\n".join(difference) or "the file already says so")
     return 0
 
 
 @contextmanager
 def progress(total: int) -> "Iterator[Callable[[Measured], None]]":
-    """Percent and remaining time on stderr: a bar for a person, a line a choice for a log."""
+    """Show percent and remaining time on stderr: a bar on a terminal, otherwise a line per choice."""
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
@@ -216,7 +216,7 @@ def progress(total: int) -> "Iterator[Callable[[Measured], None]]":
 
 
 def _table(cells: "list[Measured]") -> list[str]:
-    """A line a choice, aligned."""
+    """Return one line per choice, aligned."""
     from privacy_release.explore.page import ERRORS, FIGURES, IN_TABLE, frontier, number_text
 
     made = [cell for cell in cells if cell["failed"] is None]
@@ -232,8 +232,8 @@ def _table(cells: "list[Measured]") -> list[str]:
     return [*lines, *(f"{cell['name']}: {cell['failed']}" for cell in cells if cell["failed"] is not None)]
 
 
-def _told(cells: "list[Measured]", records: "RecordsRef", page: Path) -> dict[str, Any]:
-    """What `--format json` prints."""
+def _to_dict(cells: "list[Measured]", records: "RecordsRef", page: Path) -> dict[str, Any]:
+    """Return what `--format json` prints."""
     from privacy_release.explore.page import frontier
 
     edge = {cell["name"] for cell in frontier([c for c in cells if c["failed"] is None])}

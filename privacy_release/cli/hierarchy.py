@@ -1,4 +1,4 @@
-"""`privacy-release hierarchy`: drafts of generalization hierarchies, and what they are beside a column."""
+"""`privacy-release hierarchy`: draft generalization hierarchies, and check them against a column."""
 
 import argparse
 import os
@@ -15,12 +15,12 @@ if TYPE_CHECKING:
     from privacy_release.hierarchies.holders import Holders
 
 _FORMAT = """
-A hierarchy is a CSV file as ARX has it: a row a value, ';' between levels, the value first and the root '*'
-last.
+A hierarchy is a CSV file in the format of ARX: one row per value, ';' between levels, the value first and the
+root '*' last.
 """
 _DRAFT = """
-The draft has every value of the column: it is for whoever may see the source until somebody has looked
-through it.
+The draft has every value of the column: it is only for people who may see the source until someone has
+reviewed it.
 """
 
 
@@ -28,35 +28,37 @@ def add_hierarchy_commands(kinds: Any) -> None:
     """Add the commands to the sub-parsers of `hierarchy`."""
     infer = _command(kinds, "infer", "draft a hierarchy for a column", _infer, _FORMAT + _DRAFT)
     infer.add_argument("source", metavar="SOURCE", help="Parquet file, folder or address")
-    infer.add_argument("--column", required=True, metavar="COLUMN", help="whose values get a hierarchy")
+    infer.add_argument(
+        "--column", required=True, metavar="COLUMN", help="column whose values get a hierarchy"
+    )
     infer.add_argument(
         "--by",
         required=True,
         choices=("intervals", "prefixes", "calendar", "target"),
         help="intervals of whole numbers, prefixes of codes, periods of dates that are text, or groups of "
-        "values that tell much the same of a target",
+        "values with a similar distribution of a target",
     )
     infer.add_argument(
         "--bounds",
         nargs=2,
         metavar=("LOW", "HIGH"),
-        help="of intervals or dates: what everybody may know, not what the source holds",
+        help="bounds of intervals or dates: what everyone may know, not what the source has",
     )
     infer.add_argument(
         "--levels",
         type=_words,
         default=(),
         metavar="N,N",
-        help="widths of intervals, rising; characters that prefixes keep, falling; periods such as "
-        "month,quarter,year; numbers of groups, falling. By default a few that fit",
+        help="widths of intervals, ascending; lengths of prefixes, descending; periods such as "
+        "month,quarter,year; numbers of groups, descending. Default: a few that fit",
     )
-    infer.add_argument("--target", metavar="COLUMN", help="what groups of values are to tell of")
+    infer.add_argument("--target", metavar="COLUMN", help="target of the groups of values")
     infer.add_argument(
         "--rare",
         type=int,
         default=10,
         metavar="K",
-        help="tell how many values fewer have, and by a target put them into one group; default 10",
+        help="report the number of values held by fewer, and by a target put them into one group; default 10",
     )
     _person(infer)
     _output(infer, "CSV")
@@ -64,7 +66,7 @@ def add_hierarchy_commands(kinds: Any) -> None:
     check = _command(
         kinds,
         "check",
-        "hold a hierarchy against itself and a column; exit 1 if something is wrong",
+        "check a hierarchy by itself and against a column; exit 1 if something is wrong",
         _check,
         _FORMAT,
     )
@@ -90,7 +92,7 @@ def add_hierarchy_commands(kinds: Any) -> None:
         _FORMAT,
     )
     read.add_argument("hierarchy", type=Path, metavar="FILE", help="CSV file, such as an export of ARX")
-    read.add_argument("--delimiter", default=";", metavar="C", help="between its levels; default ;")
+    read.add_argument("--delimiter", default=";", metavar="C", help="delimiter between its levels; default ;")
     _output(read, "CSV")
 
 
@@ -104,13 +106,13 @@ def _command(kinds: Any, name: str, text: str, function: Any, more: str) -> argp
 
 def _column(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--source", metavar="SOURCE", help="Parquet file, folder or address with the column")
-    parser.add_argument("--column", metavar="COLUMN", help="of the source")
+    parser.add_argument("--column", metavar="COLUMN", help="column of the source")
     _person(parser)
 
 
 def _person(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--person", metavar="COLUMN", help="whose record it is; without one each record counts as a person"
+        "--person", metavar="COLUMN", help="person of a record; without it, each record counts as a person"
     )
 
 
@@ -121,7 +123,7 @@ def _output(parser: argparse.ArgumentParser, kind: str) -> None:
         type=Path,
         required=True,
         metavar="FILE",
-        help=f"{kind} file to write, for this user alone; one that is there stays",
+        help=f"{kind} file to write, readable only by this user; an existing one is not overwritten",
     )
 
 
@@ -132,19 +134,19 @@ def _infer(arguments: argparse.Namespace) -> int:
         found = _drafted(arguments, table, holders)
     _write(arguments.output, found.to_csv())
     sizes = " -> ".join(f"{n:,}" for n in _nodes(found))
-    print(f"{arguments.output}: {sizes} nodes a level, the values first")
+    print(f"{arguments.output}: {sizes} nodes per level, the values first")
     if rare := holders.rare(arguments.rare):
         print(
-            f"{len(rare):,} of {len(holders.by_value):,} values are had by fewer than {arguments.rare} "
-            f"{_counted(arguments)}: look whether everybody may know that they occur, before the file goes "
+            f"{len(rare):,} of {len(holders.by_value):,} values are held by fewer than {arguments.rare} "
+            f"{_counted(arguments)}: check whether everyone may know that they occur, before the file goes "
             "anywhere"
         )
-    _tell_missing(found, holders)
+    _report_missing(found, holders)
     return 0
 
 
 def _nodes(hierarchy: "Hierarchy") -> list[int]:
-    """How many nodes each level has, the values first."""
+    """Return the number of nodes of each level, the values first."""
     return [len(set(hierarchy.at_level(level).tolist())) for level in range(hierarchy.height + 1)]
 
 
@@ -154,16 +156,15 @@ def _drafted(arguments: argparse.Namespace, table: "pd.DataFrame", holders: "Hol
 
     if arguments.by in ("intervals", "calendar") and arguments.bounds is None:
         raise WrongArgumentError(
-            f"--by {arguments.by} needs --bounds LOW HIGH that everybody may know; the least and the largest "
-            "value of the source belong to somebody"
+            f"--by {arguments.by} needs --bounds LOW HIGH that everyone may know; the smallest and largest "
+            "value of the source belong to a person"
         )
     if arguments.by == "target" and not arguments.target:
         raise WrongArgumentError("--by target needs --target COLUMN; add it")
     if arguments.by == "calendar":
         if not all(isinstance(value, str) for value in table[arguments.column].dropna().head(1)):
             raise WrongArgumentError(
-                f"{arguments.column} is a column of dates, which needs no file: give it `calendar` in the "
-                "schema"
+                f"{arguments.column} is a column of dates, which needs no file: set `calendar` in the schema"
             )
         periods = [Period(word) for word in arguments.levels or ("day", "month", "quarter", "year")]
         return infer.by_calendar(*arguments.bounds, periods=periods)
@@ -173,11 +174,11 @@ def _drafted(arguments: argparse.Namespace, table: "pd.DataFrame", holders: "Hol
         return infer.by_intervals(low, high, numbers)
     if arguments.by == "prefixes":
         return infer.by_prefixes(holders.values, numbers)
-    return infer.by_target(holders, _told(arguments, table), numbers, rare=arguments.rare)
+    return infer.by_target(holders, _values_and_targets(arguments, table), numbers, rare=arguments.rare)
 
 
-def _told(arguments: argparse.Namespace, table: "pd.DataFrame") -> "pd.DataFrame":
-    """(n, 2) values as a release reads them and targets, one row for each that a person has."""
+def _values_and_targets(arguments: argparse.Namespace, table: "pd.DataFrame") -> "pd.DataFrame":
+    """Return values as a release reads them and targets, shape (n, 2), one row for each that a person has."""
     import pandas as pd
 
     from privacy_engine.tables.columns import factorize
@@ -186,28 +187,26 @@ def _told(arguments: argparse.Namespace, table: "pd.DataFrame") -> "pd.DataFrame
     found = factorize(table[arguments.column])
     whose = range(len(table)) if arguments.person is None else factorize(table[arguments.person]).codes
     texts = pd.Series(found.texts, dtype=object).take(found.codes).to_numpy()
-    told = pd.DataFrame({"value": texts, "target": table[arguments.target].to_numpy(), "whose": whose})
-    return told.drop_duplicates()[["value", "target"]]
+    pairs = pd.DataFrame({"value": texts, "target": table[arguments.target].to_numpy(), "whose": whose})
+    return pairs.drop_duplicates()[["value", "target"]]
 
 
 def _check(arguments: argparse.Namespace) -> int:
     from privacy_release.spec.files import read_hierarchy
 
-    holders = _asked(arguments)
+    holders = _holders_of_column(arguments)
     found = read_hierarchy(arguments.hierarchy)
     print(f"{arguments.hierarchy}: {_size(found)}")
     untrue = found.untruthful_rows()
     if untrue:
-        print(
-            f"{counted(untrue, 'value has', 'values have')} an untrue label, such as an interval without it"
-        )
+        print(f"{counted(untrue, 'value has', 'values have')} a wrong label, such as an interval without it")
     nodes = _nodes(found)
     idle = [level for level in range(1, found.height) if nodes[level] == nodes[level - 1]]
     if idle:
-        print(f"levels {idle} put nothing together that was apart below them: leave them out")
+        print(f"levels {idle} combine nothing that was separate below them: remove them")
     if holders is None:
         return 1 if untrue or idle else 0
-    missing = _tell_missing(found, holders)
+    missing = _report_missing(found, holders)
     if missing and arguments.curator:
         print(f"they are in {_for_curator(arguments, missing)}")
     unused = sum(value not in holders.by_value for value in found.values)
@@ -221,7 +220,7 @@ def _show(arguments: argparse.Namespace) -> int:
 
     if arguments.k < 2:
         raise WrongArgumentError(f"--k must be >= 2, got {arguments.k}; correct it")
-    holders, found = _asked(arguments), read_hierarchy(arguments.hierarchy)
+    holders, found = _holders_of_column(arguments), read_hierarchy(arguments.hierarchy)
     title, counted = arguments.column or arguments.hierarchy.stem, _counted(arguments) if holders else ""
     page = render(tree(found, holders, arguments.k), title=title, k=arguments.k, counted=counted)
     _write(arguments.output, page)
@@ -248,11 +247,11 @@ def _import(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _asked(arguments: argparse.Namespace) -> "Holders | None":
-    """Who has the values of the column; None where none was named."""
+def _holders_of_column(arguments: argparse.Namespace) -> "Holders | None":
+    """Return the holders of the column's values. None if no column was named."""
     if bool(arguments.source) != bool(arguments.column) or (arguments.person and not arguments.source):
         raise WrongArgumentError(
-            "--source and --column go together, and --person with them: give both, or none"
+            "--source and --column go together, and --person with them: set both, or none"
         )
     return _holders(arguments, _read(arguments)) if arguments.source else None
 
@@ -294,8 +293,8 @@ def _size(hierarchy: "Hierarchy") -> str:
     return f"{counted(len(hierarchy.values), 'value')}, {counted(hierarchy.height, 'level')} above them"
 
 
-def _tell_missing(hierarchy: "Hierarchy", holders: "Holders") -> dict[str, int]:
-    """The values that a hierarchy misses, and how many have each."""
+def _report_missing(hierarchy: "Hierarchy", holders: "Holders") -> dict[str, int]:
+    """Report the values that a hierarchy misses, and return how many hold each."""
     known = set(hierarchy.values)
     missing = {value: len(whose) for value, whose in holders.by_value.items() if value not in known}
     if missing:
@@ -323,7 +322,7 @@ def _write(path: Path, text: str) -> None:
     try:
         handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     except FileExistsError:
-        raise WrongArgumentError(f"{path} is there and stays: remove it, or name another file") from None
+        raise WrongArgumentError(f"{path} exists and is kept: remove it, or name another file") from None
     except OSError as error:
         raise WrongArgumentError(
             f"{path} cannot be written ({type(error).__name__}): name another file"

@@ -13,29 +13,33 @@ def add_key_commands(commands: Any) -> None:
     """Declare `new`, `public` and `publish`."""
     new = _command(commands, "new", "make a key, in a file that only you can read", _new)
     new.epilog = (
-        f"The command line signs with the key in the file that {VARIABLES['signing_key']} names; tasks of "
+        f"The command line signs with the key in the file named by {VARIABLES['signing_key']}; tasks of "
         "Airflow with the password of the connection signing_default, which is the text of such a file."
     )
-    new.add_argument("file", type=Path, metavar="FILE", help="is made; an existing one is never overwritten")
+    new.add_argument(
+        "file", type=Path, metavar="FILE", help="file to create; an existing one is never overwritten"
+    )
 
-    public = _command(commands, "public", "print public keys, for those who check", _public)
+    public = _command(commands, "public", "print public keys, for people who check releases", _public)
     public.add_argument("files", nargs="+", type=Path, metavar="FILE", help="private keys of `key new`")
 
-    publish = _command(commands, "publish", "show a public key in a lake, and when it holds", _publish)
-    publish.epilog = (
-        "What the lake shows of a key already is replaced. Whoever trusts the key that another one replaces "
-        "trusts that one, too; from its first signature on the older key counts for nothing new."
+    publish = _command(
+        commands, "publish", "show a public key in a lake, with its period of validity", _publish
     )
-    publish.add_argument("file", type=Path, metavar="FILE", help="private key, which signs what is shown")
+    publish.epilog = (
+        "Replaces what the lake already shows of the key. People who trust a key that was replaced trust its "
+        "successor, too. From the successor's first signature on, the older key cannot sign releases."
+    )
+    publish.add_argument("file", type=Path, metavar="FILE", help="private key, which signs the entry")
     publish.add_argument("--lake", metavar="DIR", help="folder or address; default as for `run`")
     publish.add_argument(
-        "--since", type=date.fromisoformat, metavar="DATE", help="first day on which it holds, UTC"
+        "--since", type=date.fromisoformat, metavar="DATE", help="first day of its validity, UTC"
     )
     publish.add_argument(
-        "--until", type=date.fromisoformat, metavar="DATE", help="last day on which it holds, UTC"
+        "--until", type=date.fromisoformat, metavar="DATE", help="last day of its validity, UTC"
     )
     publish.add_argument(
-        "--replaces", type=Path, metavar="FILE", help="older private key, which signs this one, too"
+        "--replaces", type=Path, metavar="FILE", help="older private key, which also signs this one"
     )
 
 
@@ -51,7 +55,7 @@ def _new(arguments: argparse.Namespace) -> int:
     from privacy_release.proof.keys import write_new_key
 
     key = write_new_key(arguments.file)
-    print(f"{arguments.file} holds a new key, id {key.public.id}; keep it as you keep passwords")
+    print(f"{arguments.file} contains a new key, id {key.public.id}; protect it like a password")
     return 0
 
 
@@ -81,5 +85,5 @@ def _publish(arguments: argparse.Namespace) -> int:
 
 
 def _midnight(day: date | None, days: int = 0) -> datetime | None:
-    """The beginning of a day, or of a later one."""
+    """Return the beginning of a day, or of a later one."""
     return None if day is None else datetime.combine(day + timedelta(days), time(), UTC)

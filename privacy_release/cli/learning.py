@@ -1,4 +1,4 @@
-"""`privacy-release reconstruct`: what a randomized release says of the people, with standard errors."""
+"""`privacy-release reconstruct`: estimate figures of the people in a randomized release, with errors."""
 
 import argparse
 import sys
@@ -10,18 +10,18 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _EPILOG = """\
-Nobody can tell which answers of a randomized release are true. From their numbers the shares of
-each value are computed, unbiased (a rare value may come out below 0), and of each number mean and variance.
-standard_error is that of the population's figure, randomization_error that of the source's.
+No one can tell which answers of a randomized release are true. From their numbers, the shares of
+each value are estimated without bias (that of a rare value may be below 0), and mean and variance of each
+number. standard_error is for the population's figure, randomization_error for the source's.
 """
 
 
 def add_reconstruct_command(parser: argparse.ArgumentParser) -> None:
-    """Give the parser of `reconstruct` its arguments."""
+    """Add the arguments of `reconstruct` to the parser."""
     parser.epilog = _EPILOG
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("target", metavar="LAKE/TABLE", help="table of a lake")
-    parser.add_argument("release", metavar="RELEASE", help="id of the release")
+    parser.add_argument("release", metavar="RELEASE", help="ID of the release")
     parser.add_argument("--numbers", action="store_true", help="mean and variance of numbers, not shares")
     parser.add_argument("--csv", action="store_true", help="print CSV, with all digits")
     parser.set_defaults(command=_reconstruct)
@@ -35,8 +35,8 @@ def _reconstruct(arguments: argparse.Namespace) -> int:
     manifest = standing_manifest(release_table, arguments.release)
     if manifest.randomization is None:
         raise WrongArgumentError(
-            f"the release of table {release_table.name} must be a randomized one, its method is "
-            f"{manifest.method}; read its records as they are"
+            f"the release of table {release_table.name} must be a randomized one, but its method is "
+            f"{manifest.method}; read its records directly"
         )
     released = read_release(release_table, arguments.release).to_pandas()
     reconstructed = reconstructed_moments if arguments.numbers else reconstructed_distributions
@@ -44,7 +44,7 @@ def _reconstruct(arguments: argparse.Namespace) -> int:
     if table.empty:
         kind = "number" if arguments.numbers else "listed attribute"
         raise WrongArgumentError(
-            f"the release of table {release_table.name} randomized no {kind}; ask for the other table"
+            f"the release of table {release_table.name} randomized no {kind}; request the other table"
         )
     sys.stdout.write(table.to_csv(index=False) if arguments.csv else _text(table))
     return 0

@@ -1,9 +1,9 @@
 """The command `privacy-release`: the work of the DAGs without Airflow.
 
-Exit codes: 0 done, or left out because the source has not come (`when_missing: skip`); 1 refused, because the
-release does not keep its policy, its guarantees cannot be met, or bytes changed on the way, or the privacy
-budget is short; 2 a wrong argument, file or table, or a lake or ledger that cannot be reached; 128 and the
-number of the signal that ended it, after it has cleaned up.
+Exit codes: 0 done, or skipped because the source has not arrived (`when_missing: skip`); 1 refused, because
+the release does not meet its policy, its guarantees cannot be met, bytes changed on the way, or the privacy
+budget is too small; 2 a wrong argument, file or table, or a lake or ledger that cannot be reached; 128 plus
+the number of the signal that ended it, after it has cleaned up.
 """
 
 import argparse
@@ -84,7 +84,7 @@ _REFUSALS = (VerificationError, InfeasibleError, IntegrityError, BudgetExceededE
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run a command; its exit code. An error is one line on stderr."""
+    """Run a command and return its exit code. An error is one line on stderr."""
     parser = build_parser()
     arguments = parser.parse_args(argv)
     let_idle_threads_sleep()
@@ -109,21 +109,21 @@ def main(argv: Sequence[str] | None = None) -> int:
         if arguments.debug or not (isinstance(error, Exception) or is_panic(error)):
             raise
         # The message of another library may quote records.
-        told = translated(error, "the command") or (
+        text = translated(error, "the command") or (
             f"unexpected {type(error).__name__}; "
-            "run it with --debug, in a place that may see records, for the whole story"
+            "run it with --debug, in a place that may see records, for details"
         )
-        print(f"{parser.prog}: {told}", file=sys.stderr)
+        print(f"{parser.prog}: {text}", file=sys.stderr)
         return WRONG
     return code
 
 
 @cache
 def build_parser() -> argparse.ArgumentParser:
-    """All commands and their arguments."""
+    """Return the parser of all commands and their arguments."""
     parser = argparse.ArgumentParser(
         prog="privacy-release",
-        description="Publish tables about people safely, or look at what was published.",
+        description="Publish tables about people safely, or inspect what was published.",
         epilog="Exit codes: 0 done; 1 refused by policy, verification or budget; "
         "2 wrong argument, file, lake or ledger; 128 + N ended by signal N.",
     )
@@ -136,25 +136,25 @@ def build_parser() -> argparse.ArgumentParser:
         "--lake", metavar="DIR", help="folder or address; default $PRIVACY_LAKE, else lake in $AIRFLOW_HOME"
     )
     run.add_argument(
-        "--release-id", metavar="ID", help="names the release in its table; default: the time, UTC"
+        "--release-id", metavar="ID", help="name of the release in its table; default: the time, UTC"
     )
     run.add_argument(
         "--approved-by",
         metavar="NAME",
-        help="who approves the release, if it keeps its policy; needed where the SPEC requires approval",
+        help="name of the person who approves the release; required if the SPEC requires an approval",
     )
     run.add_argument(
         "--history-lake",
         metavar="DIR",
-        help="folder or address of the superseded releases; needed where the SPEC keeps them",
+        help="folder or address of the superseded releases; required if the SPEC keeps them",
     )
     run.add_argument(
         "--keep-work",
         action="store_true",
-        help="keep the work area, which holds raw records; remove it by hand, or with `clean --kept`",
+        help="keep the work area, which contains raw records; remove it by hand, or with `clean --kept`",
     )
 
-    verify = _command(commands, "verify", "hold a released table against a policy", _verify)
+    verify = _command(commands, "verify", "verify a released table against a policy", _verify)
     verify.add_argument("table", metavar="TABLE", help="Parquet file, folder or glob of the released records")
     verify.add_argument(
         "--policy", type=Path, required=True, metavar="FILE", help="YAML file as in include/policies"
@@ -189,52 +189,52 @@ def build_parser() -> argparse.ArgumentParser:
     inspect.add_argument("target", metavar="LAKE/TABLE", help="table of a lake, or a manifest file")
     inspect.add_argument("release", nargs="?", metavar="RELEASE", help="show the manifest of this release")
 
-    retract = _command(commands, "retract", "take a release back: erase its rows and reports", _retract)
+    retract = _command(commands, "retract", "retract a release: erase its rows and reports", _retract)
     retract.add_argument("target", metavar="LAKE/TABLE", help="table of a lake")
-    retract.add_argument("release", metavar="RELEASE", help="id of the release")
+    retract.add_argument("release", metavar="RELEASE", help="ID of the release")
     retract.add_argument(
-        "--reason", required=True, help="why; kept for good, so it must not speak of a person"
+        "--reason", required=True, help="reason; stored forever, so it must not name a person"
     )
     retract.add_argument(
-        "--history-lake", metavar="DIR", help="where the table's history is; default: the place it names"
+        "--history-lake", metavar="DIR", help="lake of the table's history; default: the one that it names"
     )
 
     schema = _command(commands, "schema", "draft a specification, or print its JSON Schema", None)
     kinds = schema.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    infer = _command(kinds, "infer", "draft a specification from a table, for a person to finish", _infer)
+    infer = _command(
+        kinds, "infer", "draft a specification from a table, to be completed by a person", _infer
+    )
     infer.add_argument(
         "table", metavar="TABLE", help="Parquet file, folder or glob; folder of a table; or a SELECT"
     )
     infer.add_argument(
-        "--format", choices=("parquet", "delta", "iceberg"), default="parquet", help="what TABLE is"
+        "--format", choices=("parquet", "delta", "iceberg"), default="parquet", help="format of TABLE"
     )
     infer.add_argument(
         "--connection",
         metavar="NAME",
-        help="TABLE is a SELECT, which the database at $PRIVACY_SOURCE_<NAME> answers",
+        help="TABLE is a SELECT for the database at $PRIVACY_SOURCE_<NAME>",
     )
     infer.add_argument(
         "--min-count",
         type=int,
         default=10,
         metavar="N",
-        help="name a category if N records have it (default 10)",
+        help="show a category if N records have it (default 10)",
     )
     infer.add_argument(
-        "--preset", choices=sorted(PRESETS), metavar="PACK", help=f"rule pack to keep: {', '.join(PRESETS)}"
+        "--preset", choices=sorted(PRESETS), metavar="PACK", help=f"rule pack to meet: {', '.join(PRESETS)}"
     )
     _command(kinds, "json", "print the JSON Schema of a specification, for editors", _json_schema)
 
-    add_query_command(_command(commands, "query", "ask published releases in SQL", None))
+    add_query_command(_command(commands, "query", "query published releases in SQL", None))
 
     add_reconstruct_command(
         _command(commands, "reconstruct", "estimate shares and means from a randomized release", None)
     )
 
-    add_table_command(_command(commands, "table", "tell or change what a release table holds", None))
-    add_register_command(
-        _command(commands, "register", "make a release table known to a Unity Catalog", None)
-    )
+    add_table_command(_command(commands, "table", "show or change which releases a table keeps", None))
+    add_register_command(_command(commands, "register", "register a release table in a Unity Catalog", None))
 
     add_registry_command(
         _command(
@@ -245,14 +245,14 @@ def build_parser() -> argparse.ArgumentParser:
     evidence = _command(commands, "evidence", "write or check the signed evidence of a release", None)
     add_evidence_commands(evidence.add_subparsers(title="commands", metavar="COMMAND", required=True))
 
-    budget = _command(commands, "budget", "grant privacy budgets, and see what is spent of them", None)
+    budget = _command(commands, "budget", "grant privacy budgets, and show what is spent", None)
     add_budget_commands(budget.add_subparsers(title="commands", metavar="COMMAND", required=True))
 
     add_clean_command(_command(commands, "clean", "remove the work areas that killed commands left", None))
 
-    add_where_command(_command(commands, "where", "tell which lake, ledger and files are used", None))
+    add_where_command(_command(commands, "where", "show which lake, ledger and files are used", None))
 
-    add_warm_command(_command(commands, "warm", "compile what releases run, before the first one", None))
+    add_warm_command(_command(commands, "warm", "compile the functions of releases in advance", None))
 
     _command(
         commands, "list-methods", "list the release methods, their parameters and guarantees", _list_methods
@@ -385,17 +385,17 @@ def _infer(arguments: argparse.Namespace) -> int:
     with usage("--min-count"):
         check_least(arguments.min_count)
     uri = arguments.table if "://" in arguments.table else str(Path(arguments.table).absolute())
-    told = {"uri": uri} if arguments.format == "parquet" else {"uri": uri, "format": arguments.format}
+    fields = {"uri": uri} if arguments.format == "parquet" else {"uri": uri, "format": arguments.format}
     name = draft_name(arguments.table)
     if arguments.connection:
-        told = {"connection": arguments.connection, "sql": arguments.table}
+        fields = {"connection": arguments.connection, "sql": arguments.table}
         name = draft_name(f"query of {arguments.connection}")
     with _engine("infer") as (engine, folder), _inferred(arguments, uri, folder) as source:
         files = local_files(source, folder)
         found = found_in_files(files)
         preset = PRESETS[arguments.preset] if arguments.preset else None
         text = draft_spec(
-            engine, files, uri, name, source=told, least=arguments.min_count, found=found, preset=preset
+            engine, files, uri, name, source=fields, least=arguments.min_count, found=found, preset=preset
         )
     print(text, end="")
     return DONE
@@ -403,7 +403,7 @@ def _infer(arguments: argparse.Namespace) -> int:
 
 @contextmanager
 def _inferred(arguments: argparse.Namespace, uri: str, folder: Path) -> "Iterator[Source]":
-    """The files that a draft is made from; of a query or a table a copy that goes with the block."""
+    """Provide the files for a draft. For a query or a table, a copy that exists only in the block."""
     from privacy_release.sources.addresses import find_source
     from privacy_release.sources.databases.query import Query, url_of_environment
     from privacy_release.sources.extracts import Extract, extracted
@@ -425,13 +425,13 @@ def _inferred(arguments: argparse.Namespace, uri: str, folder: Path) -> "Iterato
 
 
 def _token() -> str:
-    """Tells this process from others, also of hosts that share the folder."""
+    """Return a token of this process, unique also among hosts that share the folder."""
     return f"{os.getpid()}-{secrets.token_hex(4)}"
 
 
 @contextmanager
 def _engine(command: str) -> "Iterator[tuple[LocalEngine, Path]]":
-    """An engine for tables that need not fit into memory, and a private folder; both are gone at the end."""
+    """Provide an engine for tables larger than memory, and a private folder, until the block ends."""
     from privacy_engine.engines.local import LocalEngine
     from privacy_release.workarea.area import WorkArea
     from privacy_release.workarea.engines import DEFAULT_MEMORY, read_memory

@@ -1,4 +1,4 @@
-"""`privacy-release query`: SQL on published releases; each answer names what it was made from."""
+"""`privacy-release query`: SQL on published releases. Each answer names the releases it was made from."""
 
 import argparse
 import io
@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 
 FORMATS = ("table", "csv", "json", "parquet")
 _EPILOG = """\
-A table's name stands for its newest release, the one published last for the first time. Only published
-releases that were not retracted are read; files, settings and other databases are out of reach. The answer
-goes to stdout or FILE; the releases that it was made from, and what each guarantees, go to stderr (json and
-parquet hold them, too). An answer with more than N rows is refused.
+A table's name means its newest release, the one that was first published last. Only published releases that
+were not retracted are read; files, settings and other databases are not accessible. The answer goes to stdout
+or FILE; the releases that it was made from, and their guarantees, go to stderr (json and parquet contain
+them, too). An answer with more than N rows is refused.
 
   privacy-release query "SELECT sex, count(*) AS people FROM adult_occupation GROUP BY sex"
   privacy-release query "SELECT sex, count(*), avg(age) FROM adult_private GROUP BY sex" --intervals
@@ -28,7 +28,7 @@ parquet hold them, too). An answer with more than N rows is refused.
 
 
 def add_query_command(parser: argparse.ArgumentParser) -> None:
-    """Give the parser of `query` its arguments."""
+    """Add the arguments of `query` to the parser."""
     parser.epilog = _EPILOG
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("sql", metavar="SQL", help="one SELECT in DuckDB's dialect")
@@ -36,32 +36,32 @@ def add_query_command(parser: argparse.ArgumentParser) -> None:
         "--lake", metavar="DIR", help="folder or address; default $PRIVACY_LAKE, else lake in $AIRFLOW_HOME"
     )
     which = parser.add_mutually_exclusive_group()
-    which.add_argument("--release", metavar="ID", help="ask this release of each table, not the newest")
+    which.add_argument("--release", metavar="ID", help="query this release of each table, not the newest")
     which.add_argument(
-        "--every-release", action="store_true", help="ask all releases; tables get a column `release`"
+        "--every-release", action="store_true", help="query all releases; tables get a column `release`"
     )
     parser.add_argument(
         "--intervals",
         action="store_true",
-        help="the confidential table's counts and means, each from low to high: see docs/query.md",
+        help="counts and means of the confidential table, each with an interval: see docs/query.md",
     )
     parser.add_argument(
         "--level",
         type=float,
         default=0.95,
         metavar="P",
-        help="chance that an interval of a private release holds the value (default 0.95)",
+        help="probability that an interval of a private release contains the value (default 0.95)",
     )
     parser.add_argument("--format", choices=FORMATS, default="table", help="default table")
     parser.add_argument("--output", type=Path, metavar="FILE", help="instead of stdout; parquet needs it")
     parser.add_argument(
-        "--limit", type=int, default=10_000, metavar="N", help="most rows of an answer (default 10000)"
+        "--limit", type=int, default=10_000, metavar="N", help="largest number of rows (default 10000)"
     )
     parser.add_argument(
-        "--seconds", type=float, default=60.0, metavar="S", help="longest that it may run (default 60)"
+        "--seconds", type=float, default=60.0, metavar="S", help="longest duration (default 60)"
     )
     parser.add_argument(
-        "--bytes", type=int, default=256_000_000, metavar="B", help="most bytes (default 256000000)"
+        "--bytes", type=int, default=256_000_000, metavar="B", help="largest size (default 256000000)"
     )
     parser.set_defaults(command=_query)
 
@@ -78,7 +78,7 @@ def _query(arguments: argparse.Namespace) -> int:
         from privacy_release.query.intervals import answer_with_intervals
 
         if arguments.every_release:
-            raise WrongArgumentError("--intervals are of one release; leave --every-release out")
+            raise WrongArgumentError("--intervals are of one release; remove --every-release")
         given = answer_with_intervals(
             lake,
             arguments.sql,
@@ -107,7 +107,7 @@ def _query(arguments: argparse.Namespace) -> int:
 
 
 def _bytes(given: "Answer", kind: str) -> bytes:
-    """The answer as a file of a format."""
+    """Return the answer as a file of a format."""
     if kind == "csv":
         return given.data
     if kind == "json":
@@ -116,7 +116,7 @@ def _bytes(given: "Answer", kind: str) -> bytes:
 
 
 def _table(given: "Answer") -> bytes:
-    """Columns as wide as they need to be; numbers to the right."""
+    """Format columns as wide as needed, numbers to the right."""
     table = given.rows
     cells = zip(*(column.to_pylist() for column in table.columns), strict=True)
     rows = [[_plain(_text(value)) for value in row] for row in cells]
@@ -134,12 +134,12 @@ def _table(given: "Answer") -> bytes:
 
 
 def _parquet(given: "Answer") -> bytes:
-    """A Parquet file that holds the sources in its metadata, as `privacy_release.sources`."""
+    """Return a Parquet file with the sources in its metadata, as `privacy_release.sources`."""
     import pyarrow.parquet as pq
 
     stream = io.BytesIO()
-    told = {"privacy_release.sources": json.dumps([asdict(source) for source in given.sources])}
-    pq.write_table(given.rows.replace_schema_metadata(told), stream)
+    metadata = {"privacy_release.sources": json.dumps([asdict(source) for source in given.sources])}
+    pq.write_table(given.rows.replace_schema_metadata(metadata), stream)
     return stream.getvalue()
 
 
@@ -150,7 +150,7 @@ def _text(value: Any) -> str:
 
 
 def _plain(text: str) -> str:
-    """Without characters that would steer a terminal."""
+    """Remove characters that would control a terminal."""
     return "".join(c if c.isprintable() else "�" for c in text)
 
 

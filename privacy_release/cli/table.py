@@ -1,4 +1,4 @@
-"""`privacy-release table`: how a release table keeps its releases, and clearing away what was superseded."""
+"""`privacy-release table`: show or change how a release table keeps its releases, and clean it up."""
 
 import argparse
 
@@ -10,27 +10,27 @@ from privacy_release.config.durations import parse_duration
 def add_table_command(parser: argparse.ArgumentParser) -> None:
     """Declare `table`."""
     parser.description = (
-        "Tell which releases a table holds (its mode), change that for the releases to come, or clear away "
-        "what later releases replaced: to the history where the table keeps one, and off the disk."
+        "Show which releases a table keeps (its mode), change that for future releases, or clear "
+        "superseded releases: into the history if the table has one, and from the disk."
     )
     parser.add_argument("target", metavar="LAKE/TABLE", help="table of a lake")
     parser.add_argument(
         "--mode",
         choices=[mode.value for mode in PublishMode],
-        help="hold these releases from the next one on; a table of an earlier version has no mode yet",
+        help="keep these releases from the next one on; a table of an earlier version has no mode yet",
     )
-    parser.add_argument("--clear", action="store_true", help="clear away what was superseded")
+    parser.add_argument("--clear", action="store_true", help="clear superseded releases")
     parser.add_argument(
-        "--grace", metavar="SPAN", help="what was superseded so long ago; default: that of the table"
+        "--grace", metavar="SPAN", help="age from which they are cleared; default: that of the table"
     )
     parser.add_argument(
-        "--history-lake", metavar="DIR", help="where the history is; default: the place the table names"
+        "--history-lake", metavar="DIR", help="lake of the history; default: the one that the table names"
     )
     parser.set_defaults(command=table)
 
 
 def table(arguments: argparse.Namespace) -> int:
-    """The command `table`."""
+    """Run the command `table`."""
     from privacy_release.lake.layout import recorded, set_mode
     from privacy_release.lake.log import existing_table
     from privacy_release.lake.superseded import settle
@@ -40,8 +40,8 @@ def table(arguments: argparse.Namespace) -> int:
         grace = None if arguments.grace is None else parse_duration(arguments.grace)
     if arguments.mode is not None:
         before = set_mode(release_table, PublishMode(arguments.mode))
-        told = before.value if before else "that of an earlier version"
-        print(f"its mode was {told}")
+        previous = before.value if before else "that of an earlier version"
+        print(f"its mode was {previous}")
     rules = recorded(existing_table(release_table))
     kept = f", in {rules.history}/{release_table.name}_history" if rules.history else ""
     print(

@@ -1,4 +1,4 @@
-"""What the command line shows: findings, figures and manifests as lines, and a bar a stage."""
+"""Output of the command line: findings, figures and manifests as lines, and progress bars."""
 
 import json
 import sys
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from privacy_release.running.context import Watcher
     from privacy_release.running.run import Outcome
 
-_UNSIGNED = f"by nobody: {VARIABLES['signing_key']} names no key"
+_UNSIGNED = f"by no one: {VARIABLES['signing_key']} names no key"
 
 
 def outcome_lines(outcome: "Outcome") -> list[str]:
-    """Where a release is, what was found and what it lost."""
+    """Return lines about a release: its location, findings and loss."""
     published = outcome.published
     return [
         f"release   {published.release}",
@@ -42,7 +42,7 @@ def outcome_lines(outcome: "Outcome") -> list[str]:
 
 
 def _nearness(figures: Mapping[str, float]) -> list[str]:
-    """How near the loss is to what no method can go below, where that is known."""
+    """Return how close the loss is to the lower bound for any method, if that is known."""
     if not {"gcp_bound", "gcp_lca"} <= figures.keys():
         return []
     lost, bound = figures["gcp_lca"], figures["gcp_bound"]
@@ -52,18 +52,18 @@ def _nearness(figures: Mapping[str, float]) -> list[str]:
 
 
 def finding_lines(findings: Sequence[Mapping[str, Any]]) -> list[str]:
-    """One line a rule."""
+    """Return one line per rule."""
     return [_finding(finding) for finding in findings]
 
 
 def over_time_lines(findings: Sequence[Mapping[str, Any]], *, followed: bool) -> list[str]:
-    """One line for each note on the earlier releases, see `notes_over_time`."""
+    """Return one line for each note on the earlier releases, see `notes_over_time`."""
     return [f"over time {note}" for note in notes_over_time(findings, followed=followed)]
 
 
 def _finding(finding: Mapping[str, Any]) -> str:
     if finding["rule"].startswith(f"{AttackRisk.name}(") and finding["passed"]:
-        return f"passed    {finding['rule']}: kept; its figures stand in the report on the attacks"
+        return f"passed    {finding['rule']}: kept; its figures are in the report on the attacks"
     measured = "nothing measurable" if finding["measured"] is None else f"{finding['measured']:.6g}"
     classes = finding["failing_classes"]
     missed = f", missed by {counted(classes, 'class', 'classes')}" if classes else ""
@@ -71,15 +71,15 @@ def _finding(finding: Mapping[str, Any]) -> str:
 
 
 def figure_lines(figures: Mapping[str, float]) -> list[str]:
-    """One line a figure."""
+    """Return one line per figure."""
     return [f"  {name:<22} {value:.6g}" for name, value in sorted(figures.items())]
 
 
 def manifest_lines(stored: Mapping[str, Any]) -> list[str]:
-    """Findings and figures of a stored manifest in words, then all of it as JSON.
+    """Return findings and figures of a stored manifest in words, then all of it as JSON.
 
     Raises:
-        IntegrityError: if a field has another type than this version knows.
+        IntegrityError: If a field has another type than this version expects.
     """
     manifest = Manifest.from_dict(stored)
     return [
@@ -91,7 +91,7 @@ def manifest_lines(stored: Mapping[str, Any]) -> list[str]:
 
 
 def release_line(entry: Mapping[str, Any]) -> str:
-    """One publication of a table."""
+    """Describe one publication of a table in a line."""
     rows = f"{entry['rows']:>9,} {'row ' if entry['rows'] == 1 else 'rows'}"
     facts = f"{entry['committed']}  {rows}  {entry['figures'].get('method', '')}"
     problem = f"  ({entry['problem']})" if entry["problem"] else ""
@@ -99,15 +99,15 @@ def release_line(entry: Mapping[str, Any]) -> str:
 
 
 def lines() -> Pace:
-    """Says on stderr how far work is that lasts."""
+    """Report the progress of long work on stderr."""
     return Pace(lambda share, left: print(how_far(share, left), file=sys.stderr, flush=True))
 
 
 @contextmanager
 def bars() -> "Iterator[Watcher]":
-    """One bar for each step and one for all, with percent and remaining time, on stderr; for a log, lines.
+    """Show a bar for each step and one for all, with percent and remaining time, on stderr; lines for a log.
 
-    A step is done when the next begins.
+    A step ends when the next one begins.
     """
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn

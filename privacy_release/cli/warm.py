@@ -1,7 +1,7 @@
-"""`privacy-release warm`: to compile before the first release what releases run.
+"""`privacy-release warm`: compile the functions of releases before the first release.
 
-A function is compiled for the types of its arguments. `signatures.json` lists all that releases
-call, so each is compiled by one process, after those that it calls.
+A function is compiled for the types of its arguments. `signatures.json` lists all calls of releases, so each
+function is compiled by one process, after those that it calls.
 """
 
 import argparse
@@ -16,13 +16,13 @@ from multiprocessing import get_context
 from pathlib import Path
 
 LIST = Path(__file__).with_name("signatures.json")  # each after those that it calls
-ATTACKS = "attacks"  # all of them: they share what they compile
+ATTACKS = "attacks"  # all attacks, because they share compiled functions
 HISTORY = "history"  # releases of people who were released before
 PURPOSES = ("demo", "tests")
 _EPILOG = """\
-Compiled functions are kept below $NUMBA_CACHE_DIR where it is set, else beside the installed package where
-that can be written, else in the user's cache. They hold for this version, this interpreter and this kind of
-processor.
+Compiled functions are kept below $NUMBA_CACHE_DIR if it is set, otherwise next to the installed package if
+that can be written, otherwise in the user's cache. They are valid for this version, this interpreter and this
+kind of processor.
 """
 
 
@@ -33,9 +33,9 @@ class Signature:
     Attributes:
         kernel: Module and name of the function, `privacy_engine.recoding.grouping.cuts:halve`.
         arguments: Types as `privacy_engine.signatures.to_text` writes them.
-        seconds: CPU time to compile it where all that it calls is compiled.
-        calls: Places in the list of the signatures that it calls, all before its own.
-        uses: What needs it: methods, detectors, `attacks`, `demo`, `tests`.
+        seconds: CPU time to compile it if all functions that it calls are compiled.
+        calls: Positions in the list of the signatures that it calls, all before its own.
+        uses: Users of the function: methods, detectors, `attacks`, `demo`, `tests`.
     """
 
     kernel: str
@@ -46,7 +46,7 @@ class Signature:
 
 
 def add_warm_command(parser: argparse.ArgumentParser) -> None:
-    """Give the parser of `warm` its arguments."""
+    """Add the arguments of `warm` to the parser."""
     parser.epilog = _EPILOG
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument(
@@ -58,7 +58,9 @@ def add_warm_command(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--for", dest="purposes", action="append", choices=PURPOSES, help="only what these need"
     )
-    parser.add_argument("--processes", type=int, metavar="N", help="at a time; default one a core")
+    parser.add_argument(
+        "--processes", type=int, metavar="N", help="number of processes; default: one per core"
+    )
     parser.set_defaults(command=_warm)
 
 
@@ -85,7 +87,7 @@ def _warm(arguments: argparse.Namespace) -> int:
 
 
 def _show(each: Iterable[int], total: int, began: float) -> None:
-    """Report progress: one line that is written over on a terminal, else a line for each tenth."""
+    """Report progress: a line that is overwritten on a terminal, otherwise a line for each tenth."""
     terminal, shown = sys.stdout.isatty(), 0
     for done, _ in enumerate(each, start=1):
         if terminal or done * 10 // total > shown or done == total:
@@ -95,7 +97,7 @@ def _show(each: Iterable[int], total: int, began: float) -> None:
 
 
 def _each_compiled(signatures: Sequence[Signature], places: frozenset[int], processes: int) -> Iterator[int]:
-    """Compile these signatures; yield each as it is done.
+    """Compile these signatures and yield each when it is done.
 
     One starts when all that it calls is done, first the one that the longest chain of others waits for.
     """
@@ -107,7 +109,7 @@ def _each_compiled(signatures: Sequence[Signature], places: frozenset[int], proc
         for called in left[i]:
             longest[called] = max(longest[called], signatures[called].seconds + longest[i])
     running: dict[Future[None], int] = {}
-    # A fresh interpreter each: a fork would copy the locks of threads.
+    # A new interpreter for each: a fork would copy the locks of threads.
     with ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool:
         while left or running:
             ready = sorted((i for i in left if not left[i]), key=lambda i: -longest[i])
@@ -123,7 +125,7 @@ def _each_compiled(signatures: Sequence[Signature], places: frozenset[int], proc
 
 
 def read_signatures() -> tuple[Signature, ...]:
-    """All signatures that releases need, each after those that it calls."""
+    """Return all signatures that releases need, each after those that it calls."""
     return tuple(
         Signature(
             kernel=entry["kernel"],
@@ -137,7 +139,7 @@ def read_signatures() -> tuple[Signature, ...]:
 
 
 def chosen(signatures: Sequence[Signature], uses: Iterable[str]) -> frozenset[int]:
-    """Places of the signatures that any of these uses needs, with all that they call."""
+    """Return positions of the signatures for any of these uses, with all that they call."""
     wanted = frozenset(uses)
     found: set[int] = set()
     for i in reversed(range(len(signatures))):

@@ -1,4 +1,4 @@
-"""`privacy-release where`: which lake, ledger, work area and files are used, and who said so."""
+"""`privacy-release where`: show which lake, ledger, work area and files are used, and where this is set."""
 
 import argparse
 import json
@@ -25,10 +25,10 @@ from privacy_release.config.settings import (
 from privacy_release.workarea.sweep import idle_limit
 
 _EPILOG = f"""\
-Each place is looked for in this order: the environment variable; the section [privacy_release] of Airflow's
-configuration; the project file, which is the one that ${PROJECT} names, else the nearest {PROJECT_FILE} in or
-above the working directory, else in or above Airflow's folder of DAGs; a default. Tasks of Airflow go by its
-connections lake_default and ledger_default before all of these, where there are any: --airflow looks at them.
+Each place is searched in this order: the environment variable; the section [privacy_release] of Airflow's
+configuration; the project file, which is the one named by ${PROJECT}, else the nearest {PROJECT_FILE} in or
+above the working directory, else in or above Airflow's folder of DAGs; a default. Tasks of Airflow use the
+connections lake_default and ledger_default before all of these, if they exist: --airflow checks them.
 """
 _BY_DEFAULT = "by default"
 
@@ -38,12 +38,12 @@ class Place:
     """A place that is used.
 
     Attributes:
-        name: the option.
-        what: what it is for.
-        place: where it is, without user and password.
-        origin: who said so.
-        state: whether it can be used; empty where nobody looked.
-        wrong: whether it cannot.
+        name: Name of the option.
+        what: Purpose of the place.
+        place: Location, without user and password.
+        origin: Origin of the setting.
+        state: Whether it can be used. Empty if it was not checked.
+        wrong: Whether it cannot be used.
     """
 
     name: str
@@ -56,7 +56,7 @@ class Place:
 
 def add_where_command(parser: argparse.ArgumentParser) -> None:
     """Declare `where`."""
-    parser.description = "Tell which lake, ledger, work area and files are used here, and who said so."
+    parser.description = "Show which lake, ledger, work area and files are used here, and where this is set."
     parser.epilog = _EPILOG
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("--json", action="store_true", help="as JSON")
@@ -67,10 +67,12 @@ def add_where_command(parser: argparse.ArgumentParser) -> None:
 
 
 def where(arguments: argparse.Namespace) -> int:
-    """The command `where`; 2 if a place cannot be used."""
+    """Run the command `where`. Return 2 if a place cannot be used."""
     places = [*_surroundings(), *_settings()]
     if "://" in next(found.place for found in places if found.name == "work_area"):
-        places.append(_place("scratch", "what a task has of the work area", scratch_folder, _state))
+        places.append(
+            _place("scratch", "local files of a task with a remote work area", scratch_folder, _state)
+        )
     if arguments.airflow:
         places += _connections({found.name: found for found in places})
     if arguments.json:
@@ -87,8 +89,8 @@ def _lines(found: Place) -> Iterator[str]:
 
 
 def _surroundings() -> Iterator[Place]:
-    """The project, and Airflow."""
-    what = "places that this project says"
+    """Yield the project, and Airflow."""
+    what = "places that this project sets"
     try:
         file = project_file()
         origin = f"${PROJECT}" if PROJECT in os.environ else "nearest one"
@@ -108,20 +110,20 @@ def _settings() -> Iterator[Place]:
     from privacy_release.spec.files import include_folder
 
     yield _place("home", "include/ with releases, policies and hierarchies", include_folder, _files)
-    yield _place("lake", "where releases go", default_lake, _state)
-    yield _place("work_area", "raw and staged records while a run lasts", _work_area, _state)
-    yield _place("curator", "what only the curator may read", curator_folder, _state)
+    yield _place("lake", "lake of releases", default_lake, _state)
+    yield _place("work_area", "raw and staged records during a run", _work_area, _state)
+    yield _place("curator", "files that only the curator may read", curator_folder, _state)
     yield _place("ledger", "spent privacy budgets", _ledger, _state)
-    yield _place("work_area_idle", "when a silent work area counts as abandoned", idle_limit)
-    yield _place("connections", "where connections may come from", lambda: setting("connections") or "any")
+    yield _place("work_area_idle", "time after which an idle work area counts as abandoned", idle_limit)
+    yield _place("connections", "hosts that may set connections", lambda: setting("connections") or "any")
     yield _place("context_plugins", "code of contexts", lambda: setting("context_plugins") or "refuse")
-    yield _place("sources", "where releases may read from", lambda: setting("sources") or "anywhere")
+    yield _place("sources", "places that releases may read", lambda: setting("sources") or "anywhere")
     yield _place("http_sources", "sources on the web", lambda: setting("http_sources") or "refuse")
     yield _place(
-        "text_recognizer", "what else looks through text", lambda: setting("text_recognizer") or "none"
+        "text_recognizer", "additional recognizer of text", lambda: setting("text_recognizer") or "none"
     )
-    yield _place("floor_policy", "what every release must keep", _floor)
-    yield _place("signing_key", "the key that signs releases", lambda: setting("signing_key") or "none")
+    yield _place("floor_policy", "policy that every release must meet", _floor)
+    yield _place("signing_key", "key that signs releases", lambda: setting("signing_key") or "none")
 
 
 def _work_area() -> object:
@@ -159,31 +161,31 @@ def _place(
 
 
 def _state(place: str) -> str:
-    """Whether a file or folder can be used.
+    """Return whether a file or folder can be used.
 
     Raises:
-        OSError: if it cannot.
+        OSError: If it cannot.
     """
     path = Path(place)
     if path.exists():
         if not os.access(path, os.W_OK | (os.X_OK if path.is_dir() else 0)):
-            raise OSError("is there, and this user may not write to it")
+            raise OSError("exists, but this user may not write to it")
         return "is there"
     above = next(folder for folder in path.parents if folder.exists())
     if not os.access(above, os.W_OK | os.X_OK):
-        raise OSError(f"is not there, and this user may not make it in {above}")
-    return "is made by its first use"
+        raise OSError(f"does not exist, and this user may not create it in {above}")
+    return "is created by its first use"
 
 
 def _files(place: str) -> str:
-    """How many files of each kind there are."""
+    """Return the number of files of each kind."""
     kinds = ("releases", "policies")
     counts = {kind: sum(1 for _ in (Path(place) / kind).glob("*.yaml")) for kind in kinds}
     return ", ".join(f"{count} {kind}" for kind, count in counts.items())
 
 
 def _connections(places: dict[str, Place]) -> Iterator[Place]:
-    """What tasks of Airflow use in the place of some settings."""
+    """Yield what tasks of Airflow use instead of some settings."""
     connected = answer_of("connected")
     if connected is None:
         raise SpecError("--airflow needs the package airflow-privacy-release, which is not installed here")

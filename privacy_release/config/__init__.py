@@ -1,1 +1,1 @@
-"""Settings: where they come from, which places they allow, and how mistakes in them are reported."""
+"""Settings: their origins, the places that they allow, and the reporting of mistakes in them."""

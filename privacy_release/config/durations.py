@@ -1,4 +1,4 @@
-"""Spans of time: as people write them, and how long work goes on."""
+"""Durations as users write them, and the remaining time of running work."""
 
 import re
 import time
@@ -8,13 +8,13 @@ from datetime import timedelta
 _SECONDS = {"minute": 60, "hour": 3600, "day": 86_400, "week": 604_800}
 _UNITS = {short: name for name in _SECONDS for short in (name[0], name, f"{name}s")} | {"min": "minute"}
 _LONGEST = timedelta(days=366)
-PROGRESS = "progress"  # key of what a running task has told of how far it is
+PROGRESS = "progress"  # key of the progress that a running task reports
 SKIPPED = "skipped"  # key of the reason of a task that skipped what follows it
-OFTEN = 10.0  # seconds between two lines about work that goes on
+OFTEN = 10.0  # seconds between two progress messages
 
 
 def parse_duration(text: str) -> timedelta:
-    """A whole number and its unit; at most a year, for private files wait that long.
+    """Parse a whole number and its unit, up to a year, because private files wait that long.
 
     >>> parse_duration("2 days")
     datetime.timedelta(days=2)
@@ -22,7 +22,7 @@ def parse_duration(text: str) -> timedelta:
     True
 
     Raises:
-        ValueError: if it is anything else.
+        ValueError: If it is anything else.
     """
     found = re.fullmatch(r"\s*([1-9]\d{0,6})\s*([a-z]+)\s*", text)
     unit = _UNITS.get(found[2]) if found else None
@@ -38,12 +38,12 @@ def parse_duration(text: str) -> timedelta:
 
 
 class Pace:
-    """Listens to shares of work, and says how far it is every ten seconds; of shorter work it says nothing.
+    """A listener to progress that reports every ten seconds. Shorter work is not reported.
 
     Args:
-        say: is given the share that is done, 0 .. 1, and the seconds that the rest takes if it goes on like
-            this; None: not known yet. The last share is 1, if any was said before.
-        clock: seconds.
+        say: Callback, called with the finished share, 0 to 1, and the estimated remaining seconds, None if
+            unknown. The last share is 1, if any was reported before.
+        clock: Clock in seconds.
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class Pace:
         self._last = self._begun
 
     def __call__(self, share: float) -> None:
-        """Hear of a share, and say it if it is time."""
+        """Receive a share, and report it if it is time."""
         now = self._clock()
         if self._last > self._begun if share >= 1.0 else now - self._last >= OFTEN:
             self._last = now
@@ -61,7 +61,7 @@ class Pace:
 
 
 def percent(share: float) -> int:
-    """A share as a whole percent, rounded down: 100 is all of it.
+    """Return a share as a whole percent, rounded down, so that 100 means finished.
 
     >>> percent(0.999), percent(1.0)
     (99, 100)
@@ -70,7 +70,7 @@ def percent(share: float) -> int:
 
 
 def how_far(share: float, left: float | None) -> str:
-    """What `Pace` tells, in words.
+    """Describe progress from `Pace` in words.
 
     >>> how_far(0.42, 130.0), how_far(0.9, 12.0), how_far(1.0, 0.0)
     ('42 %, about 3 min left', '90 %, about 12 s left', '100 %')

@@ -1,7 +1,7 @@
-"""What the process asks its surroundings: settings and connections, where the Airflow provider is installed.
+"""Functions provided by the environment of the process: settings and connections of the Airflow provider.
 
-The provider declares its answers as entry points, so nothing here names Airflow, and a process without it
-asks nobody.
+The provider declares its functions as entry points, so nothing here names Airflow, and a process without the
+provider has none.
 """
 
 from collections.abc import Callable
@@ -14,5 +14,5 @@ GROUP = "privacy_release.host"
 
 @cache
 def answer_of(question: str) -> Callable[..., Any] | None:
-    """The function that answers a question, by the name of its entry point; None where nobody does."""
+    """Return the function for a question, by the name of its entry point. None if there is none."""
     return next((found.load() for found in entry_points(group=GROUP, name=question)), None)

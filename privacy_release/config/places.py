@@ -1,7 +1,7 @@
-"""Which addresses a release may read: listed protocols, no chains, and the places that a deployment names.
+"""The addresses that a release may read: listed protocols, no chains, and places that a deployment allows.
 
-Authors of release files, and whoever writes a source's own metadata, must not be able to have a worker read
-another team's table, the files of the machine or an address of the network.
+Authors of release files, and of a source's own metadata, must not be able to make a worker read another
+team's table, the files of the machine or an address of the network.
 """
 
 import os
@@ -10,7 +10,7 @@ import re
 from privacy_engine.errors import SchemaError, SpecError
 from privacy_release.config.settings import setting
 
-# Protocols of addresses, with what reaches them: this machine, this process, and the extras.
+# Protocols of addresses, with the way to reach them: this machine, this process, and the extras.
 LOCAL = frozenset({"file", "local"})
 STORES = frozenset({"s3", "s3a", "abfs", "abfss", "az", "wasb", "wasbs", "gs", "gcs", "memory"})
 _WEB = frozenset({"http", "https"})
@@ -19,15 +19,15 @@ _GLOB = re.compile(r"[*?\[]")
 
 
 def require_allowed(address: str) -> None:
-    """Refuse an address that no release of this deployment may read.
+    """Raise if no release of this deployment may read an address.
 
     Raises:
-        SpecError: if its protocol is not listed, it chains protocols, or the option `sources` leaves it out.
+        SpecError: If its protocol is not listed, it chains protocols, or the option `sources` excludes it.
     """
     if "::" in address:
         raise SpecError(
             "the address of a source must not chain protocols with `::`: what such a chain keeps or "
-            "evaluates is not under control; give the address of the files themselves"
+            "evaluates cannot be controlled; give the address of the files themselves"
         )
     scheme = scheme_of(address)
     web = scheme in _WEB and setting("http_sources") == "allow"
@@ -46,20 +46,20 @@ def require_allowed(address: str) -> None:
 
 
 def require_below(address: str, folder: str, what: str) -> None:
-    """Refuse an address in the metadata of a table, if it leads out of the folder of that table.
+    """Raise if an address in the metadata of a table leads out of the folder of that table.
 
     Raises:
-        SchemaError: saying what it is the address of.
+        SchemaError: Naming what it is the address of.
     """
     if not is_below(address, folder):
         raise SchemaError(
-            f"{what} must be in the folder of its table, and its metadata names another place; take an "
+            f"{what} must be in the folder of its table, but its metadata names another place; use an "
             "export of the table, or a copy whose files are all in one folder"
         )
 
 
 def is_below(address: str, folder: str) -> bool:
-    """Whether an address is a folder or in it, links of this machine followed.
+    """Return whether an address is a folder or in it, following links of this machine.
 
     >>> is_below("s3://bucket/people/a.parquet", "s3://bucket/people")
     True
@@ -73,7 +73,7 @@ def is_below(address: str, folder: str) -> bool:
 
 
 def normal(address: str) -> str:
-    """An address, or a pattern of addresses, in the one form in which two of the same place are equal.
+    """Return an address, or a pattern of addresses, in a normal form, equal for equal places.
 
     >>> normal("s3a://bucket//people/./a.parquet")
     's3/bucket/people/a.parquet'
@@ -83,13 +83,13 @@ def normal(address: str) -> str:
 
 
 def scheme_of(address: str) -> str:
-    """The protocol of an address in lower case; empty for a path."""
+    """Return the protocol of an address in lower case. Empty for a path."""
     found = _SCHEME.match(address)
     return found[1].lower() if found else ""
 
 
 def _parts(address: str) -> list[str] | None:
-    """Protocol, bucket and folders of an address; None if it climbs up by `..` in a store."""
+    """Return protocol, bucket and folders of an address. None if it has `..` in a store."""
     scheme = scheme_of(address)
     path = address[len(scheme) + 3 :] if scheme else address.removeprefix("file:")
     if scheme in LOCAL or not scheme:
@@ -99,6 +99,6 @@ def _parts(address: str) -> list[str] | None:
 
 
 def _before_glob(address: str) -> str:
-    """The folder of an address before its first wildcard."""
+    """Return the folder of an address before its first wildcard."""
     found = _GLOB.search(address)
     return address if found is None else address[: found.start()].rpartition("/")[0] or "/"

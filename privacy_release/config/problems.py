@@ -1,4 +1,4 @@
-"""Pydantic's findings in the words of a person who edits the file: field, what must hold, what to do."""
+"""Pydantic's errors in words for the author of the file: field, requirement, remedy."""
 
 import re
 from collections.abc import Callable, Iterable, Mapping
@@ -20,17 +20,17 @@ from privacy_engine.errors import (
 )
 
 _LONGEST_NAME = 100
-_LONGEST_WORD = 40  # characters of what was found
-_MOST_LOOKED_AT = 100  # problems of one file
+_LONGEST_WORD = 40  # characters of a quoted word
+_MOST_LOOKED_AT = 100  # largest number of described problems of a file
 _UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff\u2028\u2029]")
-_CLOSED = {"literal_error", "enum"}  # pydantic's errors where one of some words must stand
+_CLOSED = {"literal_error", "enum"}  # pydantic's errors if one of some words is required
 
-# Names that pydantic puts into a location and no file has.
+# Names that pydantic puts into a location and that no file has.
 _TAGS = {"cron", "event", "redaction", "leave", "suite_file", "named_checkpoint"}
 
 
 def wrong(path: Path | str, problem: str, between: str = ": ") -> SpecError:
-    """What is wrong with a file, short enough for a log and a page whatever the file holds."""
+    """Return an error about a file, short enough for a log and a page whatever the file contains."""
     place, text = shortened(str(path), LONGEST), shortened(problem, LONGEST)
     if isinstance(path, Path) and between == ": ":
         return ProblemsError([Problem(text=text, file=place)])
@@ -38,7 +38,7 @@ def wrong(path: Path | str, problem: str, between: str = ": ") -> SpecError:
 
 
 def shortened(text: str, longest: int) -> str:
-    """Text in one line of printable characters, cut after so many; a file may name a field by a megabyte.
+    """Return text in one line of printable characters, cut to a length. A field's name may be a megabyte.
 
     >>> shortened("a long name", 6)
     'a long...'
@@ -48,26 +48,26 @@ def shortened(text: str, longest: int) -> str:
 
 
 def problems_of(error: ValidationError, model: type[BaseModel]) -> list[str]:
-    """One sentence a problem."""
+    """Return one sentence per problem."""
     found = found_in(error, model)
-    told = [problem.text for problem in found[:MOST_PROBLEMS]]
-    more = len(found) - len(told)
-    return [*told, f"and {more:,} more"] if more else told
+    sentences = [problem.text for problem in found[:MOST_PROBLEMS]]
+    more = len(found) - len(sentences)
+    return [*sentences, f"and {more:,} more"] if more else sentences
 
 
 def found_in(error: ValidationError, model: type[BaseModel]) -> list[Problem]:
-    """Each problem with its place. It quotes numbers, and words in the place of one of some words."""
+    """Return each problem with its place. Only numbers, and words in place of fixed words, are quoted."""
     found = error.errors(include_url=False)
-    told = [
+    problems = [
         Problem(text=_sentence(details, model), path=tuple(_path(details)))
         for details in found[:_MOST_LOOKED_AT]
     ]
-    more = len(found) - len(told)
-    return [*told, Problem(text=f"and {more:,} more")] if more else told
+    more = len(found) - len(problems)
+    return [*problems, Problem(text=f"and {more:,} more")] if more else problems
 
 
 def gathered(rules: Iterable[Callable[[], object]]) -> list[Problem]:
-    """What independent rules complain of, all of them."""
+    """Return all problems that independent rules report."""
     found = list[Problem]()
     for rule in rules:
         try:
@@ -78,15 +78,15 @@ def gathered(rules: Iterable[Callable[[], object]]) -> list[Problem]:
 
 
 def problems_in(error: PrivacyEngineError) -> tuple[Problem, ...]:
-    """What an error complains of, one thing at a time."""
+    """Return the individual problems in an error."""
     return error.problems if isinstance(error, ProblemsError) else (Problem(text=str(error)),)
 
 
 def raise_problems(found: Iterable[Problem]) -> None:
-    """Complain, if there is anything to complain of.
+    """Raise if there are problems.
 
     Raises:
-        ProblemsError: with all of them.
+        ProblemsError: With all of them.
     """
     if problems := tuple(found):
         raise ProblemsError(problems)
@@ -119,7 +119,7 @@ def _text(details: ErrorDetails) -> str:
 
 
 def _found(details: ErrorDetails) -> str:
-    """What stands there: a number, or a word in the place of another one; else only of what kind it is."""
+    """Return what was found: a number, or a word where another is required; otherwise only its type."""
     match details["input"]:
         case bool() | None as given:
             return {True: "true", False: "false", None: "null"}[given]
@@ -145,7 +145,7 @@ def _meant(details: ErrorDetails) -> str:
 
 
 def _known(model: type[BaseModel], path: list[int | str]) -> list[str]:
-    """Fields of the mapping at a place of the file, by its JSON Schema."""
+    """Return the fields of the mapping at a place of the file, by its JSON Schema."""
     root = _json_schema(model)
     here: dict[str, Any] = root
     for part in path:
@@ -160,7 +160,7 @@ def _json_schema(model: type[BaseModel]) -> dict[str, Any]:
 
 
 def _object(node: dict[str, Any], root: dict[str, Any]) -> dict[str, Any]:
-    """The mapping behind a reference or among alternatives."""
+    """Return the mapping behind a reference or among alternatives."""
     if "$ref" in node:
         return _object(root["$defs"][node["$ref"].rsplit("/", 1)[1]], root)
     for alternative in (*node.get("anyOf", ()), *node.get("oneOf", ())):

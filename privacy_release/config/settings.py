@@ -1,9 +1,9 @@
-"""Where things are: the environment, then Airflow's configuration, then a project file, then Airflow's home.
+"""Settings from the environment, then Airflow's configuration, then a project file, then Airflow's home.
 
-A project file, `privacy_release.toml`, holds options by their names; its folders are relative to the file. It
-is the one that $PRIVACY_RELEASE_PROJECT names, else the nearest one in or above Airflow's folder of DAGs; the
-command line looks in and above the working directory first, which processes of Airflow do not, because theirs
-differ. What a deployment sets goes before what a project says.
+A project file, `privacy_release.toml`, has options by name; its folders are relative to the file. It is the
+one named by $PRIVACY_RELEASE_PROJECT, or else the nearest one in or above Airflow's folder of DAGs. The
+command line first searches in and above the working directory; processes of Airflow do not, because theirs
+differ. Settings of the deployment take precedence over those of the project.
 """
 
 import os
@@ -21,7 +21,7 @@ from privacy_engine.errors import SecretError, SpecError
 from privacy_release.config.host import answer_of
 
 SECTION = "privacy_release"
-# Option of the section -> environment variable, which wins: a shell can move things for one command.
+# Option of the section -> environment variable, which takes precedence: a shell can set it for one command.
 VARIABLES: Mapping[str, str] = MappingProxyType(
     {
         "home": "PRIVACY_RELEASE_HOME",
@@ -54,26 +54,26 @@ _NO_PATHS = frozenset(
 
 @dataclass(frozen=True)
 class Setting:
-    """What an option is set to, and where; `value` is None, and `origin` empty, where nobody set it."""
+    """The value of a setting and its origin. If it is not set, `value` is None and `origin` is empty."""
 
     value: str | None = None
     origin: str = ""
 
 
 def setting(option: str) -> str | None:
-    """The value of an option of `VARIABLES`; None where nobody set it.
+    """Return the value of an option of `VARIABLES`. None if it is not set.
 
     Raises:
-        SpecError: if the project file cannot be understood.
+        SpecError: If the project file cannot be parsed.
     """
     return set_by(option).value
 
 
 def set_by(option: str) -> Setting:
-    """The value of an option of `VARIABLES`, and who set it.
+    """Return the value of an option of `VARIABLES`, and its origin.
 
     Raises:
-        SpecError: if the project file cannot be understood.
+        SpecError: If the project file cannot be parsed.
     """
     if chosen := os.environ.get(VARIABLES[option]):
         return Setting(chosen, f"${VARIABLES[option]}")
@@ -81,12 +81,12 @@ def set_by(option: str) -> Setting:
 
 
 def secret(variable: str) -> str | None:
-    """A secret: a variable, else the text of the file that this variable with `_FILE` names; else None.
+    """Return a secret: a variable, or else the text of the file named by this variable with `_FILE`.
 
-    The end of the file's last line does not count.
+    Line ends at the end of the file are ignored. None if neither is set.
 
     Raises:
-        SecretError: if there is no such file, it cannot be read, or it is empty.
+        SecretError: If the file does not exist, cannot be read, or is empty.
     """
     if given := os.environ.get(variable):
         return given
@@ -96,35 +96,37 @@ def secret(variable: str) -> str | None:
     try:
         found = Path(file).read_text(encoding="utf-8").rstrip("\r\n")
     except (OSError, ValueError) as error:
-        told = type(error).__name__
+        found_type = type(error).__name__
     else:
-        told = "an empty one"
+        found_type = "an empty one"
         if found:
             return found
-    raise SecretError(f"${variable}_FILE must name a file that this user can read, got {told}; correct it")
+    raise SecretError(
+        f"${variable}_FILE must name a file that this user can read, got {found_type}; correct it"
+    )
 
 
 def let_idle_threads_sleep() -> None:
-    """Have idle threads of compiled loops sleep, unless the environment says otherwise.
+    """Make idle threads of compiled loops sleep, unless the environment says otherwise.
 
-    By default they spin for milliseconds after each loop, which on tables of some hundred records takes more
+    By default they spin for milliseconds after each loop, which for tables of some hundred records takes more
     processor time than the loops. OpenMP reads the variable once, before the first loop.
     """
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
 
 def airflow_home() -> Path | None:
-    """Airflow's folder: $AIRFLOW_HOME, else `~/airflow` where an Airflow was; None where there is none."""
+    """Return Airflow's folder: $AIRFLOW_HOME, or else `~/airflow` if it exists. None if there is none."""
     chosen = os.environ.get("AIRFLOW_HOME")
     home = Path(chosen or "~/airflow").expanduser().absolute()
     return home if chosen or (home / "airflow.cfg").is_file() else None
 
 
 def project_file() -> Path | None:
-    """The project file; None where there is none, or $PRIVACY_RELEASE_PROJECT is empty.
+    """Return the project file. None if there is none, or $PRIVACY_RELEASE_PROJECT is empty.
 
     Raises:
-        SpecError: if $PRIVACY_RELEASE_PROJECT names no file.
+        SpecError: If $PRIVACY_RELEASE_PROJECT names no existing file.
     """
     chosen = os.environ.get(PROJECT)
     if chosen is None:
@@ -135,12 +137,12 @@ def project_file() -> Path | None:
     file = Path(chosen).expanduser().absolute()
     file = file / PROJECT_FILE if file.is_dir() else file
     if not file.is_file():
-        raise SpecError(f"${PROJECT} must name a project file, or be empty for none; {file} is not there")
+        raise SpecError(f"${PROJECT} must name a project file, or be empty for none; {file} does not exist")
     return file
 
 
 def _starts() -> list[Path]:
-    """The folders in and above which a project file is looked for."""
+    """Return the folders in and above which a project file is searched."""
     home = airflow_home()
     dags = os.environ.get("AIRFLOW__CORE__DAGS_FOLDER") or _in_file("core", "dags_folder")
     found = [] if "airflow" in sys.modules else [Path.cwd()]
@@ -148,10 +150,11 @@ def _starts() -> list[Path]:
 
 
 def _of_airflow(option: str) -> Setting | None:
-    """As Airflow's configuration has it.
+    """Return an option from Airflow's configuration.
 
-    Airflow itself is asked only in processes that have loaded it: that takes seconds and writes files to its
-    home. Else its variables and its file are read, which is all that there is but for secrets and commands.
+    Airflow itself is only used in processes that have loaded it, because loading takes seconds and writes
+    files to its home. Otherwise its variables and its file are read, which covers all but secrets and
+    commands.
     """
     if "airflow" in sys.modules and (configured := answer_of("setting")):
         value = configured(option)
@@ -164,10 +167,10 @@ def _of_airflow(option: str) -> Setting | None:
 
 
 def option_of_airflow(section: str, option: str) -> str | None:
-    """An option as Airflow's environment or file sets it, without loading Airflow; None if neither sets it.
+    """Return an option from Airflow's environment or file, without loading Airflow. None if it is not set.
 
     Raises:
-        LookupError: if only Airflow can tell: its file cannot be read, or the text needs expanding.
+        LookupError: If only Airflow can read it: its file cannot be read, or the text needs expanding.
     """
     file = configuration_file()
     if file is not None and file.exists() and _read_configuration(file, _stamp(file)) is None:
@@ -181,7 +184,7 @@ def option_of_airflow(section: str, option: str) -> str | None:
 
 
 def configuration_file() -> Path | None:
-    """Airflow's file of settings, which need not be there."""
+    """Return the path of Airflow's configuration file, which may not exist."""
     home = airflow_home()
     chosen = os.environ.get("AIRFLOW_CONFIG") or (home and home / "airflow.cfg")
     return Path(chosen).expanduser() if chosen else None
@@ -193,7 +196,7 @@ def _in_file(section: str, option: str) -> str | None:
 
 
 def _of_project(option: str) -> Setting | None:
-    """As the project file has it, its folders absolute."""
+    """Return an option from the project file, with absolute folders."""
     file = project_file()
     if file is None:
         return None
@@ -206,7 +209,7 @@ def _of_project(option: str) -> Setting | None:
 
 
 def _stamp(file: Path) -> tuple[int, int]:
-    """Changes when the file does."""
+    """Return a value that changes when the file does."""
     try:
         found = file.stat()
     except OSError:
@@ -216,7 +219,7 @@ def _stamp(file: Path) -> tuple[int, int]:
 
 @lru_cache(maxsize=8)
 def _read_configuration(file: Path, stamp: tuple[int, int]) -> Mapping[tuple[str, str], str] | None:
-    """What Airflow's file sets, by section and option; None where it cannot be read."""
+    """Return the options in Airflow's file, by section and option. None if it cannot be read."""
     parser = RawConfigParser(strict=False)
     try:
         parser.read(file, encoding="utf-8")
@@ -227,17 +230,17 @@ def _read_configuration(file: Path, stamp: tuple[int, int]) -> Mapping[tuple[str
 
 @lru_cache(maxsize=8)
 def _read_project(file: Path, stamp: tuple[int, int]) -> Mapping[str, str]:
-    """The options of a project file.
+    """Return the options of a project file.
 
     Raises:
-        SpecError: if it is not TOML, or has an option that there is not, or one that is no text.
+        SpecError: If it is not TOML, or has an unknown option, or one that is not text.
     """
     try:
         options = tomllib.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         where = re.search(r"\(at [\w ,]+\)", str(error))
-        told = f"{type(error).__name__} {where[0] if where else ''}".rstrip()
-        raise SpecError(f"{file} must be readable TOML, got {told}; correct it") from None
+        problem = f"{type(error).__name__} {where[0] if where else ''}".rstrip()
+        raise SpecError(f"{file} must be readable TOML, got {problem}; correct it") from None
     for name, value in options.items():
         if name not in VARIABLES:
             raise SpecError(f"{file}: {name} is no option; there are {', '.join(VARIABLES)}")
@@ -247,34 +250,34 @@ def _read_project(file: Path, stamp: tuple[int, int]) -> Mapping[str, str]:
 
 
 def work_area_address() -> str | None:
-    """The option `work_area` where it is an address, such as `s3://bucket/work`, and no folder."""
+    """Return the option `work_area` if it is an address, such as `s3://bucket/work`, and no folder."""
     chosen = setting("work_area")
     return chosen if chosen and "://" in chosen else None
 
 
 def scratch_folder() -> Path:
-    """Where tasks keep their own files on this machine: the option `scratch`, else that of `$AIRFLOW_HOME`.
+    """Return the folder for local files of tasks: the option `scratch`, or else that of `$AIRFLOW_HOME`.
 
     Raises:
-        ValueError: as `folder_of`.
+        ValueError: As `folder_of`.
     """
     return folder_of("scratch", "scratch")
 
 
 def curator_folder() -> Path:
-    """The option `curator`, else `curator` under `$AIRFLOW_HOME`.
+    """Return the option `curator`, or else `curator` under `$AIRFLOW_HOME`.
 
     Raises:
-        ValueError: as `folder_of`.
+        ValueError: As `folder_of`.
     """
     return folder_of("curator", "curator")
 
 
 def folder_of(option: str, name: str) -> Path:
-    """The folder that an option names, else the one of this name under `$AIRFLOW_HOME`.
+    """Return the folder of an option, or else the folder of this name under `$AIRFLOW_HOME`.
 
     Raises:
-        ValueError: if the option names a relative folder, which would move with the working directory.
+        ValueError: If the option is a relative path, which would depend on the working directory.
     """
     folder = Path(setting(option) or _default_home() / name).expanduser()
     if not folder.is_absolute():
@@ -286,7 +289,7 @@ def folder_of(option: str, name: str) -> Path:
 
 
 def default_lake_root() -> str:
-    """Where releases go without a connection: the option `lake`, else `lake` under `$AIRFLOW_HOME`."""
+    """Return the lake without a connection: the option `lake`, or else `lake` under `$AIRFLOW_HOME`."""
     chosen = setting("lake")
     if chosen and "://" in chosen:
         return chosen

@@ -1,1 +1,1 @@
-"""Evidence packs: one signed archive that says what was promised, measured and tried of a release."""
+"""Evidence packs: a signed archive of what was guaranteed, measured and tried for a release."""

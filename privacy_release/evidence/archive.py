@@ -1,9 +1,9 @@
-"""The archive: what is in it, how it is signed, and how it is held against the signature.
+"""The archive: its content, its signature, and the check of both.
 
-A ZIP file whose index, `index.dsse.json`, is an in-toto statement in a DSSE envelope
-(`privacy_release.proof.envelope`): it names every other file with its sha256, and the release. Equal
-releases, opinions and keys give equal bytes. Everything in it comes from what is published, and no record is
-in it.
+It is a ZIP file whose index, `index.dsse.json`, is an in-toto statement in a DSSE envelope
+(`privacy_release.proof.envelope`): it names every other file with its SHA-256, and the release. Equal
+releases, opinions and keys give equal bytes. Everything in it comes from what is published, and it contains
+no record.
 """
 
 import hashlib
@@ -27,13 +27,13 @@ from privacy_release.proof.statement import STATEMENT
 
 INDEX = "index.dsse.json"
 EVIDENCE = "urn:privacy-release:evidence:v1"
-LARGEST = 200_000_000  # bytes of one file in an archive
-MOST = 100  # files
-_LONGEST = 100_000  # characters of an opinion
-_MOMENT = (1980, 1, 1, 0, 0, 0)  # of every file, so that equal contents are equal bytes
+LARGEST = 200_000_000  # largest size in bytes of a file in an archive
+MOST = 100  # largest number of files
+_LONGEST = 100_000  # largest number of characters in an opinion
+_MOMENT = (1980, 1, 1, 0, 0, 0)  # time of every file, so that equal contents are equal bytes
 
 TEMPLATE = """\
-I have read the evidence in this archive. [Name, and what makes you able to judge.]
+I have read the evidence in this archive. [Name, and qualification to judge.]
 
 What an anticipated recipient knows and may reasonably find elsewhere: [ ]
 
@@ -50,8 +50,8 @@ Evidence of release {release} of table {table}
 
 evidence.html, evidence.pdf   for people: policy, findings, risks, three standards, the opinion
 evidence.json                 the same for programs
-opinion.txt                   the expert's opinion; a form where nobody has given one yet
-release/                      manifest, report, data dictionary and signed statement, as they are published
+opinion.txt                   the expert's opinion, or a form for it
+release/                      manifest, report, data dictionary and signed statement, as published
 {index}               the signed list of these files, with the sha256 of each
 
 Check it:    privacy-release evidence check THIS_FILE --key PUBLIC_KEYS [--table LAKE/TABLE]
@@ -62,14 +62,14 @@ Your words:  write them into opinion.txt and make the archive again, with --opin
 
 @dataclass(frozen=True, kw_only=True)
 class Pack:
-    """What an archive that was held against its signature is about.
+    """The content of an archive that was checked against its signature.
 
     Attributes:
-        table, release: of the release.
-        manifest_sha256: of its manifest.
-        keys: ids of those that signed.
-        files: in it.
-        opinion: whether an expert gave one.
+        table, release: Table and ID of the release.
+        manifest_sha256: SHA-256 of its manifest.
+        keys: IDs of the keys that signed.
+        files: Names of the files.
+        opinion: Whether it has an expert's opinion.
     """
 
     table: str
@@ -88,19 +88,19 @@ def pack(
     opinion: str | None = None,
     pdf: bool = True,
 ) -> bytes:
-    """The archive of a release.
+    """Return the archive of a release.
 
     Args:
         table: The release table.
-        release_id: of the release.
-        keys: that sign.
-        opinion: what the expert says, plain text; None: the form for it.
-        pdf: whether there is one.
+        release_id: ID of the release.
+        keys: Keys that sign.
+        opinion: Opinion of the expert as plain text. None: the form for it.
+        pdf: Whether to include a PDF.
 
     Raises:
-        PublishError: if there is no such release, or it was retracted.
-        IntegrityError: if what is published is not what the table's log says.
-        SpecError: if the opinion is empty or too long, nobody signs, or a PDF cannot be made.
+        PublishError: If there is no such release, or it was retracted.
+        IntegrityError: If what is published differs from the table's log.
+        SpecError: If the opinion is empty or too long, there is no key, or a PDF cannot be made.
     """
     if not keys:
         raise SpecError(
@@ -138,19 +138,19 @@ def pack(
 
 
 def check(data: bytes, keys: Iterable[PublicKey]) -> Pack:
-    """What an archive is about, if it is what one of the keys signed.
+    """Check an archive against the keys, and return its content.
 
     Args:
-        data: the archive.
-        keys: that are trusted.
+        data: Bytes of the archive.
+        keys: Trusted keys.
 
     Raises:
-        IntegrityError: if it is no archive, no trusted key signed it, or a file is changed, missing or added.
+        IntegrityError: If it is no archive, no trusted key signed it, or a file is changed, missing or added.
     """
     files = _unzipped(data)
     index = files.pop(INDEX, None)
     if index is None:
-        raise IntegrityError(f"the archive must have the signed index {INDEX}; ask for the whole one")
+        raise IntegrityError(f"the archive must have the signed index {INDEX}; request the complete one")
     try:
         statement, signed = opened(index, by_id(keys))
         subjects = {s["name"]: s["digest"]["sha256"] for s in statement["subject"]}
@@ -169,7 +169,7 @@ def check(data: bytes, keys: Iterable[PublicKey]) -> Pack:
         *(f"{p} was changed" for p in sorted(found.keys() & subjects.keys()) if found[p] != subjects[p]),
     ]
     if reasons:
-        raise IntegrityError(f"the archive is not what was signed: {', '.join(reasons)}; ask for it again")
+        raise IntegrityError(f"the archive is not what was signed: {', '.join(reasons)}; request it again")
     return Pack(
         table=about["table"],
         release=about["release"],
@@ -181,22 +181,22 @@ def check(data: bytes, keys: Iterable[PublicKey]) -> Pack:
 
 
 def require_of_release(found: Pack, table: ReleaseTable) -> None:
-    """Refuse an archive that is not of what the lake has under its release's id.
+    """Raise if an archive is not about the lake's current release of its ID.
 
     Raises:
-        IntegrityError: if it is of another table, or the release was published anew since.
-        PublishError: if there is no such release, or it was retracted.
+        IntegrityError: If it is about another table, or the release was published again since.
+        PublishError: If there is no such release, or it was retracted.
     """
     if found.table != table.name:
         raise IntegrityError(f"the archive is of table {found.table}, not of {table.name}")
     if publication_of(table, found.release).manifest_sha256 != found.manifest_sha256:
         raise IntegrityError(
-            f"release {found.release} of table {table.name} was published anew since; make its evidence again"
+            f"release {found.release} of table {table.name} was published again; make its evidence again"
         )
 
 
 def _published(table: ReleaseTable, entry: Publication) -> dict[str, bytes]:
-    """The proofs of a release as they lie beside its table, by the names that they get."""
+    """Return the proofs of a release from its table, by their names in the archive."""
     wanted = {
         f"release/{path}": f"{digest}.{path.rpartition('.')[2]}" for path, digest in entry.further.items()
     }
@@ -217,14 +217,14 @@ def _published(table: ReleaseTable, entry: Publication) -> dict[str, bytes]:
     ]
     if wrong:
         raise IntegrityError(
-            f"beside table {table.name} must lie {', '.join(sorted(wrong))} of this release as the log names "
+            f"table {table.name} must have {', '.join(sorted(wrong))} of this release as the log names "
             "it; restore it from a backup"
         )
     return {path: content for path, content in found.items() if content is not None}
 
 
 def _digest(file: str) -> str:
-    """The sha256 that a file among the proofs is named by; empty for one that is named by another's."""
+    """Return the SHA-256 in the name of a proof. Empty for one that is named by another's."""
     return "" if ".dsse" in file or "files" in file else file.partition(".")[0]
 
 
@@ -243,7 +243,7 @@ def _zipped(files: Mapping[str, bytes]) -> bytes:
 
 
 def _unzipped(data: bytes) -> dict[str, bytes]:
-    """The files of an archive, none of them larger than it may be."""
+    """Return the files of an archive, with limits on number and size."""
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
             entries = archive.infolist()
@@ -253,6 +253,6 @@ def _unzipped(data: bytes) -> dict[str, bytes]:
             if any(entry.file_size > LARGEST for entry in entries):
                 raise IntegrityError(f"a file of the archive must have at most {LARGEST:,} bytes")
             return {entry.filename: archive.read(entry) for entry in entries}
-    # All that zipfile raises for a cut or foreign file, a compression that it does not know among them.
+    # All errors of zipfile for a truncated or foreign file, including an unknown compression.
     except (zipfile.BadZipFile, OSError, EOFError, NotImplementedError, RuntimeError, ValueError, zlib.error):
-        raise IntegrityError("the file must be an evidence archive, whole; ask for it again") from None
+        raise IntegrityError("the file must be a complete evidence archive; request it again") from None

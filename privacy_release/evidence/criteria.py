@@ -1,4 +1,4 @@
-"""What three standards ask of a release of data about people, and what its manifest shows of each.
+"""The requirements of three standards for a release of data about people, and what its manifest shows.
 
 - Article 29 Data Protection Working Party, Opinion 05/2014 on Anonymisation Techniques (WP216): whether it is
   still possible to single out an individual, to link records of one, and to infer information about one.
@@ -6,9 +6,9 @@
   Health and Human Services (2012): replicability, availability of sources, distinguishability.
 - NIST SP 800-188, De-Identifying Government Datasets: Techniques and Governance (2023).
 
-A status is never better than what was measured: a model of classes that holds on the published bytes, a
-privacy loss that a ledger booked. That an attack kept its bound is told, and makes no status better. What a
-standard leaves to a person is left to a person. None of this is legal advice, and no text here says that a
+A status is never better than what was measured: a model of classes that holds on the published bytes, or a
+privacy loss that a ledger booked. That an attack met its bound is reported, but makes no status better. What
+a standard leaves to a person is left to a person. None of this is legal advice, and no text here says that a
 release is anonymous.
 """
 
@@ -21,7 +21,7 @@ from privacy_engine.verification.attack_risk import AttackRisk
 from privacy_engine.verification.models import rule_of
 from privacy_release.manifest.manifest import Manifest
 
-SMALL = 1.0  # epsilon up to which a loss is taken as an answer by itself; above, as a part of one
+SMALL = 1.0  # epsilon up to which a loss is a complete answer; a larger one is part of an answer
 _OF_CLASSES = frozenset({"k_anonymity", "alpha_k_anonymity"})
 _OF_VALUES = frozenset(
     {
@@ -29,11 +29,11 @@ _OF_VALUES = frozenset(
         *("alpha_k_anonymity", "beta_likeness", "delta_disclosure"),
     }
 )
-_NOT_TRIED = "No attack of this kind was asked for by the policy, and none is on record for this release."
+_NOT_TRIED = "The policy required no attack of this kind, and none is on record for this release."
 
 
 class Status(StrEnum):
-    """How far a release answers what is asked."""
+    """How completely a release answers a requirement."""
 
     SHOWN = "shown"
     PARTLY = "partly shown"
@@ -43,14 +43,14 @@ class Status(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Answer:
-    """What is asked, and what the release shows of it.
+    """A requirement, and what the release shows about it.
 
     Attributes:
-        standard: that asks.
-        criterion: its name there.
-        asks: in short.
-        status: how far it is answered.
-        says: the grounds, a sentence each.
+        standard: Standard with the requirement.
+        criterion: Name of the requirement in the standard.
+        asks: Requirement in short.
+        status: How completely it is answered.
+        says: Grounds, one sentence each.
     """
 
     standard: str
@@ -66,10 +66,10 @@ NIST = "NIST SP 800-188"
 
 
 def answers(manifest: Manifest) -> list[Answer]:
-    """All criteria, and what a published manifest shows of each.
+    """Return all criteria, and what a published manifest shows about each.
 
     Args:
-        manifest: of the release, as it is published.
+        manifest: Manifest of the release, as published.
     """
     shown = _Shown.of(manifest)
     return [*_wp29(shown), *_hipaa(shown), *_nist(shown)]
@@ -77,13 +77,13 @@ def answers(manifest: Manifest) -> list[Answer]:
 
 @dataclass(frozen=True, kw_only=True)
 class _Shown:
-    """What a manifest shows, sorted by what it speaks to.
+    """What a manifest shows, sorted by subject.
 
     Attributes:
-        manifest: the whole.
-        classes, values: rules of classes, and of sensitive values in them, that were kept, in words.
-        attacks: attack to what is told of each rule about it.
-        failed: rules that were not kept.
+        manifest: Whole manifest.
+        classes, values: Rules about classes, and about sensitive values in them, that were met, in words.
+        attacks: Sentences on each rule about an attack, by attack.
+        failed: Rules that were not met.
     """
 
     manifest: Manifest
@@ -101,9 +101,9 @@ class _Shown:
             if not finding.passed:
                 failed.append(rule)
             elif name in _OF_CLASSES | _OF_VALUES and finding.measured is not None:
-                told = f"{rule} was measured on the published bytes: {finding.measured:.4g}."
-                classes += [told] if name in _OF_CLASSES else []
-                values += [told] if name in _OF_VALUES else []
+                text = f"{rule} was measured on the published bytes: {finding.measured:.4g}."
+                classes += [text] if name in _OF_CLASSES else []
+                values += [text] if name in _OF_VALUES else []
         for model in (manifest.policy or {}).get("require", ()):
             if model.get("model") == "attack_risk":
                 attacks.setdefault(model["attack"], []).append(_attack(model, manifest))
@@ -117,27 +117,27 @@ class _Shown:
 
     @property
     def loss(self) -> tuple[Status, str] | None:
-        """What a privacy loss answers; None where there is none."""
+        """Return what a privacy loss answers. None if there is no loss."""
         loss = self.manifest.loss
         if loss is None:
             return None
         delta = f" and delta {loss.delta:g}" if loss.delta else ""
         unit = loss.neighbours.replace("_", " ")
-        told = (
-            f"Differential privacy with epsilon {loss.epsilon:g}{delta} ({unit}) bounds what anybody "
-            "learns of one person from this release, whatever else they know."
+        text = (
+            f"Differential privacy with epsilon {loss.epsilon:g}{delta} ({unit}) bounds what anyone "
+            "learns about one person from this release, whatever else they know."
         )
         if loss.epsilon <= SMALL:
-            return Status.SHOWN, told
-        return Status.PARTLY, f"{told} Epsilon above {SMALL:g} is a weak bound by itself."
+            return Status.SHOWN, text
+        return Status.PARTLY, f"{text} Epsilon above {SMALL:g} is a weak bound by itself."
 
     def tried(self, *attacks: str) -> list[str]:
-        """What is told of some attacks; that none was tried, where none was."""
-        return [told for name in attacks for told in self.attacks.get(name, ())] or [_NOT_TRIED]
+        """Return the sentences on some attacks, or one that none was tried."""
+        return [sentence for name in attacks for sentence in self.attacks.get(name, ())] or [_NOT_TRIED]
 
 
 def _attack(model: Mapping[str, Any], manifest: Manifest) -> str:
-    """What is told of an attack that the policy bounds: whether it kept its bound, and no figure."""
+    """Describe an attack that the policy bounds: whether it met its bound, without a figure."""
     rule = AttackRisk(**{name: value for name, value in model.items() if name != "model"})
     named = rule.attack.value.replace("_", " ")
     if rule.shadows:
@@ -146,9 +146,9 @@ def _attack(model: Mapping[str, Any], manifest: Manifest) -> str:
     if not kept:
         return f"The policy bounds the attack of {named}; that it was tried is not on record."
     return (
-        f"The attack of {named}, tried on these very bytes beside a planted leak that it had to see, "
+        f"The attack of {named}, tried on exactly these bytes with a planted leak that it had to detect, "
         f"{'kept' if all(kept) else 'did NOT keep'} its bound: an excess of {rule.excess:g} at a confidence "
-        f"of {100 * rule.confidence:g} %. An attack never certifies."
+        f"of {100 * rule.confidence:g} %. An attack never proves safety."
     )
 
 
@@ -156,7 +156,7 @@ def _wp29(shown: _Shown) -> list[Answer]:
     loss = shown.loss
     by_loss = [loss[1]] if loss else []
     linked = (
-        "Classes do not keep a person's records in several data sets from being linked by what is released."
+        "Classes do not prevent a person's records in several data sets from being linked."
         if shown.classes and not loss
         else ""
     )
@@ -191,7 +191,7 @@ def _wp29(shown: _Shown) -> list[Answer]:
                 *shown.values,
                 *by_loss,
                 *shown.tried("inference", "minimality", "membership", "difference"),
-                "What holds for a population is learned from any useful release, and of everybody in it.",
+                "What holds for a population is learned from any useful release, and about everyone in it.",
             ),
         ),
     ]
@@ -204,7 +204,7 @@ def _status(
     known: Sequence[str] = (),
     part: Sequence[str] = (),
 ) -> Status:
-    """The best that the grounds allow; a rule that was not kept allows nothing."""
+    """Return the best status that the grounds allow. A rule that was not met allows none."""
     if shown.failed:
         return Status.NOT_SHOWN
     if known or (loss and loss[0] is Status.SHOWN):
@@ -231,7 +231,7 @@ def _hipaa(shown: _Shown) -> list[Answer]:
             status=Status.PERSON,
             says=(
                 *(grounds or ("Nothing was measured that bounds this risk.",)),
-                "The rule asks a person with appropriate knowledge and experience; see the opinion.",
+                "The rule requires a person with appropriate knowledge and experience; see the opinion.",
             ),
         ),
         Answer(
@@ -241,20 +241,20 @@ def _hipaa(shown: _Shown) -> list[Answer]:
             status=Status.NOT_SHOWN if shown.failed else Status.SHOWN,
             says=(
                 "Method, parameters, policy and every finding are in this archive, with the hash of the "
-                "records that they are about; the findings were measured on these very bytes.",
+                "records that they are about; the findings were measured on exactly these bytes.",
             ),
         ),
         Answer(
             standard=HIPAA,
             criterion="Distinguishability (guidance of HHS)",
-            asks="How far do the released features tell a person apart?",
+            asks="How far do the released features distinguish a person?",
             status=_status(shown, shown.loss, known=shown.classes),
             says=grounds or ("No bound on the size of classes was measured, and there is no privacy loss.",),
         ),
         Answer(
             standard=HIPAA,
             criterion="Replicability and availability of sources (guidance of HHS)",
-            asks="Do released features recur for a person, and which outside sources hold them?",
+            asks="Do released features recur for a person, and which outside sources have them?",
             status=Status.PERSON,
             says=(
                 f"Released as known to others: {_quasi_identifiers(shown.manifest)}.",
@@ -276,17 +276,17 @@ def _nist(shown: _Shown) -> list[Answer]:
         board = Answer(
             standard=NIST,
             criterion="Review by a disclosure review board",
-            asks="Did somebody with that duty review the release?",
+            asks="Did a person with that duty review the release?",
             status=Status.SHOWN,
-            says=(f"Approved at {approval.at} by somebody who saw its report; the manifest names who.",),
+            says=(f"Approved at {approval.at} by a person who saw its report; the manifest names them.",),
         )
     else:
         board = Answer(
             standard=NIST,
             criterion="Review by a disclosure review board",
-            asks="Did somebody with that duty review the release?",
+            asks="Did a person with that duty review the release?",
             status=Status.NOT_SHOWN,
-            says=("Nobody was asked before this release was published.",),
+            says=("No review was required before this release was published.",),
         )
     attacked = _status(shown, None, part=tuple(shown.attacks))
     many = [
@@ -300,13 +300,11 @@ def _nist(shown: _Shown) -> list[Answer]:
         Answer(
             standard=NIST,
             criterion="A standard set in advance",
-            asks="Was it set before, and apart from the method, what a release must keep?",
+            asks="Was it decided in advance, and separately from the method, what a release must meet?",
             status=Status.SHOWN if manifest.policy and not shown.failed else Status.NOT_SHOWN,
-            says=(
-                "The policy is kept apart from the method, and all of its rules were held against the bytes.",
-            )
+            says=("The policy is separate from the method, and all of its rules were checked on the bytes.",)
             if not shown.failed
-            else (f"Not kept: {', '.join(shown.failed)}.",),
+            else (f"Not met: {', '.join(shown.failed)}.",),
         ),
         Answer(
             standard=NIST,
@@ -318,7 +316,7 @@ def _nist(shown: _Shown) -> list[Answer]:
         Answer(
             standard=NIST,
             criterion="Mosaic effect: many releases",
-            asks="Are releases about the same people kept track of together?",
+            asks="Are releases about the same people tracked together?",
             status=Status.SHOWN if any(many) else Status.NOT_SHOWN,
             says=tuple(filter(None, many))
             or (
@@ -346,5 +344,5 @@ def _nist(shown: _Shown) -> list[Answer]:
 
 
 def hides_counts(manifest: Manifest) -> bool:
-    """Whether figures of classes say nothing of the release: it is private, or of several rows a person."""
+    """Return whether figures of classes are not meaningful: it is private, or has several rows per person."""
     return manifest.private or manifest.person is not None

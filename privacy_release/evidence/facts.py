@@ -1,4 +1,4 @@
-"""What an evidence pack tells of a published release: plain values, from the lake alone."""
+"""The facts in an evidence pack about a published release: plain values, only from the lake."""
 
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
@@ -14,9 +14,9 @@ from privacy_release.reports.text import RISKS, shown
 if TYPE_CHECKING:
     from privacy_release.lake.log import Publication
 
-BANDS = (2, 5, 10, 20, 50)  # sizes of classes at which the next band begins
-_TOLD = ("method", "parameters", "guarantees", "loss", "policy", "measured", "software", "sha256", "rows")
-_WHERE_TOLD = (
+BANDS = (2, 5, 10, 20, 50)  # class sizes at which a new band begins
+_ALWAYS = ("method", "parameters", "guarantees", "loss", "policy", "measured", "software", "sha256", "rows")
+_OPTIONAL = (
     "over_time",
     "history",
     "approval",
@@ -30,21 +30,21 @@ _WHERE_TOLD = (
 
 
 def publication_of(table: ReleaseTable, release_id: str) -> "Publication":
-    """The publication of a release that stands.
+    """Return the publication of a release that is not retracted.
 
     Raises:
-        PublishError: if there is no such release, or it was retracted.
-        IntegrityError: if its note is damaged.
+        PublishError: If there is no such release, or it was retracted.
+        IntegrityError: If its note is damaged.
     """
-    dictionary_of(table, release_id)  # refuses with the reason
+    dictionary_of(table, release_id)  # raises with the reason
     return [entry for entry in publications(table) if entry.release_id == release_id][-1]
 
 
 def facts_of(table: ReleaseTable, entry: "Publication") -> dict[str, Any]:
-    """What is told of a publication of `publication_of`, as JSON.
+    """Return the facts about a publication of `publication_of`, as JSON.
 
     Raises:
-        PublishError, IntegrityError: as there.
+        PublishError, IntegrityError: As `publication_of`.
     """
     from privacy_engine.registry import DETECTORS, METHODS
 
@@ -52,7 +52,7 @@ def facts_of(table: ReleaseTable, entry: "Publication") -> dict[str, Any]:
     manifest = standing_manifest(table, release_id)
     stored = manifest.to_dict()
     home = {**METHODS, **DETECTORS}.get(manifest.method)
-    told: dict[str, Any] = {
+    facts: dict[str, Any] = {
         "table": table.name,
         "release": release_id,
         "version": entry.version,
@@ -60,8 +60,8 @@ def facts_of(table: ReleaseTable, entry: "Publication") -> dict[str, Any]:
         "manifest_sha256": entry.manifest_sha256,
         "report_sha256": entry.report_sha256,
         "statement_sha256": entry.statement,
-        **{field: stored[field] for field in _TOLD},
-        **{field: stored[field] for field in _WHERE_TOLD if field in stored},
+        **{field: stored[field] for field in _ALWAYS},
+        **{field: stored[field] for field in _OPTIONAL if field in stored},
         "columns": stored["columns"],
         "guarantee": guarantee_in_short(manifest),
         "sentences": guarantee_sentences(manifest),
@@ -74,12 +74,12 @@ def facts_of(table: ReleaseTable, entry: "Publication") -> dict[str, Any]:
         "answers": [asdict(answer) for answer in answers(manifest)],
     }
     if not hides_counts(manifest) and not manifest.tables:
-        told["classes"] = class_sizes(table, release_id, manifest)
-    return told
+        facts["classes"] = class_sizes(table, release_id, manifest)
+    return facts
 
 
 def class_sizes(table: ReleaseTable, release_id: str, manifest: Manifest) -> list[dict[str, Any]]:
-    """How many records are in classes of which size, by bands; of the released rows, which are public."""
+    """Return the number of records in classes, by bands of size, for the released rows, which are public."""
     known = [name for name, column in manifest.columns.items() if column.role == "quasi_identifier"]
     rows = read_release(table, release_id)
     if not known or not rows.num_rows:

@@ -1,9 +1,9 @@
-"""Evidence packs that are made as releases are published, in the curator's folder, and read from there.
+"""Evidence packs that are made when releases are published, kept in the curator's folder.
 
-A pack is signed where releases are, by the key that signed its release. Whoever only shows it needs no
-private key: a pack is what it was if its signature is by the key that signed the release's own statement, or
-by one that this key signed as its successor, as the lake shows them. Whether the key is to be trusted at all
-is for the reader to check, with `privacy-release evidence check --key`.
+A pack is signed by the key that signed its release. A service that only shows packs needs no private key: a
+pack is intact if its signature is by the key that signed the release's own statement, or by one that this key
+signed as its successor, as shown in the lake. Whether the key itself is to be trusted is for the reader to
+check, with `privacy-release evidence check --key`.
 """
 
 from importlib.util import find_spec
@@ -24,38 +24,38 @@ from privacy_release.proof.published_keys import shown_keys, trusted_keys
 from privacy_release.reports.curator import curator_file, read_for_curator, write_for_curator
 from privacy_release.workarea.area import WorkArea
 
-LARGEST = 200_000_000  # bytes of a pack
+LARGEST = 200_000_000  # largest size of a pack in bytes
 _ENDING = ".zip"
 
 
 class EvidenceRef(TypedDict):
-    """Where the evidence of a release is, and the sha256 of its manifest."""
+    """The path of a release's evidence, and the SHA-256 of its manifest."""
 
     evidence: str
     manifest_sha256: str
 
 
 def keep_evidence(table: ReleaseTable, release_id: str, key: SigningKey | None) -> EvidenceRef:
-    """Make the evidence of a published release, over an earlier one; with a PDF where the extra is installed.
+    """Make the evidence of a published release, replacing an earlier one, with a PDF if possible.
 
-    Nothing of the release is changed: where this fails, the release stands, and it can be done again.
+    The release itself is not changed. If this fails, the release stays published, and you can try again.
 
     Args:
         table: The release table.
-        release_id: of the release.
-        key: that signed the release; None: nobody signs.
+        release_id: ID of the release.
+        key: Key that signed the release. None: there is none.
 
     Raises:
-        SecretError: if nobody signs, or the release is not signed by this key or one that it replaces.
-        PublishError, IntegrityError: as `archive.pack`.
-        OSError: if the file cannot be written.
+        SecretError: If there is no key, or the release is not signed by this key or one that it replaces.
+        PublishError, IntegrityError: As `archive.pack`.
+        OSError: If the file cannot be written.
     """
     entry = publication_of(table, release_id)
     if key is None or key.public.id not in {signer.id for signer in signers_of(table, entry)}:
         raise SecretError(
-            f"release {release_id} of table {table.name} stands, and its evidence must be signed by the key "
-            "that signed it, or by its successor; name that key (the option `signing_key`, or the connection "
-            "of the task), and try again"
+            f"release {release_id} of table {table.name} is published, but its evidence must be signed "
+            "by the key that signed it, or by its successor; name that key (the option `signing_key`, or the "
+            "connection of the task), and try again"
         )
     data = pack(table, release_id, [key], pdf=all(map(find_spec, PDF_PACKAGES)))
     path = write_for_curator(data, _folder(table.name), _file(entry), ending=_ENDING)
@@ -63,11 +63,11 @@ def keep_evidence(table: ReleaseTable, release_id: str, key: SigningKey | None) 
 
 
 def kept_evidence(table: ReleaseTable, entry: Publication) -> bytes | None:
-    """The evidence of a publication, if it is what was signed; None where there is none on this machine.
+    """Return the evidence of a publication, if it is intact. None if there is none on this machine.
 
     Raises:
-        IntegrityError: if it was changed, or signed by another key than its release.
-        PublishError: if the lake cannot be reached.
+        IntegrityError: If it was changed, or signed by another key than its release.
+        PublishError: If the lake cannot be reached.
     """
     try:
         data = read_for_curator(_place(table.name), _file(entry), _ENDING, LARGEST)
@@ -85,23 +85,23 @@ def kept_evidence(table: ReleaseTable, entry: Publication) -> bytes | None:
         entry.manifest_sha256,
     ):
         raise IntegrityError(
-            f"the evidence of release {entry.release_id} of table {table.name} must be about this very "
-            "release, and is about another; make it again with `privacy-release evidence make`"
+            f"the evidence of release {entry.release_id} of table {table.name} must be about exactly this "
+            "release, but is about another; make it again with `privacy-release evidence make`"
         )
     return data
 
 
 def has_evidence(name: str, entry: Publication) -> bool:
-    """Whether there is a file of evidence of a publication on this machine, whatever is in it."""
+    """Return whether an evidence file for this publication exists here. Its content is not checked."""
     return (_place(name) / curator_file(_file(entry), _ENDING)).is_file()
 
 
 def signers_of(table: ReleaseTable, entry: Publication) -> list[PublicKey]:
-    """The keys by which evidence of a publication may be signed; none of one that nobody signed.
+    """Return the keys that may sign evidence of a publication. Empty if the publication is not signed.
 
     Raises:
-        IntegrityError: if its statement is missing or changed.
-        PublishError: if the lake cannot be reached.
+        IntegrityError: If its statement is missing or changed.
+        PublishError: If the lake cannot be reached.
     """
     if entry.statement is None:
         return []
@@ -125,5 +125,5 @@ def _place(name: str) -> Path:
 
 
 def _file(entry: Publication) -> str:
-    """What the file of a publication is named by: a release that is published anew has another manifest."""
+    """Return the name of a publication's file. A release that is published again has another manifest."""
     return f"{entry.release_id} {entry.manifest_sha256}"

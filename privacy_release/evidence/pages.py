@@ -1,4 +1,4 @@
-"""An evidence pack as a page and as a PDF, both made of the same sections."""
+"""An evidence pack as a page and as a PDF, both made from the same sections."""
 
 import io
 from collections.abc import Mapping, Sequence
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
     from fpdf import FPDF
     from fpdf.recorder import FPDFRecorder
 
-PDF_PACKAGES = ("fpdf", "matplotlib")  # of the extra `pdf`: what writes one, and its fonts
+PDF_PACKAGES = ("fpdf", "matplotlib")  # packages of the extra `pdf`: the writer and its fonts
 _MARGIN, _TEXT, _HEAD = 18, 9, 13  # of a PDF: millimetres, and points
-_FIRST = 300  # characters of a text that stand with its heading
+_FIRST = 300  # characters of a text that stay with its heading
 
 
 @dataclass(frozen=True, kw_only=True)
 class Section:
-    """A part of the evidence: sentences, then a table where there are rows."""
+    """A part of the evidence: sentences, then a table if there are rows."""
 
     title: str
     texts: Sequence[str] = ()
@@ -34,11 +34,11 @@ class Section:
 
 
 def sections_of(facts: Mapping[str, Any], opinion: str) -> list[Section]:
-    """All parts, in order.
+    """Return all parts, in order.
 
     Args:
-        facts: of `privacy_release.evidence.facts.facts_of`.
-        opinion: what the expert says, plain text.
+        facts: Facts from `privacy_release.evidence.facts.facts_of`.
+        opinion: Opinion of the expert, as plain text.
     """
     software = facts["software"]
     made = [
@@ -48,7 +48,7 @@ def sections_of(facts: Mapping[str, Any], opinion: str) -> list[Section]:
     ]
     if facts["reference"]:
         made.append(
-            f"The algorithm, the paper that it is from, and what it is proven to keep stand in the module "
+            f"The algorithm, its paper, and what it is proven to guarantee are described in the module "
             f"{facts['reference']}."
         )
     parts = [
@@ -58,7 +58,7 @@ def sections_of(facts: Mapping[str, Any], opinion: str) -> list[Section]:
             heads=("Parameter", "Value"),
             rows=[(name, _plain(value)) for name, value in facts["parameters"].items()],
         ),
-        Section(title="What is promised", texts=facts["sentences"]),
+        Section(title="Guarantees", texts=facts["sentences"]),
         Section(
             title="What was measured on the published bytes",
             texts=[
@@ -95,7 +95,7 @@ def sections_of(facts: Mapping[str, Any], opinion: str) -> list[Section]:
 
 
 def _risks(facts: Mapping[str, Any]) -> Section:
-    """Figures of risk, then how many records are in classes of which size."""
+    """Return figures of risk, and numbers of records by the size of their class."""
     sizes = [
         (
             f"Records in classes of {band['from']}"
@@ -110,20 +110,20 @@ def _risks(facts: Mapping[str, Any]) -> Section:
     return Section(
         title="Distribution of risk",
         texts=[
-            "Of the released table. The chance to pick a person's record in a class of k is at most 1 in k."
+            "For the released table. The chance to pick a person's record in a class of k is at most 1 in k."
         ],
         heads=("Figure", "Value", "Meaning"),
         rows=[*((r["name"], r["value"], r["meaning"]) for r in facts["risks"]), *sizes],
     )
 
 
-def _attacks(told: Sequence[Mapping[str, Any]]) -> Section:
-    """The figures of attacks that the manifest tells."""
+def _attacks(trials: Sequence[Mapping[str, Any]]) -> Section:
+    """Return the figures of attacks in the manifest."""
     return Section(
         title="Attacks that were tried",
         texts=[
-            "What an attacker gets right about people in the release beyond what is right about people who "
-            "were left out of it. An attack never certifies: another one may find more."
+            "How much more an attacker gets right about people in the release than about people who "
+            "were held out of it. An attack never proves safety: another one may find more."
         ],
         heads=("Attack", "Excess risk", "Interval", "Bound"),
         rows=[
@@ -133,32 +133,32 @@ def _attacks(told: Sequence[Mapping[str, Any]]) -> Section:
                 f"{signed(o['low'])} to {signed(o['high'])}",
                 _number(about["bound"]),
             )
-            for about in told
+            for about in trials
             for o in about["outcomes"]
         ],
     )
 
 
 def html_of(facts: Mapping[str, Any], opinion: str) -> bytes:
-    """One page that loads nothing."""
+    """Return one page that loads nothing."""
     page = page_template("evidence.html.j2").render(facts=facts, sections=sections_of(facts, opinion))
     return page.encode()
 
 
 def pdf_of(facts: Mapping[str, Any], opinion: str) -> bytes:
-    """The same as a PDF, equal bytes for equal facts.
+    """Return the evidence as a PDF, with equal bytes for equal facts.
 
     Raises:
-        SpecError: if the extra `pdf` is not installed.
+        SpecError: If the extra `pdf` is not installed.
     """
     try:
         import matplotlib as mpl
         from fpdf import FPDF
     except ImportError:
         raise SpecError(
-            "a PDF needs the extra `pdf`: pip install 'privacy-release[pdf]', or leave it out with --no-pdf"
+            "a PDF needs the extra `pdf`: pip install 'privacy-release[pdf]', or omit it with --no-pdf"
         ) from None
-    fonts = Path(mpl.get_data_path()) / "fonts" / "ttf"  # of names and comments in any script that it has
+    fonts = Path(mpl.get_data_path()) / "fonts" / "ttf"  # covers names and comments in many scripts
     document = FPDF(format="A4")
     document.set_creation_date(datetime.fromisoformat(facts["published"]))
     document.set_title(f"Evidence: {facts['table']}, release {facts['release']}")
@@ -178,9 +178,9 @@ def pdf_of(facts: Mapping[str, Any], opinion: str) -> bytes:
     for section in sections_of(facts, opinion):
         with document.offset_rendering() as trial:
             _write(trial, _beginning(section))
-        if trial.page_break_triggered:  # a heading stands with what follows it
+        if trial.page_break_triggered:  # a heading stays with what follows it
             document.add_page()
-        document.start_section(section.title)  # in the outline, for viewers to go to
+        document.start_section(section.title)  # an entry of the viewers' outline
         _write(document, section)
     target = io.BytesIO()
     document.output(target)
@@ -188,7 +188,7 @@ def pdf_of(facts: Mapping[str, Any], opinion: str) -> bytes:
 
 
 def _beginning(section: Section) -> Section:
-    """What must stand with a heading: the sentences and the first row, or the first lines of a text."""
+    """Return what must stay with a heading: the sentences and the first row, or a text's first lines."""
     if section.rows:
         return replace(section, rows=section.rows[:1])
     return replace(section, texts=[text[:_FIRST] for text in section.texts[:1]])

@@ -1,10 +1,10 @@
-"""A named Checkpoint of a Great Expectations file context: its suites and its actions, and no cell value.
+"""A named Checkpoint of a Great Expectations file context: its suites and its actions, without cell values.
 
-`Checkpoint.run` will not do, whatever its result format: it writes a hash over all records into each result
-(`pandas_data_fingerprint`), by which whoever knows all of them but one could tell the last one by trying, and
-the messages of exceptions, which may quote values. So the gate judges the suites, in a context that keeps
-nothing, and what the named context stores, draws and sends is made of the verdicts alone. It never gets the
-table.
+`Checkpoint.run` cannot be used, whatever its result format: it writes a hash over all records into each
+result (`pandas_data_fingerprint`), from which anyone who knows all but one record could find the last one by
+trying, and messages of exceptions, which may quote values. So the gate judges the suites in a context that
+stores nothing, and what the named context stores, draws and sends is made only from the verdicts. It never
+gets the table.
 """
 
 from __future__ import annotations
@@ -34,18 +34,18 @@ if TYPE_CHECKING:
     from great_expectations.data_context.data_context.abstract_data_context import AbstractDataContext
 
 CONTEXT_FILE = "great_expectations.yml"
-_TABLE = "<DATAFRAME>"  # as Great Expectations writes it
+_TABLE = "<DATAFRAME>"  # the notation of Great Expectations
 _FORMAT = "BOOLEAN_ONLY"
 
 
 def suites_of(folder: str, name: str) -> list[dict[str, Any]]:
-    """The suites of a checkpoint, each as `run_suite` takes it, in the order of its validations.
+    """Return the suites of a checkpoint for `run_suite`, in the order of its validations.
 
-    They are as they were stored: an expectation that Great Expectations would drop is still there.
+    They are returned as stored, including expectations that Great Expectations would drop.
 
     Args:
-        folder: of the context, with its `great_expectations.yml`.
-        name: of the checkpoint.
+        folder: Folder of the context, with its `great_expectations.yml`.
+        name: Name of the checkpoint.
     """
     with quiet():
         context, checkpoint = _opened(folder, name)
@@ -55,16 +55,16 @@ def suites_of(folder: str, name: str) -> list[dict[str, Any]]:
 def run_actions(
     folder: str, name: str, suites: Sequence[Mapping[str, Any]], found: Sequence[SuiteResult]
 ) -> list[str]:
-    """Store what the suites of a checkpoint found, and run its actions on it; what failed of that.
+    """Store a checkpoint's validation results and run its actions. Return the actions that failed.
 
     Args:
-        folder: of the context.
-        name: of the checkpoint.
-        suites: as `suites_of` gave them.
-        found: of each of them, in their order.
+        folder: Folder of the context.
+        name: Name of the checkpoint.
+        suites: Suites from `suites_of`.
+        found: Result of each suite, in their order.
 
     Returns:
-        Each action that failed, with the type of its error: the message may hold an address or a token.
+        Each failed action with the type of its error. The message may contain an address or a token.
     """
     from great_expectations.checkpoint.actions import ActionContext, UpdateDataDocsAction
     from great_expectations.checkpoint.checkpoint import CheckpointResult
@@ -76,11 +76,11 @@ def run_actions(
         run = RunIdentifier(run_time=datetime.now(UTC))
         results = {}
         for definition, suite, result in zip(checkpoint.validation_definitions, suites, found, strict=True):
-            key, told = _key(definition, run), _result(checkpoint, definition, suite, result, run)
-            results[key] = told
+            key, outcome = _key(definition, run), _result(checkpoint, definition, suite, result, run)
+            results[key] = outcome
             store = partial(
                 context.validation_results_store.store_validation_results,
-                suite_validation_result=told,
+                suite_validation_result=outcome,
                 suite_validation_result_identifier=key,
                 expectation_suite_identifier=key.expectation_suite_identifier,
             )
@@ -88,9 +88,9 @@ def run_actions(
         about = checkpoint.copy(update={"result_format": _FORMAT})
         whole = CheckpointResult(run_id=run, run_results=results, checkpoint_config=about)
         done = ActionContext()
-        # Docs first, as Great Expectations does: notifications link to them.
+        # Docs first, like Great Expectations does, because notifications link to them.
         for action in sorted(checkpoint.actions, key=lambda own: not isinstance(own, UpdateDataDocsAction)):
-            action._data_context = context  # a Checkpoint sets it likewise
+            action._data_context = context  # as a Checkpoint does
             act = partial(action.run, checkpoint_result=whole, action_context=done)
             answer = _attempt(f"action {action.name!r}", act, failed)
             if answer is not None:
@@ -99,7 +99,7 @@ def run_actions(
 
 
 def _attempt(what: str, deed: Callable[[], Any], failed: list[str]) -> Any:
-    """What a deed gives; None if it failed, which is noted. What it prints, addresses perhaps, is dropped."""
+    """Return the result of a call, or None and note its failure. Its output is dropped."""
     try:
         with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
             return deed()
@@ -109,7 +109,7 @@ def _attempt(what: str, deed: Callable[[], Any], failed: list[str]) -> Any:
 
 
 def _opened(folder: str, name: str) -> tuple[AbstractDataContext, Checkpoint]:
-    """A context and its checkpoint, which may be run here."""
+    """Return a context and its checkpoint, which may be run here."""
     if not (Path(folder) / CONTEXT_FILE).is_file():
         raise SpecError(
             f"the Great Expectations context {folder} must be a folder with {CONTEXT_FILE}; correct the path"
@@ -123,7 +123,7 @@ def _opened(folder: str, name: str) -> tuple[AbstractDataContext, Checkpoint]:
     try:
         context = gx.get_context(mode="file", context_root_dir=folder)
         known = sorted(key.to_tuple()[0] for key in context.checkpoint_store.list_keys())
-    except Exception as error:  # noqa: BLE001  its message may hold a token of the configuration
+    except Exception as error:  # noqa: BLE001  its message may contain a token of the configuration
         raise SpecError(
             f"the Great Expectations context {folder} cannot be opened ({type(error).__name__}); correct its "
             f"{CONTEXT_FILE}"
@@ -135,13 +135,13 @@ def _opened(folder: str, name: str) -> tuple[AbstractDataContext, Checkpoint]:
         checkpoint = context.checkpoints.get(name)
     except ValidationActionRegistryRetrievalError as error:
         raise SpecError(
-            f"{place} has an action that Great Expectations does not know ({error}); code of your own is not "
+            f"{place} has an action that Great Expectations does not know ({error}); custom code is not "
             "run in this step: remove the action, and act on the result in a task behind it"
         ) from None
     except ValidationError as error:
-        told = "; ".join(problem["msg"] for problem in error.errors())
-        raise SpecError(f"{place} cannot be loaded: {told}; correct it in its context") from None
-    except Exception as error:  # noqa: BLE001  its message may hold a token of the configuration
+        messages = "; ".join(problem["msg"] for problem in error.errors())
+        raise SpecError(f"{place} cannot be loaded: {messages}; correct it in its context") from None
+    except Exception as error:  # noqa: BLE001  its message may contain a token of the configuration
         raise SpecError(
             f"{place} cannot be loaded ({type(error).__name__}); correct it in its context"
         ) from None
@@ -150,47 +150,49 @@ def _opened(folder: str, name: str) -> tuple[AbstractDataContext, Checkpoint]:
 
 
 def _refuse_foreign(folder: Path) -> None:
-    """Refuse a context that brings code: opening it would import and run that.
+    """Refuse a context that contains code, because opening it would import and run the code.
 
-    A deployment that trusts the authors of its contexts sets the option `context_plugins` to `allow`.
+    A deployment that trusts the authors of its contexts can set the option `context_plugins` to `allow`.
 
     Raises:
-        SpecError: naming the context and what it brings.
+        SpecError: Naming the context and its code.
     """
     if setting("context_plugins") == "allow":
         return
     file = folder / CONTEXT_FILE
     try:
-        told = yaml.safe_load(file.read_text(encoding="utf-8")) or {}
+        configuration = yaml.safe_load(file.read_text(encoding="utf-8")) or {}
     except (OSError, ValueError, yaml.YAMLError) as error:
         raise SpecError(f"{file} must be readable YAML, got {type(error).__name__}; correct it") from None
     remedy = "remove it, or have the deployment set the option context_plugins to `allow`"
-    if foreign := sorted({name for name in _modules(told) if name.partition(".")[0] != "great_expectations"}):
+    if foreign := sorted(
+        {name for name in _modules(configuration) if name.partition(".")[0] != "great_expectations"}
+    ):
         raise SpecError(
             f"{file} names code that is not Great Expectations' own, the modules {foreign}; {remedy}"
         )
-    plugins = folder / str(told.get("plugins_directory") or "plugins")
+    plugins = folder / str(configuration.get("plugins_directory") or "plugins")
     if next(plugins.rglob("*.py"), None) is not None:
-        raise SpecError(f"the Great Expectations context {folder} brings code in {plugins}; {remedy}")
+        raise SpecError(f"the Great Expectations context {folder} contains code in {plugins}; {remedy}")
 
 
-def _modules(told: Any) -> Iterator[str]:
-    """The modules that a configuration names."""
-    if isinstance(told, dict):
-        for name, item in told.items():
+def _modules(configuration: Any) -> Iterator[str]:
+    """Yield the modules that a configuration names."""
+    if isinstance(configuration, dict):
+        for name, item in configuration.items():
             if name == "module_name":
                 yield str(item)
             yield from _modules(item)
-    elif isinstance(told, list):
-        for item in told:
+    elif isinstance(configuration, list):
+        for item in configuration:
             yield from _modules(item)
 
 
 def _refuse(place: str, checkpoint: Checkpoint) -> None:
-    """Refuse what would check nothing, or other data, or would run code that nobody here has seen.
+    """Refuse a checkpoint that checks nothing, checks other data, or would run unreviewed code.
 
     Raises:
-        SpecError: naming the checkpoint, its part, and the remedy.
+        SpecError: Naming the checkpoint, its part, and the remedy.
     """
     from great_expectations.datasource.fluent.pandas_datasource import DataFrameAsset
 
@@ -210,7 +212,7 @@ def _refuse(place: str, checkpoint: Checkpoint) -> None:
             if module.partition(".")[0] != "great_expectations":
                 raise SpecError(
                     f"{place}: action {action.name!r} runs {module}.{type(part).__name__}, which is not "
-                    "Great Expectations' own: nobody can tell what it reads in this step; remove it, and "
+                    "Great Expectations' own: it is unknown what it reads in this step; remove it, and "
                     "act on the result in a task behind it"
                 )
 
@@ -225,7 +227,7 @@ def _stored_suite(context: AbstractDataContext, definition: ValidationDefinition
 
 
 def _key(definition: ValidationDefinition, run: RunIdentifier) -> Any:
-    """Names a result in the store, as Great Expectations does."""
+    """Return the key of a result in the store, like Great Expectations does."""
     from great_expectations.data_context.types.resource_identifiers import (
         ExpectationSuiteIdentifier,
         ValidationResultIdentifier,
@@ -245,21 +247,21 @@ def _result(
     found: SuiteResult,
     run: RunIdentifier,
 ) -> ExpectationSuiteValidationResult:
-    """A result that says which expectation held, and nothing of the table."""
+    """Return a result that states which expectations were met, and nothing about the table."""
     import great_expectations as gx
     from great_expectations.core import ExpectationSuiteValidationResult
 
-    held, asked = found["passed"], found["expected"]
+    held, expected = found["passed"], found["expected"]
     return ExpectationSuiteValidationResult(
-        success=held == asked,
+        success=held == expected,
         results=[_judged(*pair) for pair in zip(suite["expectations"], found["expectations"], strict=True)],
         suite_name=definition.suite.name,
         suite_parameters={},
         statistics={
-            "evaluated_expectations": asked,
+            "evaluated_expectations": expected,
             "successful_expectations": held,
-            "unsuccessful_expectations": asked - held,
-            "success_percent": 100 * held / asked,
+            "unsuccessful_expectations": expected - held,
+            "success_percent": 100 * held / expected,
         },
         meta={
             "great_expectations_version": gx.__version__,

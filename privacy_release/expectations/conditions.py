@@ -1,7 +1,7 @@
-"""Row conditions of expectations: a small grammar, because what Great Expectations hands to pandas is code.
+"""Row conditions of expectations: a small grammar, because Great Expectations passes them to pandas as code.
 
-`DataFrame.query` calls methods, reads Python's variables (`@name`) and so runs commands. A condition is
-therefore parsed here, and only what is rebuilt from the parsed form is handed on::
+`DataFrame.query` calls methods and reads Python's variables (`@name`), so it can run commands. A condition is
+therefore parsed here, and only a text that is rebuilt from the parsed form is passed on::
 
     condition  = conjunction { ("or" | "|") conjunction }
     conjunction = negation { ("and" | "&") negation }
@@ -44,13 +44,13 @@ class _Token:
 
 
 def rebuilt(condition: str) -> str:
-    """A row condition as pandas may read it.
+    """Return a row condition that pandas may evaluate.
 
     >>> rebuilt("age > 3 & (town in ['north', 'south'] | ~(`zip code` == '1'))")
     "((`age` > 3) and ((`town` in ['north', 'south']) or not (`zip code` == '1')))"
 
     Raises:
-        SpecError: if it is anything but such a condition; the text is not repeated, which may quote values.
+        SpecError: If it is anything but such a condition. The text is not repeated, as it may quote values.
     """
     if len(condition) > LONGEST:
         raise SpecError(f"a row_condition must have at most {LONGEST:,} characters, got {len(condition):,}")
@@ -74,7 +74,7 @@ def _refused(place: int) -> SpecError:
 
 
 class _Parser:
-    """Reads tokens by recursive descent; each method gives the text of what it has read."""
+    """A parser by recursive descent. Each method returns the text of what it has read."""
 
     def __init__(self, tokens: list[_Token]) -> None:
         self._tokens = tokens

@@ -1,9 +1,9 @@
 """Great Expectations suites as a gate that counts its expectations and shows no cell value.
 
-Left to itself, Great Expectations drops an expectation that it cannot build, calls the rest a success, and
-puts raw values into results, exceptions and logs. So each expectation is built by itself (see
-`privacy_release.expectations.suite`), only whether it held is read back, and each one must come back exactly
-once.
+By default, Great Expectations drops an expectation that it cannot build, reports the rest as a success, and
+puts raw values into results, exceptions and logs. So each expectation is built separately (see
+`privacy_release.expectations.suite`), only whether it was met is read back, and each one must come back
+exactly once.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ SILENT = logging.CRITICAL + 1
 
 
 class FailedExpectation(TypedDict):
-    """One expectation that did not hold.
+    """One expectation that was not met.
 
     Attributes:
-        type: its name in snake case.
-        column: the columns it names, None where it speaks of the table.
+        type: Name of the expectation in snake case.
+        column: Columns that it names. None if it is about the table.
         severity: ``critical``, ``warning`` or ``info``.
-        broken: None if the data failed it; else why it could not be evaluated: the type of the exception.
+        broken: Type of the exception if it could not be evaluated. None if the data failed it.
     """
 
     type: str
@@ -46,20 +46,20 @@ class FailedExpectation(TypedDict):
 
 
 class JudgedExpectation(FailedExpectation):
-    """One expectation, and whether it held."""
+    """One expectation, and whether it was met."""
 
     held: bool
 
 
 class SuiteResult(TypedDict):
-    """What a suite found: names and counts, no values.
+    """The result of a suite: names and counts, no values.
 
     Attributes:
-        suite: name of the suite.
-        expected, evaluated, passed: numbers of expectations; the first two are equal, or an error was raised.
-        expectations: all of them, in the order of the suite.
-        failed: those that did not hold, in the order of the suite.
-        success: whether no critical expectation failed and none was broken, whatever its severity.
+        suite: Name of the suite.
+        expected, evaluated, passed: Numbers of expectations. The first two are equal, or an error was raised.
+        expectations: All expectations, in the order of the suite.
+        failed: Expectations that were not met, in the order of the suite.
+        success: Whether no critical expectation failed and none was broken, whatever its severity.
     """
 
     suite: str
@@ -72,17 +72,17 @@ class SuiteResult(TypedDict):
 
 
 def run_suite(table: pd.DataFrame, suite: Mapping[str, Any]) -> SuiteResult:
-    """Hold a table against a suite; expectations that fail are reported, see `raise_if_failed`.
+    """Run a suite on a table. Expectations that fail are reported, see `raise_if_failed`.
 
     Args:
-        table: any index.
-        suite: ``{name, expectations: [{type, kwargs, severity}]}``, the JSON form of Great Expectations. The
-            expectations of ``privacy_release.expectations.table_expectations`` may be used too.
+        table: Table with any index.
+        suite: ``{name, expectations: [{type, kwargs, severity}]}``, the JSON form of Great Expectations. It
+            may include the expectations of ``privacy_release.expectations.table_expectations``.
 
     Raises:
-        SpecError: if the suite is empty, or an expectation of it is unknown, has a wrong argument or was not
+        SpecError: If the suite is empty, or an expectation is unknown, has a wrong argument or was not
             evaluated.
-        SchemaError: if the table lacks a column that an expectation names, or the suite cannot be run on it.
+        SchemaError: If the table lacks a column that an expectation names, or the suite cannot be run on it.
     """
     with quiet():
         name, expectations = build_suite(suite)
@@ -91,7 +91,7 @@ def run_suite(table: pd.DataFrame, suite: Mapping[str, Any]) -> SuiteResult:
 
 
 def joined(name: str, results: Sequence[SuiteResult]) -> SuiteResult:
-    """What several suites found, as one."""
+    """Combine the results of several suites."""
     return SuiteResult(
         suite=name,
         expected=sum(result["expected"] for result in results),
@@ -104,17 +104,17 @@ def joined(name: str, results: Sequence[SuiteResult]) -> SuiteResult:
 
 
 def raise_if_failed(result: SuiteResult) -> None:
-    """Stop where a suite failed.
+    """Raise if a suite failed.
 
     Raises:
-        SchemaError: names the critical expectations that failed and those that could not be evaluated.
+        SchemaError: Naming the critical expectations that failed and those that could not be evaluated.
     """
     if result["success"]:
         return
     gating = [failed for failed in result["failed"] if _gates(failed)]
     raise SchemaError(
         f"validation: {len(gating)} of {result['expected']} expectations failed: "
-        f"{', '.join(_text(failed) for failed in gating)}; mend the source or the suite"
+        f"{', '.join(_text(failed) for failed in gating)}; correct the source or the suite"
     )
 
 
@@ -128,24 +128,24 @@ def _text(failed: FailedExpectation) -> str:
 
 
 def refuse_missing_columns(expectations: Sequence[Expectation], table: pd.DataFrame) -> None:
-    """A column that is not there is a wrong source or suite, not a value that failed."""
+    """Raise if a column is missing, which means a wrong source or suite, not a value that failed."""
     present = set(table.columns)
     missing = [
         f"{column!r} ({expectation.expectation_type})"
         for expectation in expectations
-        if expectation.expectation_type != "expect_column_to_exist"  # its own business
+        if expectation.expectation_type != "expect_column_to_exist"  # it checks this itself
         for column in columns_of(expectation)
         if column not in present
     ]
     if missing:
         raise SchemaError(
             f"validation: the table lacks columns that expectations name: {', '.join(missing)}; "
-            "mend the source or the suite"
+            "correct the source or the suite"
         )
 
 
 def columns_of(expectation: Expectation) -> list[str]:
-    """The columns that an expectation names."""
+    """Return the columns that an expectation names."""
     named = [getattr(expectation, argument, None) for argument in COLUMN_ARGUMENTS]
     return [column for value in named if value for column in ([value] if isinstance(value, str) else value)]
 
@@ -153,7 +153,7 @@ def columns_of(expectation: Expectation) -> list[str]:
 def _results(
     table: pd.DataFrame, name: str, expectations: Sequence[Expectation]
 ) -> list[ExpectationValidationResult]:
-    """Run the expectations in a context that keeps nothing on disk."""
+    """Run the expectations in a context that stores nothing on disk."""
     import great_expectations as gx
     from great_expectations.data_context.types.base import (
         DataContextConfig,
@@ -166,7 +166,7 @@ def _results(
         progress_bars=ProgressBarsConfig(globally=False, metric_calculations=False),
     )
     context = gx.get_context(mode="ephemeral", project_config=config)
-    # It would write itself as YAML, which nothing reads, after each of the next steps: 40 % of a small suite.
+    # After each step, it would write itself as YAML, which nothing reads: 40 % of a small suite's time.
     context._save_project_config = lambda: None  # type: ignore[method-assign]
     asset = context.data_sources.add_pandas("tables").add_dataframe_asset("table")
     batch = asset.add_batch_definition_whole_dataframe("all").get_batch(
@@ -177,34 +177,40 @@ def _results(
         found = batch.validate(
             gx.ExpectationSuite(name=name, expectations=expectations), result_format="BOOLEAN_ONLY"
         )
-    except Exception as error:  # noqa: BLE001  whatever it is, its message and traceback may quote values
+    except Exception as error:  # noqa: BLE001  message and traceback of any error may quote values
         broken = type(error).__name__
     else:
         return list(found.results)
-    raise SchemaError(f"validation: suite {name!r} could not be run ({broken}); mend the source or the suite")
+    raise SchemaError(
+        f"validation: suite {name!r} could not be run ({broken}); correct the source or the suite"
+    )
 
 
 def judged(
     table: pd.DataFrame, name: str, expectations: Sequence[Expectation]
 ) -> list[FailedExpectation | None]:
-    """How each expectation failed on a table, in their order; None where it held.
+    """Return how each expectation failed on a table, in their order. None if it was met.
 
     Raises:
-        SpecError, SchemaError: as `run_suite`.
+        SpecError, SchemaError: As `run_suite`.
     """
     table = _with_plain_dates(table, expectations)
     return _counted(name, expectations, _results(table, name, [_timed(e, table) for e in expectations]))
 
 
 def _with_plain_dates(table: pd.DataFrame, expectations: Sequence[Expectation]) -> pd.DataFrame:
-    """The table with Python's dates where a list of types is asked for: it knows no types of Arrow."""
-    asked = {getattr(e, "column", None) for e in expectations if hasattr(e, "type_list")}
-    dated = [name for name in table.columns if name in asked and str(table[name].dtype).startswith("date32")]
+    """Convert dates to Python's for expectations with a list of types, which cannot name Arrow's types."""
+    dated_columns = {getattr(e, "column", None) for e in expectations if hasattr(e, "type_list")}
+    dated = [
+        name
+        for name in table.columns
+        if name in dated_columns and str(table[name].dtype).startswith("date32")
+    ]
     return table.assign(**{name: table[name].astype(object) for name in dated}) if dated else table
 
 
 def _timed(expectation: Expectation, table: pd.DataFrame) -> Expectation:
-    """The expectation with the ends of a range of times as times: Great Expectations reads days as dates."""
+    """Convert the ends of a range of times to times. Great Expectations reads days as dates."""
     column = getattr(expectation, "column", None)
     if column not in table.columns or not str(table[column].dtype).startswith("datetime64"):
         return expectation
@@ -216,7 +222,7 @@ def _timed(expectation: Expectation, table: pd.DataFrame) -> Expectation:
 def _counted(
     name: str, expectations: Sequence[Expectation], results: Sequence[ExpectationValidationResult]
 ) -> list[FailedExpectation | None]:
-    """The gate: every expectation has exactly one result."""
+    """Check that every expectation has exactly one result."""
     found: dict[int, list[ExpectationValidationResult]] = {_position(e.meta): [] for e in expectations}
     for result in results:
         found[_position(result.expectation_config.meta)].append(result)  # type: ignore[union-attr]  # always set by a validator
@@ -224,7 +230,7 @@ def _counted(
     if uncounted := [e.expectation_type for e, got in zip(expectations, own, strict=True) if len(got) != 1]:
         raise SpecError(
             f"suite {name!r}: each of the {len(expectations)} expectations must be evaluated once, got "
-            f"{len(results)} results; mend {uncounted}"
+            f"{len(results)} results; correct {uncounted}"
         )
     return [_failure(e, got[0]) for e, got in zip(expectations, own, strict=True)]
 
@@ -236,9 +242,9 @@ def _position(meta: Mapping[str, Any] | None) -> int:
 def summary(
     name: str, expectations: Sequence[Expectation], outcomes: Sequence[FailedExpectation | None]
 ) -> SuiteResult:
-    """What a suite found, from how each of its expectations failed; None where it held."""
+    """Summarize a suite's result from its failed expectations. An expectation that was met is None."""
     failed = [failure for failure in outcomes if failure is not None]
-    told = [
+    verdicts = [
         JudgedExpectation(held=outcome is None, **(outcome or failure_of(expectation)))
         for expectation, outcome in zip(expectations, outcomes, strict=True)
     ]
@@ -247,20 +253,20 @@ def summary(
         expected=len(outcomes),
         evaluated=len(outcomes),
         passed=len(outcomes) - len(failed),
-        expectations=told,
+        expectations=verdicts,
         failed=failed,
         success=not any(_gates(failure) for failure in failed),
     )
 
 
 def _failure(expectation: Expectation, result: ExpectationValidationResult) -> FailedExpectation | None:
-    """How an expectation failed; None if it held."""
+    """Return how an expectation failed. None if it was met."""
     broken = _exception(result.exception_info or {})
     return None if result.success and broken is None else failure_of(expectation, broken)
 
 
 def failure_of(expectation: Expectation, broken: str | None = None) -> FailedExpectation:
-    """That an expectation failed, without any value."""
+    """Return a failed expectation, without any value."""
     return FailedExpectation(
         type=expectation.expectation_type,
         column=", ".join(columns_of(expectation)) or None,
@@ -270,16 +276,16 @@ def failure_of(expectation: Expectation, broken: str | None = None) -> FailedExp
 
 
 def _exception(info: Mapping[str, Any]) -> str | None:
-    """Type of the exception that kept an expectation from being evaluated; None if there was none.
+    """Return the type of the exception that prevented an evaluation. None if there was none.
 
-    Great Expectations reports one exception, or one a metric. Their messages may quote values and are not
-    read, but for our own, which never do.
+    Great Expectations reports one exception, or one per metric. Their messages may quote values and are not
+    read, except for this package's own, which never do.
     """
     reports = [info] if "raised_exception" in info else list(info.values())
     raised = next((report for report in reports if report.get("raised_exception")), None)
     if raised is None:
         return None
-    # the first line that is not indented ends the first stack: the cause of all that follows it
+    # the first line without indentation ends the first stack: the cause of all others
     lines = str(raised.get("exception_traceback")).splitlines()
     ends = (line for line in lines if line[:1].strip() and not line.startswith("Traceback "))
     cause = next(ends, "")
@@ -292,7 +298,7 @@ def _exception(info: Mapping[str, Any]) -> str | None:
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """No logs and warnings of Great Expectations: its import logs 150 lines, and its errors quote values."""
+    """Silence logs and warnings of Great Expectations: its import logs 150 lines, and errors quote values."""
     logger = logging.getLogger("great_expectations")
     level = logger.level
     logger.setLevel(SILENT)

@@ -1,8 +1,8 @@
-"""Common expectations that are right by inspection, so that a check need not import Great Expectations.
+"""Common expectations that can be checked without importing Great Expectations.
 
 Importing it takes seconds, which `privacy-release check` would spend on nearly every specification. The table
-holds the expectations that most suites are made of, and narrower rules than the library has: what `is_right`
-accepts, the library accepts as well. Everything else, wrong or only unusual, is for the library to judge.
+has the expectations that most suites consist of, with narrower rules than the library's: what `is_right`
+accepts, the library accepts as well. Everything else, wrong or only unusual, is left to the library.
 """
 
 from collections.abc import Callable, Mapping
@@ -11,7 +11,7 @@ from itertools import pairwise
 from types import MappingProxyType
 from typing import Any
 
-VERSION = "1.24.1"  # of Great Expectations, which the table was compared with
+VERSION = "1.24.1"  # version of Great Expectations that the table was compared with
 SEVERITIES = frozenset({"critical", "warning", "info"})
 _LARGEST = 2**53  # whole numbers up to it are exact as floats
 
@@ -52,7 +52,7 @@ _COUNTS: Mapping[str, Rule] = {"min_value": _is_whole, "max_value": _is_whole}
 _STRICT: Mapping[str, Rule] = {"strict_min": _is_truth, "strict_max": _is_truth}
 _SET: Mapping[str, Rule] = {"value_set": _are_values}
 
-# Expectation -> the arguments that it must have, and those that it may have.
+# Expectation -> its required and its optional arguments.
 ARGUMENTS: Mapping[str, tuple[Mapping[str, Rule], Mapping[str, Rule]]] = MappingProxyType(
     {
         "expect_column_distinct_values_to_be_in_set": ({**_COLUMN, **_SET}, {}),
@@ -80,7 +80,7 @@ ARGUMENTS: Mapping[str, tuple[Mapping[str, Rule], Mapping[str, Rule]]] = Mapping
 )
 
 
-# All expectations that are run. Great Expectations registers further ones, also those that a plugin brings.
+# All expectations that are run. Great Expectations registers more, including those of plugins.
 ALLOWED = frozenset(
     {
         "expect_column_distinct_values_to_be_in_set",
@@ -144,7 +144,7 @@ ALLOWED = frozenset(
         "expect_table_to_be_t_close",
     }
 )
-# Those of Great Expectations that are not: they run queries, or read other tables.
+# Expectations of Great Expectations that are not run: they run queries, or read other tables.
 REFUSED = frozenset(
     {
         "expect_query_results_to_match_comparison",
@@ -155,7 +155,7 @@ REFUSED = frozenset(
 
 
 def is_right(entry: Mapping[str, Any]) -> bool:
-    """Return whether an expectation is right by the table; False also means that only the library can tell.
+    """Return whether an expectation is right by the table. False may also mean that only the library knows.
 
     Args:
         entry: Expectation of a suite in its JSON form, with `type` and, if it has arguments, `kwargs`.
@@ -181,6 +181,6 @@ def is_version_of_table() -> bool:
 
 
 def _are_in_order(rules: Mapping[str, Rule], arguments: Mapping[str, Any]) -> bool:
-    """Whether a range has a limit, and the lower one is below the upper one."""
+    """Return whether a range has a limit, and the lower one is below the upper one."""
     limits = [arguments[name] for name in ("min_value", "max_value") if name in arguments]
     return "min_value" not in rules or (bool(limits) and all(low < high for low, high in pairwise(limits)))

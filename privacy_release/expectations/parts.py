@@ -1,9 +1,9 @@
-"""Great Expectations suites on a table that memory may not hold: part by part, where that means the same.
+"""Great Expectations suites on a table larger than memory, part by part, if that means the same.
 
-An expectation about single records holds for a table if it holds for each part of it. One about the columns
-is held against the columns, one about the number of records against their number. All others speak of the
-whole table at once, or may do so (uniqueness, means, quantiles, sets of distinct values, the privacy models;
-`mostly`, a `row_condition`), and are refused rather than answered for a part.
+An expectation about single records is met by a table if it is met by each part. One about the columns is
+checked on the columns, one about the number of records on their number. All others concern the whole table at
+once, or may do so (uniqueness, means, quantiles, sets of distinct values, the privacy models; `mostly`, a
+`row_condition`), and are refused rather than answered for a part.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from privacy_release.expectations.gate import FailedExpectation, SuiteResult
 
-ROWS = 1_000_000  # of a part: a suite takes about a second to set up
+ROWS = 1_000_000  # records of a part; a suite takes about a second to set up
 OF_RECORDS = frozenset(
     {
         "expect_column_pair_values_a_to_be_greater_than_b",
@@ -77,19 +77,19 @@ OF_NUMBER = frozenset({"expect_table_row_count_to_be_between", "expect_table_row
 
 
 def run_suite_in_parts(path: str | Path, sha256: str, suite: Mapping[str, Any]) -> SuiteResult:
-    """Hold a Parquet file of the work area against a suite, as `expectations.run_suite` a table.
+    """Run a suite on a Parquet file of the work area, like `expectations.run_suite` on a table.
 
     Each expectation about records must be evaluated exactly once on every part.
 
     Args:
-        path: of the file.
-        sha256: that was recorded for it.
-        suite: as for `run_suite`, of expectations that can be judged part by part.
+        path: Path of the file.
+        sha256: Recorded SHA-256 of the file.
+        suite: Suite as for `run_suite`, with expectations that can be judged part by part.
 
     Raises:
-        SpecError: as `run_suite`; also if an expectation needs the whole table, naming all such.
-        SchemaError: as `run_suite`.
-        IntegrityError: if the file is missing, changed or not whole.
+        SpecError: As `run_suite`; also if expectations need the whole table, naming them.
+        SchemaError: As `run_suite`.
+        IntegrityError: If the file is missing, changed or incomplete.
     """
     with quiet():
         name, expectations = build_suite(suite)
@@ -111,7 +111,7 @@ def run_suite_in_parts(path: str | Path, sha256: str, suite: Mapping[str, Any]) 
 
 
 def _of_number(expectation: Expectation, rows: int) -> FailedExpectation | None:
-    """How an expectation about the number of records failed; Great Expectations would count them itself."""
+    """Return how an expectation about the number of records failed. Great Expectations would count them."""
     held = expectation._validate({"table.row_count": rows})
     return None if held["success"] is True else failure_of(expectation)
 
@@ -122,9 +122,10 @@ def _judge(
     kinds: frozenset[str],
     found: list[FailedExpectation | None],
 ) -> None:
-    """Hold a part against the expectations of some kinds; what failed earlier stays failed.
+    """Run the expectations of some kinds on a part. What failed earlier stays failed.
 
-    They are built anew for each part: whatever Great Expectations keeps in them stays with the part.
+    They are built again for each part, so that anything Great Expectations stores in them stays with the
+    part.
     """
     name, expectations = build_suite(suite)
     chosen = [expectation for expectation in expectations if expectation.expectation_type in kinds]
@@ -136,7 +137,7 @@ def _judge(
 
 
 def _refuse_whole(name: str, expectations: Sequence[Expectation]) -> None:
-    """Refuse expectations that no part can answer."""
+    """Raise if expectations cannot be judged part by part."""
     known = OF_RECORDS | OF_COLUMNS | OF_NUMBER
     refused = []
     for number, expectation in enumerate(expectations, start=1):
@@ -150,20 +151,20 @@ def _refuse_whole(name: str, expectations: Sequence[Expectation]) -> None:
     if refused:
         raise SpecError(
             f"suite {name!r}: {len(refused)} of {len(expectations)} expectations need the whole table in "
-            f"memory, which an engine is to spare: {', '.join(refused)}; take them out, put ones about "
-            "single records in their place, or take the engine local"
+            f"memory, which the engine avoids: {', '.join(refused)}; remove them, replace them by ones about "
+            "single records, or use the engine local"
         )
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Footer:
-    """What a file says of its table.
+    """The facts in a file's footer about its table.
 
     Attributes:
-        empty: its columns, without records.
-        rows: how many there are.
-        widened: columns of whole numbers or truth values with a null somewhere, and the type that they have
-            in a frame then: it must not change from part to part.
+        empty: Columns of the table, without records.
+        rows: Number of records.
+        widened: Columns of whole numbers or truth values with a null somewhere, with the type that they have
+            in a data frame then, which must not change from part to part.
     """
 
     empty: pd.DataFrame
@@ -201,7 +202,7 @@ class _Footer:
     def parts(
         self, path: str | Path, sha256: str, expectations: Sequence[Expectation]
     ) -> Iterator[pd.DataFrame]:
-        """The records, some at a time, with the columns that the expectations name."""
+        """Yield the records in parts, with the columns that the expectations name."""
         import pyarrow as pa
 
         from privacy_engine.engines.frames import to_frame
@@ -214,6 +215,6 @@ class _Footer:
 
 
 def _nulls(chunk: Any) -> bool:
-    """Whether a column chunk has nulls; one that does not say counts as if."""
+    """Return whether a column chunk has nulls, or does not state it."""
     counted = chunk.statistics
     return counted is None or not counted.has_null_count or counted.null_count > 0

@@ -1,6 +1,7 @@
-"""The expectations of a suite from its JSON form: all of them, or an error that names those that are wrong.
+"""Build the expectations of a suite from its JSON form: all of them, or an error that names the wrong ones.
 
-`great_expectations.ExpectationSuite` logs an expectation that it does not know and goes on without it.
+`great_expectations.ExpectationSuite` only logs an expectation that it does not know, and continues without
+it.
 """
 
 from __future__ import annotations
@@ -24,18 +25,18 @@ ENTRY_KEYS = frozenset(
     {"type", "kwargs", "severity", "meta", "notes", "description", "id", "rendered_content"}
 )
 _REFERENCES = frozenset({"$ref", "$dynamicRef", "$recursiveRef"})
-POSITION = "position_in_suite"  # key of the metadata by which a result is found again
+POSITION = "position_in_suite"  # key of the metadata by which a result is matched
 
 
 def build_suite(suite: Mapping[str, Any]) -> tuple[str, list[Expectation]]:
-    """The name of a suite, and its expectations, each with its `POSITION` (from 0) in its metadata.
+    """Return the name of a suite, and its expectations, each with its `POSITION` (from 0) in its metadata.
 
     Args:
-        suite: ``{name, expectations: [{type, kwargs, severity}]}``; other fields that Great Expectations
-            writes are passed over.
+        suite: ``{name, expectations: [{type, kwargs, severity}]}``. Other fields that Great Expectations
+            writes are ignored.
 
     Raises:
-        SpecError: if the suite is empty, or an expectation is unknown or has a wrong argument; names all.
+        SpecError: If the suite is empty, or expectations are unknown or have wrong arguments, naming all.
     """
     name, entries = _entries(suite)
     import_great_expectations()
@@ -43,10 +44,10 @@ def build_suite(suite: Mapping[str, Any]) -> tuple[str, list[Expectation]]:
 
 
 def require_right(suite: Mapping[str, Any]) -> None:
-    """Refuse what `build_suite` refuses, without importing Great Expectations where all is common and right.
+    """Raise like `build_suite`, but import Great Expectations only for unusual or wrong expectations.
 
     Raises:
-        SpecError: as `build_suite`.
+        SpecError: As `build_suite`.
     """
     _, entries = _entries(suite)
     if not (is_version_of_table() and all(map(is_right, entries))):
@@ -54,7 +55,7 @@ def require_right(suite: Mapping[str, Any]) -> None:
 
 
 def _entries(suite: Mapping[str, Any]) -> tuple[str, list[Mapping[str, Any]]]:
-    """The name and the expectations of a suite, in a form that Great Expectations can be asked to build."""
+    """Return the name and the expectations of a suite, in a form that Great Expectations can build."""
     name, entries = suite.get("name"), suite.get("expectations")
     if not isinstance(name, str) or not name:
         raise SpecError("a suite of expectations must have a name; add one")
@@ -81,7 +82,7 @@ def _wrong(number: int, text: str) -> ProblemsError:
 
 
 def _built(name: str, entries: Sequence[Mapping[str, Any]]) -> list[Expectation]:
-    """The expectations, each marked with its position; one error names all that cannot be built."""
+    """Return the expectations with their positions. One error names all that cannot be built."""
     expectations, problems = [], []
     for position, entry in enumerate(entries):
         made = _build(entry, position)
@@ -97,14 +98,14 @@ def _built(name: str, entries: Sequence[Mapping[str, Any]]) -> list[Expectation]
 
 
 def _build(entry: Mapping[str, Any], position: int) -> Expectation | str:
-    """An expectation, or what is wrong with it."""
+    """Return an expectation, or what is wrong with it."""
     from great_expectations.compatibility.pydantic import ValidationError
     from great_expectations.exceptions.exceptions import ExpectationNotFoundError, GreatExpectationsError
     from great_expectations.expectations.expectation_configuration import ExpectationConfiguration
     from great_expectations.expectations.metadata_types import FailureSeverity
     from great_expectations.expectations.registry import list_registered_expectation_implementations
 
-    import privacy_release.expectations.table_expectations  # noqa: F401  registers our expectations
+    import privacy_release.expectations.table_expectations  # noqa: F401  registers this package's expectations
 
     if entry["type"] not in ALLOWED:
         return f"no such expectation is run here{did_you_mean(entry['type'], ALLOWED)}"
@@ -132,15 +133,15 @@ def _build(entry: Mapping[str, Any], position: int) -> Expectation | str:
         return f"its arguments were refused ({type(error).__name__})"
     if expectation.suite_parameter_options:
         return "its arguments must be given in place, not by $PARAMETER"
-    expectation.id, expectation.meta = None, {POSITION: position}  # whatever the arguments say
+    expectation.id, expectation.meta = None, {POSITION: position}  # overrides the arguments
     return expectation
 
 
 def _confine(kwargs: dict[str, Any]) -> None:
-    """Take out of the arguments of an expectation what would run code or fetch an address.
+    """Remove arguments of an expectation that would run code or fetch an address.
 
     Raises:
-        SpecError: if a row condition is none, or a JSON schema points outside of itself.
+        SpecError: If a row condition is invalid, or a JSON schema refers to addresses.
     """
     if kwargs.get("row_condition") is not None:
         condition, parser = kwargs["row_condition"], kwargs.get("condition_parser", "pandas")
@@ -152,7 +153,7 @@ def _confine(kwargs: dict[str, Any]) -> None:
 
 
 def _refuse_outside(schema: Any) -> None:
-    """Refuse references of a JSON schema that lead out of it: they would be fetched."""
+    """Raise if a JSON schema has references that lead out of it, because they would be fetched."""
     if isinstance(schema, dict):
         for name, item in schema.items():
             if name in _REFERENCES and not (isinstance(item, str) and item.startswith("#")):
@@ -166,7 +167,7 @@ def _refuse_outside(schema: Any) -> None:
 
 
 def _argument_problem(problem: Mapping[str, Any]) -> str:
-    """The argument and the rule. Only pydantic's own texts, which have a code, are sure to quote no value."""
+    """Return the argument and the rule. Only pydantic's own texts, which have a code, never quote a value."""
     argument = ".".join(str(part) for part in problem["loc"])
     if "." in problem["type"]:
         return f"{argument}: {problem['msg']}"

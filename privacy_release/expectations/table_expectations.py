@@ -1,10 +1,10 @@
-"""Great Expectations that a table is k-anonymous, l-diverse or t-close; importing this module registers them.
+"""Expectations that a table is k-anonymous, l-diverse or t-close. Importing this module registers them.
 
-They judge what a released table shows: records that are equal in the quasi-identifiers form a class, a null
-is a value like any other, order and index of the records do not matter. The models are those of
+They judge what a released table shows: records that are equal in the quasi-identifiers form a class, null is
+a value like others, order and index of the records do not matter. The models are those of
 ``privacy_engine.verification.models`` (Sweeney 2002; Machanavajjhala et al. 2006; Li et al. 2007), so an
-expectation and the release policy never disagree. Results hold counts and the measured number, never a value,
-in every result format. They run on pandas.
+expectation and the release policy never disagree. Results contain counts and the measured number, never a
+value, in every result format. They run on pandas.
 
     import great_expectations as gx
     from privacy_release.expectations.table_expectations import ExpectTableToBeKAnonymous
@@ -12,7 +12,7 @@ in every result format. They run on pandas.
     batch.validate(ExpectTableToBeKAnonymous(k=5, quasi_identifiers=["age", "zip"]))
 
 Unlike all other modules of this package, this one imports Great Expectations at module level, because its
-classes derive from it. That costs seconds: no other module may import it outside a function.
+classes derive from it. That takes seconds, so no other module may import it outside of a function.
 """
 
 import math
@@ -51,7 +51,7 @@ CLASSES = "table.privacy.equivalence_classes"
 
 
 class TableEquivalenceClasses(TableMetricProvider):
-    """The classes of a batch, as integer labels and codes; expectations on the same columns share them."""
+    """The classes of a batch, as integer labels and codes, shared by expectations on the same columns."""
 
     metric_name = CLASSES
     value_keys = ("quasi_identifiers", "sensitive", "distance")
@@ -80,22 +80,22 @@ class TableEquivalenceClasses(TableMetricProvider):
 def classes_of(
     table: pd.DataFrame, quasi_identifiers: list[str], sensitive: list[str], *, ordered: bool
 ) -> EquivalenceClasses:
-    """The classes of a table.
+    """Return the classes of a table.
 
     Args:
-        table: (n, ...) any index.
-        quasi_identifiers: columns that records of one class share.
-        sensitive: columns whose values are counted in each class.
-        ordered: whether the ranks of the sensitive values will be used. A null ranks last.
+        table: Table with any index, shape (n, columns).
+        quasi_identifiers: Columns that records of one class share.
+        sensitive: Columns whose values are counted in each class.
+        ordered: Whether the ranks of the sensitive values are needed. Null ranks last.
 
     Raises:
-        SchemaError: if the table lacks a column, or a column has no order where one is needed.
+        SchemaError: If the table lacks a column, or a column has no order but needs one.
     """
     missing = [name for name in (*quasi_identifiers, *sensitive) if name not in table.columns]
     if missing:
-        raise SchemaError(f"the table must have the columns {missing}; mend the table or the expectation")
+        raise SchemaError(f"the table must have the columns {missing}; correct the table or the expectation")
     unordered = [name for name in sensitive if ordered and not has_order(table[name].dtype)]
-    if unordered:  # text would rank by the alphabet, and the measured distance would mean nothing
+    if unordered:  # text would be ranked alphabetically, and the measured distance would mean nothing
         raise SchemaError(
             "the ordered distance needs numbers, dates or an ordered categorical, "
             f"which columns {unordered} are not; use the equal distance or cast the column"
@@ -104,7 +104,7 @@ def classes_of(
 
 
 def has_order(dtype: Any) -> bool:
-    """Whether the values of a column have an order of their own."""
+    """Return whether the values of a column have an order."""
     if isinstance(dtype, pd.CategoricalDtype):
         return bool(dtype.ordered)
     kinds = (
@@ -116,9 +116,9 @@ def has_order(dtype: Any) -> bool:
 
 
 def judgement(model: PrivacyModel, classes: EquivalenceClasses) -> dict[str, Any]:
-    """What Great Expectations wants of a check, in plain Python types.
+    """Return the result of a check for Great Expectations, in plain Python types.
 
-    ``observed_value`` is the number of the worst class, None where it is not finite (no records; recursive
+    ``observed_value`` is the number of the worst class. None if it is not finite (no records; recursive
     diversity of a class with fewer than l values).
     """
     failing = model.violations(classes)
@@ -136,10 +136,10 @@ def judgement(model: PrivacyModel, classes: EquivalenceClasses) -> dict[str, Any
 
 
 class PrivacyExpectation(BatchExpectation, ABC):
-    """What the three expectations share. No row condition: the guarantee speaks of the whole table.
+    """The common part of the three expectations. No row condition: the guarantee is about the whole table.
 
     Attributes:
-        quasi_identifiers: columns that an attacker may know; records equal in all of them are a class.
+        quasi_identifiers: Columns that an attacker may know. Records equal in all of them are a class.
     """
 
     quasi_identifiers: list[str] = pydantic.Field(min_items=1)
@@ -154,7 +154,7 @@ class PrivacyExpectation(BatchExpectation, ABC):
     @classmethod
     @abstractmethod
     def wording(cls, kwargs: Mapping[str, Any]) -> str:
-        """One sentence for people; ``$name`` stands for an argument."""
+        """Return one sentence for readers. ``$name`` is replaced by an argument."""
 
     def _validate(
         self,
@@ -193,7 +193,7 @@ class ExpectTableToBeKAnonymous(PrivacyExpectation):
     """Every class has at least k records.
 
     Attributes:
-        k: >= 2.
+        k: Smallest number of records in a class, at least 2.
     """
 
     k: int = pydantic.Field(ge=2)
@@ -211,7 +211,7 @@ class ExpectTableToBeKAnonymous(PrivacyExpectation):
 
     @classmethod
     def wording(cls, kwargs: Mapping[str, Any]) -> str:
-        """One sentence for people."""
+        """Return one sentence for readers."""
         return "Must be k-anonymous: at least $k records share each combination of $quasi_identifiers."
 
 
@@ -219,11 +219,11 @@ class ExpectTableToBeLDiverse(PrivacyExpectation):
     """Every class has diverse sensitive values.
 
     Attributes:
-        sensitive: column that an attacker must not learn.
+        sensitive: Column that an attacker must not learn.
         diversity: ``distinct``: at least l values; ``entropy``: entropy of at least log l; ``recursive``:
             with the counts r_1 >= r_2 >= ... of a class, r_1 < c (r_l + r_(l+1) + ...).
-        l: > 1; whole unless the diversity is entropy.
-        c: > 0; for recursive diversity, and only there.
+        l: Diversity, above 1; whole unless it is measured as entropy.
+        c: Factor of recursive diversity, above 0. Only for recursive diversity.
     """
 
     sensitive: str
@@ -253,7 +253,7 @@ class ExpectTableToBeLDiverse(PrivacyExpectation):
         return value
 
     def model(self) -> PrivacyModel:
-        """The l-diversity that was chosen."""
+        """The chosen l-diversity."""
         if self.diversity == "entropy":
             return EntropyLDiversity(l=self.l, attribute=self.sensitive)
         if self.c is not None:
@@ -262,7 +262,7 @@ class ExpectTableToBeLDiverse(PrivacyExpectation):
 
     @classmethod
     def wording(cls, kwargs: Mapping[str, Any]) -> str:
-        """One sentence for people."""
+        """Return one sentence for readers."""
         kind = {"entropy": "entropy $l-diverse", "recursive": "recursive ($c, $l)-diverse"}
         must = kind.get(kwargs.get("diversity", "distinct"), "distinct $l-diverse")
         return f"Must be {must} in $sensitive, for each combination of $quasi_identifiers."
@@ -272,8 +272,8 @@ class ExpectTableToBeTClose(PrivacyExpectation):
     """The sensitive values of every class are distributed within t of the table's (earth mover's distance).
 
     Attributes:
-        sensitive: column that an attacker must not learn.
-        t: in [0, 1].
+        sensitive: Column that an attacker must not learn.
+        t: Largest distance, 0 to 1.
         distance: ``equal``: every two values are 1 apart; ``ordered``: by rank, the ends 1 apart.
     """
 
@@ -290,7 +290,7 @@ class ExpectTableToBeTClose(PrivacyExpectation):
 
     @classmethod
     def wording(cls, kwargs: Mapping[str, Any]) -> str:
-        """One sentence for people."""
+        """Return one sentence for readers."""
         distance = kwargs.get("distance", "equal")
         return (
             f"Must be t-close in $sensitive with t = $t ({distance} distance), "
@@ -299,14 +299,14 @@ class ExpectTableToBeTClose(PrivacyExpectation):
 
 
 def whole(value: object) -> object:
-    """The value itself; pydantic would cut 5.7 to 5, a weaker guarantee than the one asked for."""
+    """Return a whole number. pydantic would cut 5.7 to 5, a weaker guarantee than requested."""
     if isinstance(value, bool) or not isinstance(value, int):
         raise pydantic.errors.IntegerError
     return value
 
 
 def _texts(kwargs: Mapping[str, Any]) -> dict[str, str]:
-    """The arguments that a sentence may name, as text."""
+    """Return the arguments that a sentence may name, as text."""
     names = ("k", "l", "c", "t", "sensitive")
     texts = {name: str(kwargs[name]) for name in names if kwargs.get(name) is not None}
     return texts | {"quasi_identifiers": ", ".join(kwargs["quasi_identifiers"])}

@@ -1,1 +1,1 @@
-"""Choosing a method and its parameters by looking, before any release: a grid, measured and drawn."""
+"""Choose a method and its parameters before any release, from a grid that is measured and plotted."""

@@ -1,4 +1,4 @@
-"""Measuring one choice: its release is made, looked at, and forgotten; figures alone stay."""
+"""Measure one choice: its release is made, measured and discarded. Only figures are kept."""
 
 import time
 from collections.abc import Mapping
@@ -35,9 +35,9 @@ class ColumnRef(TypedDict):
     """A column before and after.
 
     Attributes:
-        before: records of each group, rounded; None = hidden, as too few.
-        after: expected ones of the release, likewise: one of a small k would tell what is hidden before.
-        reason: why there is nothing to show; else None.
+        before: Number of records of each group, rounded. None: hidden, because it is too small.
+        after: Expected number in the release, protected in the same way, because it could reveal `before`.
+        reason: Reason why there is nothing to show. None if there is something.
     """
 
     name: str
@@ -48,14 +48,14 @@ class ColumnRef(TypedDict):
 
 
 class Measured(TypedDict):
-    """A choice and what was measured of it.
+    """A choice with its measurements.
 
     Attributes:
-        failed: why there is no release; the rest is empty then.
-        figures: by name: those of `utility` and `risk`; `marginals_1`, `marginals_2`: mean distance of the
-            marginals; `accuracy`, `accuracy_source`, `accuracy_majority`: of classifiers; `epsilon`.
-        missed: rules of the policy that it does not keep, with what was measured.
-        seconds: of the method.
+        failed: Reason why there is no release. The other fields are empty then.
+        figures: Figures by name: those of `utility` and `risk`; `marginals_1`, `marginals_2`: mean distance
+            of the marginals; `accuracy`, `accuracy_source`, `accuracy_majority`: of classifiers; `epsilon`.
+        missed: Rules of the policy that it does not meet, with the measured numbers.
+        seconds: Duration of the method in seconds.
     """
 
     name: str
@@ -76,29 +76,29 @@ def measured(
     budget: "Budget | None" = None,
     policy: "ReleasePolicy | None" = None,
 ) -> Measured:
-    """Make the release of a choice and measure it; whatever stops it is told, and stops nothing else.
+    """Make the release of a choice and measure it. A failure is reported and does not affect other choices.
 
     Args:
-        choice: what to measure.
-        records: on what.
-        work: where a release is staged whose budget pays for it.
-        budget: pays, where the records are those of a data set with a budget.
-        policy: what a release must keep that a budget pays for, the floor policy included.
+        choice: Choice to measure.
+        records: Records to measure it on.
+        work: Work area for staging a release that a budget pays for.
+        budget: Budget that pays, if the records are those of a data set with a budget.
+        policy: Policy of a release that a budget pays for, including the floor policy.
     """
-    told = failed(choice, None)
+    cell = failed(choice, None)
     try:
-        _measure(choice, records, told, work, budget, policy)
+        _measure(choice, records, cell, work, budget, policy)
     except PrivacyEngineError as error:
-        told["failed"] = " ".join(str(error).split())
+        cell["failed"] = " ".join(str(error).split())
     except MemoryError:
-        told["failed"] = "it needs more memory than there is; take fewer records with --sample"
-    except Exception as error:  # noqa: BLE001  one choice stops no other; its message may quote records
-        told["failed"] = f"unexpected {type(error).__name__}"
-    return told
+        cell["failed"] = "it needs more memory than there is; use fewer records with --sample"
+    except Exception as error:  # noqa: BLE001  choices are independent; its message may quote records
+        cell["failed"] = f"unexpected {type(error).__name__}"
+    return cell
 
 
 def failed(choice: Choice, reason: str | None) -> Measured:
-    """A choice of which nothing is measured, and why; None: nothing yet."""
+    """Return a choice without measurements, with the reason. None: not measured yet."""
     return Measured(
         name=choice.name,
         method=choice.method,
@@ -115,7 +115,7 @@ def failed(choice: Choice, reason: str | None) -> Measured:
 def _measure(
     choice: Choice,
     records: RecordsRef,
-    told: Measured,
+    cell: Measured,
     work: "WorkArea | None",
     budget: "Budget | None",
     policy: "ReleasePolicy | None",
@@ -128,18 +128,18 @@ def _measure(
         parameters = choice.parameters if schema.by else without_persons(choice.parameters)
         method = build_method(choice.method, parameters)
         if records.origin == "source" and method.privacy_loss(schema) is not None:
-            raise SpecError(f"{choice.method} spends privacy on the source, and nothing books it; book it")
+            raise SpecError(f"{choice.method} spends privacy on the source, but nothing books it; book it")
         began = time.perf_counter()
         release = method.release(frame, schema, rng)
         seconds = time.perf_counter() - began
-    told["rows"], told["seconds"] = len(release.table), seconds
-    rng = np.random.default_rng(records.seed)  # what is asked of each choice is the same
+    cell["rows"], cell["seconds"] = len(release.table), seconds
+    rng = np.random.default_rng(records.seed)  # each choice is measured in the same way
     if release.recoding is not None:
-        _anonymized(release, records, told, rng)
+        _anonymized(release, records, cell, rng)
     else:
-        _synthesized(release, frame, records, told, rng)
-    told["figures"] = finite(told["figures"])
-    told["missed"] = _missed(release, records, told["figures"])
+        _synthesized(release, frame, records, cell, rng)
+    cell["figures"] = finite(cell["figures"])
+    cell["missed"] = _missed(release, records, cell["figures"])
 
 
 def _booked(
@@ -149,9 +149,9 @@ def _booked(
     budget: "Budget | None",
     policy: "ReleasePolicy | None",
 ) -> "tuple[Release, float]":
-    """A release that the budget pays for; the same bytes and choice cost nothing again."""
+    """Return a release that the budget pays for. The same bytes and choice cost nothing again."""
     if budget is None or work is None:
-        raise SpecError("records of people are explored only where a budget pays; name the one that does")
+        raise SpecError("records of people are only explored if a budget pays; name the one that does")
     assert records.table is not None
     return booked_release(
         records.table,
@@ -170,35 +170,35 @@ def _read(uri: str, sha256: str) -> "pd.DataFrame":
 
 
 def _frame(file: RecordsFileRef) -> "pd.DataFrame":
-    """Read once a process: its choices are measured on the same records."""
+    """Read a file once per process, because its choices are measured on the same records."""
     return _read(file.uri, file.sha256)
 
 
-def _anonymized(release: "Release", records: RecordsRef, told: Measured, rng: Any) -> None:
-    """Loss and risk as of any release, and what an analyst gets wrong."""
+def _anonymized(release: "Release", records: RecordsRef, cell: Measured, rng: Any) -> None:
+    """Measure loss and risk as for any release, and an analyst's error."""
     from privacy_engine.measures.analyst import marginal_errors, train_on_release
 
     recoding = release.recoding
     assert recoding is not None
     loss, risk = measure(release, rng)
     one, two = marginal_errors(recoding)
-    told["figures"] = {**loss, **risk, "marginals_1": one, "marginals_2": two}
+    cell["figures"] = {**loss, **risk, "marginals_1": one, "marginals_2": two}
     if records.target is not None:
         test = EncodedTable.encode(_frame(records.held_out), read_schema(records.schema))
-        told["figures"] |= _scores(train_on_release(recoding, test, records.target, rng))
+        cell["figures"] |= _scores(train_on_release(recoding, test, records.target, rng))
     for shown in distributions(recoding, records.smallest_count):
         if isinstance(shown, Withheld):
-            told["columns"].append(
+            cell["columns"].append(
                 ColumnRef(name=shown.attribute, groups=[], before=[], after=[], reason=shown.reason)
             )
         else:
-            told["columns"].append(_column(shown, records.smallest_count))
+            cell["columns"].append(_column(shown, records.smallest_count))
 
 
 def _synthesized(
-    release: "Release", frame: "pd.DataFrame", records: RecordsRef, told: Measured, rng: Any
+    release: "Release", frame: "pd.DataFrame", records: RecordsRef, cell: Measured, rng: Any
 ) -> None:
-    """How near the drawn records are to those that the model was made of."""
+    """Measure how close the drawn records are to those of the model."""
     from privacy_engine.measures.synthetic_assessment import LEARNING_ROWS
     from privacy_engine.measures.synthetic_learning import train_on_synthetic
     from privacy_engine.measures.synthetic_utility import coded, coded_marginal_tvd
@@ -207,17 +207,17 @@ def _synthesized(
     names = list(schema.names)
     real, drawn = coded(frame.loc[:, names], schema), coded(release.table.loc[:, names], schema)
     assert release.loss is not None
-    told["figures"] = {"epsilon": release.loss.epsilon, "delta": release.loss.delta}
+    cell["figures"] = {"epsilon": release.loss.epsilon, "delta": release.loss.delta}
     for ways in range(1, min(2, len(names)) + 1):
-        told["figures"][f"marginals_{ways}"] = coded_marginal_tvd(real, drawn, ways).mean
+        cell["figures"][f"marginals_{ways}"] = coded_marginal_tvd(real, drawn, ways).mean
     if (target := records.target) is not None and len(names) > 1:
         test = _frame(records.held_out).loc[:, names]
         of = (frame.loc[:, names], release.table.loc[:, names], test)
-        told["figures"] |= _scores(train_on_synthetic(*of, schema, [target], rng, rows=LEARNING_ROWS)[target])
+        cell["figures"] |= _scores(train_on_synthetic(*of, schema, [target], rng, rows=LEARNING_ROWS)[target])
     for marginal in grouped_marginals([real, drawn], schema):
         before, after = (np.array(shares) for shares in marginal.shares)
         counts = np.rint(before * len(frame)).astype(np.int64)
-        told["columns"].append(
+        cell["columns"].append(
             _column(
                 Distribution(
                     attribute=marginal.attribute,
@@ -250,7 +250,7 @@ def _scores(score: Any) -> dict[str, float]:
 
 
 def _missed(release: "Release", records: RecordsRef, figures: Mapping[str, float]) -> list[str]:
-    """What of the policy the release does not keep, by the records that it was made of here."""
+    """Return the rules of the policy that the release does not meet, on the records it was made from."""
     policy = of_one_release(ReleasePolicy.from_dict(records.policy))
     if policy is None:
         return []
@@ -271,7 +271,7 @@ def _missed(release: "Release", records: RecordsRef, figures: Mapping[str, float
 
 
 def of_one_release(policy: "ReleasePolicy") -> "ReleasePolicy | None":
-    """The policy without what is about earlier releases and attacks, which are not looked at here."""
+    """Return the policy without rules about earlier releases and attacks, which are not measured here."""
     models = policy.require or policy.known_rows or policy.all_columns
     own = (models, policy.columns, policy.max_epsilon, policy.max_breach)
     if not any(rule is not None and rule != () for rule in own):

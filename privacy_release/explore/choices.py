@@ -1,4 +1,4 @@
-"""The choices of a grid: methods with their parameters, by what a specification and its policy ask for."""
+"""The choices of a grid: methods with parameters, derived from a specification and its policy."""
 
 import dataclasses
 import itertools
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
 KS = (2, 5, 10, 20, 50)
 EPSILONS = (0.1, 0.5, 1.0, 2.0, 8.0)
-# These read the sensitive values of a class and do nothing without a sensitive attribute.
+# Methods that use the sensitive values of a class, so that they require a sensitive attribute.
 _NEED_SENSITIVE = frozenset({"ilp_l_diversity", "rfka", "greedy_hamdist"})
-_OF_PERSONS = frozenset({"max_rows", "weight"})  # how much one person contributes
+_OF_PERSONS = frozenset({"max_rows", "weight"})  # parameters that limit the contribution of a person
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,8 +26,8 @@ class Choice:
     """A method with its parameters.
 
     Attributes:
-        name: such as `mondrian:k=10,l=3`: the method and where it is in the grid.
-        parameters: all that the specification would say, the place in the grid included.
+        name: Name such as `mondrian:k=10,l=3`: the method and its position in the grid.
+        parameters: All parameters as in a specification, including those of the grid.
     """
 
     name: str
@@ -36,7 +36,7 @@ class Choice:
 
 
 class ChoiceRef(TypedDict):
-    """A choice on its way to the task that measures it; see `Choice`."""
+    """A choice as passed to the task that measures it; see `Choice`."""
 
     name: str
     method: str
@@ -45,7 +45,7 @@ class ChoiceRef(TypedDict):
 
 @dataclass(frozen=True, kw_only=True)
 class Grid:
-    """What the choices are made of; what is empty follows from the specification and its policy."""
+    """The values of a grid. Empty ones follow from the specification and its policy."""
 
     methods: Sequence[str] = ()
     k: Sequence[int] = ()
@@ -55,10 +55,10 @@ class Grid:
 
     @classmethod
     def of(cls, given: Mapping[str, Sequence[Any]] | None) -> "Grid":
-        """A grid from lists by name.
+        """Return a grid from lists by name.
 
         Raises:
-            SpecError: if a name is none of the grid's.
+            SpecError: If a name is not one of the grid's.
         """
         known = [field.name for field in dataclasses.fields(cls)]
         if unknown := set(given or {}) - set(known):
@@ -69,10 +69,10 @@ class Grid:
 
 
 def family_of(spec: "ReleaseSpec", grid: Grid = Grid()) -> Family:
-    """Of all methods of the grid.
+    """Return the family of all methods of the grid.
 
     Raises:
-        SpecError: if a method is unknown or answers at random, or some spend a budget and others do not.
+        SpecError: If a method is unknown or answers at random, or some spend a budget and others do not.
     """
     methods = grid.methods or (spec.release.method,)
     if unknown := sorted(set(methods) - set(METHODS)):
@@ -81,22 +81,22 @@ def family_of(spec: "ReleaseSpec", grid: Grid = Grid()) -> Family:
     if len(families) > 1:
         raise SpecError(
             "methods must be anonymizers or synthesizers, not both: they are measured in different figures "
-            "and on different records; explore them one after the other"
+            "and on different records; explore them separately"
         )
     (family,) = families
     if family is Family.RANDOMIZER:
         raise SpecError(
-            f"{', '.join(methods)} answers for each person at random, and is not explored; name anonymizers "
-            "or synthesizers as --methods"
+            f"{', '.join(methods)} answers for each person at random, which is not explored; name "
+            "anonymizers or synthesizers as --methods"
         )
     return family
 
 
 def choices(spec: "ReleaseSpec", policy: "ReleasePolicy", grid: Grid) -> list[Choice]:
-    """The cells of the grid, method by method.
+    """Return the cells of the grid, method by method.
 
     Raises:
-        SpecError: as `family_of`, or if a value cannot be a parameter.
+        SpecError: As `family_of`, or if a value cannot be a parameter.
     """
     family = family_of(spec, grid)
     if family is Family.SYNTHESIZER:
@@ -108,12 +108,12 @@ def choices(spec: "ReleaseSpec", policy: "ReleasePolicy", grid: Grid) -> list[Ch
             for method in grid.methods or _all(family)
             for epsilon in epsilons
         ]
-    asked = {
+    numbers = {
         "k": sorted(set(grid.k or {*KS, *_of_policy(policy, "k_anonymity", "k")})),
         "l": sorted(set(grid.l)) or _of_policy(policy, "distinct_l_diversity", "l")[-1:],
         "t": sorted(set(grid.t)) or _of_policy(policy, "t_closeness", "t")[:1],
     }
-    axes = {symbol: values for symbol, values in asked.items() if values}
+    axes = {symbol: values for symbol, values in numbers.items() if values}
     sensitive = any(attribute.role == "sensitive" for _, attribute in spec.every_attribute)
     methods = grid.methods or [m for m in _all(family) if sensitive or m not in _NEED_SENSITIVE]
     return [
@@ -126,7 +126,7 @@ def choices(spec: "ReleaseSpec", policy: "ReleasePolicy", grid: Grid) -> list[Ch
 def choice_of(
     spec: "ReleaseSpec", policy: "ReleasePolicy", method: str, place: Mapping[str, float]
 ) -> Choice:
-    """A method at a place of the grid, with what else the specification or the policy asks of it."""
+    """Return a method at a position of the grid, with the other parameters of specification and policy."""
     own = spec.release.parameters if method == spec.release.method else {}
     given: dict[str, Any] = {**own, **_shared(spec.release.parameters, METHODS[method].family)}
     given |= {symbol: value for symbol, value in place.items() if symbol != "t"}
@@ -137,10 +137,10 @@ def choice_of(
 
 
 def named(spec: "ReleaseSpec", policy: "ReleasePolicy", name: str) -> Choice:
-    """The choice of a name such as `mondrian:k=10,l=3`.
+    """Return the choice of a name such as `mondrian:k=10,l=3`.
 
     Raises:
-        SpecError: if it is none.
+        SpecError: If it is not a valid name.
     """
     method, _, rest = name.partition(":")
     pairs = [re.fullmatch(r"(k|l|t|epsilon)=(\d+(?:\.\d+)?(?:e-?\d+)?)", part) for part in rest.split(",")]
@@ -157,7 +157,7 @@ def _all(family: Family) -> list[str]:
 
 
 def _shared(parameters: Mapping[str, Any], family: Family) -> dict[str, Any]:
-    """What another method of the family takes over from the specification's."""
+    """Return the parameters of the specification that apply to another method of the family."""
     if family is Family.SYNTHESIZER:
         from privacy_engine.synthesizers.synthesizer import Synthesizer as Shared
     else:
@@ -167,15 +167,15 @@ def _shared(parameters: Mapping[str, Any], family: Family) -> dict[str, Any]:
 
 
 def _of_policy(policy: "ReleasePolicy", model: str, symbol: str) -> list[Any]:
-    """The numbers that models of a name ask for, ascending."""
+    """Return the numbers that models of a name require, ascending."""
     from privacy_engine.verification.models import model_to_dict
 
-    told = [model_to_dict(required) for required in policy.require]
-    return sorted(fields[symbol] for fields in told if fields["model"] == model)
+    required_models = [model_to_dict(required) for required in policy.require]
+    return sorted(fields[symbol] for fields in required_models if fields["model"] == model)
 
 
 def _required(policy: "ReleasePolicy", t: float | None, own: Sequence[Any]) -> list[dict[str, Any]]:
-    """Models beside k and l that each class must keep: of the specification, and of the policy."""
+    """Return models besides k and l that each class must meet, from specification and policy."""
     from privacy_engine.verification.models import model_to_dict
 
     found = [dict(model) for model in own]
@@ -185,10 +185,10 @@ def _required(policy: "ReleasePolicy", t: float | None, own: Sequence[Any]) -> l
     if t is None:
         return found
     others = [fields for fields in found if fields["model"] != "t_closeness"]
-    asked = [fields for fields in found if fields["model"] == "t_closeness"] or [{"model": "t_closeness"}]
-    return [*others, *({**fields, "t": t} for fields in asked)]
+    closeness = [fields for fields in found if fields["model"] == "t_closeness"] or [{"model": "t_closeness"}]
+    return [*others, *({**fields, "t": t} for fields in closeness)]
 
 
 def without_persons(parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """For records that are one a person."""
+    """Return parameters for records of which each is one person."""
     return {name: value for name, value in parameters.items() if name not in _OF_PERSONS}

@@ -1,6 +1,7 @@
-"""What a release will cost: its steps run on growing samples of the records, and what they say of all.
+"""Predict the cost of a release by running its steps on growing samples of the records.
 
-One process measures, so that what the caller holds does not count, and is ended where it takes too long.
+A separate process measures, so that the memory of the caller does not count. It is ended if it takes too
+long.
 """
 
 import resource
@@ -43,22 +44,22 @@ if TYPE_CHECKING:
 
 SMALLEST = 500  # records of the first sample; each next one has twice as many
 LONGEST = 30.0  # seconds that are spent on samples
-MARGIN = 1.4  # that a prediction may be off, beside what the laws of growth differ by
-_PATIENCE = 3  # times `LONGEST`, after which a sample is given up
+MARGIN = 1.4  # possible error of a prediction, in addition to the difference between the laws of growth
+_PATIENCE = 3  # multiple of `LONGEST` after which a sample is abandoned
 Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Steps:
-    """What is run.
+    """The steps to run.
 
     Attributes:
-        records: that samples are drawn from.
-        schema: path of the file.
-        method: registry key, with its parameters.
-        policy: that is measured afterwards.
-        memoised: whether its answers go by a secret; another one is taken here.
-        detector: of outliers, with its parameters; None: nobody looks for them.
+        records: File of the records that samples are drawn from.
+        schema: Path of the schema.
+        method: Registry key of the method, with its parameters.
+        policy: Policy that is verified afterwards.
+        memoised: Whether its answers depend on a secret. A random one is used here.
+        detector: Detector of outliers, with its parameters. None: no search for outliers.
     """
 
     records: RecordsFileRef
@@ -73,7 +74,7 @@ class Steps:
 
 @dataclass(frozen=True, kw_only=True)
 class Point:
-    """What the steps took for a sample: its records, seconds, and bytes of the process at its largest."""
+    """The cost of the steps for a sample: its records, seconds, and peak bytes of the process."""
 
     rows: int
     seconds: float
@@ -82,13 +83,13 @@ class Point:
 
 @dataclass(frozen=True, kw_only=True)
 class Cost:
-    """What all records take on this machine, from and to.
+    """The cost for all records on this machine, as ranges.
 
     Attributes:
-        rows: all records.
-        measured: of how many records the largest sample was.
-        seconds: of outlier search, method, figures and verification, in a warm process.
-        memory: bytes of the process at its largest.
+        rows: Number of all records.
+        measured: Number of records in the largest sample.
+        seconds: Seconds for outlier search, method, figures and verification, in a warm process.
+        memory: Peak bytes of the process.
     """
 
     rows: int
@@ -98,24 +99,24 @@ class Cost:
 
 
 def cost_of(spec: "ReleaseSpec", policy: "ReleasePolicy", table: Table, work: "WorkArea") -> Cost:
-    """What a run of a specification takes with all records of its source.
+    """Return the cost of a run of a specification with all records of its source.
 
-    A private method is run on records that are drawn from the public domains of the schema, for to run it on
-    people is to spend.
+    A private method is run on records that are drawn from the public domains of the schema, because running
+    it on people would spend privacy.
 
     Args:
-        spec: of a release of one table, on the engine `local`.
-        policy: with the deployment's floor.
-        table: what `source_table` gave.
-        work: where records are simulated.
+        spec: Specification of a release of one table, on the engine `local`.
+        policy: Policy combined with the floor policy.
+        table: Table from `source_table`.
+        work: Work area in which records are simulated.
 
     Raises:
-        SpecError: if the release is of another form.
-        PrivacyEngineError: as `measured_on_samples`.
+        SpecError: If the release is of another form.
+        PrivacyEngineError: As `measured_on_samples`.
     """
     if spec.linked or spec.tables is not None or spec.engine.kind != LOCAL:
         raise SpecError(
-            "what a run takes is told only of one table, with the engine local and rows that are not linked"
+            "the cost of a run is only predicted for one table, with the engine local and no linked rows"
         )
     records, schema = RecordsFileRef(uri=table.uri, rows=table.rows, sha256=table.sha256), table.schema
     if family_of(spec.release.method) is Family.SYNTHESIZER:
@@ -137,15 +138,15 @@ def cost_of(spec: "ReleaseSpec", policy: "ReleasePolicy", table: Table, work: "W
 
 
 def cost(points: Sequence[Point], rows: int) -> Cost:
-    """What ``rows`` records take, after what samples took.
+    """Predict the cost of ``rows`` records from that of samples.
 
-    Two laws of growth are fitted, a sum of a constant, a linear and a quadratic part, none of them negative,
-    and a power of the number of records; the range has both, widened by `MARGIN` where the last sample does
+    Two laws of growth are fitted: a sum of a constant, a linear and a quadratic part, none of them negative,
+    and a power of the number of records. The range contains both, widened by `MARGIN` if the last sample does
     not have all records.
 
     Args:
-        points: ascending in their records.
-        rows: all records, at least as many as the largest sample has.
+        points: Measurements, ascending in their records.
+        rows: Number of all records, at least that of the largest sample.
     """
     last = points[-1]
     if last.rows == rows:
@@ -162,14 +163,14 @@ def cost(points: Sequence[Point], rows: int) -> Cost:
 
 
 def _sum(sizes: Floats, taken: Floats, rows: int) -> float:
-    """By least squares of the relative errors."""
+    """Fit by least squares of the relative errors."""
     parts = np.stack([np.ones_like(sizes), sizes / rows, (sizes / rows) ** 2], axis=1)
     weights, _ = nnls(parts / taken[:, None], np.ones_like(taken))
     return float(weights.sum())
 
 
 def _power(sizes: Floats, taken: Floats, rows: int) -> float:
-    """Through the last two points."""
+    """Fit through the last two points."""
     if len(sizes) < 2:
         return float(taken[-1] * rows / sizes[-1])
     grown = np.log(taken[-1] / taken[-2]) / np.log(sizes[-1] / sizes[-2])
@@ -184,14 +185,14 @@ def measured_on_samples(steps: Steps, longest: float = LONGEST) -> list[Point]:
     """Run the steps on samples of the records, each twice as large as the one before, while time is left.
 
     Args:
-        steps: what is run, on which records.
-        longest: seconds, of all samples together; a sample that takes much longer is given up.
+        steps: Steps to run, with their records.
+        longest: Seconds for all samples together. A sample that takes much longer is abandoned.
 
     Raises:
-        PrivacyEngineError: what the steps raise for the smallest sample.
-        CapacityError: if not even that was done in time, or the process was killed.
+        PrivacyEngineError: If the steps fail for the smallest sample.
+        CapacityError: If even that was not done in time, or the process was killed.
     """
-    spawn = get_context("spawn")  # a fork would copy the locks of threads, and what the caller holds
+    spawn = get_context("spawn")  # a fork would copy the locks of threads, and the caller's memory
     ours, its = spawn.Pipe(duplex=False)
     child = spawn.Process(target=_work, args=(its, steps, longest), daemon=True)
     points: list[Point] = []
@@ -200,12 +201,12 @@ def measured_on_samples(steps: Steps, longest: float = LONGEST) -> list[Point]:
         its.close()
         until = time.monotonic() + _PATIENCE * longest
         while ours.poll(max(0.0, until - time.monotonic())):
-            told = ours.recv()
-            if isinstance(told, PrivacyEngineError) and not points:
-                raise told
-            if not isinstance(told, Point):
+            received = ours.recv()
+            if isinstance(received, PrivacyEngineError) and not points:
+                raise received
+            if not isinstance(received, Point):
                 break
-            points.append(told)
+            points.append(received)
     except EOFError:
         pass
     finally:
@@ -214,41 +215,41 @@ def measured_on_samples(steps: Steps, longest: float = LONGEST) -> list[Point]:
         ours.close()
     if not points:
         raise CapacityError(
-            f"{steps.method} must be done with {SMALLEST:,} records within {_PATIENCE * longest:g} s before "
-            "it can be told what all take, and was not; take another method, or a machine with more memory"
+            f"{steps.method} must be done with {SMALLEST:,} records within {_PATIENCE * longest:g} s for a "
+            "prediction, but it was not; use another method, or a machine with more memory"
         )
     return points
 
 
 def _work(pipe: Connection, steps: Steps, longest: float) -> None:
-    """In a process of its own: sends a `Point` a sample, at last why there is no other, or None."""
+    """Measure in a separate process: send a `Point` per sample, and finally an error or None."""
     try:
-        pipe.send(_tell_points(pipe, steps, longest))
+        pipe.send(_send_points(pipe, steps, longest))
     except PrivacyEngineError as error:
         pipe.send(error)
     except Exception as error:  # noqa: BLE001  its message may quote records
-        pipe.send(CapacityError(f"{steps.method} broke down on a sample: {type(error).__name__}"))
+        pipe.send(CapacityError(f"{steps.method} failed on a sample: {type(error).__name__}"))
 
 
-def _tell_points(pipe: Connection, steps: Steps, longest: float) -> PrivacyEngineError | None:
+def _send_points(pipe: Connection, steps: Steps, longest: float) -> PrivacyEngineError | None:
     frame, schema = read_private(steps.records.uri, steps.records.sha256), read_schema(steps.schema)
     frame, policy = _shuffled(frame, schema), ReleasePolicy.from_dict(steps.policy)
     why, began, size, warm = None, time.perf_counter(), 0, False
     while size < len(frame) and time.perf_counter() - began < longest:
         size = min(max(SMALLEST, 2 * size), len(frame))
         try:
-            if not warm:  # imports and compiled code cost once
+            if not warm:  # imports and compilation are needed only once
                 _seconds(steps, frame.head(size), schema, policy)
                 warm, began = True, time.perf_counter()
             took = _seconds(steps, frame.head(size), schema, policy)
             pipe.send(Point(rows=size, seconds=took, memory=_largest()))
-        except PrivacyEngineError as error:  # what few records cannot keep, more may
+        except PrivacyEngineError as error:  # more records may meet what few cannot
             why = error
     return why
 
 
 def _seconds(steps: Steps, frame: "pd.DataFrame", schema: "DataSchema", policy: "ReleasePolicy") -> float:
-    """That the steps take as a run does them, without what the lake and Airflow add."""
+    """Return the seconds of the steps as in a run, without those of the lake and Airflow."""
     memory = Memory(secret=Secret(bytes(32))) if steps.memoised else None
     method, rng = keyed(build_method(steps.method, steps.parameters), memory, None), np.random.default_rng(0)
     began = time.perf_counter()
@@ -271,7 +272,7 @@ def _seconds(steps: Steps, frame: "pd.DataFrame", schema: "DataSchema", policy: 
 
 
 def _shuffled(frame: "pd.DataFrame", schema: "DataSchema") -> "pd.DataFrame":
-    """In an order of which each beginning is a random sample; of persons, where records have one."""
+    """Shuffle so that each prefix is a random sample; of persons, if records have persons."""
     rng = np.random.default_rng(0)
     if not schema.by:
         return frame.iloc[rng.permutation(len(frame))]
@@ -280,7 +281,7 @@ def _shuffled(frame: "pd.DataFrame", schema: "DataSchema") -> "pd.DataFrame":
 
 
 def _largest() -> int:
-    """Bytes that this process ever held at once; `getrusage` would count those of its parent."""
+    """Return the peak bytes of this process. `getrusage` would include those of its parent."""
     try:
         status = Path("/proc/self/status").read_text(encoding="ascii", errors="replace")
     except OSError:

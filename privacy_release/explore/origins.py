@@ -1,4 +1,4 @@
-"""Whose records are explored, and what pays for it: light, because a DAG file decides it."""
+"""Decide which records are explored, and what pays for it. Cheap to import, because a DAG file needs it."""
 
 from typing import TYPE_CHECKING
 
@@ -12,41 +12,41 @@ if TYPE_CHECKING:
 
 
 def origin_of(spec: "ReleaseSpec", grid: Grid, *, public: bool, book: bool) -> Origin:
-    """Whose records the choices of a grid are measured on.
+    """Return the origin of the records that the choices of a grid are measured on.
 
     Args:
-        spec: of the release.
-        grid: whose methods decide what may be read.
-        public: whether a table that everybody may know takes the place of the source.
-        book: whether private methods may see the source, and the ledger books it.
+        spec: Specification of the release.
+        grid: Grid, whose methods decide what may be read.
+        public: Whether a public table replaces the source.
+        book: Whether private methods may read the source, and the ledger books it.
 
     Raises:
-        SpecError: if the release is not explored, or not so.
+        SpecError: If the release cannot be explored, or not in this way.
     """
     if spec.linked:
         raise SpecError(
-            f"{spec.name} links the rows of persons or has several tables, and is not explored; explore a "
+            f"{spec.name} links the rows of persons or has several tables, and cannot be explored; explore a "
             "copy of the file without `rows: linked`, or of one table"
         )
     if public and book:
-        raise SpecError("a public table costs nothing, so there is nothing to book; leave public or book out")
+        raise SpecError("a public table costs nothing, so there is nothing to book; remove public or book")
     if family_of(spec, grid) is not Family.SYNTHESIZER:
         if public or book:
-            raise SpecError("public and book are for differentially private methods; leave them out")
+            raise SpecError("public and book are for differentially private methods; remove them")
         return "source"
     return "public" if public else "booked" if book else "simulated"
 
 
 def budget_named(spec: "ReleaseSpec", rows: int | None) -> tuple[str, str]:
-    """Data set and ledger that pay for exploring the source.
+    """Return the data set and the ledger that pay for exploring the source.
 
     Raises:
-        SpecError: if the specification has no budget, or a part of the source is asked for.
+        SpecError: If the specification has no budget, or only a part of the source is requested.
     """
     if spec.budget is None:
-        raise SpecError("to book needs a budget in the specification; add it, or leave book out")
+        raise SpecError("book needs a budget in the specification; add it, or remove book")
     if rows is not None:
         raise SpecError(
-            "what is booked explores the whole source, as each release spends on all of it; drop the sample"
+            "booking requires the whole source, because each release spends on all of it; remove the sample"
         )
     return spec.budget.dataset, spec.budget.ledger

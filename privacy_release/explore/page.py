@@ -1,7 +1,7 @@
-"""The page of a grid: risk against loss, what the policy allows, and before and after of each choice.
+"""The page of a grid: risk against loss, the limits of the policy, and each choice before and after.
 
-One file that loads and runs nothing: which choice is shown is a radio button, and style does the rest. Its
-figures are exact ones of the records that were explored, so it stays where those may be seen.
+It is one file that loads and runs nothing: a radio button selects the choice, and style sheets show it. Its
+figures are exact figures of the explored records, so it stays where those may be seen.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -13,24 +13,24 @@ from privacy_release.reports.charts import Scale, Tick, percent_ticks
 from privacy_release.reports.release import page_template
 from privacy_release.workarea.references import RecordsRef
 
-# Figure of each axis, what it is in words, and its limits in a policy.
+# Figure of each axis, its description, and its limits in a policy.
 RISK, EPSILON = "prosecutor_max", "epsilon"
 LOSS, DISTANCE = "gcp", "marginals_2"
 FIGURES: Mapping[str, tuple[str, str]] = {
-    "epsilon": ("Epsilon", "how much a release may tell of one person; less is safer"),
+    "epsilon": ("Epsilon", "how much a release may reveal about one person; less is safer"),
     "prosecutor_max": ("Highest risk", "chance to pick the right record of the most exposed person"),
-    "journalist_max": ("Journalist's risk", "the same for who does not know that the person is in the table"),
-    "prosecutor_mean": ("Mean risk", "of the average record"),
-    "marketer": ("Marketer's risk", "share of the records that are linked rightly"),
+    "journalist_max": ("Journalist's risk", "the same if it is not known that the person is in the table"),
+    "prosecutor_mean": ("Mean risk", "for the average record"),
+    "marketer": ("Marketer's risk", "share of the records that are linked correctly"),
     "gcp": ("Information lost (GCP)", "mean share of its domain that a cell lost"),
-    "non_uniform_entropy": ("Entropy lost (NUE)", "mean share of what a cell told"),
-    "suppressed": ("Suppressed", "share of the records that are left out"),
+    "non_uniform_entropy": ("Entropy lost (NUE)", "mean share of a cell's information that was lost"),
+    "suppressed": ("Suppressed", "share of the records that are omitted"),
     "query_error": ("Query error", "median relative error of counting queries"),
     "marginals_1": ("One-way marginals", "mean distance of the distributions of one column"),
-    "marginals_2": ("Two-way marginals", "of two columns together"),
+    "marginals_2": ("Two-way marginals", "for two columns together"),
     "accuracy": ("Classifier, release", "right answers on held-out records, learned from the release"),
     "accuracy_source": ("Classifier, original", "the same, learned from the original records"),
-    "accuracy_majority": ("Most frequent value", "right answers of who always names it"),
+    "accuracy_majority": ("Most frequent value", "right answers if it is always chosen"),
 }
 IN_TABLE = ("epsilon", "prosecutor_max", "prosecutor_mean", "gcp", "non_uniform_entropy", "suppressed")
 ERRORS = ("query_error", "marginals_1", "marginals_2", "accuracy")
@@ -38,31 +38,31 @@ ORIGINS: Mapping[str, str] = {
     "source": "a random sample of the source's records",
     "public": "a public table in place of the source, as exploring a private method spends privacy",
     "simulated": "simulated records, each value drawn independently and evenly from the schema's public "
-    "domains, as exploring a private method on people spends privacy; how values go together is not in them, "
-    "so what the source would lose can differ much",
+    "domains, as exploring a private method on people spends privacy; they lack relations between values, "
+    "so the loss on the source may differ much",
     "booked": "the source itself: the epsilon of every choice is booked in the ledger",
 }
 
 
 @dataclass(frozen=True, kw_only=True)
 class Axis:
-    """An axis of the plot: its words, the values along it, and ticks in percent."""
+    """An axis of the plot: its title, the values along it, and ticks in percent."""
 
     text: str
     scale: Scale
     ticks: Sequence[Tick]
 
     def place(self, value: float) -> float:
-        """Place of a value in percent."""
+        """Return the position of a value in percent."""
         return 100 * self.scale.share(value)
 
 
 def frontier(cells: Sequence[Measured], figures: tuple[str, str] | None = None) -> list[Measured]:
-    """Choices than which no other has both less risk and less loss, least risk first; both axes count.
+    """Return the choices that no other choice beats in both risk and loss, least risk first.
 
     Args:
-        cells: measured choices; those that failed are in none.
-        figures: risk and loss; None: as the cells have them.
+        cells: Measured choices. Failed ones are ignored.
+        figures: Names of the figures of risk and loss. None: as the cells have them.
     """
     risk, loss = figures or axes_of(cells)
     found: list[Measured] = []
@@ -74,13 +74,13 @@ def frontier(cells: Sequence[Measured], figures: tuple[str, str] | None = None) 
 
 
 def axes_of(cells: Sequence[Measured]) -> tuple[str, str]:
-    """Figures of risk and of loss."""
+    """Return the names of the figures of risk and of loss."""
     private = any("epsilon" in cell["figures"] for cell in cells)
     return (EPSILON, DISTANCE) if private else (RISK, LOSS)
 
 
 def best(cells: Sequence[Measured]) -> Measured | None:
-    """What is shown first: of what keeps the policy that with the least loss, else of all on the frontier."""
+    """Return the choice to show first: least loss among those that meet the policy, or on the frontier."""
     edge = frontier(cells)
     _, loss = axes_of(cells)
     kept = [cell for cell in edge if not cell["missed"]]
@@ -96,14 +96,14 @@ def render(
     file: str,
     yaml_of: Callable[[Measured], tuple[str, str]],
 ) -> str:
-    """The page as HTML.
+    """Return the page as HTML.
 
     Args:
-        cells: what was measured, in the order of the grid.
-        records: on what.
-        title: name of the release.
-        file: the specification, as the command takes it.
-        yaml_of: the line of `release` of a choice, and the whole file with it.
+        cells: Measured choices, in the order of the grid.
+        records: Records that they were measured on.
+        title: Name of the release.
+        file: Path of the specification, as the command takes it.
+        yaml_of: Function that returns the line `release` of a choice, and the whole file with it.
     """
     made = [cell for cell in cells if cell["failed"] is None]
     risk, loss = axes_of(made)
@@ -135,7 +135,7 @@ def render(
 
 
 def _rules(policy: Mapping[str, Any]) -> list[str]:
-    """The policy in short."""
+    """Return the policy in short."""
     models = [
         ", ".join(f"{name} {value}" for name, value in model.items() if name != "model") or model["model"]
         for model in policy.get("require", ())
@@ -165,12 +165,12 @@ def _choice(
 
 
 def number_text(name: str, value: float) -> str:
-    """A figure for people: shares in percent, epsilon as it is."""
+    """Format a figure: shares in percent, epsilon unchanged."""
     return f"{value:.4g}" if name == "epsilon" else f"{100 * value:.3g} %"
 
 
 def _bars(column: Mapping[str, Any]) -> dict[str, Any]:
-    """Lengths of bars in percent of the longest."""
+    """Return lengths of bars in percent of the longest."""
     longest = max([1, *(count or 0 for count in (*column["before"], *column["after"]))])
     rows = [
         {
@@ -188,7 +188,7 @@ def _bars(column: Mapping[str, Any]) -> dict[str, Any]:
 def _plot(
     cells: Sequence[Measured], risk: str, loss: str, records: RecordsRef, edge: set[str]
 ) -> dict[str, Any] | None:
-    """Places in percent of the plot's area, from its upper left; None where there is nothing to draw."""
+    """Return positions in percent of the plot's area, from its upper left. None if there are none."""
     placed = [
         (i, cell) for i, cell in enumerate(cells) if risk in cell["figures"] and loss in cell["figures"]
     ]
@@ -227,14 +227,14 @@ def _plot(
 
 
 def _limits(policy: Mapping[str, Any], risk: str, loss: str) -> tuple[float | None, float | None]:
-    """The most risk and the most loss that a policy allows; None: any."""
+    """Return the largest risk and the largest loss that a policy allows. None: any."""
     ks = [m["k"] for m in policy.get("require", ()) if m.get("model") == "k_anonymity"]
     most = policy.get("max_epsilon") if risk == EPSILON else (1 / max(ks) if ks else None)
     return most, policy.get("max_gcp") if loss == LOSS else None
 
 
 def _log_axis(figure: str, values: Sequence[float], limit: float | None) -> Axis:
-    """Risks differ by factors. What a policy allows is always named, then the ends, then what has room."""
+    """Return a logarithmic axis for risks. Ticks are the policy's limit, then the ends, then what fits."""
     known = sorted({float(f"{value:.3g}") for value in (*values, limit or 0.0) if value > 0})
     scale = Scale(low=known[0] / 1.25, high=known[-1] * 1.25, log=True)
     ticks: list[Tick] = []

@@ -1,4 +1,4 @@
-"""The records that choices are measured on: of the source, of a public table, or simulated."""
+"""The records that choices are measured on: from the source, from a public table, or simulated."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from privacy_engine.tables.schema import DataSchema
     from privacy_engine.verification.policy import ReleasePolicy
 
-SAMPLE = 10_000  # records that choices are measured on; minutes on two cores
-MOST_HELD_OUT = 2_000  # records that a classifier is asked about
+SAMPLE = 10_000  # records that choices are measured on, which takes minutes on two cores
+MOST_HELD_OUT = 2_000  # largest number of records for testing a classifier
 
 
 def records_of_table(
@@ -35,23 +35,23 @@ def records_of_table(
     target: str | None = None,
     seed: int = 0,
 ) -> RecordsRef:
-    """A random sample of an ingested table, and other records of it that are held out.
+    """Draw a random sample of an ingested table, and other records of it that are held out.
 
-    Where the schema names a person, all of a person's records go the same way. A table whose budget pays for
-    each release is released as a whole, so nothing of it can be held out.
+    If the schema names a person, all of a person's records stay together. A table whose budget pays for each
+    release is released as a whole, so nothing of it can be held out.
 
     Args:
-        table: what `ingest` gave.
-        policy: what a release must keep.
-        work: where the files are kept.
-        origin: whose records they are.
-        rows: at most so many are released, about, where persons have several.
-        target: see `RecordsRef`; an attribute that is released as it is.
-        seed: draws the sample.
+        table: Table from `ingest`.
+        policy: Policy that a release must meet.
+        work: Work area for the files.
+        origin: Origin of the records.
+        rows: Largest number of released records; approximate if persons have several.
+        target: Attribute that a classifier predicts, see `RecordsRef`. It must be released unchanged.
+        seed: Seed of the sample.
 
     Raises:
-        SpecError: if there are too few records, or no such target.
-        IntegrityError: if the table changed since it was ingested.
+        SpecError: If there are too few records, or there is no such target.
+        IntegrityError: If the table changed since it was ingested.
     """
     frame, schema = read_private(table.uri, table.sha256), read_schema(table.schema)
     rng = np.random.default_rng(seed)
@@ -73,13 +73,13 @@ def simulated_records(
     target: str | None = None,
     seed: int = 0,
 ) -> RecordsRef:
-    """Records whose values are drawn independently and evenly from the schema's public domains; see above.
+    """Simulate records whose values are drawn independently and evenly from the schema's public domains.
 
     Raises:
-        SchemaError: if a domain is not public.
-        SpecError: if there is no such target.
+        SchemaError: If a domain is not public.
+        SpecError: If there is no such target.
     """
-    # Nobody is simulated twice, and no name is made up.
+    # Each person is simulated once, and no name is invented.
     plain = replace(schema.without_identifiers(), person=None)
     rng, count = np.random.default_rng(seed), rows + min(MOST_HELD_OUT, rows // 4)
     domains = public_domains(plain, {a.name: _storage(a) for a in plain.attributes}, {})
@@ -89,7 +89,7 @@ def simulated_records(
 
 
 def _storage(attribute: Any) -> Any:
-    """The type of a column that nobody has looked at."""
+    """Return the type of a column whose values are unknown."""
     if attribute.dates is not None:
         return Storage(attribute.kind.value)
     if attribute.bounds is None:
@@ -101,17 +101,17 @@ def _storage(attribute: Any) -> Any:
 def _parted(
     frame: "pd.DataFrame", schema: "DataSchema", rows: int, rng: "np.random.Generator"
 ) -> "tuple[pd.DataFrame, pd.DataFrame]":
-    """Records that are released, and others."""
+    """Split records into those that are released, and those held out."""
     whose = pd.factorize(frame[schema.by])[0] if schema.by else np.arange(len(frame))
     persons = int(whose.max(initial=-1)) + 1
     if persons < 10:
-        raise SpecError(f"a grid is explored on at least 10 records, got {persons}; take a larger table")
+        raise SpecError(f"a grid is explored on at least 10 records, got {persons}; use a larger table")
     each = len(frame) / persons
-    place = rng.permutation(persons)[whose]  # of the person of each record
-    asked = min(round(MOST_HELD_OUT / each), persons // 5)
-    asked = max(asked, 1)
-    kept = min(persons - asked, max(round(rows / each), 2))
-    return frame[place < kept], frame[place >= persons - asked]
+    place = rng.permutation(persons)[whose]  # position of each record's person
+    held_out = min(round(MOST_HELD_OUT / each), persons // 5)
+    held_out = max(held_out, 1)
+    kept = min(persons - held_out, max(round(rows / each), 2))
+    return frame[place < kept], frame[place >= persons - held_out]
 
 
 def _kept(
@@ -126,7 +126,7 @@ def _kept(
     source_rows: int,
     table: Table | None,
 ) -> RecordsRef:
-    asked = [model.k for model in policy.require if isinstance(model, KAnonymity)]
+    required = [model.k for model in policy.require if isinstance(model, KAnonymity)]
     return RecordsRef(
         origin=origin,
         made_from=_file(work.path("explore-made-from.parquet"), made_from),
@@ -135,7 +135,7 @@ def _kept(
         policy=policy.to_dict(),
         target=target_of(schema, target),
         source_rows=source_rows,
-        smallest_count=max([SMALLEST_COUNT, *asked]),
+        smallest_count=max([SMALLEST_COUNT, *required]),
         seed=seed,
         table=table,
     )
@@ -147,10 +147,10 @@ def _file(path: Path, frame: "pd.DataFrame") -> RecordsFileRef:
 
 
 def target_of(schema: "DataSchema", target: str | None) -> str | None:
-    """What a classifier predicts: what was asked for, else the first sensitive attribute of named values.
+    """Return the attribute that a classifier predicts: the requested or the first suitable sensitive one.
 
     Raises:
-        SpecError: if there is no such attribute, or it is not released as it is.
+        SpecError: If there is no such attribute, or it is not released unchanged.
     """
     fit = [a.name for a in schema.sensitive if a.kind in (Kind.CATEGORICAL, Kind.ORDINAL)]
     if target is None:
@@ -158,7 +158,7 @@ def target_of(schema: "DataSchema", target: str | None) -> str | None:
     others = [a.name for a in schema.attributes if a.role is Role.INSENSITIVE]
     if target not in (*fit, *others):
         raise SpecError(
-            f"--target must be one of {', '.join((*fit, *others)) or 'no'} columns, which are released as "
-            "they are; correct it, or leave it out"
+            f"--target must be one of {', '.join((*fit, *others)) or 'no'} columns, which are released "
+            "unchanged; correct it, or remove it"
         )
     return target

@@ -1,4 +1,4 @@
-"""Measuring a grid of choices in processes side by side, each told as it is done."""
+"""Measure a grid of choices in parallel processes, with progress reports."""
 
 import multiprocessing
 import os
@@ -19,39 +19,39 @@ if TYPE_CHECKING:
     from privacy_release.budget.budget import Budget
     from privacy_release.workarea.area import WorkArea
 
-Told = Callable[[Measured], None]
+OnMeasured = Callable[[Measured], None]
 
 
 def cores() -> int:
-    """That this process may use."""
+    """Return the number of cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def explored(
     grid: Sequence[Choice],
     records: RecordsRef,
-    tell: Told,
+    tell: OnMeasured,
     *,
     processes: int | None = None,
     work: "WorkArea | None" = None,
     budget: "Budget | None" = None,
     policy: "ReleasePolicy | None" = None,
 ) -> list[Measured]:
-    """Measure all choices; in the order of the grid.
+    """Measure all choices, and return them in the order of the grid.
 
-    Those that spend a budget are measured one after the other in this process, which holds the ledger.
+    Choices that spend a budget are measured one after the other in this process, which holds the ledger.
 
     Args:
-        grid: the choices.
-        records: what they are measured on.
-        tell: called with each as it is done.
-        processes: side by side; None: one a core.
-        work: see `measured`.
-        budget: see `measured`.
-        policy: see `measured`.
+        grid: Choices to measure.
+        records: Records that they are measured on.
+        tell: Callback for each finished choice.
+        processes: Number of parallel processes. None: one per core.
+        work: Work area, see `measured`.
+        budget: Budget, see `measured`.
+        policy: Policy, see `measured`.
 
     Raises:
-        CapacityError: if a process is killed, as where memory runs out.
+        CapacityError: If a process is killed, for example because memory runs out.
     """
     count = min(processes or cores(), len(grid))
     found: dict[str, Measured] = {}
@@ -70,7 +70,7 @@ def explored(
 
 
 def _in_processes(grid: Sequence[Choice], records: RecordsRef, count: int) -> Iterator[Measured]:
-    # A process that is copied from this one would take over locks of its threads.
+    # A forked process would copy locks of this one's threads.
     pool = ProcessPoolExecutor(
         count,
         mp_context=multiprocessing.get_context("spawn"),
@@ -84,8 +84,8 @@ def _in_processes(grid: Sequence[Choice], records: RecordsRef, count: int) -> It
             yield from (future.result() for future in done)
     except BrokenProcessPool:
         raise CapacityError(
-            "a process that measured choices was killed, as the system does where memory runs out; take "
-            "fewer records with --sample, or fewer processes with --jobs"
+            "a process that measured choices was killed, probably because memory ran out; use fewer records "
+            "with --sample, or fewer processes with --jobs"
         ) from None
     finally:
         pool.shutdown(wait=False, cancel_futures=True)
@@ -95,7 +95,7 @@ def _in_processes(grid: Sequence[Choice], records: RecordsRef, count: int) -> It
 
 
 def _begin(threads: int) -> None:
-    """In each process, before a library that counts cores is imported."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the command ends them
+    """Set up a process, before a library that counts cores is imported."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the command ends its processes
     for name in ("NUMBA_NUM_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
         os.environ[name] = str(threads)

@@ -1,4 +1,4 @@
-"""Where the explored records come from; a private method never sees people unless the ledger books it."""
+"""Get the records to explore. A private method never reads people's records unless the ledger books it."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -28,14 +28,14 @@ RELEASE_ID = "explore"
 
 @dataclass(frozen=True, kw_only=True)
 class Wanted:
-    """What somebody asks to explore.
+    """A request to explore.
 
     Attributes:
-        rows: about so many records; None: as many as take minutes.
-        target: that a classifier predicts; None: a sensitive attribute.
-        seed: of what is drawn.
-        public: a table in the source's form that everybody may know, for private methods.
-        book: whether the source is explored by private methods, and the ledger books it.
+        rows: Approximate number of records. None: as many as take minutes.
+        target: Attribute that a classifier predicts. None: a sensitive one.
+        seed: Seed of the sample.
+        public: Public table in the form of the source, for private methods. None: there is none.
+        book: Whether private methods may explore the source, and the ledger books it.
     """
 
     rows: int | None = None
@@ -53,19 +53,19 @@ def records_of(
     work: WorkArea,
     say: Callable[[str], None],
 ) -> RecordsRef:
-    """The records that a grid is measured on, in the work area.
+    """Return the records that a grid is measured on, in the work area.
 
     Args:
-        spec: of the release.
-        policy: with the deployment's floor.
-        grid: whose methods decide what may be read.
-        wanted: what was asked for.
-        work: where records are kept.
-        say: told what is read.
+        spec: Specification of the release.
+        policy: Policy combined with the floor policy.
+        grid: Grid, whose methods decide what may be read.
+        wanted: Number, target and origin of the records.
+        work: Work area in which records are kept.
+        say: Progress callback, called with what is read.
 
     Raises:
-        SpecError: if the release is not explored, or what is wanted does not fit it.
-        PrivacyEngineError: as ingest, validation and the search for outliers.
+        SpecError: If the release cannot be explored, or the request does not fit it.
+        PrivacyEngineError: If ingest, validation or the search for outliers fails.
     """
     origin = origin_of(spec, grid, public=wanted.public is not None, book=wanted.book)
     table: Table | None = None
@@ -90,25 +90,26 @@ def sampled(
     wanted: Wanted,
     work: WorkArea,
 ) -> RecordsRef:
-    """The records of an ingested table that a grid is measured on, or simulated ones.
+    """Sample the records of an ingested table for a grid, or simulate them.
 
     Args:
-        spec: of the release.
-        policy: with the deployment's floor.
-        origin: as of `origin_of`.
-        table: what `ingest` gave; None where records are simulated.
-        wanted: how many, by which seed, and the target.
-        work: where records are kept.
+        spec: Specification of the release.
+        policy: Policy combined with the floor policy.
+        origin: Origin of the records, from `origin_of`.
+        table: Table from `ingest`. None: records are simulated.
+        wanted: Request with number, seed and target.
+        work: Work area in which records are kept.
 
     Raises:
-        SpecError: if a table is missing, or there is one where none may be looked at; and as
+        SpecError: If a table is missing, or there is one that must not be read; and as
             `records_of_table` and `simulated_records`.
     """
     rows, target, seed = wanted.rows or SAMPLE, wanted.target, wanted.seed
     if (table is None) != (origin == "simulated"):
         raise SpecError(
             "differentially private methods are explored on simulated records, unless the table is declared "
-            "public or the ledger books them; all else needs a table: add or remove it, or say public or book"
+            "public or the ledger books them; other methods need a table: add or remove it, or set public or "
+            "book"
         )
     if table is None:
         return simulated_records(spec.method_schema(), policy, work, rows=rows, target=target, seed=seed)
@@ -116,11 +117,11 @@ def sampled(
 
 
 def budget_of(spec: "ReleaseSpec", cells: Sequence[Choice], wanted: Wanted) -> Budget:
-    """What pays for exploring the source: each choice is booked as it is made.
+    """Return the budget for exploring the source. Each choice is booked as it is made.
 
     Raises:
-        SpecError: if the specification has no budget, or a method spends none.
-        BudgetExceededError: if it does not cover all choices; nothing was read or booked then.
+        SpecError: If the specification has no budget, or a method spends none.
+        BudgetExceededError: If it does not cover all choices. Nothing was read or booked.
     """
     dataset, connection = budget_named(spec, wanted.rows)
     run = f"{spec.name}/{RELEASE_ID}"
@@ -130,24 +131,24 @@ def budget_of(spec: "ReleaseSpec", cells: Sequence[Choice], wanted: Wanted) -> B
 
 
 def policy_to_explore(spec: "ReleaseSpec") -> "ReleasePolicy":
-    """What releases of a specification must keep, its policy and the floor policy.
+    """Return the policy of a specification's releases combined with the floor policy.
 
     Raises:
-        SpecError: if the specification breaks a rule, whatever method is chosen for it.
+        SpecError: If the specification breaks a rule for every method.
     """
     facts, found = learned(spec, policy_of(spec, floor_policy()), sources_of(spec))
-    # The method is what is looked for, and nothing is released.
+    # The method is not chosen yet, and nothing is released.
     facts = replace(facts, method=UNKNOWN, approval=UNKNOWN)
     judged(facts).refuse(found)
     return facts.policy
 
 
 def require_all_left(spec: "ReleaseSpec", cells: Iterable[Choice], budget: Budget) -> None:
-    """Ask whether all choices can be paid for, before anything is read; nothing is booked.
+    """Check whether all choices can be paid for, before anything is read. Nothing is booked.
 
     Raises:
-        SpecError: if a method spends nothing.
-        BudgetExceededError: if the budget does not cover them together.
+        SpecError: If a method spends nothing.
+        BudgetExceededError: If the budget does not cover them together.
     """
     schema = spec.method_schema()
     losses = []

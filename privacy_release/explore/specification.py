@@ -1,4 +1,4 @@
-"""A specification with another method and parameters: the text of its file, changed in that place alone."""
+"""Change method and parameters in the text of a specification's file, and nothing else."""
 
 import tempfile
 from collections.abc import Mapping
@@ -16,17 +16,17 @@ from privacy_release.spec.reading import LARGEST_YAML, mapping_of, read_text
 if TYPE_CHECKING:
     from privacy_release.spec.model import ReleaseSpec
 
-_WIDE = 1 << 16  # characters of a line: none is folded
+_WIDE = 1 << 16  # characters of a line, so that none is folded
 
 
 def fields_of(spec: "ReleaseSpec", choice: Choice) -> dict[str, Any]:
-    """What `release` says of a choice; the seed stays."""
+    """Return the fields of `release` for a choice. The seed is kept."""
     seed = {} if spec.release.seed is None else {"seed": spec.release.seed}
     return {"method": choice.method, **choice.parameters, **seed}
 
 
 def flow(value: object) -> str:
-    """A value on one line of YAML."""
+    """Return a value on one line of YAML."""
     text: str = yaml.safe_dump(
         value, default_flow_style=True, width=_WIDE, sort_keys=False, allow_unicode=True
     )
@@ -34,16 +34,16 @@ def flow(value: object) -> str:
 
 
 def with_choice(path: Path, release: Mapping[str, Any]) -> str:
-    """The text of a specification's file that says something else as `release`, and all else as before.
+    """Return the text of a specification's file with another `release`.
 
     Comments, order and form of the rest stay, to the byte.
 
     Args:
-        path: of the file.
-        release: what the field shall say.
+        path: Path of the file.
+        release: New fields of `release`.
 
     Raises:
-        SpecError: if the file cannot be read, or its form does not allow to change it in place.
+        SpecError: If the file cannot be read, or its form does not allow the change.
     """
     text = read_text(path, LARGEST_YAML)
     document = yaml.compose(text, Loader=yaml.SafeLoader)
@@ -52,17 +52,17 @@ def with_choice(path: Path, release: Mapping[str, Any]) -> str:
     if not isinstance(node, yaml.MappingNode):
         raise wrong(path, "release must be a mapping; write it as in include/releases")
     changed = _changed(text, node, release)
-    before, after = (mapping_of(told.encode(), path) for told in (text, changed))
-    if after != before | {"release": dict(release)}:  # such as of an alias
+    before, after = (mapping_of(content.encode(), path) for content in (text, changed))
+    if after != before | {"release": dict(release)}:  # for example because of an alias
         raise SpecError(f"release of {path.name} cannot be changed in place; write it out as {flow(release)}")
     return changed
 
 
 def _changed(text: str, node: yaml.MappingNode, release: Mapping[str, Any]) -> str:
-    """Key by key, from the last to the first, so that what comes before keeps its place."""
+    """Change key by key, from the last to the first, so that earlier ones keep their position."""
     old = {key.value: (key, value) for key, value in node.value}
     kept = [name for name in old if name in release]
-    if not kept:  # nothing to hold on to
+    if not kept:  # there is no key to keep
         return text[: node.start_mark.index] + flow(dict(release)) + text[_end(text, node) :]
     added = [f"{name}: {flow(value)}" for name, value in release.items() if name not in old]
     indent = " " * next(iter(old.values()))[0].start_mark.column
@@ -72,7 +72,7 @@ def _changed(text: str, node: yaml.MappingNode, release: Mapping[str, Any]) -> s
         begin, end = value.start_mark.index, _end(text, value)
         if name in release:
             addition = "".join(between + one for one in added) if name == kept[-1] else ""
-            if addition and not node.flow_style:  # a comment behind the value stays beside it
+            if addition and not node.flow_style:  # a comment after the value stays next to it
                 line_end = text.find("\n", end)
                 line_end = len(text) if line_end < 0 else line_end
                 text = text[:line_end] + addition + text[line_end:]
@@ -89,7 +89,7 @@ def _changed(text: str, node: yaml.MappingNode, release: Mapping[str, Any]) -> s
 
 
 def _value(text: str) -> dict[str, Any] | None:
-    """What stands there now; None where it is not understood by itself."""
+    """Return the present value. None if it cannot be parsed by itself."""
     try:
         found = plain_yaml.load(text)
     except yaml.YAMLError:
@@ -98,7 +98,7 @@ def _value(text: str) -> dict[str, Any] | None:
 
 
 def _end(text: str, node: yaml.Node) -> int:
-    """Where a value ends, without the white space and comments before the next thing."""
+    """Return the end of a value, without the white space and comments that follow."""
     if isinstance(node, yaml.CollectionNode) and not node.flow_style and node.value:
         last = node.value[-1]
         return _end(text, last[1] if isinstance(last, tuple) else last)
@@ -107,7 +107,7 @@ def _end(text: str, node: yaml.Node) -> int:
 
 
 def _without_flow(text: str, begin: int, end: int) -> str:
-    """Without an entry of `{a: 1, b: 2}` and one comma beside it."""
+    """Remove an entry of `{a: 1, b: 2}` and one comma next to it."""
     rest = text[end:].lstrip()
     if rest.startswith(","):
         return text[:begin] + rest[1:].lstrip()
@@ -115,10 +115,10 @@ def _without_flow(text: str, begin: int, end: int) -> str:
 
 
 def write_over(path: Path, text: str) -> None:
-    """Replace a file by another text, in one step and with the same rights.
+    """Replace the text of a file atomically, with the same permissions.
 
     Raises:
-        SpecError: if its folder or file cannot be written.
+        SpecError: If its folder or file cannot be written.
     """
     try:
         mode = path.stat().st_mode & 0o777

@@ -1,6 +1,6 @@
-"""What was measured as files: of each choice in the work area, and the page of all in the curator's folder.
+"""Write measurements to files: of each choice in the work area, and the page of all in the curator's folder.
 
-The page is one that the service user alone can read, outside of every lake.
+Only the service user can read the page, and it is outside of every lake.
 """
 
 import json
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 
 
 def keep_measured(found: Measured, work: WorkArea, label: str) -> MeasuredRef:
-    """Keep what was measured in the work area.
+    """Write the measurements of a choice to the work area.
 
     Args:
-        found: figures, and before and after, of a choice.
-        work: of the run.
-        label: begins the name of the file.
+        found: Figures of a choice, and its columns before and after.
+        work: Work area of the run.
+        label: Prefix of the file name.
     """
     path = work.path(f"{label}.measured.json")
     sha256 = write_private(path, json.dumps(found).encode())
@@ -35,10 +35,10 @@ def keep_measured(found: Measured, work: WorkArea, label: str) -> MeasuredRef:
 
 
 def joined(choices: Iterable[ChoiceRef], kept: Iterable[MeasuredRef]) -> list[Measured]:
-    """What was measured of all choices, in their order; of one without a measurement, that it has none.
+    """Return the measurements of all choices, in their order, with an entry for those without one.
 
     Raises:
-        IntegrityError: if a file is missing or changed.
+        IntegrityError: If a file is missing or changed.
     """
     found: dict[str, Measured] = {}
     for ref in kept:
@@ -56,19 +56,19 @@ def write_page(
     *,
     run: str = "explore",
 ) -> Path:
-    """Write the page into the curator's folder, over an earlier one of the same release and run; its path.
+    """Write the page into the curator's folder, replacing one of the same release and run. Return its path.
 
     Args:
-        cells: what was measured.
-        records: on what.
-        spec: of the release.
-        file: where it stands, as the command takes it.
-        run: names the page.
+        cells: Measured choices.
+        records: Records that they were measured on.
+        spec: Specification of the release.
+        file: Path of the specification, as the command takes it.
+        run: Name of the page.
 
     Raises:
-        IntegrityError: if the folder is a link or another user's.
-        SpecError: if the specification's file changed its form meanwhile.
-        ValueError: if the folder is given by a relative path.
+        IntegrityError: If the folder is a link or belongs to another user.
+        SpecError: If the form of the specification's file changed in the meantime.
+        ValueError: If the folder is given by a relative path.
     """
 
     def yaml_of(cell: Measured) -> tuple[str, str]:

@@ -1,1 +1,1 @@
-"""Hierarchies inferred from a column, held against it, and drawn: for the curator, being made of records."""
+"""Infer hierarchies from a column, check them against it, and draw them. Only for the curator."""

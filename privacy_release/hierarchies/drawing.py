@@ -1,4 +1,4 @@
-"""A hierarchy as a tree with the share of the people under each node, where that tells of no small group.
+"""Draw a hierarchy as a tree with the share of people under each node, unless it reveals a small group.
 
 Its page is one file that loads and runs nothing.
 """
@@ -19,9 +19,9 @@ class Node:
     """A node of the tree.
 
     Attributes:
-        values: how many values lie under it.
-        share: of the records or persons, 0 .. 1; None where it is hidden, or none were counted.
-        children: of the next level that tells them apart.
+        values: Number of values under it.
+        share: Share of the records or persons, 0 to 1. None if it is hidden, or none were counted.
+        children: Nodes of the next level that distinguishes them.
     """
 
     label: str
@@ -31,16 +31,17 @@ class Node:
 
 
 def tree(hierarchy: "Hierarchy", holders: "Holders | None" = None, k: int = 10) -> Node:
-    """The tree of a hierarchy.
+    """Return the tree of a hierarchy.
 
-    A share is hidden where fewer than `k` are under a node. What is hidden can be told from the rest: so the
-    shares of its next smaller siblings are hidden, too, until at least two nodes with at least `k` in all
-    are, and with a node all below it.
+    A share is hidden if fewer than `k` are under a node. A single hidden share could be computed from the
+    others, so the shares of its next smaller siblings are hidden, too, until at least two nodes with at least
+    `k` in all are hidden; and with a node, everything below it.
 
     Args:
-        hierarchy: to draw.
-        holders: who has each value; those that the hierarchy misses do not count. None: nobody is counted.
-        k: the fewest whose share is shown.
+        hierarchy: Hierarchy to draw.
+        holders: Holders of each value. Those of values that the hierarchy misses do not count. None: no one
+            is counted.
+        k: Smallest number of holders whose share is shown.
     """
     total = holders.together(hierarchy.values) if holders else 0
     shown = holders is not None and total >= k
@@ -52,9 +53,9 @@ def tree(hierarchy: "Hierarchy", holders: "Holders | None" = None, k: int = 10) 
 def _node(
     label: str, rows: Sequence[tuple[str, ...]], level: int, holders: "Holders | None", total: int, k: int
 ) -> Node:
-    """The node of a level above some rows, without a share where there are no holders.
+    """Return the node of a level above some rows, without a share if there are no holders.
 
-    Levels that tell nothing apart are passed over.
+    Levels that distinguish nothing are skipped.
     """
     below = level - 1
     while below > 0 and len({row[below] for row in rows}) == 1:
@@ -77,12 +78,12 @@ def _node(
 
 
 def hidden(parts: Mapping[str, Sequence[str]], holders: "Holders", k: int) -> set[str]:
-    """Which parts of a known whole are not told, so that of none with fewer than `k` the size can be told.
+    """Return which parts of a known whole to hide, so that the size of none below `k` can be computed.
 
     Args:
-        parts: name -> values.
-        holders: who has them.
-        k: see `tree`.
+        parts: Values of each part, by name.
+        holders: Holders of the values.
+        k: Smallest shown number, see `tree`.
     """
     sizes = {name: holders.together(values) for name, values in parts.items()}
     found = {name for name, size in sizes.items() if size < k}
@@ -95,12 +96,12 @@ def hidden(parts: Mapping[str, Sequence[str]], holders: "Holders", k: int) -> se
 
 
 def render(root: Node, *, title: str, k: int, counted: str) -> str:
-    """The page as HTML.
+    """Return the page as HTML.
 
     Args:
-        root: of the tree.
-        title: what it is a hierarchy of.
-        k: below which a share is hidden.
-        counted: `records` or `persons`; empty where nobody was counted.
+        root: Root of the tree.
+        title: Subject of the hierarchy.
+        k: Number below which a share is hidden.
+        counted: `records` or `persons`. Empty if no one was counted.
     """
     return page_template("hierarchy.html.j2").render(root=root, title=title, k=k, counted=counted)

@@ -1,4 +1,4 @@
-"""Who has each value of a column: persons where somebody says whose record it is, else records."""
+"""The holders of each value of a column: persons if their column is named, otherwise records."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -16,21 +16,21 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Holders:
-    """The values of a column as a release reads them, each with the numbers of those who have it.
+    """The values of a column as a release reads them, each with the numbers of its holders.
 
     Attributes:
-        by_value: each value -> (m,) distinct numbers of persons, or of records, ascending.
+        by_value: Distinct numbers of the persons, or records, with each value, shape (m,), ascending.
     """
 
     by_value: "Mapping[str, npt.NDArray[np.int64]]"
 
     @classmethod
     def of(cls, column: "pd.Series", person: "pd.Series | None" = None) -> "Holders":
-        """Those of a column; nulls are left out.
+        """Return the holders of a column's values. Nulls are omitted.
 
         Raises:
-            SchemaError: if there is no value, a value is no text of one line that a file keeps as it is, or a
-                record has no person.
+            SchemaError: If there is no value, a value cannot be stored in one line of a file, or a record has
+                no person.
         """
         found = factorize(column)
         texts = found.texts
@@ -39,7 +39,7 @@ class Holders:
         if unfit := sum(text != text.strip() or not text.isprintable() or not text for text in texts):
             raise SchemaError(
                 f"{column.name}: {unfit:,} of {len(texts):,} values are empty, begin or end with a blank or "
-                "have a line end, which a hierarchy's file does not keep; mend them at the source"
+                "have a line end, which a hierarchy's file does not keep; correct them at the source"
             )
         whose = np.arange(len(column)) if person is None else factorize(person).codes
         if (whose < 0).any():
@@ -50,14 +50,14 @@ class Holders:
 
     @property
     def values(self) -> list[str]:
-        """All of them, in their order."""
+        """All values, in order."""
         return sorted(self.by_value)
 
     def together(self, values: Iterable[str]) -> int:
-        """How many have one of these values; of a value that nobody has, nobody."""
+        """Return the number of holders of any of these values, 0 for values without holders."""
         found = [self.by_value[value] for value in values if value in self.by_value]
         return len(np.unique(np.concatenate(found))) if found else 0
 
     def rare(self, k: int) -> set[str]:
-        """The values that fewer than `k` have."""
+        """Return the values with fewer than `k` holders."""
         return {value for value, whose in self.by_value.items() if len(whose) < k}

@@ -1,1 +1,1 @@
-"""Release tables in a Delta lake: publish, retract, read, and the proofs beside them."""
+"""Release tables in a Delta lake: publishing, retracting and reading releases, with their proofs."""

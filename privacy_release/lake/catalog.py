@@ -1,8 +1,8 @@
-"""Registering a release table in a Unity Catalog, as an external table: nothing is copied.
+"""Register a release table in a Unity Catalog as an external table. No data is copied.
 
-What is sent is the catalog's `CreateTable` (`POST /api/2.1/unity-catalog/tables`): the address, the columns
-with their types and comments, the description. What is published or retracted later is seen without telling
-the catalog.
+The request is the catalog's `CreateTable` (`POST /api/2.1/unity-catalog/tables`): the address, the columns
+with their types and comments, the description. Later publications and retractions are visible without another
+request.
 """
 
 import json
@@ -20,7 +20,7 @@ from privacy_release.lake.store import ReleaseTable, reaching
 
 _API = "/api/2.1/unity-catalog"
 _SECONDS = 30.0
-# Delta's name of a type -> the catalog's, and SQL's.
+# Name of a type in Delta -> its names in the catalog and in SQL.
 _TYPES: Mapping[str, tuple[str, str]] = {
     "string": ("STRING", "string"),
     "byte": ("BYTE", "tinyint"),
@@ -38,15 +38,15 @@ _TYPES: Mapping[str, tuple[str, str]] = {
 
 @dataclass(frozen=True, kw_only=True)
 class UnityCatalog:
-    """Where a catalog is.
+    """The address of a catalog.
 
     Args:
-        url: of its server, such as `https://catalog.example.com`.
-        token: bearer token; a secret, not shown by `repr`. None: the server asks for none.
-        catalog, schema: that tables are registered in; both exist.
+        url: Address of the server, such as `https://catalog.example.com`.
+        token: Bearer token, a secret that `repr` does not show. None: the server requires none.
+        catalog, schema: Names of the existing catalog and schema in which tables are registered.
 
     Raises:
-        ValueError: if the address is none of a server, or a token would travel in the clear.
+        ValueError: If the address is not that of a server, or a token would be sent unencrypted.
     """
 
     url: str
@@ -59,19 +59,19 @@ class UnityCatalog:
         if address.scheme not in ("http", "https") or not address.hostname or address.username:
             raise ValueError("the catalog's address must be http(s)://host[:port], without a user")
         if self.token and address.scheme == "http" and address.hostname not in ("localhost", "127.0.0.1"):
-            raise ValueError("a token must not travel in the clear: give the catalog's https:// address")
+            raise ValueError("a token must not be sent unencrypted: use the catalog's https:// address")
 
 
 def register(release_table: ReleaseTable, unity: UnityCatalog, *, table: str | None = None) -> bool:
-    """Register a release table; False if the catalog has it already, at the same address.
+    """Register a release table. Return False if it is already registered at the same address.
 
     Args:
         release_table: The release table.
-        unity: the catalog.
-        table: its name there; None: the same, with `_` for `-`.
+        unity: Address and token of the catalog.
+        table: Name of the table in the catalog. None: its own name, with `_` for `-`.
 
     Raises:
-        PublishError: if there is no such table, the catalog cannot be reached or refuses, or it has a table
+        PublishError: If there is no such table, the catalog cannot be reached or refuses, or it has a table
             of that name at another address.
     """
     wanted = create_table(release_table, unity, table=table)
@@ -91,7 +91,7 @@ def register(release_table: ReleaseTable, unity: UnityCatalog, *, table: str | N
 def create_table(
     release_table: ReleaseTable, unity: UnityCatalog, *, table: str | None = None
 ) -> dict[str, Any]:
-    """What the catalog is sent."""
+    """Return the body of the request to the catalog."""
     held = existing_table(release_table)
     with reaching(release_table.lake, "read the table's schema"):
         fields, about = held.schema().fields, held.metadata()
@@ -112,9 +112,9 @@ def create_table(
 
 
 def _column(position: int, column: Any, partitions: list[str]) -> dict[str, Any]:
-    """A `ColumnInfo`; `type_json` is the column as Spark and Delta write it."""
+    """Return a `ColumnInfo`. `type_json` is the column as Spark and Delta write it."""
     name = str(column.type.type)
-    told: dict[str, Any] = {
+    info: dict[str, Any] = {
         "name": column.name,
         "type_json": column.to_json(),
         "position": position,
@@ -122,21 +122,21 @@ def _column(position: int, column: Any, partitions: list[str]) -> dict[str, Any]
     }
     if decimal := re.fullmatch(r"decimal\((\d+), ?(\d+)\)", name):
         precision, scale = map(int, decimal.groups())
-        told |= {"type_name": "DECIMAL", "type_text": f"decimal({precision},{scale})"}
-        told |= {"type_precision": precision, "type_scale": scale}
+        info |= {"type_name": "DECIMAL", "type_text": f"decimal({precision},{scale})"}
+        info |= {"type_precision": precision, "type_scale": scale}
     else:
-        told["type_name"], told["type_text"] = _TYPES[name]
+        info["type_name"], info["type_text"] = _TYPES[name]
     if comment := column.metadata.get("comment"):
-        told["comment"] = comment
+        info["comment"] = comment
     if column.name in partitions:
-        told["partition_index"] = partitions.index(column.name)
-    return told
+        info["partition_index"] = partitions.index(column.name)
+    return info
 
 
 def _ask(
     unity: UnityCatalog, method: str, path: str, body: Mapping[str, Any] | None = None
 ) -> dict[str, Any] | None:
-    """What the catalog answers; None where it has no such thing. No error quotes the token."""
+    """Send a request to the catalog. None if the object does not exist. No error quotes the token."""
     request = Request(
         f"{unity.url.rstrip('/')}{_API}{path}",
         method=method,
@@ -157,13 +157,12 @@ def _ask(
         ) from None
     except (URLError, OSError, ValueError) as error:
         raise PublishError(
-            f"the catalog at {unity.url} gave no answer that can be read ({type(error).__name__}); check "
-            "its address"
+            f"the catalog at {unity.url} gave no readable answer ({type(error).__name__}); check its address"
         ) from None
 
 
 def _code(error: HTTPError) -> str:
-    """The code of an error as the catalog words it; nothing else of the answer."""
+    """Return the error code in the catalog's answer, and nothing else from it."""
     try:
         return re.sub(r"\W", "", str(json.load(error)["error_code"]))[:60]
     except (ValueError, KeyError, TypeError):

@@ -1,13 +1,13 @@
-"""The commits of a release table, newest first, and the index that spares reading old ones one by one.
+"""The commits of a release table, newest first, and the index that avoids reading old ones individually.
 
-Delta's checkpoints keep what a table holds, but not the notes in its commits, which prove the releases. So an
-index beside the log repeats them: block `i` tells of the `BLOCK` commits from version `i * BLOCK` on. What it
-tells follows from the log alone. Whoever writes a block writes the same bytes, so that neither a race nor a
-crash can spoil one, and a block that is missing or damaged is made anew by whoever reads the table next.
+Delta's checkpoints keep the content of a table, but not the notes in its commits, which prove the releases.
+So an index next to the log repeats them: block `i` contains the `BLOCK` commits from version `i * BLOCK` on.
+Its content follows from the log alone. All writers of a block write the same bytes, so neither a race nor a
+crash can spoil it. A missing or damaged block is rebuilt by the next reader of the table.
 
-The index is never believed by itself: the note of each commit names the newest block and its hash (a `Mark`),
-and each block the hash of the one before. A block that differs is made anew from the log; where even then it
-is not the one that was named, the log was changed, and what the log says now is told.
+The index is never trusted by itself: the note of each commit names the newest block and its hash (a `Mark`),
+and each block contains the hash of the one before. A block that differs is rebuilt from the log. If even the
+rebuilt block does not have the named hash, the log was changed, and its current content is returned.
 """
 
 import gzip
@@ -26,19 +26,19 @@ from privacy_release.lake.log_faults import log_entry, refuse_damaged_log
 from privacy_release.lake.store import ReleaseTable, modified, put, read_all
 
 LOG_KEY = "privacy_release"
-BLOCK = 100  # commits; the newest ones, fewer than two blocks of them, are read from the log
-_AT_ONCE = 20  # of these, after the very newest one
+BLOCK = 100  # commits in a block; fewer than two blocks of the newest commits are read from the log
+_AT_ONCE = 20  # number of these commits that are read together, after the newest one
 
 
 @dataclass(frozen=True, kw_only=True)
 class Commit:
-    """A commit as its file in the log tells it.
+    """A commit as read from its file in the log.
 
     Attributes:
-        timestamp: milliseconds since 1970, UTC; 0 where another tool told none.
-        sha256: of the file.
-        noted: whether this package wrote a note into it; a commit of another tool has none.
-        note: as it stands there now: it may be damaged.
+        timestamp: Milliseconds since 1970, UTC. 0 if another tool wrote no timestamp.
+        sha256: SHA-256 of the file.
+        noted: Whether this package wrote a note into the commit. Commits of other tools have none.
+        note: Current content of the note, which may be damaged.
     """
 
     version: int
@@ -50,7 +50,7 @@ class Commit:
 
 @dataclass(frozen=True, kw_only=True)
 class Mark:
-    """How many blocks there were when a commit was made, and the hash of the last one."""
+    """The number of blocks when a commit was made, and the hash of the last one."""
 
     blocks: int
     sha256: str
@@ -64,7 +64,7 @@ class _Block:
     before: str
 
     def to_bytes(self) -> bytes:
-        """A line for the hash and one for each commit: the same bytes for the same log."""
+        """Serialize as one line for the hash and one per commit: the same bytes for the same log."""
         lines = [{"before": self.before}, *map(vars, self.commits)]
         return "".join(json.dumps(line, sort_keys=True) + "\n" for line in lines).encode()
 
@@ -74,27 +74,27 @@ class _Block:
 
 
 def index_folder(name: str) -> str:
-    """Where the index of a table is, below the lake's root; Delta's own tools pass over such a folder."""
+    """Return the folder of a table's index, below the lake's root. Delta's own tools ignore such a folder."""
     return f"{name}/_releases"
 
 
 def read_commit(table: ReleaseTable, version: int) -> Commit | None:
-    """A commit as the log has it now; None where the log has it no more.
+    """Read a commit from the log. None if the log no longer has it.
 
     Raises:
-        PublishError: if the lake cannot be reached.
+        PublishError: If the lake cannot be reached.
     """
     return next(iter(_from_log(table, version, version + 1)), None)
 
 
 def newest_version(table: ReleaseTable) -> int | None:
-    """The newest version of a table, without opening it; None if its log does not begin as this looks for it.
+    """Return a table's newest version without opening it. None if its log has an unexpected beginning.
 
-    Versions follow each other without a gap, so that a few looks find the last one after a checkpoint.
+    Versions follow each other without a gap, so a few requests find the last one after a checkpoint.
 
     Raises:
-        PublishError: if the lake cannot be reached.
-        IntegrityError: if there is a gap where it ends.
+        PublishError: If the lake cannot be reached.
+        IntegrityError: If there is a gap at the end.
     """
     (hint,) = read_all(table.lake, [f"{table.name}/_delta_log/_last_checkpoint"])
     known = int(json.loads(hint)["version"]) if hint else 0
@@ -106,7 +106,7 @@ def newest_version(table: ReleaseTable) -> int | None:
     while step > 1:
         step //= 2
         known += step if _is_there(table, known + step) else 0
-    if _is_there(table, known + 2):  # the one between is missing
+    if _is_there(table, known + 2):  # the version in between is missing
         refuse_damaged_log(table)
     return known
 
@@ -116,10 +116,10 @@ def _is_there(table: ReleaseTable, version: int) -> bool:
 
 
 def newest_first(table: ReleaseTable, version: int) -> Iterator[Commit]:
-    """The commits of a table down from a version. Only as much is read as is asked for.
+    """Yield the commits of a table down from a version. Only as many as you consume are read.
 
     Raises:
-        PublishError: if the lake cannot be reached.
+        PublishError: If the lake cannot be reached.
     """
     below, mark = version + 1, None
     while below > (covered := mark.blocks * BLOCK if mark else 0):
@@ -133,25 +133,28 @@ def newest_first(table: ReleaseTable, version: int) -> Iterator[Commit]:
 
 
 def whole_log(table: ReleaseTable, version: int) -> Iterator[Commit]:
-    """As `newest_first`, but all of it from the log."""
+    """Like `newest_first`, but read everything from the log."""
     yield from reversed(_from_log(table, 0, version + 1))
 
 
 def check_tail(table: ReleaseTable, version: int) -> None:
-    """Refuse a table of whose newest commits one is missing or cannot be read.
+    """Raise if one of the newest commits of a table is missing or cannot be read.
 
     Raises:
-        PublishError: if the lake cannot be reached.
-        IntegrityError: see above.
+        PublishError: If the lake cannot be reached.
+        IntegrityError: See above.
     """
     deque(islice(newest_first(table, version), 1 + _AT_ONCE), 0)
 
 
 def next_mark(table: ReleaseTable, version: int) -> Mark | None:
-    """What the commit after a version notes of the index, whose blocks are all there then; None without any.
+    """Write all blocks that are due after a version, and return the mark for the next commit's note.
+
+    Returns:
+        None if there is no block yet.
 
     Raises:
-        PublishError: if the lake cannot be reached.
+        PublishError: If the lake cannot be reached.
     """
     blocks = (version + 1) // BLOCK
     if not blocks:
@@ -162,16 +165,16 @@ def next_mark(table: ReleaseTable, version: int) -> Mark | None:
 
 
 def _mark(commit: Commit) -> Mark | None:
-    """What a commit notes of the index; None for one of another tool, or from before there was a block."""
-    told = commit.note.get("index") if isinstance(commit.note, Mapping) else None
+    """Read the mark in a commit's note. None if another tool wrote the commit, or there was no block yet."""
+    stored = commit.note.get("index") if isinstance(commit.note, Mapping) else None
     mark = None
-    with suppress(TypeError):  # a damaged note marks nothing
-        mark = Mark(**told) if told else None
+    with suppress(TypeError):  # a damaged note has no mark
+        mark = Mark(**stored) if stored else None
     return mark if mark and mark.blocks * BLOCK <= commit.version else None
 
 
 def _indexed(table: ReleaseTable, mark: Mark) -> Iterator[Commit]:
-    """The commits that the blocks up to a mark tell of, newest first."""
+    """Yield the commits in the blocks up to a mark, newest first."""
     sha256 = mark.sha256
     for number in reversed(range(mark.blocks)):
         block = _read(table, number, sha256) or _renewed(table, number, sha256)
@@ -183,7 +186,7 @@ def _indexed(table: ReleaseTable, mark: Mark) -> Iterator[Commit]:
 
 
 def _read(table: ReleaseTable, number: int, sha256: str) -> _Block | None:
-    """A block as it is stored, if it is the one with this hash."""
+    """Read a stored block, if it has this hash."""
     data = _stored(table, number)
     if _sha256(data) != sha256:
         return None
@@ -192,22 +195,22 @@ def _read(table: ReleaseTable, number: int, sha256: str) -> _Block | None:
 
 
 def _renewed(table: ReleaseTable, number: int, sha256: str) -> _Block | None:
-    """A block made anew from the log, and stored where this process may; None if the log tells otherwise."""
-    for first in (number, 0):  # the blocks before it are mostly whole
+    """Rebuild a block from the log, and store it if permitted. None if the log leads to another hash."""
+    for first in (number, 0):  # the earlier blocks are usually intact
         before = _sha256(_stored(table, first - 1)) if first else ""
         blocks: dict[int, _Block] = {}
         for each in range(first, number + 1):
             blocks[each] = _made(table, each, before)
             before = blocks[each].sha256
         if before == sha256:
-            with suppress(PublishError):  # a reader without the right to write goes without
+            with suppress(PublishError):  # a reader without write permission does not store it
                 _store(table, blocks)
             return blocks[number]
     return None
 
 
 def _extend(table: ReleaseTable, mark: Mark | None, blocks: int) -> Mark:
-    """Store the blocks that are due after a mark; the mark of the last one."""
+    """Store the blocks that are due after a mark, and return the mark of the last one."""
     mark = mark if mark and mark.blocks < blocks else Mark(blocks=0, sha256="")
     for number in range(mark.blocks, blocks):
         block = _made(table, number, mark.sha256)
@@ -227,7 +230,7 @@ def _store(table: ReleaseTable, blocks: Mapping[int, _Block]) -> None:
 
 
 def _stored(table: ReleaseTable, number: int) -> bytes:
-    """What is stored as a block; nothing if there is none, or it cannot be unpacked."""
+    """Return the bytes stored as a block. Empty if there are none, or they cannot be decompressed."""
     (packed,) = read_all(table.lake, [_path(table.name, number)])
     try:
         return gzip.decompress(packed or b"")
@@ -240,16 +243,16 @@ def _path(name: str, number: int) -> str:
 
 
 def _from_log(table: ReleaseTable, first: int, below: int) -> list[Commit]:
-    """The commits of these versions, oldest first, without the first ones that the log no longer has."""
+    """Read the commits of these versions, oldest first, without the first ones that the log no longer has."""
     files = read_all(table.lake, [log_entry(table.name, version) for version in range(first, below)])
     found = [None if data is None else _commit(version, data) for version, data in enumerate(files, first)]
-    if None in found:  # also where old commits were cleared away behind a checkpoint, which is no damage
+    if None in found:  # old commits may have been removed behind a checkpoint, which is no damage
         refuse_damaged_log(table)
     return [commit for commit in found if commit is not None]
 
 
 def _commit(version: int, data: bytes) -> Commit | None:
-    """A commit by its file; None if it cannot be read, or does not say what it was."""
+    """Parse a commit file. None if it cannot be read, or does not state its operation."""
     try:
         lines = [json.loads(line) for line in data.splitlines() if b'"commitInfo"' in line]
         info: Mapping[str, Any] = next(line["commitInfo"] for line in lines if "commitInfo" in line)

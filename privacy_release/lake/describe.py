@@ -1,4 +1,4 @@
-"""What a table says of itself to every Delta client: its description and the comments of its columns."""
+"""The metadata of a table that every Delta client sees: its description and the comments on its columns."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -16,18 +16,18 @@ _COMMENT = "comment"
 
 @dataclass(frozen=True, kw_only=True)
 class Words:
-    """What stands in a table's own metadata.
+    """The texts in a table's metadata.
 
     Attributes:
-        description: of the table; empty: it is left as it is.
-        comments: by column; columns that are not named are left as they are.
+        description: Description of the table. Empty: the description is not changed.
+        comments: Comment on each column, by name. Other columns are not changed.
     """
 
     description: str = ""
     comments: Mapping[str, str] = field(default_factory=dict)
 
     def of(self, schema: "pa.Schema") -> "pa.Schema":
-        """A schema with the comments, for columns that a table does not have yet."""
+        """Return a schema with the comments, for columns that a table does not have yet."""
         return pa.schema(
             [
                 field.with_metadata({_COMMENT: self.comments[field.name]})
@@ -39,11 +39,11 @@ class Words:
 
 
 def describe(lake: Lake, table: "DeltaTable", words: Words) -> None:
-    """Bring description and comments of a table up to date, each change in a commit without rows.
+    """Update description and comments of a table, each change in a commit without rows.
 
     Raises:
-        CommitFailedError: if a conflicting commit got ahead.
-        PublishError: if the lake cannot be reached.
+        CommitFailedError: If a conflicting commit came first.
+        PublishError: If the lake cannot be reached.
     """
     with reaching(lake, "describe the table"):
         held = {column.name: column.metadata for column in table.schema().fields}

@@ -1,4 +1,4 @@
-"""What the commit log of a release table says: which releases were published, replaced and retracted."""
+"""Read from a table's commit log which releases were published, replaced and retracted."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
@@ -18,13 +18,13 @@ from privacy_release.lake.log_faults import log_entry, refuse_damaged_log, refus
 from privacy_release.lake.notes import Mode, PublishNote, RetractNote, read_note
 from privacy_release.lake.store import ReleaseTable, reaching
 
-# Each lost attempt means that another writer got ahead, so the writers as a whole always make progress.
+# Each failed attempt means that another writer succeeded, so the writers as a whole always make progress.
 ATTEMPTS = 20
 _LONGEST_ID = 240  # a folder `release=<id>` is a file name of at most 255 bytes
 
 
 class State(StrEnum):
-    """What became of a publication."""
+    """The current state of a publication."""
 
     CURRENT = "current"
     SUPERSEDED = "superseded"
@@ -34,9 +34,9 @@ class State(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Tombstone:
-    """A retraction: its commit, its time (UTC, ISO 8601), why, and the hash of the tombstone manifest.
+    """A retraction: its commit, its time (UTC, ISO 8601), its reason, and the tombstone manifest's hash.
 
-    `statement` is the hash of what was signed about it, if anything was.
+    `statement` is the hash of the signed statement about it, if there is one.
     """
 
     version: int
@@ -48,21 +48,20 @@ class Tombstone:
 
 @dataclass(frozen=True, kw_only=True)
 class Publication:
-    """One publish commit of a release; a release that a later run replaced has several.
+    """One publish commit of a release. A release that a later run replaced has several.
 
     Attributes:
-        committed: time of the commit, UTC, ISO 8601.
-        commit_sha256: of the commit's file in the log.
-        columns: the columns of this release, without those that other releases brought into the table.
-        sha256: of the staged file that was verified.
-        partition: value of the partition column in its rows, which names its folder.
-        superseded_by: version of the commit that replaced it, if one did.
-        figures: what the manifest says in short: method, guarantees, measured figures, privacy loss,
-            approval.
-        statement: hash of what was signed about it; None where nothing was.
-        problem: what is wrong with the note in the commit, of which nothing but release and version is known
-            then; None if nothing is.
-        further: sha256 of further proofs, by name and kind, such as `dictionary.json`.
+        committed: Time of the commit, UTC, ISO 8601.
+        commit_sha256: SHA-256 of the commit's file in the log.
+        columns: Columns of this release, without those that only other releases have.
+        sha256: SHA-256 of the verified staged file.
+        partition: Value of the partition column in its rows, which names its folder.
+        superseded_by: Version of the commit that replaced it, if there is one.
+        figures: Summary of the manifest: method, guarantees, measured figures, privacy loss, approval.
+        statement: Hash of the signed statement about it. None if it is not signed.
+        problem: Problem with the note in the commit, of which only release and version are known then. None
+            if there is no problem.
+        further: SHA-256 of further proofs, by name and kind, such as `dictionary.json`.
     """
 
     release_id: str
@@ -94,41 +93,41 @@ class Publication:
 
     @property
     def statements(self) -> frozenset[str]:
-        """File names of what was signed about it and its retraction: they stay, whatever became of it."""
+        """File names of the signed statements about it and its retraction, which are never removed."""
         signed = (self.statement, self.tombstone and self.tombstone.statement)
         return frozenset(file for sha256 in signed if sha256 for file in statement_files(sha256))
 
     def require_readable(self, name: str) -> None:
-        """Refuse a publication whose note is damaged: nothing is proven of its rows.
+        """Raise if the publication's note is damaged, so that nothing is proven about its rows.
 
         Raises:
-            IntegrityError: naming table, release, version and what is wrong.
+            IntegrityError: Naming table, release, version and problem.
         """
         if self.problem is not None:
             raise IntegrityError(
                 f"the note of release {self.release_id} in version {self.version} of table {name} must be as "
-                f"it was written, and is damaged ({self.problem}): restore {log_entry(name, self.version)} "
+                f"it was written, but is damaged ({self.problem}): restore {log_entry(name, self.version)} "
                 "from a backup, or retract the release and publish it again"
             )
 
 
 def publications(table: ReleaseTable) -> list[Publication]:
-    """Every publication in a table, oldest first; none without such a table.
+    """Return all publications in a table, oldest first. Empty if there is no such table.
 
     Raises:
-        PublishError: if the lake cannot be reached.
+        PublishError: If the lake cannot be reached.
     """
     version = current_version(table)
     return [] if version is None else list(newest(table, version))[::-1]
 
 
 def newest(table: ReleaseTable, version: int) -> Iterator[Publication]:
-    """The publications up to a version of a table, newest first.
+    """Yield the publications up to a version of a table, newest first.
 
-    Only as much of the history is read as is asked for.
+    Only as much of the history as you consume is read.
 
     Raises:
-        PublishError: if the lake cannot be reached.
+        PublishError: If the lake cannot be reached.
     """
     return _publications(table, newest_first(table, version))
 
@@ -136,10 +135,10 @@ def newest(table: ReleaseTable, version: int) -> Iterator[Publication]:
 def newest_such(
     table: ReleaseTable, version: int, wanted: Callable[[Publication], bool]
 ) -> Publication | None:
-    """The newest publication that is wanted, as its own commit in the log tells it; None if there is none.
+    """Return the newest publication that meets a condition, as its own commit states it. None if none does.
 
     Raises:
-        PublishError: if the lake cannot be reached.
+        PublishError: If the lake cannot be reached.
     """
     found = next(filter(wanted, newest(table, version)), None)
     if found is None:
@@ -147,17 +146,17 @@ def newest_such(
     commit = read_commit(table, found.version)
     if commit is None or commit.sha256 == found.commit_sha256:
         return found
-    # The log was changed after it was indexed: what it says now counts.
+    # The log was changed after it was indexed: its current content counts.
     return next(filter(wanted, _publications(table, whole_log(table, version))), None)
 
 
 def current_version(table: ReleaseTable) -> int | None:
-    """The newest version of a release table, or None if there is none.
+    """Return the newest version of a release table, or None if there is no table.
 
     Raises:
-        PublishError: if the lake cannot be reached.
+        PublishError: If the lake cannot be reached.
     """
-    with suppress(PublishError):  # where there is a fault, opening the table tells more of it
+    with suppress(PublishError):  # if something is wrong, opening the table reports more about it
         found = newest_version(table)
         if found is not None:
             return found
@@ -166,7 +165,7 @@ def current_version(table: ReleaseTable) -> int | None:
 
 
 def existing_version(table: ReleaseTable) -> int:
-    """As `current_version`, but a missing table is a PublishError."""
+    """Like `current_version`, but raise PublishError if there is no table."""
     version = current_version(table)
     if version is None:
         raise _missing(table)
@@ -174,11 +173,11 @@ def existing_version(table: ReleaseTable) -> int:
 
 
 def _publications(table: ReleaseTable, commits: Iterable[Commit]) -> Iterator[Publication]:
-    """The publications among commits, newest first: what became of one, later commits have told before it."""
-    # By release id, and by partition: that is all that is known of a publication whose note is damaged.
+    """Yield the publications among commits, newest first. The state of one follows from later commits."""
+    # By release ID, and by partition, the only fact about a publication whose note is damaged.
     stones: dict[tuple[str, str], Tombstone] = {}
-    replaced: dict[tuple[str, str], int] = {}  # to the version of the next publication
-    snapshot: int | None = None  # version of the next one that replaced everything
+    replaced: dict[tuple[str, str], int] = {}  # -> version of the next publication
+    snapshot: int | None = None  # version of the next publication that replaced everything
     for commit in commits:
         if not commit.noted:  # a commit of another tool: maintenance, or the table's creation
             continue
@@ -206,7 +205,7 @@ def _publications(table: ReleaseTable, commits: Iterable[Commit]) -> Iterator[Pu
             made = replace(made, state=State.RETRACTED, tombstone=found)
         if mode == "snapshot":
             snapshot = commit.version
-        if mode != "history":  # there every publication stays, whatever came before and after it
+        if mode != "history":  # in a history table, every publication stays
             replaced |= dict.fromkeys(names, commit.version)
         yield made
 
@@ -234,7 +233,7 @@ def _publication(commit: Commit, note: PublishNote) -> Publication:
 def _damaged(
     commit: Commit, problem: str, release_id: str | None, replaced_others: bool
 ) -> tuple[Publication, Mode]:
-    """What is known of a commit whose note is damaged: the release whose data it touched, and how."""
+    """Return what is known about a commit with a damaged note: the release whose data it changed, and how."""
     made = Publication(
         release_id=release_id or "unknown",
         run_key="",
@@ -259,11 +258,11 @@ def _moment(commit: Commit) -> str:
 
 
 def open_table(table: ReleaseTable, version: int | None = None) -> "DeltaTable | None":
-    """The release table as of a version (default: the newest), or None if there is none.
+    """Open the release table at a version (default: the newest). None if there is none.
 
     Raises:
-        PublishError: if the lake cannot be reached or has no such version.
-        IntegrityError: if its log is damaged, or lost while its data are there.
+        PublishError: If the lake cannot be reached or has no such version.
+        IntegrityError: If its log is damaged, or missing although there are data.
     """
     with reaching(table.lake, f"open table {table.name}"):
         try:
@@ -279,7 +278,7 @@ def open_table(table: ReleaseTable, version: int | None = None) -> "DeltaTable |
 
 
 def existing_table(table: ReleaseTable, version: int | None = None) -> "DeltaTable":
-    """As `open_table`, but a missing table is a PublishError."""
+    """Like `open_table`, but raise PublishError if there is no table."""
     delta = open_table(table, version)
     if delta is None:
         raise _missing(table)
@@ -294,37 +293,37 @@ def _missing(table: ReleaseTable) -> PublishError:
 
 
 def data_files(table: ReleaseTable, partitions: Iterable[str] | None, version: int | None = None) -> set[str]:
-    """Paths (below the lake's root) of the data files of some partitions, or of all, as of a version."""
+    """Return paths, below the lake's root, of the data files of some or all partitions at a version."""
     delta = existing_table(table, version)
     with reaching(table.lake, "list the files of a release"):
         wanted = None if partitions is None else [(PARTITION, "in", list(partitions))]
         uris = delta.file_uris(file_pruning_predicate=wanted)
-    # The library spells the table's address in its own way (az:// for abfss://), so only the tail is taken;
+    # The library spells the table's address differently (az:// for abfss://), so only the tail is used.
     # '/' and '=' inside a partition value are percent-encoded there.
     return {f"{table.name}/{PARTITION}={uri.rsplit(f'/{PARTITION}=', 1)[1]}" for uri in uris}
 
 
 def predicate(partitions: Iterable[str]) -> str:
-    """SQL predicate that selects partitions; a quote is doubled, there are no other escapes."""
+    """Return an SQL predicate that selects partitions. Quotes are doubled; there are no other escapes."""
     quoted = ("'" + value.replace("'", "''") + "'" for value in sorted(set(partitions)))
     return " OR ".join(f"{PARTITION} = {value}" for value in quoted)
 
 
 def statement_files(sha256: str) -> tuple[str, str]:
-    """File names, in the proof folder, of a signed statement and of the one about its data files."""
+    """Return the file names, in the proof folder, of a signed statement and of the one about data files."""
     return f"{sha256}.dsse.json", f"{sha256}.files.dsse.json"
 
 
 def check_text(what: str, text: str, longest: int = _LONGEST_ID) -> None:
-    """Refuse blank, padded, unprintable or overlong text where it becomes part of the log or of a path.
+    """Raise if a text that becomes part of the log or of a path is blank, padded, unprintable or too long.
 
     Args:
-        what: its name for the message.
-        text: a release id, run key or reason.
-        longest: bytes that it may have when percent-encoded.
+        what: Name of the text, for the message.
+        text: Release ID, run key or reason.
+        longest: Largest number of bytes when percent-encoded.
 
     Raises:
-        ValueError: see above.
+        ValueError: See above.
     """
     if not text.isprintable() or not text.strip() or text != text.strip() or text.startswith("__HIVE_"):
         raise ValueError(

@@ -1,4 +1,4 @@
-"""What is wrong with the commit log of a table, where it is: a damaged log is refused, never begun anew."""
+"""Find faults in the commit log of a table. A damaged log is refused, never restarted."""
 
 import io
 import json
@@ -18,34 +18,34 @@ _HINT = "_last_checkpoint"
 
 
 def log_entry(name: str, version: int) -> str:
-    """Path of a commit, below the lake's root."""
+    """Return the path of a commit, below the lake's root."""
     return f"{name}/_delta_log/{version:020d}.json"
 
 
 def refuse_lost_log(table: ReleaseTable) -> None:
-    """Refuse a folder with data of a table whose log has no commit.
+    """Raise if a table's folder has data but its log has no commit.
 
     Raises:
-        IntegrityError: if there is such data; a new table would bury it, and forget what was retracted.
+        IntegrityError: If there are such data. A new table would bury them, and forget earlier retractions.
     """
     data = sum(f"/{PARTITION}=" in file.path for file in listing(table.lake, table.name))
-    # The first publication may have come between two looks; its log is there before its data are.
+    # The first publication may have come between two listings; its log exists before its data.
     if data and not _versions(_log_files(table)):
         raise _damaged(table, f"has no commit, but the table has {data} data files")
 
 
 def refuse_damaged_log(table: ReleaseTable) -> None:
-    """Refuse a log that misses or cannot read a part of itself.
+    """Raise if a part of a log is missing or cannot be read.
 
     Raises:
-        IntegrityError: naming what is wrong, where it is found.
+        IntegrityError: Naming the problem and its location.
     """
     if problem := _problem(table):
         raise _damaged(table, problem)
 
 
 def touched(table: ReleaseTable, version: int) -> tuple[str | None, bool]:
-    """The partition whose data a commit added, else removed, and whether it took out others besides.
+    """Return the partition whose data a commit added or else removed, and whether it removed others, too.
 
     The partition is None unless it is exactly one.
     """
@@ -67,12 +67,12 @@ def _problem(table: ReleaseTable) -> str | None:
     if not versions:
         return "has no commit" if files else None
     if missing := sorted(set(range(versions[0], versions[-1])) - set(versions)):
-        return f"misses {len(missing)} commits, the first of them version {missing[0]}"
+        return f"misses {len(missing)} commits, the first of which is version {missing[0]}"
     if versions[0] > 0 and not any(version + 1 >= versions[0] for version in checkpoints):
-        return f"begins at version {versions[0]}, without a checkpoint of what was before"
+        return f"begins at version {versions[0]}, without a checkpoint of the state before"
     if _HINT in files and not checkpoints:
         return (
-            f"names a checkpoint in {_HINT} that is not there, or not in all its parts (if the commits from "
+            f"names a checkpoint in {_HINT} that does not exist, or is incomplete (if the commits from "
             f"version 0 on are all there, removing {_HINT} is enough)"
         )
     for version in versions:
@@ -93,7 +93,7 @@ def _versions(files: Iterable[str]) -> list[int]:
 
 
 def _whole_checkpoints(files: Iterable[str]) -> dict[int, str]:
-    """Version and first file of each checkpoint that has all its parts."""
+    """Return version and first file of each complete checkpoint."""
     parts: dict[tuple[int, int], list[str]] = {}
     for match in filter(None, map(_CHECKPOINT.fullmatch, sorted(files))):
         parts.setdefault((int(match[1]), int(match[3] or 1)), []).append(match[0])
@@ -101,7 +101,7 @@ def _whole_checkpoints(files: Iterable[str]) -> dict[int, str]:
 
 
 def _is_commit(data: bytes) -> bool:
-    """Whether a commit is JSON by the line, and says what it was: the history is counted by that."""
+    """Return whether a commit is JSON lines and states its operation, by which the history is counted."""
     try:
         actions = [json.loads(line) for line in data.splitlines()]
     except ValueError:

@@ -1,4 +1,4 @@
-"""The note of a publication or retraction in its commit: how it is read, and what is wrong with it."""
+"""Read the note of a publication or retraction in its commit, and describe what is wrong with it."""
 
 from typing import Annotated, Any, Literal
 
@@ -25,7 +25,7 @@ class _Finding(_Strict):
 
 
 class _Figures(_Strict):
-    """What the pages and answers tell of the figures; there may be more."""
+    """The figures that pages and answers show. There may be more."""
 
     model_config = ConfigDict(strict=True, frozen=True, extra="allow")
 
@@ -35,14 +35,14 @@ class _Figures(_Strict):
 
 
 class SignedBy(_Strict):
-    """The signed statement about a publication or retraction: its hash, and its place in the chain."""
+    """The signed statement about a publication or retraction: its hash, and its position in the chain."""
 
     sha256: _Sha256
     sequence: int = Field(ge=1)
 
 
 class PublishNote(_Strict):
-    """What a publication says of itself, see `privacy_release.lake.log.Publication`."""
+    """The note of a publication, see `privacy_release.lake.log.Publication`."""
 
     action: Literal["publish"]
     release: str
@@ -54,20 +54,20 @@ class PublishNote(_Strict):
     report: _Sha256
     figures: _Figures
     statement: SignedBy | None = None
-    partition: str | None = None  # earlier versions named the folder as the release
+    partition: str | None = None  # earlier versions named the folder after the release
     mode: Mode = "partitions"
     proofs: dict[str, _Sha256] = {}
 
 
 class RetractNote(_Strict):
-    """What a retraction says of itself, see `privacy_release.lake.log.Tombstone`."""
+    """The note of a retraction, see `privacy_release.lake.log.Tombstone`."""
 
     action: Literal["retract"]
     release: str
     reason: str
     tombstone: _Sha256
     statement: SignedBy | None = None
-    partitions: list[str] = []  # a publication whose note is damaged is known by nothing else
+    partitions: list[str] = []  # a publication with a damaged note is only known by its partition
 
 
 _RULES = {
@@ -86,7 +86,7 @@ _NOTE: TypeAdapter[PublishNote | RetractNote] = TypeAdapter(
 
 
 def read_note(note: object) -> PublishNote | RetractNote | str:
-    """A note as it was written, or what is wrong with it: fields and rules, no values."""
+    """Return a note, or a description of what is wrong with it: fields and rules, no values."""
     try:
         return _NOTE.validate_python(note)
     except ValidationError as error:
@@ -94,7 +94,7 @@ def read_note(note: object) -> PublishNote | RetractNote | str:
 
 
 def _words(found: Any) -> str:
-    """A field and the rule that it breaks."""
+    """Return a field and the rule that it breaks."""
     place = ".".join(str(part) for part in found["loc"][1:]) or "the note"
     if found["type"] == "missing":
         return f"{place} is missing"

@@ -1,24 +1,23 @@
-"""Release tables: one Delta table a name, one atomic commit a publish, which replaces what it supersedes.
+"""Release tables: one Delta table per name, and one atomic commit per publication, with all it supersedes.
 
-A release is a partition `release` of its table, in every mode: the column tells a reader which one they have,
-a retraction finds its rows without reading any, and files of two releases never share a folder.
+A release is a partition `release` of its table, in every mode: the column shows readers which release a row
+belongs to, a retraction finds rows without reading any, and files of two releases never share a folder.
 
-What a reader may rely on: it sees the table before a commit or after it, never half of one; a commit's
-metadata carries the proof (figures, and the hashes of data, manifest and report, which are stored before the
-commit); a retry of a run finds the commit of its first attempt. The hash `sha256` is that of the verified
-staged file: the Delta writer puts the same rows into files of its own, without the staged file's metadata.
-They are written as a stream, which no process holds. Those of a large release stand in no particular order:
-the writer deals batches out to its threads and writes them as they come back.
+Readers may rely on three things. They see the table before or after a commit, never in between. A commit's
+metadata contains the proof: figures, and the hashes of data, manifest and report, which are stored before the
+commit. A retry of a run finds the commit of its first attempt. The hash `sha256` is that of the verified
+staged file: the Delta writer writes the same rows into new files, without the staged file's metadata.
+They are written as a stream that is never in memory as a whole. The rows of a large release have no
+particular order: the writer distributes batches over its threads and writes them as they finish.
 
-A release that is staged as a set of files is not written again: its files are copied, each hashed on its
-way, and all are added in one commit, whose note names each with its hash; `sha256` is that of the set. Before
-that commit no reader knows of them; what a crash leaves of them is removed by `retract.clean_orphans`, as
-whatever crashed writers leave. Where the table has not the columns of the release yet, the rows are streamed
-after all.
+A release that is staged as a set of files is not written again: its files are copied and hashed, and all are
+added in one commit, whose note names each with its hash; `sha256` is that of the set. Before that commit no
+reader knows about them. Files that a crash leaves are removed by `retract.clean_orphans`, like those of other
+crashed writers. If the table does not have the columns of the release yet, the rows are streamed instead.
 
 Column statistics are switched off in these tables: the log outlives a retracted release, and minima and
-maxima are cell values. The log is never shortened, because it holds the proofs; `commits` says how it is read
-without reading all of it.
+maxima are cell values. The log is never shortened, because it contains the proofs; `commits` explains how it
+is read without reading all of it.
 """
 
 import hashlib
@@ -70,7 +69,8 @@ from privacy_release.lake.store import Lake, ReleaseTable, put, reaching, takes_
 from privacy_release.workarea.file_sets import files_of
 from privacy_release.workarea.parquet import ROWS
 
-# What of a manifest stands in the commit itself, readable for every Delta client without the proof folder.
+# Parts of a manifest that the commit itself contains, readable for every Delta client without the proof
+# folder.
 _FIGURES = ("method", "parameters", "guarantees", "measured", "loss", "policy", "approval", "membership")
 TABLE_OPTIONS = {
     "delta.dataSkippingNumIndexedCols": "0",
@@ -83,17 +83,17 @@ _SNAPSHOT = "snapshot"
 
 @dataclass(frozen=True, kw_only=True)
 class Published:
-    """Where a published release and its proofs are.
+    """The location of a published release and its proofs.
 
     Attributes:
-        uri: address of the release table; the release is one of its partitions `release=...`.
-        version: the table version that this publication made.
-        sha256: of the staged file that was verified and published.
-        already: an earlier attempt of the same run had published it; this call changed no rows.
-        completed: that attempt had published other bytes than these and ended before it signed its files;
-            this call signed them, and the release is what that attempt published.
-        statement_sha256: of what was signed about it; None where nothing was.
-        proofs: addresses of further proofs, by name.
+        uri: Address of the release table. The release is one of its partitions `release=...`.
+        version: Table version that this publication made.
+        sha256: SHA-256 of the staged file that was verified and published.
+        already: Whether an earlier attempt of the same run had published it, so that no rows changed.
+        completed: Whether that attempt had published other bytes and ended before it signed its files. This
+            call signed them, and the release is what that attempt published.
+        statement_sha256: SHA-256 of the signed statement. None if it is not signed.
+        proofs: Addresses of further proofs, by name.
     """
 
     uri: str
@@ -127,43 +127,43 @@ def publish(
     proofs: Mapping[str, bytes] | None = None,
     words: Words | None = None,
 ) -> Published:
-    """Publish a verified staged file as a release, in one commit; a retry of the same run changes nothing.
+    """Publish a verified staged file as a release, in one commit. A retry of the run changes nothing.
 
-    A later run that publishes the same release replaces its rows; other releases are not touched, but by a
+    A later run that publishes the same release replaces its rows. Other releases are only changed by a
     snapshot, which replaces them all. A column that is new to the table is added to it (other releases show
-    null there); a column must keep its type. `privacy_release.lake.superseded.settle` erases, or moves, what
+    null there). A column must keep its type. `privacy_release.lake.superseded.settle` erases or moves what
     was replaced.
 
     Args:
         table: The release table.
-        release_id: the run's partition key, else its run id.
-        staged: Parquet file, or the list of a set of them, read batch by batch; each is hashed before and
+        release_id: Partition key of the run if it has one, otherwise its run ID.
+        staged: Parquet file, or the list of a set of them, read batch by batch. Each is hashed before and
             after, and never changed.
-        manifest: plain JSON: what was done and what is guaranteed, no cell values.
-        report_html: the report for people, one file, or its bytes.
-        expected_sha256: of the file that verification read.
-        run_key: names the run across its retries, e.g. DAG id and run id; default: the release id, which
-            makes a release final: it can be retracted, but not replaced.
-        signer: signs what is published; None: nobody does.
-        rules: what the table holds; default: as it is kept, and a new one holds one release a release id and
-            drops what is replaced.
-        proofs: further files that prove or explain the release, by name and kind: `dictionary.json`.
-        words: what the table says of itself from now on; None: nothing changes.
+        manifest: Manifest as plain JSON: what was done and what is guaranteed, without cell values.
+        report_html: Report as one file, or as its bytes.
+        expected_sha256: SHA-256 of the file that verification read.
+        run_key: Name of the run that is the same in retries, for example DAG ID and run ID. Default: the
+            release ID, which makes a release final: it can be retracted, but not replaced.
+        signer: Signer of the publication. None: it is not signed.
+        rules: Rules on which releases the table keeps. Default: those of the table; a new table holds one
+            release per release ID and drops what is replaced.
+        proofs: Further files that prove or explain the release, by name and kind: `dictionary.json`.
+        words: New description of the table and comments on its columns. None: nothing changes.
 
     Raises:
-        ValueError: if name, release id or run key is not well-formed, or the manifest has NaN or infinity.
-        TypeError: if the manifest is not plain JSON.
-        IntegrityError: if the staged file is not the verified one or not whole, the report cannot be
+        ValueError: If name, release ID or run key is not well-formed, or the manifest has NaN or infinity.
+        TypeError: If the manifest is not plain JSON.
+        IntegrityError: If the staged file is not the verified one or is incomplete, the report cannot be
             read, or the table's log is damaged.
-        SchemaError: if the lake cannot hold a column, a column changed its type, or intervals would stand in
-            two forms side by side.
-        PublishError: if the lake cannot be reached, the run published and signed other bytes, or its release
+        SchemaError: If the lake cannot hold a column, a column changed its type, or intervals would be in
+            two forms in one table.
+        PublishError: If the lake cannot be reached, the run published and signed other bytes, its release
             was retracted, or the table is kept in another mode.
     """
     run_key = release_id if run_key is None else run_key
     if rules is not None and rules.history is not None and rules.history.root == table.lake.root:
         raise ValueError(
-            "the history lake must have an address of its own, for everybody who reads the lake would see it"
+            "the history lake must have another address, because everyone who reads the lake would see it"
         )
     check_text("release id", release_id)
     check_text("run key", run_key, _LONGEST_KEY)
@@ -192,7 +192,7 @@ def publish(
     }
     if proofs:
         note["proofs"] = {
-            told: _store_proof(table, data, told.rpartition(".")[2]) for told, data in proofs.items()
+            proof: _store_proof(table, data, proof.rpartition(".")[2]) for proof, data in proofs.items()
         }
     if signer is not None:
         note["rows_digest"] = signer.rows_digest([*files_of(staged, expected_sha256)], rows.column_names)
@@ -201,31 +201,31 @@ def publish(
         try:
             describe(
                 table.lake, delta, words
-            )  # first: it may take up commits that got ahead, of this run, too
+            )  # first, because it may find commits that came before, including one of this run
         except CommitFailedError:
             delta = None
             continue
         done = _committed(table, delta, release_id, run_key, staged_bytes)
-        if done is not None:  # the same run, twice at once: the other one won
+        if done is not None:  # the same run was executed twice at once, and the other one came first
             return _again(table, done, staged_bytes)
         try:
             if not require_mode(table.name, delta, rules):
                 write_rules(table.lake, delta, rules.properties())
             added: list[DataFile] = []
             if rows.fit(_held(table.lake, delta), whole=rules.mode is PublishMode.SNAPSHOT):
-                # Anew in each attempt: a retraction that got ahead erases what is older than itself.
+                # Copied again in each attempt: a retraction that came first erases what is older than itself.
                 added = rows.copied(table, str(note["partition"]))
             mark = next_mark(table, delta.version())
-            told = note | ({"files": [file.to_dict() for file in added]} if added else {})
-            told |= linked(signer, table, delta.version(), told)
-            told |= {"index": asdict(mark)} if mark else {}
-            version = _commit(table, delta, (rows, added), words, told)
+            attempt_note = note | ({"files": [file.to_dict() for file in added]} if added else {})
+            attempt_note |= linked(signer, table, delta.version(), attempt_note)
+            attempt_note |= {"index": asdict(mark)} if mark else {}
+            version = _commit(table, delta, (rows, added), words, attempt_note)
         except CommitFailedError:
-            delta = None  # another commit got ahead: look at the table again
+            delta = None  # another commit came first: read the table again
             continue
         if signer is not None:
-            signer.files(table, str(note["partition"]), version, told["statement"]["sha256"])
-        return _published(table, version, told, already=False)
+            signer.files(table, str(note["partition"]), version, attempt_note["statement"]["sha256"])
+        return _published(table, version, attempt_note, already=False)
     raise PublishError(
         f"table {table.name} changed under each of {ATTEMPTS} attempts; nothing was published, "
         "retry when fewer runs publish"
@@ -240,10 +240,10 @@ class _StagedBytes:
     signer: Signer | None
 
     def completes(self, table: ReleaseTable, done: Publication) -> bool:
-        """Whether the attempt that committed a release ended before it signed the release's files.
+        """Return whether the attempt that committed a release ended before it signed the release's files.
 
         Random choices without a seed differ in each attempt, so a retry has other bytes. It signs the
-        committed files: without that statement the release would never pass its check.
+        committed files, because without that statement the release would never pass its check.
         """
         signer, statement = self.signer, done.statement
         if signer is None or statement is None or done.state is not State.CURRENT:
@@ -252,7 +252,7 @@ class _StagedBytes:
 
 
 def _again(table: ReleaseTable, done: Publication, staged: _StagedBytes) -> Published:
-    """What an earlier attempt published; its files are signed now if that attempt did not sign them."""
+    """Return what an earlier attempt published. Sign its files now if that attempt did not."""
     if staged.signer is not None and done.statement is not None and done.state is State.CURRENT:
         staged.signer.files(table, done.partition, done.version, done.statement)
     found = _published(table, done.version, _proof(done), already=True)
@@ -260,10 +260,10 @@ def _again(table: ReleaseTable, done: Publication, staged: _StagedBytes) -> Publ
 
 
 def committed(table: ReleaseTable, release_id: str, run_key: str) -> Published | None:
-    """What a run published as a release, which its commit says; None if it did not.
+    """Return what a run published as a release, according to its commit. None if it published nothing.
 
     Raises:
-        PublishError: if the lake cannot be reached, or what the run published was retracted.
+        PublishError: If the lake cannot be reached, or the run's release was retracted.
     """
     delta = open_table(table)
     done = None if delta is None else _committed(table, delta, release_id, run_key, None)
@@ -273,7 +273,7 @@ def committed(table: ReleaseTable, release_id: str, run_key: str) -> Published |
 def _committed(
     table: ReleaseTable, delta: "DeltaTable", release_id: str, run_key: str, staged: _StagedBytes | None
 ) -> Publication | None:
-    """The commit by which this run published this release, if there is one in the table's snapshot."""
+    """Return the commit by which this run published this release, if the table's snapshot has one."""
     with reaching(table.lake, "read the table"):
         if delta.transaction_version(_app_id(release_id, run_key)) is None:
             return None
@@ -288,18 +288,18 @@ def _committed(
         )
     if mine.tombstone is not None:
         raise PublishError(
-            "what this run published was retracted, and a retry must not bring it back; start a new run"
+            "the release of this run was retracted, and a retry must not publish it again; start a new run"
         )
     if staged is not None and mine.sha256 != staged.sha256 and not staged.completes(table, mine):
         raise PublishError(
-            "this run has published other bytes already, and a retry must not replace them; "
+            "this run has already published other bytes, and a retry must not replace them; "
             "start a new run to publish these, or retract the release"
         )
     return mine
 
 
 def _up_to_date(table: ReleaseTable, delta: "DeltaTable | None") -> "DeltaTable | None":
-    """A table that was opened before, at its newest version; None if there is none."""
+    """Return a table that was opened before at its newest version. None if there is no table."""
     if delta is None:
         return open_table(table)
     with reaching(table.lake, f"open table {table.name}"):
@@ -308,12 +308,12 @@ def _up_to_date(table: ReleaseTable, delta: "DeltaTable | None") -> "DeltaTable 
 
 
 def _app_id(release_id: str, run_key: str) -> str:
-    """Delta application id of a publication: one run may publish several releases."""
+    """Return the Delta application ID of a publication. One run may publish several releases."""
     return json.dumps([release_id, run_key])
 
 
 def _create(table: ReleaseTable, schema: "pa.Schema", rules: TableRules, words: Words) -> "DeltaTable":
-    """Create the table without rows, or open the one that another writer created meanwhile."""
+    """Create the table without rows, or open the one that another writer has created."""
     with reaching(table.lake, f"create table {table.name}"):
         try:
             return DeltaTable.create(
@@ -323,7 +323,7 @@ def _create(table: ReleaseTable, schema: "pa.Schema", rules: TableRules, words: 
                 partition_by=[PARTITION],
                 description=words.description or None,
                 configuration=TABLE_OPTIONS | rules.properties(),
-                raise_if_key_not_exists=False,  # the rules are ours, not Delta's
+                raise_if_key_not_exists=False,  # the rules are this package's, not Delta's
                 storage_options=table.lake.options,
             )
         except Exception:
@@ -340,14 +340,14 @@ def _commit(
     words: Words,
     note: Mapping[str, Any],
 ) -> int:
-    """Replace the release, in a snapshot all of them, in one commit on top of the table's; the new version.
+    """Replace the release, or in a snapshot all releases, in one commit on the table. Return the version.
 
-    The snapshot matters: given an address, the writer would load a newer one, and a commit of the same run
-    between `_committed` and here would go unnoticed. On the snapshot it is a conflict.
+    The opened snapshot matters: with an address, the writer would load a newer one, and a commit of the same
+    run between `_committed` and here would go unnoticed. On the snapshot it is a conflict.
 
     Raises:
-        CommitFailedError: if a conflicting commit got ahead.
-        IntegrityError: if the file is not the verified one, or changed on the way; nothing was committed.
+        CommitFailedError: If a conflicting commit came first.
+        IntegrityError: If the file is not the verified one, or changed in transit. Nothing was committed.
     """
     rows, added = data
     held = _held(table.lake, delta)
@@ -356,10 +356,10 @@ def _commit(
     everything = note["mode"] == PublishMode.SNAPSHOT
     if not everything:
         refuse_other_form(rows.schema, held)
-        # Only columns that are new bring a comment: the writer merges no two that differ.
+        # Only new columns bring a comment, because the writer cannot merge comments that differ.
         new = {name: said for name, said in words.comments.items() if name not in held.names}
         words = Words(comments=new)
-    # Two snapshots must not both find the table empty, nor a publication miss the retraction of its release.
+    # Two snapshots must not both find the table empty, and no publication may miss its own retraction.
     locks = [release_lock(release_id), *([_SNAPSHOT] if everything else [])]
     partitions = None if everything else sorted(_partitions(table, delta, note))
     commit = CommitProperties(
@@ -393,7 +393,7 @@ def _commit(
         raise
     mine = _StagedBytes(rows.sha256, None)
     found = _committed(table, existing_table(table), release_id, str(note["run_key"]), mine)
-    assert found is not None  # this very commit
+    assert found is not None  # the commit that was just made
     return found.version
 
 
@@ -404,7 +404,7 @@ def _add(
     replaced: Sequence[str] | None,
     commit: "CommitProperties",
 ) -> None:
-    """Add files that are there to a table, in place of those of some partitions, or of all; one commit."""
+    """Add existing files to a table, in place of those of some partitions, or of all, in one commit."""
     now = int(datetime.now(UTC).timestamp() * 1000)
     table.create_write_transaction(
         [
@@ -414,12 +414,12 @@ def _add(
                 partition_values={PARTITION: partition},
                 modification_time=now,
                 data_change=True,
-                stats=json.dumps({"numRecords": file.rows}),  # and nothing of any cell
+                stats=json.dumps({"numRecords": file.rows}),  # and no statistics of cells
             )
             for file in files
         ],
         mode="overwrite",
-        schema=table.schema(),  # it stays as it is
+        schema=table.schema(),  # unchanged
         partition_by=[PARTITION],
         partition_filters=None if replaced is None else [(PARTITION, "in", list(replaced))],
         commit_properties=commit,
@@ -427,13 +427,13 @@ def _add(
 
 
 def _held(lake: Lake, table: "DeltaTable") -> "pa.Schema":
-    """The columns of a table, its partition among them."""
+    """Return the columns of a table, including its partition column."""
     with reaching(lake, "read the table's schema"):
         return pa.schema(table.schema())
 
 
 def _partitions(table: ReleaseTable, delta: "DeltaTable", note: Mapping[str, Any]) -> set[str]:
-    """The partitions that a release has, or is given: an earlier version named them as the release."""
+    """Return the partitions that a release has, or will have. Earlier versions named them differently."""
     release_id, partition = note["release"], note["partition"]
     if release_id == partition:
         return {partition}
@@ -442,23 +442,23 @@ def _partitions(table: ReleaseTable, delta: "DeltaTable", note: Mapping[str, Any
 
 
 def writer_properties() -> "WriterProperties":
-    """How the rows are written, by one writer; a row group is held in memory until it is full."""
-    # The Delta library spreads rows over its writers by partition and stops a source only while all of them
-    # have work. A release is one partition: a second writer never has, and a stream would pile up in memory.
-    # The library looks at this once in a process, at its first write.
+    """Return the settings of the single writer. A row group is held in memory until it is full."""
+    # The Delta library distributes rows over its writers by partition, and pauses a source only while all of
+    # them are busy. A release is one partition, so a second writer would be idle, and a stream would fill the
+    # memory. The library reads this variable once per process, at its first write.
     os.environ.setdefault("DELTARS_MAX_CONCURRENT_WRITERS", "1")
     return WriterProperties(compression="ZSTD", max_row_group_size=ROWS)
 
 
 def _figures(manifest: Mapping[str, Any]) -> dict[str, Any]:
-    """What stands in the commit itself; of memoised answers the fingerprint of their secret, too."""
+    """Return the figures for the commit, including the fingerprint of the secret of memoised answers."""
     secret = manifest.get("randomization", {}).get("secret")
-    told = {key: manifest[key] for key in _FIGURES if key in manifest}
-    return told | ({"secret": secret} if secret else {})
+    figures = {key: manifest[key] for key in _FIGURES if key in manifest}
+    return figures | ({"secret": secret} if secret else {})
 
 
 def _proof(entry: Publication) -> dict[str, Any]:
-    """What the note of a publication's commit says of its files."""
+    """Return the hashes of a publication's files, as the note of its commit states them."""
     return {
         "release": entry.release_id,
         "rows": entry.rows,
@@ -486,14 +486,14 @@ def _published(table: ReleaseTable, version: int, note: Mapping[str, Any], *, al
         already=already,
         statement_sha256=note["statement"]["sha256"] if "statement" in note else None,
         proofs={
-            told: f"{folder}/{digest}.{told.rpartition('.')[2]}"
-            for told, digest in note.get("proofs", {}).items()
+            proof: f"{folder}/{digest}.{proof.rpartition('.')[2]}"
+            for proof, digest in note.get("proofs", {}).items()
         },
     )
 
 
 def _store_proof(table: ReleaseTable, data: bytes, kind: str) -> str:
-    """Store a proof under the hash of its bytes, so that it never changes; its sha256."""
+    """Store a proof under the hash of its bytes, so that it never changes. Return its SHA-256."""
     digest = hashlib.sha256(data).hexdigest()
     put(table.lake, table.proof(f"{digest}.{kind}"), data)
     return digest

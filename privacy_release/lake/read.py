@@ -1,4 +1,4 @@
-"""Reading release tables: the list of releases, the rows of one, its manifest."""
+"""Read release tables: the list of releases, the rows of one, its manifest."""
 
 import hashlib
 import json
@@ -30,12 +30,12 @@ if TYPE_CHECKING:
 
 @takes_table
 def releases(table: ReleaseTable) -> list[dict[str, Any]]:
-    """Every publication in a table, oldest first: `Publication` as dictionaries; empty without a table."""
+    """Return all publications in a table as dictionaries, oldest first. Empty if there is no table."""
     return list(newest_releases(table))[::-1]
 
 
 def newest_releases(table: ReleaseTable) -> Iterator[dict[str, Any]]:
-    """As `releases`, newest first; only as much of the history is read as is asked for."""
+    """Like `releases`, newest first. Only as much of the history as you consume is read."""
     version = current_version(table)
     for entry in () if version is None else newest(table, version):
         stone = entry.tombstone and asdict(entry.tombstone)
@@ -44,16 +44,16 @@ def newest_releases(table: ReleaseTable) -> Iterator[dict[str, Any]]:
 
 @takes_table
 def read_release(table: ReleaseTable, release_id: str, version: int | None = None) -> "pa.Table":
-    """Rows of a release, in published order (a stream has none), with its own columns.
+    """Return the rows of a release with its own columns, in published order (a stream has no order).
 
     Args:
         table: The release table.
-        release_id: partition key or run id.
-        version: read it as of an older table version, e.g. what a later run replaced.
+        release_id: Partition key or run ID of the release.
+        version: Table version to read, for example one before a later run replaced the release.
 
     Raises:
-        PublishError: if there is no such release (yet, or any more), or the lake cannot be reached.
-        IntegrityError: if the table does not hold the recorded number of rows, or its note is damaged.
+        PublishError: If there is no such release at that version, or the lake cannot be reached.
+        IntegrityError: If the table does not have the recorded number of rows, or its note is damaged.
     """
     check_text("release id", release_id)
     delta = existing_table(table)
@@ -63,8 +63,8 @@ def read_release(table: ReleaseTable, release_id: str, version: int | None = Non
         delta = existing_table(table, version)
     if entry.superseded_by is not None and entry.superseded_by <= delta.version():
         raise PublishError(
-            f"the release was superseded in version {entry.superseded_by} of table {table.name}, whose newer "
-            f"release stands for it; its rows are in {table.name}_history where the table keeps one"
+            f"the release was superseded in version {entry.superseded_by} of table {table.name} by a newer "
+            f"release; its rows are in {table.name}_history if the table has one"
         )
     with reaching(table.lake, f"read table {table.name}"):
         files = dataset_of(table, delta, (PARTITION, "=", entry.partition))
@@ -79,18 +79,18 @@ def read_release(table: ReleaseTable, release_id: str, version: int | None = Non
 
 @takes_table
 def read_tables(table: ReleaseTable, release_id: str, version: int | None = None) -> "dict[str, pa.Table]":
-    """Each of the tables of a release of several, with its own columns, all as of one version of the table.
+    """Return each table of a release of several tables, with its own columns, at one version.
 
-    Arguments and errors as of `read_release`.
+    Arguments and errors are as for `read_release`.
 
     Raises:
-        PublishError: besides, if the release is of one table.
+        PublishError: Also if the release is of one table.
     """
     version = existing_version(table) if version is None else version
     rows = read_release(table, release_id, version)
     person = standing_manifest(table, release_id, version).person
     if person is None or not person.tables:
-        raise PublishError(f"the release in {table.name} is of one table; read it as a release")
+        raise PublishError(f"the release in {table.name} is of one table; use read_release")
     return {
         table: rows.filter(pc.equal(rows[TABLE], table)).select([person.column, *own.columns])
         for table, own in person.tables.items()
@@ -99,11 +99,11 @@ def read_tables(table: ReleaseTable, release_id: str, version: int | None = None
 
 @takes_table
 def manifest_of(table: ReleaseTable, release_id: str, version: int | None = None) -> dict[str, Any]:
-    """The manifest of a release; of a retracted one the tombstone manifest, which has `"retracted": true`.
+    """Return the manifest of a release, or its tombstone manifest, with `"retracted": true`.
 
     Raises:
-        PublishError: if there is no such release, or the lake cannot be reached.
-        IntegrityError: if the stored manifest is not the one that the commit names, or its note is damaged.
+        PublishError: If there is no such release, or the lake cannot be reached.
+        IntegrityError: If the stored manifest is not the one that the commit names, or its note is damaged.
     """
     entry = _entry(table, existing_version(table), release_id, version)
     if entry.tombstone is None:
@@ -113,11 +113,11 @@ def manifest_of(table: ReleaseTable, release_id: str, version: int | None = None
 
 
 def standing_manifest(table: ReleaseTable, release_id: str, version: int | None = None) -> Manifest:
-    """The manifest of a release that stands, by its fields.
+    """Return the manifest of a release that is not retracted, parsed.
 
     Raises:
-        PublishError: if there is no such release, it was retracted, or the lake cannot be reached.
-        IntegrityError: as `manifest_of`, or if a field has another type than this version knows.
+        PublishError: If there is no such release, it was retracted, or the lake cannot be reached.
+        IntegrityError: As `manifest_of`, or if a field has another type than this version expects.
     """
     entry = _entry(table, existing_version(table), release_id, version)
     _require_standing(entry, table.name)
@@ -125,11 +125,11 @@ def standing_manifest(table: ReleaseTable, release_id: str, version: int | None 
 
 
 def dictionary_of(table: ReleaseTable, release_id: str, version: int | None = None) -> dict[str, Any] | None:
-    """The data dictionary of a release; None of one that was published without.
+    """Return the data dictionary of a release. None if it was published without one.
 
     Raises:
-        PublishError: if there is no such release, it was retracted, or the lake cannot be reached.
-        IntegrityError: if the stored dictionary is not the one that the commit names, or its note is damaged.
+        PublishError: If there is no such release, it was retracted, or the lake cannot be reached.
+        IntegrityError: If the stored dictionary is not the one that the commit names, or its note is damaged.
     """
     entry = _entry(table, existing_version(table), release_id, version)
     _require_standing(entry, table.name)
@@ -138,11 +138,11 @@ def dictionary_of(table: ReleaseTable, release_id: str, version: int | None = No
 
 
 def proof_of(table: ReleaseTable, release_id: str, what: str) -> bytes | None:
-    """A further proof of a release by its name, such as `replicates.parquet`; None of one without.
+    """Return a further proof of a release by its name, such as `replicates.parquet`. None if it has none.
 
     Raises:
-        PublishError: if there is no such release, it was retracted, or the lake cannot be reached.
-        IntegrityError: if the stored file is not the one that the commit names, or its note is damaged.
+        PublishError: If there is no such release, it was retracted, or the lake cannot be reached.
+        IntegrityError: If the stored file is not the one that the commit names, or its note is damaged.
     """
     entry = _entry(table, existing_version(table), release_id, None)
     _require_standing(entry, table.name)
@@ -151,12 +151,12 @@ def proof_of(table: ReleaseTable, release_id: str, what: str) -> bytes | None:
 
 
 def pages_of(table: ReleaseTable, release_id: str, version: int | None = None) -> dict[str, str]:
-    """Addresses of the pages beside a release, by name: `report`, and `dictionary` where there is one.
+    """Return the addresses of a release's pages, by name: `report`, and `dictionary` if there is one.
 
-    Of a retracted release there are none.
+    A retracted release has none.
 
     Raises:
-        PublishError: if there is no such release, or the lake cannot be reached.
+        PublishError: If there is no such release, or the lake cannot be reached.
     """
     entry = _entry(table, existing_version(table), release_id, version)
     if entry.tombstone is not None or entry.problem is not None:
@@ -167,7 +167,7 @@ def pages_of(table: ReleaseTable, release_id: str, version: int | None = None) -
 
 
 def _stored_json(table: ReleaseTable, digest: str, what: str) -> dict[str, Any]:
-    """A proof that is stored under the hash of its bytes."""
+    """Read a proof that is stored under the hash of its bytes."""
     stored: dict[str, Any] = json.loads(_stored(table, f"{digest}.json", what))
     return stored
 
@@ -182,16 +182,16 @@ def _stored(table: ReleaseTable, file: str, what: str) -> bytes:
 
 
 def _require_standing(entry: Publication, name: str) -> None:
-    """Refuse a release that was retracted, or whose note is damaged."""
+    """Raise if a release was retracted, or its note is damaged."""
     if entry.tombstone is not None:
         raise PublishError(
-            f"the release was retracted from table {name}: {entry.tombstone.reason}; use another one"
+            f"the release was retracted from table {name}: {entry.tombstone.reason}; use another release"
         )
     entry.require_readable(name)
 
 
 def _entry(table: ReleaseTable, now: int, release_id: str, version: int | None) -> Publication:
-    """The publication of a release that a version shows; if it is retracted is told as of version `now`."""
+    """Return the publication of a release at a version. It may be retracted as of version `now`."""
     found = newest_such(
         table,
         now,

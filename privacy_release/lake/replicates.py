@@ -1,7 +1,8 @@
-"""The replicates of a model as a file beside the release, by which anybody gives its answers intervals.
+"""The replicates of a model as a file with the release, from which readers compute intervals of answers.
 
-One Parquet table with a row for each replicate, class, attribute and value. Replicate 0 is the model that the
-records were drawn from; all else is a function of what was measured with noise, and spends no epsilon.
+It is one Parquet table with a row for each replicate, class, attribute and value. Replicate 0 is the model
+that the records were drawn from. All others are functions of what was measured with noise, and spend no
+epsilon.
 """
 
 import io
@@ -22,13 +23,13 @@ if TYPE_CHECKING:
     from privacy_engine.tables.domains import PublicDomain
     from privacy_engine.tables.schema import DataSchema
 
-REPLICATES = "replicates.parquet"  # names the proof in the note of a commit
-TOLD = b"privacy_release.replicates"  # the file's metadata: JSON
+REPLICATES = "replicates.parquet"  # name of the proof in the note of a commit
+METADATA = b"privacy_release.replicates"  # key of the file's metadata, which is JSON
 VERSION = 1
 
 
 def replicates_file(model: "SynthesizerModel", schema: "DataSchema") -> bytes | None:
-    """The file of a model that was measured with a schema; None of a model without replicates."""
+    """Return the file of a model that was measured with a schema. None if the model has no replicates."""
     found = model.replicates
     if found is None:
         return None
@@ -43,7 +44,7 @@ def replicates_file(model: "SynthesizerModel", schema: "DataSchema") -> bytes | 
             if value is not None:
                 table = table @ np.eye(len(meant["size"]))[value]
             parts.append(_part(replicate, name, tables.weights, table, meant))
-    told = {
+    metadata = {
         "version": VERSION,
         "replicates": len(found),
         "records": model.rows,
@@ -56,12 +57,12 @@ def replicates_file(model: "SynthesizerModel", schema: "DataSchema") -> bytes | 
     }
     table = pa.concat_tables(parts).unify_dictionaries()
     sink = io.BytesIO()
-    pq.write_table(table.replace_schema_metadata({TOLD: json.dumps(told)}), sink, compression="zstd")
+    pq.write_table(table.replace_schema_metadata({METADATA: json.dumps(metadata)}), sink, compression="zstd")
     return sink.getvalue()
 
 
 def _noise_in_number(model: "SynthesizerModel") -> dict[str, Any]:
-    """The noise in the number of records of a release by persons; all others have a public number."""
+    """Return the noise in a release's number of records by persons. Other releases have a public number."""
     if model.persons is None:
         return {}
     number = model.noisy_number
@@ -75,7 +76,7 @@ def _part(
     table: "npt.NDArray[np.float64]",
     meant: "dict[str, Any]",
 ) -> "pa.Table":
-    """The rows of one attribute in one replicate, by class and value."""
+    """Return the rows of one attribute in one replicate, by class and value."""
     classes, values = len(weights), len(meant["code"])
     spread = table[:, meant["code"]] / meant["size"][meant["code"]]
     return pa.table(
@@ -94,9 +95,9 @@ def _part(
 
 
 def _values(domain: "PublicDomain") -> dict[str, Any]:
-    """What may stand in a column: code, text, and from where to where it reaches, of numbers and dates.
+    """Return the possible values of a column: code, text, and range for numbers and dates.
 
-    `size` tells, by code, among how many values it is shared evenly.
+    `size` is the number of values, by code, over which it is distributed evenly.
     """
     if isinstance(domain, LabelledDomain):
         code = domain.groups

@@ -1,6 +1,6 @@
-"""Taking a release back: out of the table, out of its older versions, and its report and manifest with it.
+"""Retract a release: remove it from the table, from older versions, and remove its report and manifest.
 
-What was kept of it in the table's history, a table apart, goes with it.
+Rows of it that the history table keeps are removed, too.
 """
 
 import hashlib
@@ -46,13 +46,13 @@ _LONGEST_REASON = 1500
 
 @dataclass(frozen=True, kw_only=True)
 class Retraction:
-    """What a retraction did.
+    """The result of a retraction.
 
     Attributes:
-        version: the table version that no longer has the release.
-        tombstone_sha256: of the tombstone manifest that replaces the release's own.
-        files_removed: files removed now: data, manifest and report.
-        already: the release had been retracted before; what that attempt left behind is removed now.
+        version: Table version that no longer has the release.
+        tombstone_sha256: SHA-256 of the tombstone manifest that replaces the release's manifest.
+        files_removed: Number of files removed now: data, manifest and report.
+        already: Whether the release had been retracted before. Files that remained are removed now.
     """
 
     name: str
@@ -72,28 +72,27 @@ def retract(
     history: Lake | None = None,
     signer: Signer | None = None,
 ) -> Retraction:
-    """Delete a release in one commit, then erase its files: no version of the table gives its rows any more.
+    """Delete a release in one commit, then erase its files, so that no table version has its rows any more.
 
-    Every publication of the release goes, also those that a later run had replaced. Other releases stay
-    readable, in all versions: the data files of this release alone are erased, where a vacuum without
-    retention would take every replaced file of the table. Left over are the commit's proof figures, the
-    tombstone manifest with the reason, and whatever readers copied before. A crash in between is mended by
-    calling it again.
+    All publications of the release are deleted, including those that a later run had replaced. Other releases
+    stay readable in all versions: only this release's data files are erased, while a vacuum without retention
+    would remove every replaced file of the table. What remains are the commit's proof figures, the tombstone
+    manifest with the reason, and copies that readers made before. If a crash interrupts it, call it again.
 
     Args:
         table: The release table.
-        release_id: partition key or run id of the release.
-        reason: why; it is stored in the log for good, so it must not speak of a person.
-        history: the lake of the superseded releases, where the rights to the table's own do not reach it.
-        signer: signs it; None: nobody does, and whoever checks the table is told so.
+        release_id: Partition key or run ID of the release.
+        reason: Reason for the retraction. It stays in the log forever, so it must not mention a person.
+        history: Lake of superseded releases, if the credentials of the table's lake do not reach it.
+        signer: Signer of the retraction. None: it is not signed, and checks of the table report that.
 
     Raises:
-        ValueError: if name, release id or reason is not well-formed.
-        PublishError: if there is no such release, or a lake cannot be reached.
+        ValueError: If name, release ID or reason is not well-formed.
+        PublishError: If there is no such release, or a lake cannot be reached.
     """
     done = _retract(table, release_id, reason, signer)
     kept = recorded(existing_table(table)).history_table(table, history)
-    # Whoever moves releases there looks afterwards if one was retracted meanwhile.
+    # A process that moves releases there checks afterwards whether one was retracted in the meantime.
     if kept is not None and any(entry.release_id == release_id for entry in publications(kept)):
         also = _retract(kept, release_id, reason)
         done = replace(done, files_removed=done.files_removed + also.files_removed)
@@ -101,7 +100,7 @@ def retract(
 
 
 def _retract(table: ReleaseTable, release_id: str, reason: str, signer: Signer | None = None) -> Retraction:
-    """Take a release out of one table."""
+    """Retract a release from one table."""
     check_text("release id", release_id)
     check_text("reason", reason, _LONGEST_REASON)
     for _ in range(ATTEMPTS):
@@ -130,7 +129,7 @@ def _retract(table: ReleaseTable, release_id: str, reason: str, signer: Signer |
         )
         try:
             with reaching(table.lake, "retract a release"):
-                if mine[-1].state is State.SUPERSEDED:  # the table holds it no more: the log alone tells
+                if mine[-1].state is State.SUPERSEDED:  # the table no longer has it: only the log knows it
                     delta.create_write_transaction(
                         [], "append", delta.schema(), PARTITION, commit_properties=commit
                     )
@@ -139,7 +138,7 @@ def _retract(table: ReleaseTable, release_id: str, reason: str, signer: Signer |
                     removed = delta.delete(predicate(note["partitions"]), commit_properties=commit)
                     done = bool(removed["num_removed_files"])
         except CommitFailedError:
-            continue  # another commit got ahead: look at the table again
+            continue  # another commit came first: read the table again
         if done:
             return _erase(table, release_id, already=False)
     raise PublishError(
@@ -149,24 +148,24 @@ def _retract(table: ReleaseTable, release_id: str, reason: str, signer: Signer |
 
 
 def clean_orphans(table: ReleaseTable, *, older_than: timedelta = timedelta(days=1)) -> int:
-    """Remove files of a table that no commit refers to: what crashed or outrun publications left behind.
+    """Remove files of a table that no commit refers to, left by crashed or overtaken publications.
 
     Args:
         table: The release table.
-        older_than: younger files are left alone; it must exceed the longest publication, whose files are not
-            yet referred to either.
+        older_than: Smallest age of removed files. It must exceed the duration of the longest publication,
+            whose files no commit refers to yet.
 
     Returns:
-        How many files were removed.
+        Number of removed files.
 
     Raises:
-        PublishError: if there is no such table, or the lake cannot be reached.
+        PublishError: If there is no such table, or the lake cannot be reached.
     """
     delta = existing_table(table)
     entries = publications(table)
     versions = [commit.version for commit in newest_first(table, delta.version())]
     kept = {table.proof(proof) for proof in _kept_proofs(entries)}
-    # Which proofs a damaged note named is not known, so all are left alone.
+    # The proofs named by a damaged note are unknown, so all proofs are kept.
     folders = [table.name] if any(entry.problem for entry in entries) else [table.proofs, table.name]
     for version in versions:
         kept |= data_files(table, None, version)
@@ -190,9 +189,10 @@ def _erase(table: ReleaseTable, release_id: str, *, already: bool) -> Retraction
     files: set[str] = set()
     for entry in gone:
         files |= data_files(table, [entry.partition], entry.version)
-    # Files that a crashed publication left in the release's folder are in no version. What began before the
-    # retraction cannot commit any more (conflict); younger files may belong to a run that publishes the
-    # release anew. Only the store's own clock tells them apart, and on S3 it counts whole seconds.
+    # Files that a crashed publication left in the release's folder are in no version. Publications that began
+    # before the retraction cannot commit any more (conflict). Younger files may belong to a run that
+    # publishes the release again. Only the store's own clock distinguishes them, and on S3 it counts whole
+    # seconds.
     retracted = modified(table.lake, log_entry(table.name, stone.version))
     for folder in {path.rsplit("/", 1)[0] for path in files}:
         files |= {
@@ -212,7 +212,7 @@ def _erase(table: ReleaseTable, release_id: str, *, already: bool) -> Retraction
 
 
 def _kept_proofs(entries: Iterable[Publication]) -> set[str]:
-    """File names of the proofs that must stay: of releases not retracted, tombstones, and statements."""
+    """Return the file names of proofs to keep: of releases not retracted, tombstones, and statements."""
     kept: set[str] = set()
     for entry in entries:
         kept |= entry.proofs if entry.tombstone is None else {f"{entry.tombstone.sha256}.json"}
@@ -221,7 +221,7 @@ def _kept_proofs(entries: Iterable[Publication]) -> set[str]:
 
 
 def _store_tombstone(table: ReleaseTable, release_id: str, reason: str, mine: Iterable[Publication]) -> str:
-    """Store the manifest that stays in place of the retracted ones; its sha256."""
+    """Store the manifest that replaces the retracted ones, and return its SHA-256."""
     publications_gone = [
         {
             "version": entry.version,

@@ -1,6 +1,6 @@
-"""The rows of a staged release as the lake may hold them: exactly the verified bytes, in plain types.
+"""The rows of a staged release for the lake: exactly the verified bytes, in plain types.
 
-A set of files whose columns have these types already goes into the lake as it is, file by file.
+If all columns of a set of files already have these types, its files are copied into the lake unchanged.
 """
 
 import hashlib
@@ -25,22 +25,22 @@ from privacy_release.lake.store import ReleaseTable, put_new, remove
 from privacy_release.workarea.file_sets import Part, files_of, folder_of_list, is_list, listed
 from privacy_release.workarea.parquet import opened_parquet, require_unchanged, unchanged_batches
 
-_BATCH = 16_384  # records that the Delta writer is given at a time; it holds some dozens of such batches
-_COPIES = 4  # files of a set that are copied at a time
-_PIECE = 1 << 22  # bytes of one that are held
-_AT_ONCE = 10_000_000  # most cells of a release that the writer is given in one batch
+_BATCH = 16_384  # records per batch for the Delta writer, which holds some dozens of batches
+_COPIES = 4  # files of a set that are copied at the same time
+_PIECE = 1 << 22  # bytes of a file that are held in memory
+_AT_ONCE = 10_000_000  # largest number of cells that the writer gets in one batch
 
 
 @dataclass(frozen=True, kw_only=True)
 class VerifiedRows:
-    """Rows of a staged release, which are never all in memory; columns and size are those of its footers.
+    """The rows of a staged release, never in memory as a whole. Columns and size come from its footers.
 
     Attributes:
-        staged: its Parquet file, or the list of its files.
-        sha256: of the same.
-        schema: the columns, in the types that the lake keeps.
-        as_kept: whether the lake keeps all columns in the types that they have in the files.
-        problems: why a stream of them broke off; the Delta writer gives it on as an error of its own.
+        staged: Path of its Parquet file, or of the list of its files.
+        sha256: SHA-256 of the file or the list.
+        schema: Columns in the types of the lake.
+        as_kept: Whether all columns already have these types in the files.
+        problems: Errors that ended a stream. The Delta writer passes them on as its own errors.
     """
 
     staged: Path
@@ -52,15 +52,15 @@ class VerifiedRows:
 
     @property
     def column_names(self) -> list[str]:
-        """The columns, in order."""
+        """The names of the columns, in order."""
         return list(self.schema.names)
 
     def fit(self, held: "pa.Schema", *, whole: bool) -> bool:
-        """Whether a table takes the files as they are: a set, of columns that it has.
+        """Return whether a table can take the files unchanged: a set, with columns that the table has.
 
         Args:
-            held: columns of the table.
-            whole: whether it is to have no others.
+            held: Columns of the table.
+            whole: Whether the table must have no other columns.
         """
         if not self.as_kept or not is_list(self.staged):
             return False
@@ -69,13 +69,13 @@ class VerifiedRows:
         return own == columns if whole else own.items() <= columns.items()
 
     def copied(self, table: ReleaseTable, partition: str) -> "list[DataFile]":
-        """Copies of the files in the folder of a partition, under new names, which no commit tells of yet.
+        """Copy the files to the folder of a partition, under new names that no commit mentions yet.
 
-        Each file is hashed as it is copied, so that what lies in the lake are the verified bytes.
+        Each file is hashed while it is copied, so that the lake has exactly the verified bytes.
 
         Raises:
-            IntegrityError: if a file is not the verified one; no copy is left then.
-            PublishError: if the lake cannot be reached.
+            IntegrityError: If a file is not the verified one. No copy remains.
+            PublishError: If the lake cannot be reached.
         """
         parts, attempt = listed(self.staged, self.sha256), uuid4()
         files = [DataFile.of(part, f"{PARTITION}={partition}", attempt) for part in parts]
@@ -87,21 +87,21 @@ class VerifiedRows:
                     done.append(file)
                     advance(len(done) / len(files))
         except BaseException:
-            with suppress(PublishError):  # what stays is a file that no commit names, as after a crash
+            with suppress(PublishError):  # a remaining file is in no commit, as after a crash
                 for file in files:
                     remove(table.lake, f"{table.name}/{file.path}")
             raise
         return done
 
     def stream(self, partition: str, schema: "pa.Schema | None" = None) -> "pa.RecordBatchReader":
-        """The rows with their partition column, a batch at a time.
+        """Return the rows with their partition column, batch by batch.
 
-        The file is hashed before the first batch and after the last one, and the stream breaks off where it
-        is not the verified one: then the writer has nothing to commit.
+        The file is hashed before the first batch and after the last one. If it is not the verified one, the
+        stream ends with an error, so the writer has nothing to commit.
 
         Args:
-            partition: fills the partition column.
-            schema: the rows' own, where it says more of a column.
+            partition: Value of the partition column.
+            schema: Schema of the rows with column comments. None: without comments.
         """
         with_partition = (schema or self.schema).append(pa.field(PARTITION, pa.string()))
         batches = self._batches(partition, with_partition, copy_context())
@@ -109,8 +109,8 @@ class VerifiedRows:
 
     def _batches(self, partition: str, schema: "pa.Schema", here: Context) -> Iterator["pa.RecordBatch"]:
         try:
-            # The Delta writer deals batches out to its threads and writes them as they come back; a release
-            # that comes in one batch keeps its order.
+            # The Delta writer distributes batches over its threads and writes them as they finish. A release
+            # in a single batch keeps its order.
             size = self.num_rows if self.num_rows * len(self.schema) <= _AT_ONCE else _BATCH
             written = 0
             for batch in unchanged_batches(self.staged, self.sha256, rows=size):
@@ -118,7 +118,7 @@ class VerifiedRows:
                 rows = rows.append_column(PARTITION, pa.repeat(pa.scalar(partition), len(rows)))
                 yield from rows.cast(schema).to_batches()
                 written += len(batch)
-                here.run(advance, written / self.num_rows)  # the writer asks in threads of its own
+                here.run(advance, written / self.num_rows)  # the writer calls this in its own threads
         except PrivacyEngineError as error:
             self.problems.append(error)
             raise
@@ -129,9 +129,9 @@ class DataFile:
     """A file of a staged set in a table.
 
     Attributes:
-        name: in the set.
-        path: below the table's folder.
-        size: in bytes; 0 before it is there.
+        name: Name in the set.
+        path: Path below the table's folder.
+        size: Size in bytes. 0 before it is copied.
     """
 
     name: str
@@ -142,20 +142,20 @@ class DataFile:
 
     @classmethod
     def of(cls, part: Part, folder: str, attempt: UUID) -> "DataFile":
-        """The file that a part becomes, under a name that no other attempt gives."""
+        """Return the file for a part of a set, under a name that no other attempt uses."""
         path = f"{folder}/{part.name.removesuffix('.parquet')}-{attempt}.zstd.parquet"
         return cls(name=part.name, path=path, rows=part.rows, sha256=part.sha256)
 
     def to_dict(self) -> dict[str, Any]:
-        """Entry in the note of the commit."""
+        """Return the entry for the note of the commit."""
         return {"name": self.name, "path": self.path, "rows": self.rows, "sha256": self.sha256}
 
 
 def _copy(table: ReleaseTable, folder: Path, file: DataFile) -> DataFile:
-    """Put a file into the lake, hashed on its way.
+    """Copy a file into the lake and hash it.
 
     Raises:
-        IntegrityError: if it is not the verified one; it may be there then.
+        IntegrityError: If it is not the verified one. The copy may exist then.
     """
     digest, size = hashlib.sha256(), 0
 
@@ -183,11 +183,11 @@ def _copy(table: ReleaseTable, folder: Path, file: DataFile) -> DataFile:
 
 
 def verified_rows(staged: Path, expected_sha256: str) -> VerifiedRows:
-    """The rows of a staged file, or set of files, if its bytes are the verified ones.
+    """Return the rows of a staged file, or set of files, if its bytes are the verified ones.
 
     Raises:
-        IntegrityError: if the file is missing, its hash differs, or it is no whole Parquet file.
-        SchemaError: if it has no rows, a reserved column or a type that a release table cannot hold.
+        IntegrityError: If the file is missing, its hash differs, or it is no complete Parquet file.
+        SchemaError: If it has no rows, a reserved column or a type that a release table cannot hold.
     """
     require_unchanged(staged, expected_sha256)
     try:
@@ -210,21 +210,21 @@ def verified_rows(staged: Path, expected_sha256: str) -> VerifiedRows:
 
 
 def _footer(file: Path) -> tuple["pa.Schema", int]:
-    """Columns of a Parquet file, and how many records it has."""
+    """Return the columns of a Parquet file, and its number of records."""
     with file.open("rb") as stream:
         opened = opened_parquet(stream)
         return opened.schema_arrow, opened.metadata.num_rows
 
 
 def refuse_other_types(schema: "pa.Schema", held: "pa.Schema") -> None:
-    """Refuse rows whose columns have another type in the table.
+    """Raise if a column has another type in the table.
 
-    The Delta writer would cast in silence, and 1.5 would become 1. New columns are fine (older releases show
-    null there), and so are missing ones. `privacy_release.steps.types` refuses before
-    the work what is known by then.
+    The Delta writer would cast silently, and 1.5 would become 1. New columns are fine (older releases show
+    null there), and so are missing ones. `privacy_release.steps.types` checks before the release what is
+    known by then.
 
     Raises:
-        SchemaError: names the columns and both types.
+        SchemaError: Naming the columns and both types.
     """
     kept, made = ({field.name: str(field.type) for field in columns} for columns in (held, schema))
     if other := other_types(kept, made):
@@ -232,12 +232,12 @@ def refuse_other_types(schema: "pa.Schema", held: "pa.Schema") -> None:
 
 
 def refuse_other_form(schema: "pa.Schema", held: "pa.Schema") -> None:
-    """Refuse rows whose intervals are in another form than those beside which they would stand.
+    """Raise if the intervals of the rows have another form than those of the table.
 
-    A reader would find some of the people in `age`, and the others in `age_from` and `age_to`.
+    Readers would find some people in `age`, and the others in `age_from` and `age_to`.
 
     Raises:
-        SchemaError: naming the columns of both forms, and the remedy.
+        SchemaError: Naming the columns of both forms, and the remedy.
     """
     for one, ends, is_held in ((held, schema, True), (schema, held, False)):
         for name in one.names:
@@ -246,14 +246,14 @@ def refuse_other_form(schema: "pa.Schema", held: "pa.Schema") -> None:
                 continue
             form = ("text" if "string" in str(one.field(name).type) else "midpoint") if is_held else "bounds"
             raise SchemaError(
-                f"the table must have one form of intervals, and {name!r} would stand beside "
-                f"{', '.join(bounds)} in it: its releases are of the form {form}; release "
+                f"the table must have one form of intervals, but it would have both {name!r} and "
+                f"{', '.join(bounds)}: its releases are of the form {form}; release "
                 f"`intervals: {form}`, as before, or publish under a new table name"
             )
 
 
 def _refuse_shape(rows: int, names: Sequence[str]) -> None:
-    """Refuse a release without rows, and columns that a release table cannot have."""
+    """Raise if a release has no rows, or columns that a release table cannot have."""
     if rows == 0:
         raise SchemaError("a release must have at least one row, got 0; check the source and the method")
     if unfit := unfit_names(names):
@@ -261,19 +261,19 @@ def _refuse_shape(rows: int, names: Sequence[str]) -> None:
 
 
 def plain_schema(given: "pa.Schema") -> "pa.Schema":
-    """The columns of a staged file in the types that the lake keeps.
+    """Return the columns of a staged file in the types of the lake.
 
     Raises:
-        SchemaError: if it cannot hold one.
+        SchemaError: If the lake cannot hold a column.
     """
     return pa.schema([pa.field(field.name, plain_type(field.name, field.type)) for field in given])
 
 
 def in_types(table: "pa.Table", schema: "pa.Schema") -> "pa.Table":
-    """Rows in the types of a schema with the same columns.
+    """Convert rows to the types of a schema with the same columns.
 
     Raises:
-        SchemaError: if a value does not fit.
+        SchemaError: If a value does not fit.
     """
     columns = []
     for target, column in zip(schema, table.columns, strict=True):
@@ -287,12 +287,12 @@ def in_types(table: "pa.Table", schema: "pa.Schema") -> "pa.Table":
 
 
 def plain_type(name: str, given: "pa.DataType") -> "pa.DataType":
-    """The type under which the lake keeps a column.
+    """Return the type in which the lake stores a column.
 
     Delta has no dictionaries, unsigned integers or nanoseconds.
 
     Raises:
-        SchemaError: if it cannot hold the type.
+        SchemaError: If the lake cannot hold the type.
     """
     if t.is_dictionary(given):
         return plain_type(name, given.value_type)
@@ -313,5 +313,5 @@ def plain_type(name: str, given: "pa.DataType") -> "pa.DataType":
         return given
     raise SchemaError(
         f"column {name} must be text, a number, a truth value, a date or a time stamp, got {given}; "
-        "cast it in the release (a column of nulls alone needs a type, too)"
+        "cast it in the release (a column with only nulls needs a type, too)"
     )

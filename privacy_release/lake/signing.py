@@ -1,10 +1,10 @@
-"""What whoever signs publications and retractions of a table is asked, and the one chain that they make.
+"""The interface of a signer of publications and retractions, and the chain of statements in a table.
 
 The statement about a commit is stored before it, and the commit's note names its hash, so that neither a
-crash nor a race can part them. Each one names the hash of the one before. Two signed commits of a table
-conflict, whatever they change, so that one statement has one successor: the loser signs anew. The files of a
-commit are known after it; the statement about them is stored beside the first one, and a retry stores it
-where a crash came between, even a retry that staged other bytes.
+crash nor a race can separate them. Each statement names the hash of the one before. Two signed commits of a
+table always conflict, so each statement has one successor: the losing writer signs again. The files of a
+commit are known only after it. The statement about them is stored next to the first one, and after a crash a
+retry stores it, even a retry that staged other bytes.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,28 +20,28 @@ _CHAIN = "privacy_release: signed statements"  # Delta application id that all s
 
 
 class Signer(Protocol):
-    """Signs statements about a table of releases."""
+    """A signer of statements about a table of releases."""
 
     def about(self, manifest: Manifest, *, approved: bool) -> Self:
-        """What signs the release of a manifest, which somebody approved or not."""
+        """Return the signer for a release with this manifest, which was approved or not."""
 
     def rows_digest(self, files: Sequence[Path], columns: list[str]) -> str:
-        """The hash of the rows of staged files, whatever their order."""
+        """Return the hash of the rows of staged files, independent of their order."""
 
     def statement(self, table: ReleaseTable, version: int, note: Mapping[str, Any]) -> tuple[str, int]:
-        """Store the statement about the commit that follows a version; its sha256 and place in the chain."""
+        """Store the statement about the commit after a version. Return its SHA-256 and place in the chain."""
 
     def lacks_files(self, table: ReleaseTable, statement: str) -> bool:
-        """Whether there is no statement yet about the data files of the commit that this one is about."""
+        """Return whether the data files of the commit in a statement are not signed yet."""
 
     def files(self, table: ReleaseTable, partition: str, version: int, statement: str) -> None:
-        """Store the statement about the data files of a commit, unless it is there."""
+        """Store the statement about the data files of a commit, unless it exists."""
 
 
 def linked(
     signer: Signer | None, table: ReleaseTable, version: int, note: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """What a note says of its statement; nothing where nobody signs."""
+    """Return the part of a note about its statement. Empty without a signer."""
     if signer is None:
         return {}
     sha256, sequence = signer.statement(table, version, note)
@@ -49,7 +49,7 @@ def linked(
 
 
 def chained(note: Mapping[str, Any]) -> "list[Transaction]":
-    """The Delta transaction that makes two signed commits conflict; none for an unsigned one."""
+    """Return the Delta transaction that makes two signed commits conflict. Empty for an unsigned commit."""
     if "statement" not in note:
         return []
     return [Transaction(app_id=_CHAIN, version=note["statement"]["sequence"])]

@@ -1,6 +1,6 @@
-"""Where a lake is, and the few file operations on it that Delta does not offer: proofs beside the tables.
+"""The address of a lake, and file operations that Delta does not offer: proofs next to the tables.
 
-Files are reached with the Delta writer's own storage options, so a lake is configured once.
+Files are accessed with the Delta writer's own storage options, so a lake is configured only once.
 """
 
 import os
@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     PartitionFilter = tuple[str, str, str | list[str]]
 
 F = TypeVar("F", bound=Callable[..., Any])
-_AT_ONCE = 8  # files that are read from an object store at a time
-_CHUNK = 1 << 22  # bytes of a file that are held where it is streamed
+_AT_ONCE = 8  # files that are read from an object store at the same time
+_CHUNK = 1 << 22  # bytes of a streamed file that are held in memory
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,8 +43,8 @@ class Lake:
 
     Args:
         root: `file:///...`, an absolute path, `s3://bucket/prefix`, `abfss://...`, `gs://...`.
-        storage_options: pairs for the object store (keys, endpoint), as `deltalake` names them. They are
-            secrets: they come from an Airflow connection and are not shown by `repr`.
+        storage_options: Pairs for the object store (keys, endpoint), as `deltalake` names them. They come
+            from an Airflow connection and are secret, so `repr` does not show them.
 
     >>> Lake(root="s3://releases/open/", storage_options=(("AWS_SECRET_ACCESS_KEY", "x"),))
     Lake(root='s3://releases/open')
@@ -57,7 +57,9 @@ class Lake:
         object.__setattr__(self, "root", self.root.rstrip("/"))
         address = urlsplit(self.root)
         if address.password is not None or address.query:
-            raise ValueError("the lake's address must not carry a secret; put it in the connection's options")
+            raise ValueError(
+                "the lake's address must not contain a secret; put it in the connection's options"
+            )
         if not address.path.startswith("/") and not address.netloc:
             raise ValueError(
                 "the lake's root must be an absolute path or an address such as s3://bucket/folder"
@@ -65,7 +67,7 @@ class Lake:
 
     @property
     def options(self) -> dict[str, str]:
-        """A fresh dictionary of the storage options."""
+        """A new dictionary of the storage options."""
         return dict(self.storage_options)
 
     @property
@@ -77,24 +79,24 @@ class Lake:
         return None if address.scheme else Path(self.root)
 
     def table(self, name: str) -> "ReleaseTable":
-        """A release table of the lake, whether or not it exists.
+        """Return a release table of the lake, whether it exists or not.
 
         Raises:
-            ValueError: if the name could leave the lake's root or hide in it.
+            ValueError: If the name could leave the lake's root or hide in it.
         """
         return ReleaseTable(self, name)
 
 
 @dataclass(frozen=True)
 class ReleaseTable:
-    """A release table: the lake that holds it, and its name there.
+    """A release table: its lake and its name.
 
     Args:
         lake: The lake.
-        name: Name of the table: 1 to 100 letters, digits, `_` or `-`, first a letter or a digit.
+        name: Name of the table: 1 to 100 letters, digits, `_` or `-`, beginning with a letter or digit.
 
     Raises:
-        ValueError: if the name could leave the lake's root or hide in it.
+        ValueError: If the name could leave the lake's root or hide in it.
 
     >>> str(ReleaseTable(Lake(root="s3://releases/open"), "people"))
     's3://releases/open/people'
@@ -118,7 +120,7 @@ class ReleaseTable:
 
     @property
     def address(self) -> str:
-        """The table's address as the Delta library takes it: a path in a local lake, else a URL."""
+        """The table's address for the Delta library: a path in a local lake, otherwise a URL."""
         folder = self.lake.folder
         return f"{self.lake.root}/{self.name}" if folder is None else str(folder / self.name)
 
@@ -128,12 +130,12 @@ class ReleaseTable:
         return f"_proof/{self.name}"
 
     def proof(self, file: str) -> str:
-        """Path of one of these files, below the lake's root."""
+        """Return the path of one of these files, below the lake's root."""
         return f"{self.proofs}/{file}"
 
 
 def takes_table(function: F) -> F:
-    """Let a function of a `ReleaseTable` be called with a lake and a name, as in 0.1, with a warning."""
+    """Allow a function of a `ReleaseTable` to be called with a lake and a name, as in 0.1, with a warning."""
     parameters = signature(function).parameters
     own = "release_table" if "release_table" in parameters else "table"
 
@@ -159,7 +161,7 @@ def takes_table(function: F) -> F:
 
 @dataclass(frozen=True, kw_only=True)
 class StoredFile:
-    """A file of the lake: path below the root, and when the store last saw it change (UTC)."""
+    """A file of the lake: path below the root, and time of the last change according to the store (UTC)."""
 
     path: str
     modified: datetime
@@ -167,11 +169,11 @@ class StoredFile:
 
 @contextmanager
 def as_readable_as_the_lake(lake: Lake) -> Iterator[None]:
-    """Files made meanwhile get the rights of the lake's folder, whatever the umask of the process is.
+    """Give files made in the block the permissions of the lake's folder, independent of the process's umask.
 
-    A work area is written under a umask of 077, and whoever may read the lake must not depend on that. The
-    umask is the process's: another thread's files get these rights, too, and in a work area nobody reaches
-    them, for its folder is its owner's alone.
+    A work area is written under a umask of 077, but the lake must be readable for its readers. The umask
+    belongs to the process, so another thread's files get these permissions, too. In a work area that is
+    harmless, because only the owner can enter its folder.
     """
     if lake.folder is None or not lake.folder.is_dir():
         yield
@@ -184,7 +186,7 @@ def as_readable_as_the_lake(lake: Lake) -> Iterator[None]:
 
 
 def put(lake: Lake, path: str, data: bytes) -> None:
-    """Store bytes under a path, whole or not at all; the bytes are durable when this returns."""
+    """Store bytes at a path atomically. They are durable when this returns."""
     with reaching(lake, "store a proof"):
         if lake.folder is None:
             _put_object(lake, path, data)
@@ -193,7 +195,7 @@ def put(lake: Lake, path: str, data: bytes) -> None:
 
 
 def _put_file(target: Path, parts: Iterable[bytes]) -> None:
-    """Write beside the target, flush to the disk, then rename: a crash leaves the old file or the new one."""
+    """Write a temporary file, flush it, then rename it: a crash leaves either the old file or the new one."""
     target.parent.mkdir(parents=True, exist_ok=True)
     partial = target.with_name(f"{target.name}.{secrets.token_hex(8)}.tmp")
     try:
@@ -207,58 +209,58 @@ def _put_file(target: Path, parts: Iterable[bytes]) -> None:
         partial.unlink(missing_ok=True)
     parent = os.open(target.parent, os.O_RDONLY)
     try:
-        os.fsync(parent)  # the rename itself must survive a power cut before a commit refers to it
+        os.fsync(parent)  # the rename itself must survive a power failure before a commit refers to it
     finally:
         os.close(parent)
 
 
 def put_new(lake: Lake, path: str, parts: Iterable[bytes]) -> None:
-    """Store bytes that come piece by piece, as `put` does, under a path that no other writer has."""
+    """Store bytes that arrive in pieces, like `put`, at a path that no other writer uses."""
     with reaching(lake, "store a data file"):
         if lake.folder is None:
             store = _handler(lake)._handler.open_output_stream(path, None)
             for part in parts:
                 store.write(part)
-            store.close()  # type: ignore[attr-defined]  # its stub forgets it
+            store.close()  # type: ignore[attr-defined]  # missing in its stub
             return
         _put_file(lake.folder / path, parts)
 
 
 def _put_object(lake: Lake, path: str, data: bytes) -> None:
-    """One upload, visible when complete."""
-    # The handler's own open_output_stream hands pyarrow buffers to a writer that takes bytes only.
+    """Upload an object, which is visible when complete."""
+    # The handler's own open_output_stream passes pyarrow buffers to a writer that only accepts bytes.
     stream = _handler(lake)._handler.open_output_stream(path, None)
     try:
         stream.write(data)
-        stream.close()  # type: ignore[attr-defined]  # its stub forgets it
+        stream.close()  # type: ignore[attr-defined]  # missing in its stub
     except Exception:  # the Delta library raises this very class, too
-        # Two attempts of one run upload the same file: on Azure the first takes away the parts of the other.
+        # Two attempts of one run may upload the same file: on Azure, the first removes the second's parts.
         if not _has(lake, path, data):
             raise
 
 
 def _has(lake: Lake, path: str, data: bytes) -> bool:
-    """Whether another upload of the same bytes is there."""
+    """Return whether another upload of the same bytes exists."""
     with suppress(OSError), _filesystem(lake).open_input_file(path) as stream:
         return bytes(stream.read()) == data
     return False
 
 
 def get(lake: Lake, path: str) -> bytes:
-    """The bytes under a path.
+    """Return the bytes at a path.
 
     Raises:
-        PublishError: if there is no such file, or the lake cannot be reached.
+        PublishError: If there is no such file, or the lake cannot be reached.
     """
     with reaching(lake, "read a proof"), _filesystem(lake).open_input_file(path) as stream:
         return bytes(stream.read())
 
 
 def read_all(lake: Lake, paths: Sequence[str]) -> list[bytes | None]:
-    """The bytes under each path, None where there is no file.
+    """Return the bytes at each path, None if there is no file.
 
     Raises:
-        PublishError: if the lake cannot be reached.
+        PublishError: If the lake cannot be reached.
     """
     files = _filesystem(lake)
 
@@ -272,15 +274,15 @@ def read_all(lake: Lake, paths: Sequence[str]) -> list[bytes | None]:
     with reaching(lake, "read files"):
         if lake.folder is not None or len(paths) == 1:
             return list(map(read, paths))
-        with ThreadPoolExecutor(_AT_ONCE) as threads:  # a store answers each after a while
+        with ThreadPoolExecutor(_AT_ONCE) as threads:  # each answer of a store takes a while
             return list(threads.map(read, paths))
 
 
 def chunks(lake: Lake, path: str) -> Iterator[bytes]:
-    """The bytes under a path, some at a time.
+    """Yield the bytes at a path in pieces.
 
     Raises:
-        PublishError: if there is no such file, or the lake cannot be reached.
+        PublishError: If there is no such file, or the lake cannot be reached.
     """
     with reaching(lake, "read a file"), _filesystem(lake).open_input_file(path) as stream:
         while chunk := bytes(stream.read(_CHUNK)):
@@ -288,7 +290,7 @@ def chunks(lake: Lake, path: str) -> Iterator[bytes]:
 
 
 def remove(lake: Lake, path: str) -> bool:
-    """Remove a file; False if it was not there (another task may have removed it)."""
+    """Remove a file. Return False if it did not exist (another task may have removed it)."""
     with reaching(lake, "remove a file"):
         files = _filesystem(lake)
         try:
@@ -301,14 +303,14 @@ def remove(lake: Lake, path: str) -> bool:
 
 
 def modified(lake: Lake, path: str) -> datetime | None:
-    """When the store last saw a file change (UTC), or None if there is no such file."""
+    """Return the time of a file's last change according to the store (UTC). None if there is no such file."""
     with reaching(lake, "look at a file"):
         found = _filesystem(lake).get_file_info(path)
         return found.mtime if found.type == FileType.File else None
 
 
 def listing(lake: Lake, folder: str) -> list[StoredFile]:
-    """All files below a folder of the lake, at any depth; empty if there is no such folder."""
+    """Return all files below a folder of the lake, at any depth. Empty if there is no such folder."""
     with reaching(lake, "list files"):
         found = _filesystem(lake).get_file_info(FileSelector(folder, allow_not_found=True, recursive=True))
         return [
@@ -317,28 +319,28 @@ def listing(lake: Lake, folder: str) -> list[StoredFile]:
 
 
 def dataset_of(table: ReleaseTable, delta: "DeltaTable", wanted: "PartitionFilter") -> "Dataset":
-    """The rows in some partitions of a table.
+    """Return the rows in some partitions of a table.
 
-    A local table is read without Delta's file system, which is written in Python: a thread of Arrow that
-    still calls it while the interpreter ends aborts the process.
+    A local table is read without Delta's file system, which is written in Python: if a thread of Arrow calls
+    it while the interpreter ends, the process aborts.
 
     Args:
         table: The release table.
-        delta: the same, opened.
-        wanted: column, comparison and value of the partitions to read.
+        delta: Opened table.
+        wanted: Column, comparison and value of the partitions to read.
     """
     local = None if table.lake.folder is None else _below(table.lake.folder / table.name)
     return delta.to_pyarrow_dataset(file_pruning_predicate=[wanted], filesystem=local)
 
 
 def _filesystem(lake: Lake) -> "FileSystem":
-    """A pyarrow file system whose paths are relative to the lake's root."""
+    """Return a pyarrow file system whose paths are relative to the lake's root."""
     return PyFileSystem(_handler(lake)) if lake.folder is None else _below(lake.folder)
 
 
 @lru_cache(maxsize=8)
 def _handler(lake: Lake) -> "DeltaStorageHandler":
-    """The Delta library's client of a lake's object store: to make one takes longer than a call does."""
+    """Return the cached Delta client of a lake's object store. Making one takes longer than a call."""
     return DeltaStorageHandler(lake.root, lake.options)
 
 
@@ -348,10 +350,10 @@ def _below(folder: Path) -> "FileSystem":
 
 @contextmanager
 def reaching(lake: Lake, purpose: str) -> Iterator[None]:
-    """Turn whatever the storage libraries raise into a PublishError that shows no cell value and no secret.
+    """Turn all errors of the storage libraries into a PublishError without cell values and secrets.
 
-    The cause is cut off on purpose: cast errors of the Delta writer quote cells, and addresses in the errors
-    of object stores can carry signatures. A CommitFailedError passes through: the caller runs again.
+    The cause is removed on purpose: cast errors of the Delta writer quote cells, and addresses in the errors
+    of object stores can contain signatures. A CommitFailedError passes through, and the caller tries again.
     """
     try:
         yield
@@ -359,19 +361,19 @@ def reaching(lake: Lake, purpose: str) -> Iterator[None]:
         raise
     except (
         BaseException
-    ) as error:  # the Delta library raises plain Exception, too, and Rust's panics are none
+    ) as error:  # the Delta library also raises plain Exception, and Rust's panics are not an Exception
         if not isinstance(error, Exception) and not is_panic(error):
             raise
         raise translated(error, f"the attempt to {purpose} in the lake at {lake.root}") or PublishError(
             f"could not {purpose} in the lake at {lake.root}: {_reason(error)}; check the "
-            "lake's address, the rights of the service user and the connection's options, then retry"
+            "lake's address, the permissions of the service user and the connection's options, then retry"
         ) from None
 
 
 def _reason(error: BaseException) -> str:
-    """What an error may tell: its class, and of failures of the store what it answered.
+    """Return the part of an error that may be shown: its class, and for a failed store the status.
 
-    Not the whole answer: stores quote the request in it, with its signature and the id of its key.
+    Stores quote the request in their full answer, with its signature and the ID of its key.
     """
     kind = type(error).__name__
     if not isinstance(error, OSError) and kind != "TableNotFoundError":
@@ -388,12 +390,12 @@ def _reason(error: BaseException) -> str:
 
 
 def table_names(lake: "Lake") -> list[str]:
-    """Names of the tables that have, or had, a release; sorted.
+    """Return the sorted names of all tables that have, or had, a release.
 
-    A table is known by its folder of proofs, which outlives its releases.
+    A table is recognised by its folder of proofs, which outlives its releases.
 
     Raises:
-        PublishError: if the lake cannot be reached.
+        PublishError: If the lake cannot be reached.
     """
     with reaching(lake, "list its tables"):
         found = _filesystem(lake).get_file_info(FileSelector("_proof", allow_not_found=True))
@@ -401,7 +403,7 @@ def table_names(lake: "Lake") -> list[str]:
 
 
 def data_listing(table: ReleaseTable) -> list[StoredFile]:
-    """The data files of a table, whoever left them there; not its log, which grows with every commit."""
+    """Return the data files of a table from any writer, without its log, which grows with every commit."""
     with reaching(table.lake, "list files"):
         found = _filesystem(table.lake).get_file_info(FileSelector(table.name, allow_not_found=True))
         folders = [info.path for info in found if info.type == FileType.Directory]
@@ -409,5 +411,5 @@ def data_listing(table: ReleaseTable) -> list[StoredFile]:
 
 
 def _inner(folder: str) -> bool:
-    """Whether a folder of a table is Delta's log or ours."""
+    """Return whether a folder of a table is Delta's log or this package's."""
     return folder.rstrip("/").rpartition("/")[2].startswith("_")

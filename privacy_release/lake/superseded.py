@@ -1,8 +1,8 @@
-"""What becomes of releases that later ones replaced: their rows are erased, or move to a table apart.
+"""Erase the rows of superseded releases, or move them to a history table.
 
-Both are done after the commit that replaced them, by the next publication of the table or by whoever clears
-up, and each step can be done again: a crash between two of them loses nothing and doubles nothing. What was
-proven of a release stays in the log.
+This happens after the commit that superseded them, at the next publication of the table or an explicit
+clean-up. Every step can be repeated: a crash between two steps neither loses nor duplicates anything. The
+proof of a superseded release stays in the log.
 """
 
 import json
@@ -48,19 +48,19 @@ from privacy_release.lake.store import (
     remove,
 )
 
-_AT_ONCE = 20  # commits
-_CLOCKS = timedelta(days=1)  # by which the clocks of writers and of the store may differ
+_AT_ONCE = 20  # number of commits that are read together
+_CLOCKS = timedelta(days=1)  # largest difference between the clocks of writers and of the store
 
 
 @dataclass(frozen=True, kw_only=True)
 class Settled:
-    """What was done.
+    """The result of a clean-up.
 
     Attributes:
-        moved: releases that went to the history.
-        erased: data files of superseded releases.
-        waiting: data files whose grace is not over, or that no commit removed (those are for
-            `clean_orphans`).
+        moved: Number of releases that were moved to the history.
+        erased: Number of erased data files of superseded releases.
+        waiting: Number of data files whose grace is not over, or that no commit removed (`clean_orphans`
+            removes those).
     """
 
     moved: int = 0
@@ -82,19 +82,19 @@ def settle(
     grace: timedelta | None = None,
     now: datetime | None = None,
 ) -> Settled:
-    """Move what was superseded to the history, where there is one, and erase its files after the grace.
+    """Move superseded releases to the history, if there is one, and erase their files after the grace.
 
-    A table of an earlier version, which has no rules, is left alone.
+    Tables of earlier versions, which have no rules, are not changed.
 
     Args:
         table: The release table.
-        history: the lake of its history, where the rights to the table's own do not reach it.
-        grace: default: that of the table.
-        now: default: the time.
+        history: Lake of its history, if the credentials of the table's lake do not reach it.
+        grace: Time before files are erased. Default: the table's grace.
+        now: Current time. Default: the clock's.
 
     Raises:
-        PublishError: if there is no such table, or a lake cannot be reached.
-        IntegrityError: if a release to be moved has not the rows that were published.
+        PublishError: If there is no such table, or a lake cannot be reached.
+        IntegrityError: If a release to be moved does not have the rows that were published.
     """
     delta = existing_table(table)
     rules = recorded(delta)
@@ -110,7 +110,7 @@ def settle(
         for entry in _to_move(table, kept, delta, {file.path for file in files}):
             if entry.problem is None:
                 moved += _move(table, entry, kept)
-            else:  # nothing is proven of its rows: they wait until its note is restored, or it is retracted
+            else:  # nothing is proven about its rows: they wait until its note is restored or it is retracted
                 held_back.add(_folder(f"{table.name}/{PARTITION}={entry.partition}/"))
     if kept is not None:
         _retract_moved(table, kept)
@@ -128,14 +128,14 @@ def settle(
 
 
 def _replaced_files(table: ReleaseTable) -> list[StoredFile]:
-    """The data files that are there and that the newest version of the table does not hold."""
-    there = data_listing(table)  # before the version: what is committed meanwhile is not among them
+    """Return the existing data files that the newest version of the table does not contain."""
+    there = data_listing(table)  # before reading the version, so that later commits are not affected
     held = {_name(path) for path in data_files(table, None)}
     return [file for file in there if _name(file.path) not in held]
 
 
 def _removed(table: ReleaseTable, version: int, files: list[StoredFile]) -> dict[str, datetime]:
-    """When each file was taken out of the table, by its name; those that crashed writers left are missing."""
+    """Return the time when each file was removed from the table. Files of crashed writers are missing."""
     looked = {_name(file.path): file.modified for file in files}
     found: dict[str, datetime] = {}
     below = version + 1
@@ -144,7 +144,7 @@ def _removed(table: ReleaseTable, version: int, files: list[StoredFile]) -> dict
         commits = read_all(table.lake, [log_entry(table.name, at) for at in range(first, below)])
         for data in reversed(commits):
             if data is None:
-                return found  # an older log is behind a checkpoint
+                return found  # the older log is behind a checkpoint
             actions = [json.loads(line) for line in data.splitlines()]
             at = _moment(actions)
             for action in actions:
@@ -158,12 +158,12 @@ def _removed(table: ReleaseTable, version: int, files: list[StoredFile]) -> dict
 
 
 def _moment(actions: list[Any]) -> datetime:
-    told = next((a["commitInfo"].get("timestamp", 0) for a in actions if "commitInfo" in a), 0)
-    return datetime.fromtimestamp(int(told) / 1000, UTC)
+    timestamp = next((a["commitInfo"].get("timestamp", 0) for a in actions if "commitInfo" in a), 0)
+    return datetime.fromtimestamp(int(timestamp) / 1000, UTC)
 
 
 def _name(path: str) -> str:
-    """The name of a data file, which is unique and is not encoded."""
+    """Return the name of a data file, which is unique and not encoded."""
     return PurePosixPath(path).name
 
 
@@ -174,13 +174,13 @@ def _folder(path: str) -> str:
 def _to_move(
     table: ReleaseTable, history: ReleaseTable, delta: "DeltaTable", there: set[str]
 ) -> Iterator[Publication]:
-    """The superseded publications that the history has not and whose files are there, oldest first."""
+    """Return the superseded publications that have files and are not in the history, oldest first."""
     apart = open_table(history)
     found: list[Publication] = []
     for entry in newest(table, delta.version()) if there else ():
         if entry.state is not State.SUPERSEDED:
             continue
-        # They are moved oldest first, so all before one that was moved were, too.
+        # They are moved oldest first, so all publications before a moved one were moved, too.
         if apart is not None and apart.transaction_version(_app_id(table.name, entry)) is not None:
             break
         if entry.problem is not None or _files(table, entry) & there:
@@ -189,7 +189,7 @@ def _to_move(
 
 
 def _files(table: ReleaseTable, entry: Publication) -> set[str]:
-    """Its files just before it was superseded: another tool may have rewritten them until then."""
+    """Return its files just before it was superseded. Another tool may have rewritten them until then."""
     return data_files(table, [entry.partition], _last(entry))
 
 
@@ -203,15 +203,15 @@ def _app_id(name: str, entry: Publication) -> str:
 
 
 def _move(table: ReleaseTable, entry: Publication, history: ReleaseTable) -> bool:
-    """Write a superseded release into the history with all that was proven of it; False if it is there."""
+    """Write a superseded release with its proofs into the history. Return False if it is already there."""
     for proof in sorted(entry.proofs):
         put(history.lake, history.proof(proof), get(table.lake, table.proof(proof)))
-    told = read_commit(table, entry.version)
-    if told is None:
+    commit = read_commit(table, entry.version)
+    if commit is None:
         raise PublishError(f"version {entry.version} of table {table.name} must be in its log; restore it")
     partition = f"{entry.partition}-v{entry.version}"
-    # its rows stand in other files there
-    note = {key: value for key, value in told.note.items() if key not in ("index", "files")} | {
+    # its rows are in other files there
+    note = {key: value for key, value in commit.note.items() if key not in ("index", "files")} | {
         "partition": partition,
         "mode": "history",
         "moved": {"table": table.name, "version": entry.version, "committed": entry.committed},
@@ -244,10 +244,10 @@ def _move(table: ReleaseTable, entry: Publication, history: ReleaseTable) -> boo
 
 
 def _rows(table: ReleaseTable, entry: Publication, partition: str) -> "pa.RecordBatchReader":
-    """The rows of a superseded release as the history keeps them.
+    """Return the rows of a superseded release in the form of the history.
 
     Raises:
-        IntegrityError: if they are not as many as were published.
+        IntegrityError: If their number is not the published one.
     """
     delta = existing_table(table, _last(entry))
     with reaching(table.lake, "read a superseded release"):
@@ -272,7 +272,7 @@ def _schema(table: "DeltaTable") -> "pa.Schema":
 
 
 def _create(history: ReleaseTable, schema: "pa.Schema", of: str) -> "DeltaTable":
-    """Create the history without rows, or open the one that another writer created meanwhile."""
+    """Create the history without rows, or open the one that another writer has created."""
     with reaching(history.lake, f"create table {history.name}"):
         try:
             return DeltaTable.create(
@@ -291,7 +291,7 @@ def _create(history: ReleaseTable, schema: "pa.Schema", of: str) -> "DeltaTable"
 
 
 def _retract_moved(table: ReleaseTable, history: ReleaseTable) -> None:
-    """Take back what was moved while somebody retracted it."""
+    """Retract releases from the history that were retracted while they were moved."""
     moved = publications(history)
     held = {(entry.release_id, entry.run_key) for entry in moved if entry.tombstone is None}
     for entry in publications(table) if held else ():

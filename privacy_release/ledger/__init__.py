@@ -1,1 +1,1 @@
-"""The privacy budget ledger: its book, its database, and where it is."""
+"""The privacy budget ledger: its entries, its database, and its location."""

@@ -1,7 +1,8 @@
-"""One data set's ledger inside one transaction: what a decision needs is read and checked, entries are added.
+"""One data set's ledger inside one transaction: read and check what a decision needs, and add entries.
 
-What is read does not grow with the ledger. The newest entry is held against the head, and its running totals
-against their seal; where a rolling limit needs the totals before its window, so is the entry before it.
+The amount that is read does not grow with the ledger. The newest entry is checked against the head, and its
+running totals against their seal. If a rolling limit needs the totals before its window, the entry before the
+window is checked in the same way.
 """
 
 import hashlib
@@ -45,7 +46,7 @@ from privacy_release.ledger.rows import Rows, row_of, stored_head
 from privacy_release.ledger.tables import DATASETS, ENTRIES, MODELS
 from privacy_release.ledger.whole import carry_over, model_of
 
-TOLERANCE = timedelta(minutes=1)  # between the clocks of machines that write to one ledger
+TOLERANCE = timedelta(minutes=1)  # largest difference between the clocks of machines that write to a ledger
 LONGEST_LABEL = 250  # characters
 
 
@@ -58,36 +59,36 @@ class Held:
 
     @property
     def booking(self) -> Booking:
-        """What they tell."""
+        """The booking that the entries describe."""
         return booking_of(self.reserve, self.closed)
 
     def taken(self, *, owned: bool) -> Booking:
-        """The booking for somebody who may commit it, and may give it back if it is their own."""
+        """Return the booking for a task that may commit it, and may cancel it if it `owned`."""
         return replace(self.booking, token=_token(self.reserve, owned), owned=owned)
 
     def lets_commit(self, token: str) -> bool:
-        """Whether the ledger gave this token to somebody who took this attempt."""
+        """Return whether the ledger gave this token to a task that took this attempt."""
         return any(secrets.compare_digest(token, _token(self.reserve, owned)) for owned in (True, False))
 
     def lets_cancel(self, token: str) -> bool:
-        """Whether the ledger gave this token to whom reserved this attempt."""
+        """Return whether the ledger gave this token to the task that reserved this attempt."""
         return secrets.compare_digest(token, _token(self.reserve, owned=True))
 
 
 def _token(reserve: Entry, owned: bool) -> str:
-    """Made of the entry's salt, which the ledger tells nobody; so it needs no place of its own."""
+    """Derive a token from the entry's salt, which the ledger never shows, so it needs no storage."""
     return hashlib.sha256(f"{'owner' if owned else 'taker'} {reserve.salt}".encode()).hexdigest()
 
 
 @dataclass(kw_only=True)
 class Book:
-    """A data set's ledger as it ends; `append` is the only way to change it.
+    """The end of a data set's ledger. `append` is the only way to change it.
 
     Attributes:
-        rows: what is stored.
-        head: as stored; of a data set that is not known, an empty one that is not stored.
-        totals: after the newest entry.
-        now: the time of this transaction, UTC; never before the newest entry.
+        rows: Stored rows.
+        head: Last entry of the chain as stored. An unknown data set has an empty head that is not stored.
+        totals: Running totals after the newest entry.
+        now: Time of this transaction, UTC, never before the newest entry.
     """
 
     rows: Rows
@@ -98,7 +99,7 @@ class Book:
 
     @property
     def dataset(self) -> str:
-        """Whose it is."""
+        """The name of the data set."""
         return self.head.dataset
 
     def append(
@@ -135,7 +136,7 @@ class Book:
         self.totals = self.totals.after(entry)
         connection = self.rows.connection
         connection.execute(ENTRIES.insert().values(row_of(entry)))
-        # The name stays out: where it is set, SQLite looks for it in all entries, which refer to it.
+        # The name is not set: otherwise SQLite searches for it in all entries, which refer to it.
         head = {name: value for name, value in vars(self.head).items() if name != "dataset"}
         connection.execute(DATASETS.update().where(DATASETS.c.dataset == entry.dataset).values(head))
         self.rows.write_derived([(entry, self.totals)])
@@ -143,10 +144,10 @@ class Book:
         return entry
 
     def grant(self, limit: Limit, *, reason: str, by: str) -> Entry:
-        """Write that a limit holds from now on.
+        """Write a limit that applies from now on.
 
         Raises:
-            ValueError: if it is accounted as zcdp, and of bookings that it would bound no rho follows.
+            ValueError: If it is accounted as zcdp, but some bookings that it would bound imply no rho.
         """
         detail = {"period": limit.period.name, "reason": reason, "by": by}
         if limit.is_zcdp:
@@ -156,21 +157,21 @@ class Book:
             (standing,) = standings(as_granted, self.outside(as_granted, self.now, self.open_reservations))
             if standing.unlike:
                 raise ValueError(
-                    f"a limit accounted as zcdp must bound losses with a rho or of pure epsilon, and "
+                    f"a limit accounted as zcdp must bound losses with a rho or of pure epsilon, but "
                     f"{standing.unlike} bookings of {self.dataset} have a delta and no rho; grant a limit "
                     "accounted by sum, or one of a shorter period"
                 )
         return self.append(Event.GRANT, str(self.head.entries + 1), limit, detail=detail)
 
     def _sum_rhos(self) -> None:
-        """Make all running totals anew with sums of rho's, before the first limit that is accounted so."""
+        """Recompute all running totals with sums of rho's, before the first limit that is accounted so."""
         if not self.totals.zcdp and self.head.entries:
             carry_over(self.rows, self.head, zcdp=True)
             self.totals = self.rows.totals(self.rows.entry(self.head.entries))
             self._until.clear()
 
     def held(self, key: str) -> Held | None:
-        """The last attempt of the booking of that key; None if it was never reserved."""
+        """Return the last attempt of a key's booking. None if it was never reserved."""
         match self.rows.of_key(key):
             case []:
                 return None
@@ -188,15 +189,15 @@ class Book:
         detail: Mapping[str, str],
         promise: Promise | None = None,
     ) -> Booking:
-        """Write a reservation; whoever asked for it owns it."""
+        """Write a reservation, which belongs to the calling task."""
         detail = detail if promise is None else {**detail, **promise.to_detail()}
         entry = self.append(Event.RESERVE, key, loss, attempt=attempt, detail=detail)
         return Held(reserve=entry, closed=None).taken(owned=True)
 
     def close(self, event: Event, held: Held, detail: Mapping[str, str]) -> Entry:
-        """Commit a reservation or give it back.
+        """Commit a reservation or cancel it.
 
-        That nothing else closed it must be sure: all entries since it was made are held against the chain.
+        To be sure that nothing else closed it, all entries since it was made are checked against the chain.
         """
         for entry in self.rows.chain(self.head, first=held.reserve.number):
             if entry.event is not Event.RESERVE and (entry.key, entry.attempt) == (
@@ -211,14 +212,14 @@ class Book:
         )
 
     def standings(self) -> tuple[Standing, ...]:
-        """What of each limit is spent now."""
+        """Return what is spent of each limit now."""
         return self._others(self.open_reservations)
 
     def fits(self, loss: PrivacyLoss, taken: Booking | None = None, promise: Promise | None = None) -> bool:
-        """Whether a loss keeps every limit; of a reservation that is `taken`, which may count already."""
+        """Return whether a loss meets every limit. A reservation that is `taken` may already count."""
         if promise is not None and not self._has_part(loss, taken, promise):
             return False
-        # Most often it fits even if open reservations count that are older than the window.
+        # Usually it fits even if open reservations that are older than the window count.
         return fits(loss, self._others([], taken), promise) or fits(
             loss, self._others(self.open_reservations, taken), promise
         )
@@ -226,10 +227,10 @@ class Book:
     def require(
         self, loss: PrivacyLoss, taken: Booking | None = None, promise: Promise | None = None
     ) -> None:
-        """Refuse a loss that does not keep every limit.
+        """Raise if a loss does not meet every limit.
 
         Raises:
-            BudgetExceededError: naming each limit that is short, and the ledger that was asked.
+            BudgetExceededError: Naming each limit that is too small, and the ledger.
         """
         if self.fits(loss, taken, promise):
             return
@@ -245,7 +246,7 @@ class Book:
             raise BudgetExceededError(f"{error} (by the ledger {place})") from None
 
     def _has_part(self, loss: PrivacyLoss, taken: Booking | None, promise: Promise) -> bool:
-        """Whether a promise of equal parts has one left for a loss; any other promise has no parts."""
+        """Return whether a promise of equal parts has one left for a loss. Other promises have no parts."""
         if promise.parts is None:
             return True
         totals = self.totals if taken is None else self.totals.without(taken)
@@ -257,19 +258,19 @@ class Book:
         return promise.is_part(loss) and parts_used(promise, totals.spent, older) < promise.parts.releases
 
     def is_stale(self, booking: Booking) -> bool:
-        """Whether a reservation is older than the window of a rolling limit, which so counts it no more."""
+        """Return whether a reservation is older than the window of a rolling limit, and so does not count."""
         rolling = [limit.period for limit in self.totals.limits if limit.period.window]
         return any(not counts(period, booking, self.now) for period in rolling)
 
     def totals_until(self, time: datetime) -> tuple[int, Totals]:
-        """The number of the last entry that is not later than a time, and the totals after it."""
+        """Return the number of the last entry up to a time, and the totals after it."""
         if time not in self._until:
             entry = self.rows.last_until(time)
             self._until[time] = (0, Totals()) if entry is None else (entry.number, self.rows.totals(entry))
         return self._until[time]
 
     def outside(self, totals: Totals, time: datetime, open_: list[Entry]) -> dict[str, Spent]:
-        """What of totals is older than the window of each rolling limit at a time, for `standings`."""
+        """Return the part of totals older than each rolling limit's window at a time, for `standings`."""
         found = {}
         for limit in totals.limits:
             if limit.period.window is not None:
@@ -279,19 +280,20 @@ class Book:
 
     @cached_property
     def open_reservations(self) -> list[Entry]:
-        """The open reservations, where there are any."""
+        """Return the open reservations."""
         return self.rows.open_reservations() if self.totals.spent.is_open else []
 
     def _others(self, open_: list[Entry], taken: Booking | None = None) -> tuple[Standing, ...]:
-        """The standings without a reservation."""
+        """Return the standings without a reservation."""
         totals = self.totals if taken is None else self.totals.without(taken)
         others = [entry for entry in open_ if taken is None or entry.hash != taken.entry_hash]
         return standings(totals, self.outside(totals, self.now, others))
 
     def _free_again(self, limit: Limit, loss: PrivacyLoss, promise: Promise | None) -> datetime | None:
-        """When a rolling limit covers a loss if nothing else is booked; None if waiting does not help.
+        """Return when a rolling limit covers a loss if nothing else is booked. None if waiting does not help.
 
-        It gets free when an entry leaves the window: the first one with which enough has left is searched.
+        Budget becomes free when an entry leaves the window. This searches for the first entry after which
+        enough is free.
         """
         window = limit.period.window
         if window is None:
@@ -312,16 +314,16 @@ class Book:
         return standing.covers(loss, promise)
 
     def store_model(self, commit: Entry, model: str) -> None:
-        """Keep the text that a commit's hash is of."""
+        """Store the text whose hash is in a commit."""
         self.rows.connection.execute(
             MODELS.insert().values(dataset=commit.dataset, number=commit.number, model=model)
         )
 
     def with_model(self, held: Held) -> Booking:
-        """The booking with its model, if it is committed.
+        """Return the booking with its model, if it is committed.
 
         Raises:
-            IntegrityError: if the stored text is not the one that was committed.
+            IntegrityError: If the stored text is not the one that was committed.
         """
         booking = held.booking
         if held.closed is None or booking.state is not State.COMMITTED:
@@ -330,7 +332,7 @@ class Book:
 
 
 def _with_open(totals: Totals, number: int, open_: list[Entry], *, zcdp: bool) -> Spent:
-    """What was committed by totals, and what is still reserved of the entries up to a number."""
+    """Return what was committed according to totals, plus what is reserved by entries up to a number."""
     spent = totals.spent.only_committed()
     for entry in open_:
         if entry.number <= number:
@@ -347,19 +349,19 @@ def open_book(
     lock: bool = False,
     begin: bool = False,
 ) -> Book:
-    """The ledger of a data set as it ends, checked.
+    """Open the end of a data set's ledger and check it.
 
     Args:
-        connection: inside a transaction.
-        dataset: which; one that is not known has no entries.
-        signing_key: of the ledger.
-        now: the time by the clock, UTC.
-        lock: keep all others from writing to the data set until the transaction ends; its entries get their
-            running totals, where a version wrote them that made none.
-        begin: make the data set known if it is not.
+        connection: Connection inside a transaction.
+        dataset: Name of the data set. An unknown one has no entries.
+        signing_key: Key of the ledger.
+        now: Time of the clock, UTC.
+        lock: Whether to keep all others from writing to the data set until the transaction ends. Its entries
+            get their running totals, if a version wrote them that had none.
+        begin: Whether to create the data set if it is unknown.
 
     Raises:
-        IntegrityError: if the end is not what was written, or the signing key is another.
+        IntegrityError: If the end is not what was written, or the signing key is another.
     """
     if begin:
         _make_known(connection, sealed_head(dataset, 0, "", signing_key))
@@ -377,31 +379,31 @@ def open_book(
 
 
 def check_clock(book: Book, clock: datetime) -> None:
-    """Refuse to go on by a clock that is behind the newest entry.
+    """Raise if the clock is behind the newest entry.
 
     Raises:
-        LedgerError: if it is by more than a minute.
+        LedgerError: If it is behind by more than a minute.
     """
     if book.now - clock > TOLERANCE:
         raise LedgerError(
             f"the clock must not be behind the ledger of data set {book.dataset}, whose last entry is of "
-            f"{book.now:%Y-%m-%d %H:%M:%S} UTC, got {clock:%Y-%m-%d %H:%M:%S} UTC: rolling limits go by "
-            "it, so nothing is booked. Set the clock right (NTP) and retry; if it is right, that entry was "
+            f"{book.now:%Y-%m-%d %H:%M:%S} UTC, got {clock:%Y-%m-%d %H:%M:%S} UTC: rolling limits depend on "
+            "it, so nothing is booked. Set the clock (NTP) and retry; if it is right, that entry was "
             "written by one that was ahead: restore the ledger from a backup, or wait until then"
         )
 
 
 def known_datasets(connection: Connection) -> tuple[str, ...]:
-    """Names of all data sets that have a head or entries."""
+    """Return the names of all data sets that have a head or entries."""
     names = connection.execute(union(select(DATASETS.c.dataset), select(ENTRIES.c.dataset))).scalars()
     return tuple(sorted(names))
 
 
 def check_label(what: str, text: str) -> None:
-    """Refuse text that cannot stand in a line of the history.
+    """Raise if a text cannot be part of a line in the history.
 
     Raises:
-        ValueError: if it is blank, padded, unprintable or longer than 250 characters.
+        ValueError: If it is blank, padded, unprintable or longer than 250 characters.
     """
     if not text.strip() or text != text.strip() or not text.isprintable() or len(text) > LONGEST_LABEL:
         raise ValueError(
@@ -411,6 +413,6 @@ def check_label(what: str, text: str) -> None:
 
 
 def _make_known(connection: Connection, head: Head) -> None:
-    # Two first grants may meet here: one makes the row, the other waits for it and goes on.
+    # Two first grants may happen at once: one inserts the row, the other waits for it and continues.
     insert = postgresql.insert if connection.dialect.name == "postgresql" else sqlite.insert
     connection.execute(insert(DATASETS).values(vars(head)).on_conflict_do_nothing())

@@ -1,4 +1,4 @@
-"""What was spent of a budget over time, at as many moments as can be drawn, however long the ledger is."""
+"""Spent budget over time, at a limited number of moments, however long the ledger is."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,16 +14,16 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, kw_only=True)
 class Moment:
-    """What of each limit was spent at a time."""
+    """What was spent of each limit at a time."""
 
     time: datetime
     standings: tuple[Standing, ...]
 
 
 def course_of(book: Book, moments: int) -> tuple[Moment, ...]:
-    """Moments at which something was granted, booked or given back, or a window passed; the last one is now.
+    """Return moments of grants, bookings, cancellations, and ends of windows. The last one is now.
 
-    A reservation that was committed later than the window of a rolling limit counts there until then.
+    A reservation that was committed later than the window of a rolling limit counts for it until then.
     """
     entries = book.rows.sample(_spread(range(1, book.head.entries + 1), moments))
     windows = [limit.period.window for limit in book.totals.limits if limit.period.window is not None]
@@ -40,7 +40,7 @@ def _at(book: Book, time: datetime) -> tuple[Standing, ...]:
 
 
 def _spread(values: Sequence[_T], count: int) -> Sequence[_T]:
-    """So many of the values at most, evenly chosen, the first and the last among them."""
+    """Return at most `count` of the values, evenly chosen, including the first and the last."""
     if len(values) <= count:
         return values
     return [values[round(i * (len(values) - 1) / (count - 1))] for i in range(count)]

@@ -1,7 +1,8 @@
-"""The database under the budget ledger: where it is, its transactions, and errors that show no secret.
+"""The database of the budget ledger: its address, its transactions, and errors that show no secret.
 
-SQLite for one machine, PostgreSQL for more. A writing transaction holds a lock from its first statement on,
-so that it decides on what it read: SQLite's write lock, or the row of the data set on PostgreSQL.
+SQLite is for one machine, PostgreSQL for several. A writing transaction holds a lock from its first statement
+on, so that its decision is based on what it read: SQLite's write lock, or the row of the data set in
+PostgreSQL.
 """
 
 import os
@@ -19,18 +20,18 @@ from sqlalchemy.pool import NullPool
 from privacy_engine.errors import LedgerError, SpecError
 from privacy_release.ledger.tables import REVISION, VERSION_TABLE
 
-_WAIT_SECONDS = 60  # for the lock that another spend of the same data set holds for milliseconds
+_WAIT_SECONDS = 60  # for the lock, which another booking of the same data set holds for milliseconds
 _CONNECT_SECONDS = 10
-_AHEAD = timedelta(minutes=5)  # one machine's clock of another's
-_MIGRATION_LOCK = 6_271_839_517_302_811  # any number that other users of the database do not lock
+_AHEAD = timedelta(minutes=5)  # largest lead of one machine's clock over another's
+_MIGRATION_LOCK = 6_271_839_517_302_811  # arbitrary, not used by other users of the database
 _POSTGRES = "postgresql"
 
 
 def database_url(place: str) -> URL:
-    """The address of a ledger's database: a URL of SQLite or PostgreSQL, or the absolute path of a file.
+    """Return the address of a ledger's database: a URL of SQLite or PostgreSQL, or an absolute path.
 
     Raises:
-        SpecError: if it is neither. The message does not repeat it: it may hold a password.
+        SpecError: If it is neither. The message does not repeat it, because it may contain a password.
     """
     if "://" not in place:
         return _file_url(place)
@@ -56,14 +57,14 @@ def _file_url(path: str) -> URL:
     file = Path(path).expanduser()
     if not file.is_absolute():
         raise SpecError(
-            "the ledger's file must be an absolute path, for a relative one would move with the working "
+            "the ledger's file must be an absolute path, because a relative one would depend on the working "
             "directory; correct it"
         )
     return URL.create("sqlite", database=str(file))
 
 
 def shown(url: URL) -> str:
-    """The address as it may be shown: without user, password and options.
+    """Return the address as it may be shown: without user, password and options.
 
     >>> shown(database_url("postgresql://app:hunter2@db.example:5433/ledger?password=hunter2"))
     'postgresql://db.example:5433/ledger'
@@ -75,10 +76,10 @@ def shown(url: URL) -> str:
 
 
 def engine_of(url: URL) -> Engine:
-    """An engine that keeps no connection open: processes may fork, and a ledger is used seldom.
+    """Return an engine that keeps no connection open: processes may fork, and ledgers are used rarely.
 
     Raises:
-        LedgerError: if the database's driver is not installed.
+        LedgerError: If the database's driver is not installed.
     """
     try:
         if url.get_backend_name() == _POSTGRES:
@@ -98,10 +99,10 @@ def engine_of(url: URL) -> Engine:
 
 
 def _leave_transactions_to_us(connection: Any, record: object) -> None:
-    """Python's driver would begin a transaction only at the first write, after the decision was made."""
+    """Begin transactions here: Python's driver would begin one only at the first write, which is too late."""
     connection.isolation_level = None
     connection.execute("PRAGMA foreign_keys = ON")
-    connection.execute("PRAGMA synchronous = EXTRA")  # what was booked survives a power cut
+    connection.execute("PRAGMA synchronous = EXTRA")  # bookings survive a power failure
 
 
 def _begin_sqlite(connection: Connection) -> None:
@@ -111,15 +112,15 @@ def _begin_sqlite(connection: Connection) -> None:
 
 @contextmanager
 def writing(engine: Engine) -> Iterator[Connection]:
-    """One transaction that may write: committed at the end of the block, undone if it raises.
+    """Open a transaction that may write: committed at the end of the block, undone if it raises.
 
     Raises:
-        LedgerError: if the database cannot be reached, refuses, or is not migrated.
+        LedgerError: If the database cannot be reached, refuses, or is not migrated.
     """
     _check_file(engine)
     with _transaction(engine, {"ledger_writes": True}) as connection:
         if engine.dialect.name == _POSTGRES:
-            # A worker that hangs must not hold the lock for ever, nor those wait that need it.
+            # A hanging worker must not hold the lock forever, nor must others wait for it forever.
             for limit in ("lock_timeout", "idle_in_transaction_session_timeout"):
                 connection.execute(text(f"SET LOCAL {limit} = '{_WAIT_SECONDS}s'"))
         _check_revision(connection)
@@ -128,10 +129,10 @@ def writing(engine: Engine) -> Iterator[Connection]:
 
 @contextmanager
 def reading(engine: Engine) -> Iterator[Connection]:
-    """One transaction that reads a single state of the database, whatever others commit meanwhile.
+    """Open a transaction that reads a single state of the database, whatever others commit meanwhile.
 
     Raises:
-        LedgerError: as `writing`.
+        LedgerError: As `writing`.
     """
     _check_file(engine)
     options = {"isolation_level": "REPEATABLE READ"} if engine.dialect.name == _POSTGRES else {}
@@ -141,25 +142,25 @@ def reading(engine: Engine) -> Iterator[Connection]:
 
 
 def time_of(connection: Connection, clock: Callable[[], datetime] | None = None) -> datetime:
-    """The time, UTC: of the database server, so that all workers have one; of this machine for SQLite.
+    """Return the time, UTC: of the database server, so that all workers agree; of this machine for SQLite.
 
     Args:
-        connection: to the ledger.
-        clock: tells the time instead.
+        connection: Connection to the ledger.
+        clock: Clock to use instead.
     """
     if clock is not None:
         return clock()
     if connection.dialect.name != _POSTGRES:
         return _this_machine()
-    told: datetime = connection.execute(text("SELECT clock_timestamp()")).scalar_one()
-    return told.astimezone(UTC)
+    server_time: datetime = connection.execute(text("SELECT clock_timestamp()")).scalar_one()
+    return server_time.astimezone(UTC)
 
 
 def check_time(connection: Connection, time: datetime, clock: Callable[[], datetime] | None) -> None:
-    """Hold the time that `time_of` told against a second clock; for SQLite there is none.
+    """Compare the time from `time_of` with a second clock. For SQLite there is none.
 
     Raises:
-        LedgerError: if it is ahead of that one, so that rolling limits would be free too early.
+        LedgerError: If it is ahead of that clock, so that rolling limits would be free too early.
     """
     if connection.dialect.name == _POSTGRES and clock is not None:
         _check_ahead("the clock", time, "the database server's", time_of(connection))
@@ -191,10 +192,10 @@ def _transaction(engine: Engine, options: dict[str, Any]) -> Iterator[Connection
 
 
 def migrate(engine: Engine) -> None:
-    """Bring the tables to this version; several may try at once, and a killed one leaves the old tables.
+    """Update the tables to this version. Several processes may try at once; a killed one changes nothing.
 
     Raises:
-        LedgerError: if the database cannot be reached or refuses, or has tables of a later version.
+        LedgerError: If the database cannot be reached or refuses, or has tables of a later version.
     """
     from alembic import command
     from alembic.config import Config
@@ -209,16 +210,16 @@ def migrate(engine: Engine) -> None:
         if engine.dialect.name == _POSTGRES:
             connection.execute(text(f"SELECT pg_advisory_xact_lock({_MIGRATION_LOCK})"))
         config.attributes["connection"] = connection
-        with suppress(CommandError):  # it does not know the tables' revision: told below
+        with suppress(CommandError):  # it does not know the tables' revision, which is reported below
             command.upgrade(config, "head")
         _check_revision(connection)
 
 
 def is_migrated(engine: Engine) -> bool:
-    """Whether the tables are there and of this version; False also where there is no file yet.
+    """Return whether the tables exist in this version. False also if there is no file yet.
 
     Raises:
-        LedgerError: if the database cannot be reached.
+        LedgerError: If the database cannot be reached.
     """
     if engine.dialect.name == "sqlite" and not _has_file(engine.url):
         return False
@@ -227,7 +228,7 @@ def is_migrated(engine: Engine) -> bool:
 
 
 def _make_file(url: URL) -> None:
-    """An empty file that only this user can read and write: SQLite would take the mode of the umask."""
+    """Create an empty file that only this user can read and write. SQLite would use the umask's mode."""
     file = Path(str(url.database))
     with _reaching(url):
         file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -235,7 +236,7 @@ def _make_file(url: URL) -> None:
 
 
 def _check_file(engine: Engine) -> None:
-    """Without this, the driver would make an empty file."""
+    """Raise if there is no file. Otherwise the driver would create an empty one."""
     if engine.dialect.name == "sqlite" and not _has_file(engine.url):
         raise _not_migrated(shown(engine.url))
 
@@ -258,7 +259,7 @@ def _check_revision(connection: Connection) -> None:
 
 
 def _revision(connection: Connection) -> str | None:
-    """The revision of the ledger's tables; None where there are none."""
+    """Return the revision of the ledger's tables. None if there are none."""
     if not inspect(connection).has_table(VERSION_TABLE):
         return None
     return connection.execute(text(f"SELECT version_num FROM {VERSION_TABLE}")).scalar()
@@ -266,25 +267,25 @@ def _revision(connection: Connection) -> str | None:
 
 def _not_migrated(place: str) -> LedgerError:
     return LedgerError(
-        f"the ledger {place} has no tables yet; make them with: privacy-release budget migrate"
+        f"the ledger {place} has no tables yet; create them with: privacy-release budget migrate"
     )
 
 
 @contextmanager
 def _reaching(url: URL) -> Iterator[None]:
-    """Turn whatever the database raises into a LedgerError; the cause is cut off, it may show the address."""
+    """Turn all errors of the database into a LedgerError without the cause, which may show the address."""
     try:
         yield
     except (SQLAlchemyError, OSError) as error:
         raise LedgerError(
             f"the privacy budget ledger {shown(url)} cannot be reached or refuses ({_reason(error)}), and "
-            "without it nothing is measured; check that it runs, its address and the rights of its user, "
+            "without it nothing is measured; check that it runs, its address and its user's permissions, "
             "then retry"
         ) from None
 
 
 def _reason(error: Exception) -> str:
-    """The class of an error, and what PostgreSQL or SQLite call it; never its words."""
+    """Return the class of an error and its code in PostgreSQL or SQLite, never its message."""
     cause = getattr(error, "orig", None) or error
     code = getattr(cause, "sqlstate", None) or getattr(cause, "sqlite_errorname", None)
     return f"{type(cause).__name__}, {code}" if code else type(cause).__name__

@@ -1,4 +1,4 @@
-"""Where the ledger is without an Airflow connection, and the key that signs its entries."""
+"""The location of the ledger without an Airflow connection, and the key that signs its entries."""
 
 import os
 from pathlib import Path
@@ -16,17 +16,17 @@ PASSWORD = "PRIVACY_LEDGER_PASSWORD"
 
 
 def default_place() -> str:
-    """The option `ledger`, a file or a database URL; else the file `ledger.db` under `$AIRFLOW_HOME`."""
+    """Return the option `ledger`, a file or a database URL, or else `ledger.db` under `$AIRFLOW_HOME`."""
     home = Path(os.environ.get("AIRFLOW_HOME") or "~/airflow")
     return setting("ledger") or str((home / "ledger.db").expanduser().absolute())
 
 
 def default_ledger() -> "BudgetLedger":
-    """The ledger at the default place; a file is made, or migrated, by its first use.
+    """Return the ledger at the default place. A file is created, or migrated, by its first use.
 
     Raises:
-        SpecError: as `ledger_at`.
-        LedgerError: if the file cannot be made.
+        SpecError: As `ledger_at`.
+        LedgerError: If the file cannot be created.
     """
     ledger = ledger_at(default_place())
     if ledger.is_file and not ledger.is_migrated:
@@ -35,13 +35,13 @@ def default_ledger() -> "BudgetLedger":
 
 
 def ledger_at(place: str) -> "BudgetLedger":
-    """The ledger at a place, signed with the secret PRIVACY_LEDGER_KEY where that is set.
+    """Return the ledger at a place, signed with the secret PRIVACY_LEDGER_KEY if that is set.
 
-    A server's password is in its address, or the secret PRIVACY_LEDGER_PASSWORD, or where libpq looks.
+    A server's password is in its address, in the secret PRIVACY_LEDGER_PASSWORD, or where libpq finds it.
 
     Raises:
-        SpecError: if the place is neither a file nor a database URL, or the key is too short.
-        SecretError: as `secret`.
+        SpecError: If the place is neither a file nor a database URL, or the key is too short.
+        SecretError: As `secret`.
     """
     return ledger_signed(_with_password(place), secret(KEY), KEY)
 
@@ -56,10 +56,10 @@ def _with_password(place: str) -> str:
 
 
 def ledger_signed(place: str, key: str | None, source: str) -> "BudgetLedger":
-    """The ledger at a place, signed with a key; `source` says where the key comes from, for the error.
+    """Return the ledger at a place, signed with a key. `source` is the origin of the key, for errors.
 
     Raises:
-        SpecError: as `ledger_at`.
+        SpecError: As `ledger_at`.
     """
     from privacy_release.ledger.ledger import BudgetLedger
 

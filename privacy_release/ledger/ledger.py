@@ -1,13 +1,13 @@
-"""The privacy budget ledger: who may spend how much on a data set, and what was spent, kept for good.
+"""The privacy budget ledger: how much may be spent on a data set, and what was spent, stored forever.
 
-A spend has two steps. `reserve` books the loss before the data are read; `commit` stores the model that was
+A booking has two steps. `reserve` books the loss before the data are read. `commit` stores the model that was
 measured with it. Both are idempotent by the booking's key, which names data, method, parameters and schema:
-a retry, a cleared task or a run of the same again gets the same booking and the same stored model, and spends
-nothing. A process that dies in between has spent what it reserved; its retry goes on from there.
+a retry, a cleared task or another run of the same gets the same booking and the same stored model, and spends
+nothing. A process that dies in between has spent what it reserved, and its retry continues from there.
 
-Every data set has a chain of entries that are hashed one with the next (`privacy_engine.dp.chain`), and
+Every data set has a chain of entries, each hashed with the one before (`privacy_engine.dp.chain`), and
 running totals that are sealed with the entry that they follow. A booking reads and checks the end of the
-chain and what else its decision rests on, however long it is; `check` holds all of it against its hashes.
+chain and whatever else its decision depends on, however long the chain is. `check` verifies all of it.
 """
 
 import getpass
@@ -44,12 +44,12 @@ class BudgetLedger:
     """The ledger in one database.
 
     Args:
-        url: of a PostgreSQL or SQLite database (`postgresql://...`, `sqlite:////...`), or the path of a file.
-            It may hold a password: it is not shown.
-        signing_key: at least 16 bytes; with it, only who has it can write entries that pass for whole.
-        clock: what tells the time, UTC; default: the database server's clock, for SQLite this machine's. No
-            entry is dated before the one above it; a clock that is behind it, or ahead of the database
-            server's, is refused.
+        url: Address of a PostgreSQL or SQLite database (`postgresql://...`, `sqlite:////...`), or path of a
+            file. It may contain a password, which is not shown.
+        signing_key: Key of at least 16 bytes. Only its holders can write entries that pass the checks.
+        clock: Function that returns the time, UTC. Default: the database server's clock, for SQLite this
+            machine's. No entry is dated before the one above it. A clock that is behind it, or ahead of the
+            database server's, is refused.
 
     Every method raises `LedgerError` if the database cannot be reached, refuses, or is not migrated; and
     `IntegrityError` if the entries of the data set are not those that were written, or the key is another.
@@ -65,12 +65,12 @@ class BudgetLedger:
 
     @property
     def place(self) -> str:
-        """Where it is, without user and password."""
+        """The location, without user and password."""
         return database.shown(database.database_url(self.url))
 
     @property
     def is_file(self) -> bool:
-        """Whether it is a SQLite file, which this process may make."""
+        """Whether it is a SQLite file, which this process may create."""
         return database.database_url(self.url).get_backend_name() == "sqlite"
 
     @cached_property
@@ -78,27 +78,28 @@ class BudgetLedger:
         return database.engine_of(database.database_url(self.url))
 
     def migrate(self) -> None:
-        """Make the tables, or bring them to this version. A SQLite file is made, for this user alone."""
+        """Create the tables, or update them to this version. A SQLite file is created for this user only."""
         database.migrate(self._engine)
 
     @property
     def is_migrated(self) -> bool:
-        """Whether the tables are there and of this version."""
+        """Return whether the tables exist in this version."""
         return database.is_migrated(self._engine)
 
     def grant(self, dataset: str, limit: Limit, *, reason: str, by: str | None = None) -> Entry:
-        """Set a limit; it replaces the one of the same period. Limits of several periods hold together.
+        """Set a limit, which replaces the one of the same period. Limits of several periods apply together.
 
         Args:
-            dataset: names the data set; its first grant makes it known.
-            limit: epsilon 0 closes the data set. It may be accounted otherwise than the one it replaces.
-            reason: why, for the history; it must not speak of a person.
-            by: who, for the history; default: the user of this process.
+            dataset: Name of the data set. Its first grant creates it.
+            limit: Limit to set. Epsilon 0 closes the data set. It may be accounted differently from the one
+                it replaces.
+            reason: Reason for the history. It must not mention a person.
+            by: Author for the history. Default: the user of this process.
 
         Raises:
-            ValueError: if a text is not well-formed, or the limit is for another neighbour relation than the
-                data set's other limits or bookings, or is accounted as zcdp and no rho follows from some of
-                the bookings that it would bound.
+            ValueError: If a text is not well-formed, or the limit has another neighbour relation than the
+                data set's other limits or bookings, or is accounted as zcdp but some bookings that it would
+                bound imply no rho.
         """
         by = _this_user() if by is None else by
         for what, text in (("data set", dataset), ("reason", reason), ("author", by)):
@@ -108,16 +109,16 @@ class BudgetLedger:
             spent = {book.totals.neighbours} - {None}
             if {*kept, *spent} - {limit.neighbours}:
                 raise ValueError(
-                    f"the budget of {dataset} is kept for {(*kept, *spent)[0]}, and {limit.neighbours} does "
+                    f"the budget of {dataset} is for {(*kept, *spent)[0]}, and {limit.neighbours} does "
                     "not add to it; grant the limit for the former"
                 )
             return book.grant(limit, reason=reason, by=by)
 
     def require(self, dataset: str, loss: "PrivacyLoss", *, promise: "Promise | None" = None) -> None:
-        """Look whether a new booking, under a promise or none, would fit now; books nothing.
+        """Check whether a new booking, under a promise or none, would fit now. Nothing is booked.
 
         Raises:
-            BudgetExceededError: if it would not.
+            BudgetExceededError: If it would not.
         """
         with self._reading(dataset, by_clock=True) as book:
             book.require(loss, promise=promise)
@@ -131,30 +132,32 @@ class BudgetLedger:
         detail: Mapping[str, str] | None = None,
         promise: "Promise | None" = None,
     ) -> Booking:
-        """Book a loss, before the data are read; a key that is booked already gets that booking again.
+        """Book a loss, before the data are read. A key that is already booked gets that booking again.
 
-        A reservation that is older than the window of a rolling limit counts there no more: it is given back
-        and booked anew.
+        A reservation that is older than the window of a rolling limit no longer counts for it, so it is
+        cancelled and booked again.
 
         Args:
-            dataset: whose budget pays.
-            key: names what is asked: equal keys mean equal answers.
-            loss: at most this is spent.
-            detail: of whom it is, for the history: `run`, `task`, ... No cell values; `rho` is the ledger's.
-            promise: that all bookings under it keep together; it counts once, instead of each of them.
+            dataset: Data set whose budget pays.
+            key: Key of the question. Equal keys mean equal answers.
+            loss: Upper bound of what is spent.
+            detail: Origin of the booking for the history: `run`, `task`, ... It must have no cell values and
+                no `rho`, which the ledger sets.
+            promise: Promise that all bookings under it keep together. It counts once, instead of each of
+                them.
 
         Returns:
-            The booking; with its model if it is committed, else with the token that a commit needs. It is
-            `owned` if this call reserved it: its token alone can give it back.
+            The booking, with its model if it is committed, otherwise with the token that a commit needs. It
+            is `owned` if this call reserved it: only its token can cancel it.
 
         Raises:
-            BudgetExceededError: if the budget is short, or there is none; nothing was booked. Also if the
-                key is reserved, and the limits of now do not cover it any more.
-            ValueError: if the key is booked with another loss or promise, or a text is not well-formed.
+            BudgetExceededError: If the budget is too small, or there is none. Nothing was booked. Also if the
+                key is reserved, but the current limits no longer cover it.
+            ValueError: If the key is booked with another loss or promise, or a text is not well-formed.
         """
         check_label("booking key", key)
         if detail and "rho" in detail:
-            raise ValueError("the detail of a booking must not have a rho: the loss carries it; rename it")
+            raise ValueError("the detail of a booking must not have a rho: the loss contains it; rename it")
         with self._writing(dataset) as book:
             held = book.held(key)
             booking = None if held is None else held.booking
@@ -178,27 +181,27 @@ class BudgetLedger:
     def commit(
         self, dataset: str, key: str, model: str, *, token: str, detail: Mapping[str, str] | None = None
     ) -> Booking:
-        """Store what was measured with a booking; the first commit wins, later ones get its model back.
+        """Store what was measured for a booking. The first commit wins, and later ones get its model back.
 
-        A rolling limit counts the loss from now on, so it is decided once more whether it fits.
+        A rolling limit counts the loss from now on, so the limits are checked again.
 
         Args:
-            dataset: whose budget pays.
-            key: of the booking.
-            model: what was measured.
-            token: of the booking, as `reserve` gave it.
-            detail: what else the entry records.
+            dataset: Data set whose budget pays.
+            key: Key of the booking.
+            model: Measured model.
+            token: Token of the booking from `reserve`.
+            detail: Further details for the entry.
 
         Returns:
-            The booking with the stored model, which is to be used instead of the one given.
+            The booking with the stored model, which must be used instead of the given one.
 
         Raises:
-            ValueError: if nothing was reserved under that key.
-            BudgetExceededError: if the loss does not fit any more, because the reservation is older than the
-                window of a rolling limit, or a limit was lowered. The reservation stands; the model given
-                must not be used.
-            LedgerError: if the reservation was given back meanwhile, or the token is of no booking that
-                stands: the model given must not be used.
+            ValueError: If nothing was reserved under that key.
+            BudgetExceededError: If the loss no longer fits, because the reservation is older than the window
+                of a rolling limit, or a limit was lowered. The reservation stays; the given model must not be
+                used.
+            LedgerError: If the reservation was cancelled in the meantime, or the token belongs to no current
+                booking. The given model must not be used.
         """
         with self._writing(dataset) as book:
             held = book.held(key)
@@ -210,25 +213,25 @@ class BudgetLedger:
             if booking.state is State.CANCELLED or not held.lets_commit(token):
                 raise LedgerError(
                     f"a booking of data set {dataset} was cancelled by another task while this one measured, "
-                    "or booked anew; what was measured is discarded, retry"
+                    "or booked again; what was measured is discarded, retry"
                 )
             book.require(booking.loss, taken=booking, promise=booking.promise)
-            told = {**(detail or {}), "model_sha256": model_hash(model)}
-            entry = book.close(Event.COMMIT, held, told)
+            recorded = {**(detail or {}), "model_sha256": model_hash(model)}
+            entry = book.close(Event.COMMIT, held, recorded)
             book.store_model(entry, model)
             return book.with_model(Held(reserve=held.reserve, closed=entry))
 
     def cancel(self, dataset: str, key: str, *, token: str) -> None:
-        """Give a reservation back, because no noise was drawn for it. Doing so twice changes nothing.
+        """Cancel a reservation, because no noise was drawn for it. Repeating it changes nothing.
 
         Args:
-            dataset: whose budget pays.
-            key: of the booking.
-            token: of the booking, as `reserve` gave it to whom it then `owned`.
+            dataset: Data set whose budget pays.
+            key: Key of the booking.
+            token: Token of the booking from the `reserve` call that `owned` it.
 
         Raises:
-            ValueError: if it is committed, or was never made.
-            LedgerError: if it is another one's: the budget stays as it is.
+            ValueError: If it is committed, or was never made.
+            LedgerError: If it belongs to another task. The budget is not changed.
         """
         with self._writing(dataset) as book:
             held = book.held(key)
@@ -240,41 +243,41 @@ class BudgetLedger:
                 )
             if not held.lets_cancel(token):
                 raise LedgerError(
-                    f"a reservation of data set {dataset} must be given back by the task that made it, got "
-                    "another one's token: somebody may measure with it; let it stand, a retry goes on with it"
+                    f"a reservation of data set {dataset} must be cancelled by the task that made it, got "
+                    "another task's token: that task may measure with it; keep it, a retry continues it"
                 )
             if state is State.RESERVED:
                 book.close(Event.CANCEL, held, {})
 
     def booking(self, dataset: str, key: str) -> Booking | None:
-        """The booking of that key, in whatever state, with its model if it has one; None if there is none."""
+        """Return the booking of a key in any state, with its model if it has one. None if there is none."""
         with self._reading(dataset) as book:
             held = book.held(key)
             return None if held is None else book.with_model(held)
 
     def booked_by(self, dataset: str, run: str) -> bool:
-        """Whether a booking that is still paid for was reserved with `run` as this in its detail."""
+        """Return whether a booking that is still paid for was reserved with this `run` in its detail."""
         with self._reading(dataset) as book:
             held = [book.held(key) for key in book.rows.keys_of_run(run)]
             return any(_is_paid(book, h.booking) for h in held if h and h.reserve.detail.get("run") == run)
 
     def standing(self, dataset: str) -> tuple[Standing, ...]:
-        """What of each limit is spent now; empty where the data set has no limit."""
+        """Return what is spent of each limit now. Empty if the data set has no limit."""
         with self._reading(dataset) as book:
             return book.standings()
 
     def course(self, dataset: str, moments: int) -> tuple[Moment, ...]:
-        """What of each limit was spent at so many moments at most, oldest first; the last one is now."""
+        """Return what was spent of each limit at up to `moments` times, oldest first. The last one is now."""
         with self._reading(dataset) as book:
             return course_of(book, moments)
 
     def history(self, dataset: str, *, last: int | None = None) -> tuple[Entry, ...]:
-        """The entries of the data set, oldest first: all, or so many of the last; empty where it has none."""
+        """Return the entries of the data set, oldest first: all, or the last ones. Empty if it has none."""
         with self._reading(dataset) as book:
             return book.rows.last_page(book.head, book.head.entries if last is None else last)
 
     def datasets(self) -> tuple[str, ...]:
-        """All data sets that the ledger knows, by name."""
+        """Return the names of all data sets in the ledger."""
         with database.reading(self._engine) as connection:
             return known_datasets(connection)
 
@@ -285,17 +288,17 @@ class BudgetLedger:
         recorded: Collection[str] = (),
         tell: Callable[[int, int], None] = lambda checked, entries: None,
     ) -> tuple[Entry, ...]:
-        """Hold all that is stored of a data set against its hashes; the entries, which are whole.
+        """Check everything that is stored about a data set against its hashes, and return the entries.
 
         Args:
-            dataset: which.
-            recorded: hashes of entries that were kept elsewhere, such as in the manifests of releases. They
-                alone show that a whole ledger was replaced by an old copy of itself.
-            tell: told now and then how many entries are checked, and how many there are.
+            dataset: Name of the data set.
+            recorded: Hashes of entries that were stored elsewhere, such as in the manifests of releases. Only
+                they show that an intact ledger was replaced by an old copy of itself.
+            tell: Progress callback, called with the number of checked entries and of all.
 
         Raises:
-            IntegrityError: if entries, their head, a running total or a stored model were changed, or a
-                recorded one is gone.
+            IntegrityError: If entries, their head, a running total or a stored model were changed, or a
+                recorded entry is missing.
         """
         with self._reading(dataset) as book:
             if not book.head.entries:
@@ -310,11 +313,11 @@ class BudgetLedger:
         return entries
 
     def lacking(self, dataset: str, recorded: Collection[str]) -> set[str]:
-        """Those of the recorded hashes, such as manifests of releases name, of which there is no entry.
+        """Return those recorded hashes, such as in manifests of releases, for which there is no entry.
 
         Raises:
-            LedgerError: if the ledger cannot be reached.
-            IntegrityError: if its newest entry or its head was changed.
+            LedgerError: If the ledger cannot be reached.
+            IntegrityError: If its newest entry or its head was changed.
         """
         if not recorded:
             return set()
@@ -336,7 +339,7 @@ class BudgetLedger:
                 yield self._opened(connection, dataset, by_clock)
                 return
         with self._writing(dataset):
-            pass  # its entries get their running totals
+            pass  # this adds running totals to its entries
         with database.reading(self._engine) as connection:
             yield self._opened(connection, dataset, by_clock)
 
@@ -348,7 +351,7 @@ class BudgetLedger:
         return book
 
     def _check_clock(self, book: Book, clock: "datetime") -> None:
-        """Refuse to decide by a clock that jumped: rolling limits go by it."""
+        """Raise if the clock jumped, because rolling limits depend on it."""
         database.check_time(book.rows.connection, clock, self.clock)
         check_clock(book, clock)
 
@@ -362,5 +365,5 @@ def _is_paid(book: Book, booking: Booking) -> bool:
 def _this_user() -> str:
     try:
         return getpass.getuser()
-    except (KeyError, OSError):  # a container's user may have a number and no name
+    except (KeyError, OSError):  # a container's user may have only a number
         return f"user {os.getuid()}"

@@ -1,4 +1,4 @@
-"""Rows of the ledger's tables as entries and totals, each held against its hash or seal as it is read."""
+"""Read rows of the ledger's tables as entries and totals, each checked against its hash or seal."""
 
 import hashlib
 import json
@@ -32,50 +32,50 @@ _BATCH = 1000
 
 @dataclass(frozen=True, kw_only=True)
 class Rows:
-    """What is stored of one data set, inside a transaction."""
+    """The stored rows of one data set, inside a transaction."""
 
     connection: Connection
     dataset: str
     signing_key: bytes | None
 
     def entry(self, number: int) -> Entry:
-        """The entry of that number, held against its own hash."""
+        """Return the entry of a number, checked against its own hash."""
         found = self._checked(self._entries().where(ENTRIES.c.number == number))
         if not found:
             raise edited(self.dataset, f"entry {number} is missing")
         return found[0]
 
     def sample(self, numbers: Sequence[int]) -> list[Entry]:
-        """The entries of some numbers, each held against its own hash."""
+        """Return the entries of some numbers, each checked against its own hash."""
         return self._checked(self._entries().where(ENTRIES.c.number.in_(numbers)))
 
     def newest(self, count: int) -> list[Entry]:
-        """So many entries, or as many as there are; the newest first."""
+        """Return the newest entries, at most `count`, newest first."""
         return self._checked(self._entries().order_by(ENTRIES.c.number.desc()).limit(count))
 
     def last_page(self, head: Head, count: int) -> tuple[Entry, ...]:
-        """So many of the newest entries, held against each other and the head; the oldest first."""
+        """Return up to `count` newest entries, oldest first, checked against each other and the head."""
         return tuple(self.chain(head, first=max(1, head.entries - count + 1)))
 
     def of_key(self, key: str) -> list[Entry]:
-        """The entries of the last attempt of a booking, in the order of their numbers."""
+        """Return the entries of the last attempt of a booking, by number."""
         query = self._entries().where(ENTRIES.c.key == key, ENTRIES.c.event != Event.GRANT.value)
         found = self._checked(query.order_by(ENTRIES.c.attempt.desc()).limit(2))
         attempt = max((entry.attempt for entry in found), default=0)
         return sorted((e for e in found if e.attempt == attempt), key=lambda entry: entry.number)
 
     def last_until(self, time: datetime) -> Entry | None:
-        """The last entry that is not later than a time; None if all are."""
+        """Return the last entry up to a time. None if all are later."""
         newest_first = (ENTRIES.c.at.desc(), ENTRIES.c.number.desc())
         query = self._entries().where(ENTRIES.c.at <= time_text(time)).order_by(*newest_first).limit(1)
         return next(iter(self._checked(query)), None)
 
     def totals(self, entry: Entry) -> Totals:
-        """The running totals after an entry, held against their seal."""
+        """Return the running totals after an entry, checked against their seal."""
         return Totals.from_text(self.totals_texts([entry])[entry.number])
 
     def totals_texts(self, entries: Sequence[Entry]) -> dict[int, str]:
-        """Those after entries that follow each other, by number, as stored; held against their seals."""
+        """Return the stored totals after consecutive entries, by number, checked against their seals."""
         first, last = entries[0].number, entries[-1].number
         stored = self.connection.execute(
             select(TOTALS).where(TOTALS.c.dataset == self.dataset, TOTALS.c.number.between(first, last))
@@ -88,7 +88,7 @@ class Rows:
         return {number: row.totals for number, row in rows.items()}
 
     def lack_totals(self) -> bool:
-        """Whether there are entries and no running totals: a version wrote them that made none."""
+        """Return whether there are entries without running totals, written by an earlier version."""
         of_entry, of_totals = (
             exists(select(table.c.number).where(table.c.dataset == self.dataset))
             for table in (ENTRIES, TOTALS)
@@ -96,24 +96,24 @@ class Rows:
         return bool(self.connection.execute(select(of_entry & ~of_totals)).scalar())
 
     def open_reservations(self) -> list[Entry]:
-        """The entries that reserved and are neither committed nor given back, oldest first."""
+        """Return the entries that reserved and are neither committed nor cancelled, oldest first."""
         joined = (ENTRIES.c.dataset == RESERVATIONS.c.dataset) & (ENTRIES.c.number == RESERVATIONS.c.number)
         query = self._entries().join(RESERVATIONS, joined).where(RESERVATIONS.c.is_open == 1)
         return self._checked(query.order_by(RESERVATIONS.c.number))
 
     def keys_of_run(self, run: str) -> list[str]:
-        """Keys of the bookings that were reserved with `run` as this in their detail."""
+        """Return keys of the bookings that were reserved with this `run` in their detail."""
         joined = (ENTRIES.c.dataset == RESERVATIONS.c.dataset) & (ENTRIES.c.number == RESERVATIONS.c.number)
         query = self._entries().join(RESERVATIONS, joined).where(RESERVATIONS.c.run == run_hash(run))
         return [entry.key for entry in self._checked(query) if entry.detail.get("run") == run]
 
     def lacking(self, hashes: Collection[str]) -> set[str]:
-        """Those of the hashes that are of no entry of the data set."""
+        """Return those hashes for which the data set has no entry."""
         query = select(ENTRIES.c.hash).where(ENTRIES.c.dataset == self.dataset, ENTRIES.c.hash.in_(hashes))
         return set(hashes) - set(self.connection.execute(query).scalars())
 
     def chain(self, head: Head, *, first: int = 1) -> Iterator[Entry]:
-        """All entries from a number on, held against their hashes, each other and the head."""
+        """Yield all entries from a number on, checked against their hashes, each other and the head."""
         last = self.entry(first - 1) if first > 1 else None
         number = first
         while batch := self._read(self._entries().where(ENTRIES.c.number >= number), _BATCH):
@@ -125,22 +125,22 @@ class Rows:
         check_end(head, last)
 
     def were_ever_zcdp(self) -> bool:
-        """Whether a limit was ever accounted as zcdp, so that the running totals have sums of rho's."""
+        """Return whether a limit was ever accounted as zcdp, so that running totals have sums of rho's."""
         grants = self._checked(self._entries().where(ENTRIES.c.event == Event.GRANT.value))
         return any(entry.detail.get("accounting") == Accounting.ZCDP for entry in grants)
 
     def numbers(self, table: Table) -> set[int]:
-        """The numbers of all entries that a table has a row of."""
+        """Return the numbers of all entries that a table has a row for."""
         query = select(table.c.number).where(table.c.dataset == self.dataset)
         return set(self.connection.execute(query).scalars())
 
     def reservations(self) -> dict[int, tuple[str, bool]]:
-        """For each entry that reserved, by its number: the hash of its run, and whether it is open."""
+        """Return the hash of the run, and whether it is open, for each reserving entry by number."""
         query = select(RESERVATIONS).where(RESERVATIONS.c.dataset == self.dataset)
         return {row.number: (row.run, bool(row.is_open)) for row in self.connection.execute(query)}
 
     def write_derived(self, entries: Iterable[tuple[Entry, Totals]]) -> None:
-        """Store the totals of new entries, and what they reserve or close."""
+        """Store the totals of new entries, and the reservations that they make or close."""
         totals, reserved, closed = [], [], []
         for entry, after in entries:
             text = after.to_text()
@@ -158,7 +158,7 @@ class Rows:
             self._close(closed)
 
     def _close(self, entries: Sequence[Entry]) -> None:
-        """Note that reservations are open no more; entries that close some name them by key and attempt."""
+        """Mark reservations as closed. Closing entries name them by key and attempt."""
         reserved = select(ENTRIES.c.number).where(
             ENTRIES.c.dataset == self.dataset,
             ENTRIES.c.key == bindparam("of_key"),
@@ -187,13 +187,13 @@ class Rows:
 
 
 def stored_head(rows: Rows, *, lock: bool = False) -> Head:
-    """The head of a data set's chain, held against its seal; of one that is not known, an empty one.
+    """Return the head of a data set's chain, checked against its seal. Empty for an unknown data set.
 
     Raises:
-        IntegrityError: if it was edited or removed, or the signing key is another.
+        IntegrityError: If it was edited or removed, or the signing key is another.
     """
     query = select(DATASETS).where(DATASETS.c.dataset == rows.dataset)
-    # SQLite has no row locks and ignores this: there the transaction itself is exclusive.
+    # SQLite has no row locks and ignores this: its whole transaction is exclusive.
     row = rows.connection.execute(query.with_for_update() if lock else query).mappings().first()
     if row is None and rows.newest(1):
         raise IntegrityError(
@@ -206,7 +206,7 @@ def stored_head(rows: Rows, *, lock: bool = False) -> Head:
 
 
 def row_of(entry: Entry) -> dict[str, Any]:
-    """An entry as its table holds it."""
+    """Return an entry as a row of its table."""
     return {
         **vars(entry),
         "event": entry.event.value,
@@ -217,10 +217,10 @@ def row_of(entry: Entry) -> dict[str, Any]:
 
 
 def entry_of(row: RowMapping) -> Entry:
-    """The entry that a row of its table holds.
+    """Return the entry in a row of its table.
 
     Raises:
-        IntegrityError: if it holds none.
+        IntegrityError: If it is no valid entry.
     """
     try:
         return Entry(
@@ -240,10 +240,10 @@ def entry_of(row: RowMapping) -> Entry:
 
 
 def time_text(time: datetime) -> str:
-    """A time as it is hashed and stored: texts of one length, in the order of the times."""
+    """Return a time as it is hashed and stored: texts of equal length that sort like the times."""
     return time.astimezone(UTC).isoformat(timespec="microseconds")
 
 
 def run_hash(run: str) -> str:
-    """Names a run in an index, however long its name is."""
+    """Return the name of a run in an index, of fixed length."""
     return hashlib.sha256(run.encode()).hexdigest()

@@ -1,6 +1,7 @@
-"""The tables of the budget ledger, prefixed so that they can live beside others, such as Airflow's own.
+"""The tables of the budget ledger, with a prefix so that they can share a database, such as Airflow's.
 
-Numbers and times that are hashed are stored as text: what is read back is what was hashed, on any database.
+Numbers and times that are hashed are stored as text: what is read is exactly what was hashed, on any
+database.
 """
 
 from sqlalchemy import (
@@ -17,7 +18,7 @@ from sqlalchemy import (
 )
 
 VERSION_TABLE = "privacy_ledger_version"
-# The newest revision in `ledger_migrations/versions`; a test compares them.
+# The newest revision in `ledger_migrations/versions`. A test compares them.
 REVISION = "ledger_0002"
 
 METADATA = MetaData()
@@ -48,17 +49,17 @@ ENTRIES = Table(
     Column("salt", String(64), nullable=False),
     Column("previous", String(64), nullable=False),
     Column("hash", String(64), nullable=False),
-    # The row lock keeps a key from being booked twice; this would still, if the lock failed. `attempt` is in
-    # it because a reservation that was cancelled can be made again.
+    # The row lock prevents a key from being booked twice. This would still prevent it if the lock failed.
+    # `attempt` is included because a cancelled reservation can be made again.
     UniqueConstraint("dataset", "key", "attempt", "event", name="privacy_ledger_entry_once"),
-    # Where the window of a rolling limit begins.
+    # For the beginning of a rolling limit's window.
     Index("privacy_ledger_entry_time", "dataset", "at", "number"),
 )
 
-# The two tables below are made of the entries, and a full check compares them. They have no foreign keys, for
-# they can be made anew at any time.
+# The two tables below are derived from the entries, and a full check compares them. They have no foreign
+# keys, because they can be recomputed at any time.
 
-# `totals` after each entry; `seal` binds them to the entry's hash.
+# `totals` after each entry. `seal` binds them to the entry's hash.
 TOTALS = Table(
     "privacy_ledger_totals",
     METADATA,
@@ -68,7 +69,7 @@ TOTALS = Table(
     Column("seal", String(64), nullable=False),
 )
 
-# An entry that reserved, by the hash of its run, and whether it is neither committed nor given back.
+# A reserving entry with the hash of its run, and whether it is neither committed nor cancelled.
 RESERVATIONS = Table(
     "privacy_ledger_reservation",
     METADATA,

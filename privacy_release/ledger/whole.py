@@ -1,4 +1,4 @@
-"""All that is stored of a data set: read once, in batches, to check it or to make its running totals."""
+"""Read everything that is stored about a data set in batches, to check it or to compute running totals."""
 
 from collections.abc import Callable, Iterator
 from itertools import islice
@@ -13,19 +13,19 @@ from privacy_release.ledger.rows import Rows, run_hash
 from privacy_release.ledger.tables import MODELS, RESERVATIONS, TOTALS
 
 _BATCH = 1000
-_MODELS = 10  # they may have megabytes
+_MODELS = 10  # number of models that are read together; they may have megabytes
 
 
 def carry_over(rows: Rows, head: Head, *, zcdp: bool) -> None:
-    """Make the running totals of all entries anew; their whole chain is checked on the way.
+    """Recompute the running totals of all entries, and check their whole chain on the way.
 
     Args:
-        rows: what is stored.
-        head: of the chain.
-        zcdp: whether rho's are summed.
+        rows: Stored rows.
+        head: Head of the chain.
+        zcdp: Whether rho's are added up.
 
     Raises:
-        IntegrityError: if the entries are not those that were written; nothing is made then.
+        IntegrityError: If the entries are not those that were written. Nothing is computed then.
     """
     for table in (TOTALS, RESERVATIONS):
         rows.connection.execute(table.delete().where(table.c.dataset == rows.dataset))
@@ -34,15 +34,15 @@ def carry_over(rows: Rows, head: Head, *, zcdp: bool) -> None:
 
 
 def check_whole(rows: Rows, head: Head, tell: Callable[[int, int], None]) -> tuple[Entry, ...]:
-    """Hold every entry, every running total and every stored model against its hash; the entries.
+    """Check every entry, every running total and every stored model against its hash. Return the entries.
 
     Args:
-        rows: what is stored.
-        head: of the chain.
-        tell: told how many entries are checked, and how many there are.
+        rows: Stored rows.
+        head: Head of the chain.
+        tell: Progress callback, called with the number of checked entries and of all.
 
     Raises:
-        IntegrityError: if something was edited, added, removed or moved.
+        IntegrityError: If something was edited, added, removed or moved.
     """
     entries: list[Entry] = []
     closed: dict[tuple[str, int], bool] = {}
@@ -61,10 +61,10 @@ def check_whole(rows: Rows, head: Head, tell: Callable[[int, int], None]) -> tup
 
 
 def model_of(rows: Rows, commit: Entry) -> str:
-    """The stored model of a commit.
+    """Return the stored model of a commit.
 
     Raises:
-        IntegrityError: if it was edited or removed.
+        IntegrityError: If it was edited or removed.
     """
     query = select(MODELS.c.model).where(MODELS.c.dataset == commit.dataset, MODELS.c.number == commit.number)
     model: str | None = rows.connection.execute(query).scalar()
@@ -74,7 +74,7 @@ def model_of(rows: Rows, commit: Entry) -> str:
 
 
 def _check_models(rows: Rows, commits: list[Entry]) -> None:
-    """Hold the stored models of commits that follow each other against their hashes; few are held at once."""
+    """Check the stored models of consecutive commits against their hashes, a few at a time."""
     if not commits:
         return
     numbers = MODELS.c.number.between(commits[0].number, commits[-1].number)
@@ -106,7 +106,7 @@ def _batches(pairs: Iterator[tuple[Entry, Totals]]) -> Iterator[list[tuple[Entry
 
 
 def _check_derived(rows: Rows, entries: list[Entry], closed: dict[tuple[str, int], bool]) -> None:
-    """Hold the numbers of models, totals and reservations against the entries that they are of."""
+    """Check the numbers of models, totals and reservations against their entries."""
     commits = {entry.number for entry in entries if entry.event is Event.COMMIT}
     models = rows.numbers(MODELS)
     if models != commits:
@@ -115,9 +115,9 @@ def _check_derived(rows: Rows, entries: list[Entry], closed: dict[tuple[str, int
             "were added by other hands; restore it from a backup"
         )
     if rows.numbers(TOTALS) != {entry.number for entry in entries}:
-        raise edited(rows.dataset, "it has running totals of entries that are not there")
+        raise edited(rows.dataset, "it has running totals of entries that do not exist")
     reserved = [entry for entry in entries if entry.event is Event.RESERVE]
     open_ = {entry.number for entry in reserved if not closed[entry.key, entry.attempt]}
     listed = {e.number: (run_hash(e.detail.get("run", "")), e.number in open_) for e in reserved}
     if rows.reservations() != listed:
-        raise edited(rows.dataset, "its list of open reservations is not that of its entries")
+        raise edited(rows.dataset, "its list of open reservations does not match its entries")

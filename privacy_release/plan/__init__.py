@@ -1,1 +1,1 @@
-"""The plan of a release: its steps in order, what each takes and gives; light enough for every DAG file."""
+"""The plan of a release: its steps in order, with their inputs and outputs. Cheap to import in a DAG file."""

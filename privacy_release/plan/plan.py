@@ -1,4 +1,4 @@
-"""The plan of a release: which steps it has, in which order, as its specification says."""
+"""Derive the plan of a release from its specification: which steps it has, and in which order."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -14,10 +14,10 @@ _WORK = "privacy_release.running."
 
 @dataclass(frozen=True)
 class Plan:
-    """The steps of a release, each after those that it needs.
+    """The steps of a release, each after the steps that it needs.
 
     Raises:
-        ValueError: if two steps have one name, or a step needs what no step before it gives.
+        ValueError: If two steps have the same name, or no earlier step gives what a step takes.
     """
 
     steps: tuple[Step, ...]
@@ -27,12 +27,12 @@ class Plan:
         for step in self.steps:
             missing = [*(set(step.after) - names), *(set(step.takes) - given)]
             if step.name in names or missing:
-                raise ValueError(f"step {step.name} is there twice, or nothing before it gives {missing}")
+                raise ValueError(f"step {step.name} occurs twice, or no earlier step gives {missing}")
             names.add(step.name)
             given |= {step.gives} if step.gives is not None else set()
 
     def before(self) -> Mapping[str, frozenset[str]]:
-        """The steps that each step waits for."""
+        """The steps that each step waits for, by name."""
         newest, found = dict[Slot, str](), dict[str, frozenset[str]]()
         for step in self.steps:
             found[step.name] = frozenset([*step.after, *(newest[slot] for slot in step.takes)])
@@ -41,12 +41,12 @@ class Plan:
         return found
 
     def last(self) -> tuple[Step, ...]:
-        """The steps that the end of a release waits for: all from the commit on."""
+        """The steps that a release has to wait for at its end: all from the commit on."""
         names = [step.name for step in self.steps]
         return self.steps[names.index("publish") :]
 
     def rehearsal(self) -> "Plan":
-        """The steps that read and prepare the table, which a rehearsal does; none releases it."""
+        """The part of the plan that reads and prepares the table, without releasing it."""
         ends = (place for place, step in enumerate(self.steps) if step.gives in (Slot.CUT, Slot.STAGED))
         steps = self.steps[: next(ends)]
         prepare = (step for step in steps if Slot.TABLE in (step.gives, *step.takes))
@@ -56,13 +56,13 @@ class Plan:
 def plan_of(
     spec: "ReleaseSpec", *, attacked: bool = False, approved: bool | None = None, mapped: bool | None = None
 ) -> Plan:
-    """The plan of a specification.
+    """Return the plan of a specification.
 
     Args:
-        spec: What is released, and how.
+        spec: Specification of the release.
         attacked: Whether the policy or the floor policy bounds attacks.
-        approved: Whether a person may be needed; None: where the specification has an approval.
-        mapped: Whether fragments are tasks; None: as the specification says.
+        approved: Whether a person may have to approve. None: as the specification says.
+        mapped: Whether each fragment is a task. None: as the specification says.
     """
     approved = spec.approval is not None if approved is None else approved
     return Plan(
@@ -78,12 +78,12 @@ def plan_of(
 
 
 def _step(work: str, name: str | None = None, /, **more: object) -> Step:
-    """A step by its work, `module:function`; its name is that of the function, or another."""
+    """Return a step by its work, `module:function`. Its name is that of the function unless one is given."""
     return Step(name=name or work.partition(":")[2], work=f"{_WORK}{work}", **more)  # type: ignore[arg-type]
 
 
 def _beginning(spec: "ReleaseSpec") -> Iterator[Step]:
-    """What comes before the source is read."""
+    """Steps before the source is read."""
     spent = spec.budget is not None
     if spent:
         yield _step("releasing:budget", retry=Retry.OUTSIDE)
@@ -97,7 +97,7 @@ def _beginning(spec: "ReleaseSpec") -> Iterator[Step]:
 
 
 def _preparing(spec: "ReleaseSpec") -> Iterator[Step]:
-    """The table that a release is made from: ingested, validated, transformed, searched for outliers."""
+    """Steps that make the table to release: ingest, validate, transform, detect outliers."""
     first = "register" if spec.public_register is not None else "budget" if spec.budget is not None else None
     yield _step(
         "preparing:ingest",
@@ -119,7 +119,7 @@ def _preparing(spec: "ReleaseSpec") -> Iterator[Step]:
 
 
 def _releasing(spec: "ReleaseSpec", mapped: bool) -> Iterator[Step]:
-    """The staged release: by one step, or by a step for each fragment and one that joins them."""
+    """Steps that make the staged release: one step, or one for each fragment and one that joins them."""
     required = [
         *(["register"] if spec.public_register is not None else []),
         *(f"validate_{name}" for name, own in (spec.tables or {}).items() if own.suite_given is not None),
@@ -149,7 +149,7 @@ def _releasing(spec: "ReleaseSpec", mapped: bool) -> Iterator[Step]:
 
 
 def _judging(spec: "ReleaseSpec", attacked: bool, approved: bool) -> Iterator[Step]:
-    """What must pass before anything is published."""
+    """Steps that must pass before anything is published."""
     outside = spec.budget is not None or spec.history is not None
     named = spec.public_register is not None and spec.register_identifier is not None
     register = (Slot.REGISTER,) if named else ()
@@ -175,7 +175,7 @@ def _judging(spec: "ReleaseSpec", attacked: bool, approved: bool) -> Iterator[St
 
 
 def _publishing(spec: "ReleaseSpec", approved: bool) -> Iterator[Step]:
-    """The commit, and what is made of what was published."""
+    """The commit, and the steps after it."""
     yield _step(
         "publishing:publish",
         takes=(Slot.STAGED, Slot.REPORT, *((Slot.APPROVAL,) if approved else ())),

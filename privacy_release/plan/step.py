@@ -1,4 +1,4 @@
-"""One step of a release: what it takes and gives, what it does outside of its work area, and who does it."""
+"""One step of a release: its inputs, its outputs, and its effects outside of the work area."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -7,7 +7,7 @@ from typing import Any
 
 
 class Slot(StrEnum):
-    """What steps hand on. A step takes the newest of its kind, so that any step may come in between."""
+    """The kinds of results that steps pass on. A step takes the newest of a kind, so steps can be added."""
 
     REGISTER = "register"
     TABLE = "table"
@@ -21,7 +21,7 @@ class Slot(StrEnum):
 
 
 class Effect(StrEnum):
-    """What a step does outside of its work area. A rehearsal has none but the first of these."""
+    """What a step does outside of its work area. A rehearsal may only have the first of these effects."""
 
     READS_SOURCE = "reads the source"
     BOOKS = "books a privacy loss"
@@ -31,7 +31,7 @@ class Effect(StrEnum):
 
 
 class Retry(StrEnum):
-    """Why a step may be tried again: each other failure is final."""
+    """The reason why a failed step may be tried again. All other failures are final."""
 
     NEVER = "never"
     ENGINE = "a worker or a session of the engine may die"
@@ -43,16 +43,16 @@ class Step:
     """The declaration of a step.
 
     Attributes:
-        name: Name, which is its task's id.
-        work: Function that does it in one process, `module:function`; None: a step of several tasks only.
-        takes: What it needs of the steps before.
-        gives: What it hands on.
-        after: Steps that it waits for and takes nothing of.
-        settings: What the specification says of it, as plain values; its work finds them here.
-        part: The one of several tables that it is for.
-        for_each: What there is a task for each of.
-        effects: What it does outside of the work area.
-        retry: Why it may be tried again.
+        name: Name of the step, which is also its task ID.
+        work: Function that executes the step in one process, `module:function`. None if it has several tasks.
+        takes: Kinds of earlier results that the step needs.
+        gives: Kind of result that the step passes on. None if it passes on nothing.
+        after: Names of steps that it waits for without taking a result.
+        settings: Plain values from the specification that the step's function reads.
+        part: Name of one of several tables, if the step is for a single table.
+        for_each: Kind of result that the step has one task per item of.
+        effects: Effects of the step outside of the work area.
+        retry: Reason why the step may be tried again.
         share: Share of a run's time, 0 to 1, for the progress of a run in one process.
     """
 
@@ -70,7 +70,7 @@ class Step:
 
     @property
     def kind(self) -> str:
-        """The name without that of the part.
+        """The name without the name of the table.
 
         >>> Step(name="validate_visits", part="visits").kind
         'validate'
@@ -79,7 +79,7 @@ class Step:
 
     @property
     def counts_source(self) -> bool:
-        """Whether it counts records of the source: from the release on, figures are of what is published.
+        """Whether the step counts source records. From `release` on, figures describe what is published.
 
         >>> release = Step(name="release", takes=(Slot.TABLE,), gives=Slot.STAGED)
         >>> Step(name="ingest", gives=Slot.TABLE).counts_source, release.counts_source

@@ -1,1 +1,1 @@
-"""Signed statements about releases, in a chain for each table, and the check that trusts keys alone."""
+"""Signed statements about releases, in a chain for each table, and a check that trusts only keys."""

@@ -1,4 +1,4 @@
-"""The chain of statements of a table, held against its commits: each signed, each after the one before."""
+"""Check the chain of statements of a table against its commits: each signed, each after the one before."""
 
 import hashlib
 import math
@@ -15,19 +15,19 @@ from privacy_release.proof.faults import Fault, FaultError
 from privacy_release.proof.published_keys import Validity, replaced_by
 from privacy_release.proof.statement import COMMIT, FILES, STATEMENT, signed_part, statement_of
 
-Say = Callable[[Fault, str, str | None], None]  # what is wrong, in words, and of which release
+Say = Callable[[Fault, str, str | None], None]  # fault, description, and release that it concerns
 _BY_KIND = {"table": str, "sequence": int, "time": str, "note": dict}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Statement:
-    """A statement whose signature is good.
+    """A statement whose signature is valid.
 
     Attributes:
-        sha256: of its envelope.
-        key_id: of the key that signed it.
-        time: when, by its own word.
-        predicate: what it says.
+        sha256: SHA-256 of its envelope.
+        key_id: ID of the key that signed it.
+        time: Time of the signature, as the statement itself says.
+        predicate: Content of the statement.
     """
 
     sha256: str
@@ -37,7 +37,7 @@ class Statement:
 
     @property
     def sequence(self) -> int:
-        """Its place in the chain, from 1."""
+        """Its position in the chain, from 1."""
         return int(self.predicate["sequence"])
 
     @property
@@ -49,16 +49,16 @@ class Statement:
 def chain_of(
     table: ReleaseTable, commits: Iterable[Commit], keys: Mapping[str, Validity], say: Say
 ) -> dict[int, Statement]:
-    """The statements of a table by the versions that they are about, each proven, or said what is wrong.
+    """Return the valid statements of a table, by the versions that they are about. Report faults in others.
 
     Args:
         table: The release table.
-        commits: all of the table's, oldest first.
-        keys: that are trusted, by id.
-        say: is told what is wrong.
+        commits: All commits of the table, oldest first.
+        keys: Trusted keys, by ID.
+        say: Callback that receives faults.
 
     Raises:
-        PublishError: if the lake cannot be reached.
+        PublishError: If the lake cannot be reached.
     """
     found: dict[int, Statement] = {}
     last, expected, retired = None, 1, set[str]()
@@ -78,8 +78,8 @@ def chain_of(
                 )
             continue
         if sha256 in seen:
-            told = f"version {commit.version} names the statement of version {seen[sha256]} again"
-            say(Fault.CHAIN, f"{told}: something older was put back", release)
+            text = f"version {commit.version} names the statement of version {seen[sha256]} again"
+            say(Fault.CHAIN, f"{text}: something older was put back", release)
             continue
         seen[sha256] = commit.version
         try:
@@ -90,8 +90,8 @@ def chain_of(
             last, expected = sha256, expected + 1
             continue
         if statement.key_id in retired:
-            told = f"the key {statement.key_id[:16]} signed version {commit.version} after it was replaced"
-            say(Fault.KEY_REPLACED, told, release)
+            text = f"the key {statement.key_id[:16]} signed version {commit.version} after it was replaced"
+            say(Fault.KEY_REPLACED, text, release)
         retired |= replaced_by(keys, statement.key_id)
         if (statement.sequence, statement.predicate["previous"]) != (expected, last):
             say(Fault.CHAIN, _broken(commit.version, statement, expected), release)
@@ -101,11 +101,11 @@ def chain_of(
 
 
 def read_statement(table: ReleaseTable, sha256: str, keys: Mapping[str, Validity]) -> Statement:
-    """A statement of a table, if it is signed by a trusted key that held then.
+    """Read a statement of a table, if it is signed by a trusted key that was valid then.
 
     Raises:
-        FaultError: saying what is wrong.
-        PublishError: if the lake cannot be reached.
+        FaultError: If something is wrong with it.
+        PublishError: If the lake cannot be reached.
     """
     path = table.proof(statement_files(sha256)[0])
     (data,) = read_all(table.lake, [path])
@@ -120,16 +120,16 @@ def read_statement(table: ReleaseTable, sha256: str, keys: Mapping[str, Validity
 
 
 def read_files(table: ReleaseTable, statement: str, keys: Mapping[str, Validity]) -> dict[str, str]:
-    """Path -> sha256 of the data files that a commit made, as they were signed after it.
+    """Return path and SHA-256 of the data files of a commit, as signed after it.
 
     Args:
         table: The release table.
-        statement: sha256 of the statement about the commit.
-        keys: that are trusted, by id.
+        statement: SHA-256 of the statement about the commit.
+        keys: Trusted keys, by ID.
 
     Raises:
-        FaultError: saying what is wrong.
-        PublishError: if the lake cannot be reached.
+        FaultError: If something is wrong with it.
+        PublishError: If the lake cannot be reached.
     """
     path = table.proof(statement_files(statement)[1])
     (data,) = read_all(table.lake, [path])
@@ -147,7 +147,7 @@ def read_files(table: ReleaseTable, statement: str, keys: Mapping[str, Validity]
 def _signed(
     data: bytes, keys: Mapping[str, Validity], kind: str
 ) -> tuple[dict[str, Any], str, datetime, list[Any]]:
-    """Predicate, key, time and subjects of a statement of a kind that a trusted key signed in time."""
+    """Return predicate, key, time and subjects of a statement, if a trusted key signed it in time."""
     payload, signers = opened(data, {key_id: shown.key for key_id, shown in keys.items()})
     if (payload.get("_type"), payload.get("predicateType")) != (STATEMENT, kind):
         raise FaultError(Fault.STATEMENT_CHANGED, f"it must be an in-toto Statement of the type {kind}")
@@ -159,24 +159,24 @@ def _signed(
     except (KeyError, TypeError, ValueError):
         raise FaultError(Fault.STATEMENT_CHANGED, "it lacks its time or its subjects") from None
     if not covered:
-        told = f"the key {key_id[:16]} was not valid at {moment.isoformat()}, when it signed"
-        raise FaultError(Fault.KEY_NOT_VALID, told)
+        text = f"the key {key_id[:16]} was not valid at {moment.isoformat()}, when it signed"
+        raise FaultError(Fault.KEY_NOT_VALID, text)
     assert isinstance(predicate, dict)
     return predicate, key_id, moment, subjects
 
 
 def _require_about(statement: Statement, name: str, note: Mapping[str, Any]) -> None:
-    """Refuse a statement about another table, or about another note than that of the commit."""
+    """Raise if a statement is about another table, or about another note than that of the commit."""
     if statement.predicate["table"] != name:
         raise FaultError(Fault.OTHER_TABLE, f"it is about the table {statement.predicate['table']}")
-    signed, told = statement.note, signed_part(note)
-    differing = sorted(key for key in {*signed, *told} if not _same(signed.get(key), told.get(key)))
+    signed, committed = statement.note, signed_part(note)
+    differing = sorted(key for key in {*signed, *committed} if not _same(signed.get(key), committed.get(key)))
     if differing:
         raise FaultError(Fault.NOTE, f"the commit says otherwise of {', '.join(differing)}")
 
 
 def _same(one: Any, other: Any) -> bool:
-    """Whether two JSON values are equal; the Delta library writes the last digit of a number as it likes."""
+    """Return whether two JSON values are equal. Delta may change the last digit of numbers."""
     if isinstance(one, Mapping) and isinstance(other, Mapping):
         return one.keys() == other.keys() and all(_same(one[key], other[key]) for key in one)
     if isinstance(one, list) and isinstance(other, list):
@@ -191,10 +191,10 @@ def _number(value: Any) -> bool:
 
 
 def _broken(version: int, statement: Statement, expected: int) -> str:
-    """Where the chain is broken."""
-    told = f"version {version} has statement {statement.sequence}, and {expected} must come next"
+    """Describe where the chain is broken."""
+    text = f"version {version} has statement {statement.sequence}, and {expected} must come next"
     if statement.sequence > expected:
-        return f"{told}: {statement.sequence - expected} releases or retractions are missing"
+        return f"{text}: {statement.sequence - expected} releases or retractions are missing"
     if statement.sequence < expected:
-        return f"{told}: something older was put back"
+        return f"{text}: something older was put back"
     return f"version {version} follows another statement than the one before it"

@@ -1,7 +1,7 @@
-"""Whether a table holds what was signed, by its bytes alone: yes, or no with every reason.
+"""Check from a table's bytes alone whether it contains what was signed: yes, or no with all reasons.
 
-Nothing is read but the table: its log, its data files and its proofs. Each file is copied to a private folder
-while it is hashed, and what is measured is the copy. No cell value is told.
+Only the table is read: its log, its data files and its proofs. Each file is copied to a private folder and
+hashed on the way, and the copy is measured. No cell value is reported.
 """
 
 import hashlib
@@ -37,7 +37,7 @@ from privacy_release.manifest.manifest import Manifest
 from privacy_release.proof.chain import Statement, chain_of, read_files
 from privacy_release.proof.faults import Fault, FaultError, Reason
 from privacy_release.proof.keys import PublicKey
-from privacy_release.proof.measure import Measured, measured_anew, unshown
+from privacy_release.proof.measure import Measured, measured_again, unshown
 from privacy_release.proof.published_keys import Validity, trusted_keys
 from privacy_release.proof.rows import filled_columns, rows_digest
 from privacy_release.proof.statement import proofs_of
@@ -51,29 +51,30 @@ if TYPE_CHECKING:
     from privacy_engine.engines.engine import Engine
 
 
-# What a table's log may ask of its readers: others could show other rows than those in the files.
+# Reader features that the log of a table may require. Others could show other rows than those in the files.
 _FEATURES = frozenset({"timestampNtz"})
 _PLAIN_READER, _LISTED = (
     1,
     3,
-)  # versions of Delta's protocol for readers: without features, with a list of them
+)  # reader versions of Delta's protocol: without features, and with a list of them
 
 
 @dataclass(frozen=True, kw_only=True)
 class Checked:
-    """A release that was looked at.
+    """A release that was checked.
 
     Attributes:
-        sequence: of its statement in the chain.
-        statement: sha256 of its envelope.
-        key: id of the key that signed it, and `signed` when, by its own word.
-        rows, files: that the table has of it.
-        rewritten: another tool wrote its rows into other files; they are the same rows.
-        approval: what the proof says of who approved it; None where nobody did.
-        ledger_entry: data set and hash of the entry that booked its loss; empty where none is told.
-        findings: measured anew on the rows.
-        on_trust: rule -> why it was not measured anew.
-        over_time: Sentences of the proof on which attackers with the earlier releases were judged.
+        sequence: Position of its statement in the chain.
+        statement: SHA-256 of its envelope.
+        key: ID of the key that signed it.
+        signed: Time of the signature, as the statement itself says.
+        rows, files: Numbers of its rows and files in the table.
+        rewritten: Whether another tool wrote its rows into other files. They are the same rows.
+        approval: Approval in the proof. None if there is none.
+        ledger_entry: Data set and hash of the entry that booked its loss. Empty if there is none.
+        findings: Findings measured again on the rows.
+        on_trust: Reason why a rule was not measured again, by rule.
+        over_time: Sentences of the proof on the attackers with earlier releases that were considered.
     """
 
     release: str
@@ -93,13 +94,13 @@ class Checked:
 
 @dataclass(frozen=True, kw_only=True)
 class Verdict:
-    """The answer.
+    """The result of a check.
 
     Attributes:
-        sequence: of the table's last statement: what to give as `since` next time.
-        statement: its sha256.
-        reasons: why it is no; none of them: yes.
-        releases: that were looked at, oldest first.
+        sequence: Position of the table's last statement, to be used as `since` next time.
+        statement: SHA-256 of the last statement.
+        reasons: Reasons why the answer is no. Empty: the answer is yes.
+        releases: Releases that were checked, oldest first.
     """
 
     lake: str
@@ -132,15 +133,15 @@ def check_table(
 
     Args:
         table: The release table.
-        keys: that are trusted.
-        release_id: check the rows of this one alone; None: of all, and that there are no others.
-        demanded: what the releases must keep besides their own policies.
-        since: least place of the last statement, from an earlier check: a table that was put back to what
-            it was before has a smaller one.
+        keys: Trusted keys.
+        release_id: ID of the only release whose rows are checked. None: all, and that there are no others.
+        demanded: Policy that the releases must meet in addition to their own. None: none.
+        since: Smallest allowed position of the last statement, from an earlier check. A table that was
+            restored to an older state has a smaller one.
 
     Raises:
-        PublishError: if there is no such table, or the lake cannot be reached.
-        CapacityError: if memory or disk are too small.
+        PublishError: If there is no such table, or the lake cannot be reached.
+        CapacityError: If memory or disk are too small.
     """
     memory = read_memory(DEFAULT_MEMORY)
     with (
@@ -152,7 +153,7 @@ def check_table(
 
 @dataclass(frozen=True, kw_only=True)
 class _Rows:
-    """The rows of a release as the table has them: in one private file with the release's own columns."""
+    """The rows of a release in the table, copied to one private file with the release's own columns."""
 
     file: Path
     count: int
@@ -161,7 +162,7 @@ class _Rows:
 
 
 class _Check:
-    """One check, which takes its reasons down as it goes."""
+    """A single check, which collects its reasons."""
 
     def __init__(
         self,
@@ -172,13 +173,13 @@ class _Check:
         engine: "Engine",
     ) -> None:
         self.table, self.given, self.demanded = table, keys, demanded
-        self.memory, self.engine = memory, engine  # the latter counts the classes of all releases
+        self.memory, self.engine = memory, engine  # the engine counts the classes of all releases
         self.reasons: list[Reason] = []
-        self.shown: set[str] = set()  # columns of the table, as its log tells them
-        self.stored: dict[str, str] = {}  # what a proof is named for -> its path
+        self.shown: set[str] = set()  # columns of the table in its log
+        self.stored: dict[str, str] = {}  # name of a proof -> its path
 
     def say(self, fault: Fault, text: str, release: str | None = None) -> None:
-        """Take a reason down."""
+        """Add a reason."""
         self.reasons.append(Reason(fault=fault, text=text, release=release))
 
     def run(self, release_id: str | None, since: int) -> Verdict:
@@ -204,8 +205,8 @@ class _Check:
         statements = chain_of(self.table, commits, keys, self.say)
         last = max((statement.sequence for statement in statements.values()), default=0)
         if last < since:
-            told = f"the last statement is {last}, and {since} was seen before: the table was put back"
-            self.say(Fault.TOO_OLD, told)
+            text = f"the last statement is {last}, and {since} was seen before: the table was put back"
+            self.say(Fault.TOO_OLD, text)
         current = [entry for entry in entries if entry.state in (State.CURRENT, State.DAMAGED)]
         chosen = [e for e in current if release_id in (None, e.release_id)]
         if not chosen:
@@ -231,16 +232,16 @@ class _Check:
         )
 
     def require_plain(self, table: "DeltaTable") -> set[str]:
-        """Refuse a log by which readers show other rows than its files have; the columns that it tells."""
+        """Return the columns in the log. Report features by which readers see other rows than the files'."""
         protocol = table.protocol()
-        asked = set(protocol.reader_features or ())
-        if protocol.min_reader_version not in (_PLAIN_READER, _LISTED) or asked - _FEATURES:
-            told = ", ".join(sorted(asked - _FEATURES)) or f"version {protocol.min_reader_version}"
-            self.say(Fault.LOG, f"the log asks of its readers what no release does: {told}")
+        required = set(protocol.reader_features or ())
+        if protocol.min_reader_version not in (_PLAIN_READER, _LISTED) or required - _FEATURES:
+            excess = ", ".join(sorted(required - _FEATURES)) or f"version {protocol.min_reader_version}"
+            self.say(Fault.LOG, f"the log asks of its readers what no release does: {excess}")
         return {column.name for column in table.schema().fields}
 
     def require_no_others(self, current: Sequence[Publication], version: int) -> None:
-        """Refuse rows of no current release."""
+        """Report rows that belong to no current release."""
         known: set[str] = set()
         for entry in current:
             known |= data_files(self.table, [entry.partition], version)
@@ -254,7 +255,7 @@ class _Check:
         keys: Mapping[str, Validity],
         version: int,
     ) -> Checked | None:
-        """Look at one release; None where nothing trusted is said of it."""
+        """Check one release. None if there is no trusted statement about it."""
         release = entry.release_id
         if entry.state is State.DAMAGED:
             self.say(Fault.NOTE, f"the note of version {entry.version} is damaged: {entry.problem}", release)
@@ -290,7 +291,7 @@ class _Check:
         return replace(found, findings=measured.findings, on_trust=measured.on_trust)
 
     def proofs(self, statement: Statement, release: str) -> Manifest | None:
-        """Hold every proof of a release against its signed hash; its manifest, if it is the signed one."""
+        """Check every proof of a release against its signed hash. Return the manifest if it is intact."""
         manifest = None
         for what, sha256 in proofs_of(statement.note):
             (data,) = read_all(self.table.lake, [self.stored[sha256]]) if sha256 in self.stored else [None]
@@ -313,12 +314,12 @@ class _Check:
         version: int,
         folder: Path,
     ) -> "_Rows":
-        """Hold the data files and their rows against what was signed.
+        """Check the data files and their rows against what was signed.
 
         Raises:
-            FaultError: if nothing was signed of the files, or they hold something else.
-            IntegrityError: if they cannot be read.
-            PublishError: if one is not there.
+            FaultError: If the files are not signed, or have other content.
+            IntegrityError: If they cannot be read.
+            PublishError: If a file does not exist.
         """
         columns = [str(name) for name in statement.note["columns"]]
         if hidden := set(columns) - self.shown:
@@ -338,14 +339,14 @@ class _Check:
                     digest.update(chunk)
                     target.write(chunk)
             copies.append(copy)
-            if any(path in told and digest.hexdigest() != told[path] for told in (signed, staged)):
+            if any(path in hashes and digest.hexdigest() != hashes[path] for hashes in (signed, staged)):
                 raise FaultError(Fault.FILES, f"the data file {path} is not the one that was signed")
         if not copies:
             raise FaultError(Fault.FILES, "the table has no data file of it")
         digest_of_rows, count = rows_digest(copies, columns, folder, self.memory)
         if (digest_of_rows, count) != (statement.note["rows_digest"], statement.note["rows"]):
-            told = f"the {count} rows are not the {statement.note['rows']} that were signed"
-            raise FaultError(Fault.ROWS, told)
+            text = f"the {count} rows are not the {statement.note['rows']} that were signed"
+            raise FaultError(Fault.ROWS, text)
         rewritten = set(paths) != set(signed)
         if rewritten and (filled := filled_columns(copies, columns)):
             raise FaultError(
@@ -356,42 +357,42 @@ class _Check:
         return _Rows(file=file, count=count, files=len(paths), rewritten=rewritten)
 
     def approval(self, manifest: Manifest, statement: Statement, release: str) -> Mapping[str, Any] | None:
-        """Refuse a release that nobody approved where somebody had to; who did."""
+        """Report a release without a required approval. Return its approval."""
         approval = manifest.approval
         given = approval is not None and approval.given
-        asked = statement.predicate.get("demands", {}).get("approval")
-        if asked and not given:
+        required = statement.predicate.get("demands", {}).get("approval")
+        if required and not given:
             self.say(Fault.APPROVAL, "somebody had to approve it, and nobody did", release)
         elif self.demanded is not None and self.demanded.approval and not given:
             self.say(Fault.APPROVAL, "you ask for an approval, and nobody approved it", release)
         return None if approval is None else approval.to_dict()
 
     def measured(self, rows: Path, manifest: Manifest, statement: Statement, release: str) -> Measured:
-        """Measure again what the policy asks for, and what whoever checks asks for."""
+        """Measure the rules of the release's policy and of the demanded one again."""
         try:
             policy = ReleasePolicy.from_dict(manifest.policy or {})
             schema = DataSchema.from_dict(manifest.schema or {})
         except PrivacyEngineError as error:
-            told = f"policy and schema in the manifest must be readable, got {type(error).__name__}"
-            self.say(Fault.POLICY, told, release)
+            text = f"policy and schema in the manifest must be readable, got {type(error).__name__}"
+            self.say(Fault.POLICY, text, release)
             return Measured()
         if self.demanded is not None:
-            for told in policy.weaker_than(self.demanded.policy):
-                self.say(Fault.POLICY, f"{told} of what you ask for", release)
-        asked = policy if self.demanded is None else policy.with_floor(self.demanded.policy)
-        found = measured_anew(rows, schema, asked, manifest, statement.time.year, self.engine)
+            for weaker in policy.weaker_than(self.demanded.policy):
+                self.say(Fault.POLICY, f"{weaker} of what you ask for", release)
+        combined = policy if self.demanded is None else policy.with_floor(self.demanded.policy)
+        found = measured_again(rows, schema, combined, manifest, statement.time.year, self.engine)
         for rule in [] if self.demanded is None else unshown(policy, self.demanded.policy, found):
             self.say(Fault.POLICY, f"you ask for {rule}, which nothing in the release shows", release)
-        for told in found.wrong:
-            self.say(Fault.MEASURED, told, release)
+        for problem in found.wrong:
+            self.say(Fault.MEASURED, problem, release)
         return found
 
 
 def _staged_files(name: str, note: Mapping[str, Any]) -> dict[str, str]:
-    """Path -> sha256 of the verified files that a commit added as they were; none where it wrote others.
+    """Return path and SHA-256 of verified files that a commit added unchanged. Empty if it wrote others.
 
     Raises:
-        FaultError: if they are not the set whose hash the note names.
+        FaultError: If they are not the set whose hash the note names.
     """
     files = note.get("files", [])
     parts = [Part(name=file["name"], rows=file["rows"], sha256=file["sha256"]) for file in files]
@@ -401,18 +402,20 @@ def _staged_files(name: str, note: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _has_statistics(table: ReleaseTable, version: int) -> bool:
-    """Whether a commit tells its readers minima, maxima or counts of nulls of the files that it adds."""
+    """Return whether a commit's log entry has minima, maxima or null counts of the files that it adds."""
     (data,) = read_all(table.lake, [log_entry(table.name, version)])
     try:
         added = [json.loads(line).get("add") or {} for line in (data or b"").splitlines()]
-        told = [json.loads(file.get("stats") or "{}") for file in added]
-        return any(stats.get(kind) for stats in told for kind in ("minValues", "maxValues", "nullCount"))
+        statistics = [json.loads(file.get("stats") or "{}") for file in added]
+        return any(
+            stats.get(kind) for stats in statistics for kind in ("minValues", "maxValues", "nullCount")
+        )
     except (ValueError, TypeError, AttributeError):
         return True
 
 
 def _own_columns(files: Sequence[Path], columns: Sequence[str], folder: Path) -> Path:
-    """The rows of files with these columns alone, in one file: others are of other releases of the table."""
+    """Copy only these columns of the files' rows to one file. Other columns belong to other releases."""
     target = folder / "rows.parquet"
     try:
         source = ds.dataset([str(file) for file in files]).scanner(columns=list(columns))

@@ -1,4 +1,4 @@
-"""DSSE envelopes: what is signed is the type and the very bytes of the payload.
+"""DSSE envelopes, in which the type and the exact bytes of the payload are signed.
 
 Dead Simple Signing Envelope, version 1.0.2 (github.com/secure-systems-lab/dsse, `envelope.md`,
 `protocol.md`): a JSON object with `payloadType`, the payload in base64, and signatures over
@@ -17,7 +17,7 @@ IN_TOTO = "application/vnd.in-toto+json"
 
 
 def pae(payload_type: str, payload: bytes) -> bytes:
-    """Pre-authentication encoding, the bytes that are signed.
+    """Return the pre-authentication encoding, the bytes that are signed.
 
     >>> pae("http://example.com/HelloWorld", b"hello world")
     b'DSSEv1 29 http://example.com/HelloWorld 11 hello world'
@@ -27,7 +27,7 @@ def pae(payload_type: str, payload: bytes) -> bytes:
 
 
 def sealed(payload: Mapping[str, Any], keys: Sequence[SigningKey], payload_type: str = IN_TOTO) -> bytes:
-    """An envelope around a payload of plain JSON, with a signature by each of the keys."""
+    """Return an envelope around a payload of plain JSON, with a signature by each key."""
     body = json.dumps(payload, sort_keys=True, ensure_ascii=False, allow_nan=False).encode()
     signatures = [{"keyid": key.public.id, "sig": _text(key.sign(pae(payload_type, body)))} for key in keys]
     envelope = {"payloadType": payload_type, "payload": _text(body), "signatures": signatures}
@@ -37,21 +37,21 @@ def sealed(payload: Mapping[str, Any], keys: Sequence[SigningKey], payload_type:
 def opened(
     data: bytes, keys: Mapping[str, PublicKey], payload_type: str = IN_TOTO
 ) -> tuple[dict[str, Any], frozenset[str]]:
-    """The payload of an envelope, and the ids of the keys whose signatures on it are good.
+    """Return the payload of an envelope, and the IDs of the keys with a valid signature on it.
 
     Args:
-        data: the envelope.
-        keys: by id; signatures of others are passed over.
-        payload_type: that it must have.
+        data: Bytes of the envelope.
+        keys: Keys by ID. Signatures by other keys are ignored.
+        payload_type: Required type of the payload.
 
     Raises:
-        FaultError: if it is no envelope of this type, a signature by one of the keys is wrong, or there is
+        FaultError: If it is no envelope of this type, a signature by one of the keys is wrong, or there is
             none.
     """
     body, signatures = _read(data, payload_type)
     known = [(key_id, signature) for key_id, signature in signatures if key_id in keys]
     if not known:
-        named = ", ".join(key_id[:16] for key_id, _ in signatures) or "nobody"
+        named = ", ".join(key_id[:16] for key_id, _ in signatures) or "no one"
         raise FaultError(Fault.UNKNOWN_KEY, f"it is signed by {named}, which is none of the trusted keys")
     for key_id, signature in known:
         if not keys[key_id].verifies(pae(payload_type, body), signature):
@@ -60,16 +60,16 @@ def opened(
 
 
 def opened_unproven(data: bytes, payload_type: str = IN_TOTO) -> dict[str, Any]:
-    """The payload of an envelope, whoever signed it.
+    """Return the payload of an envelope, without checking its signatures.
 
     Raises:
-        FaultError: if it is no envelope of this type.
+        FaultError: If it is no envelope of this type.
     """
     return _object(_read(data, payload_type)[0])
 
 
 def _read(data: bytes, payload_type: str) -> tuple[bytes, list[tuple[str, bytes]]]:
-    """The bytes of the payload, and the signatures with the ids of their keys."""
+    """Return the bytes of the payload, and the signatures with the IDs of their keys."""
     try:
         envelope = json.loads(data)
         kind, body = envelope["payloadType"], _bytes(envelope["payload"])

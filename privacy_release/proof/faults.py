@@ -1,11 +1,11 @@
-"""What can be wrong with a signed release, each with a word of its own that programs may look for."""
+"""The faults of a signed release, each with a unique name that programs can test for."""
 
 from dataclasses import dataclass
 from enum import StrEnum
 
 
 class Fault(StrEnum):
-    """What is wrong."""
+    """The kind of a fault."""
 
     LOG = "log"
     NOTHING = "nothing published"
@@ -30,7 +30,7 @@ class Fault(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Reason:
-    """Why the answer is no: what is wrong, the release that it is about, if it is about one, and words."""
+    """A reason why the answer is no: the fault, the release that it concerns, if any, and a description."""
 
     fault: Fault
     text: str
@@ -38,7 +38,7 @@ class Reason:
 
 
 class FaultError(Exception):
-    """Something is wrong; whoever checks takes its reason down and goes on."""
+    """A fault that ends one step of a check. The check records its reason and continues."""
 
     def __init__(self, fault: Fault, text: str) -> None:
         super().__init__(text)

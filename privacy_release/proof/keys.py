@@ -1,7 +1,7 @@
-"""Ed25519 keys: the private one that signs, the public ones that are trusted, as PEM files.
+"""Ed25519 keys as PEM files: private keys that sign, and public keys that are trusted.
 
-The id of a key is the SHA-256 of its public half in DER (SubjectPublicKeyInfo), which `openssl pkey -pubin
--outform der | sha256sum` prints, too.
+The ID of a key is the SHA-256 of its public half in DER (SubjectPublicKeyInfo). `openssl pkey -pubin
+-outform der | sha256sum` prints the same.
 """
 
 import hashlib
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
 NEW_KEY = "privacy-release key new FILE"
-_LARGEST = 1 << 20  # bytes of a file of keys
+_LARGEST = 1 << 20  # largest size in bytes of a file of keys
 _PUBLIC = re.compile(rb"-----BEGIN PUBLIC KEY-----.+?-----END PUBLIC KEY-----", re.DOTALL)
 
 
 @dataclass(frozen=True)
 class PublicKey:
-    """The public half of a key: it tells which signatures are good."""
+    """The public half of a key, which verifies signatures."""
 
     _key: "Ed25519PublicKey" = field(repr=False)
 
@@ -37,13 +37,13 @@ class PublicKey:
         return hashlib.sha256(der).hexdigest()
 
     def pem(self) -> str:
-        """As a PEM text."""
+        """The key as a PEM text."""
         from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
         return self._key.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo).decode()
 
     def verifies(self, data: bytes, signature: bytes) -> bool:
-        """Whether a signature is by this key, of these bytes."""
+        """Return whether a signature is by this key and of these bytes."""
         from cryptography.exceptions import InvalidSignature
 
         try:
@@ -55,7 +55,7 @@ class PublicKey:
 
 @dataclass(frozen=True)
 class SigningKey:
-    """The private key of whoever publishes; it is never shown."""
+    """The private key of a publisher, which is never shown."""
 
     _key: "Ed25519PrivateKey" = field(repr=False)
 
@@ -68,10 +68,10 @@ class SigningKey:
 
     @classmethod
     def from_pem(cls, data: bytes, place: str) -> Self:
-        """Read one; `place` says where it comes from, for people.
+        """Read a key. `place` is its origin, for messages.
 
         Raises:
-            SecretError: if it is no unencrypted Ed25519 private key in PEM form.
+            SecretError: If it is no unencrypted Ed25519 private key in PEM form.
         """
         from cryptography.exceptions import UnsupportedAlgorithm
         from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -79,7 +79,7 @@ class SigningKey:
 
         try:
             key = load_pem_private_key(data, None)
-        except (ValueError, TypeError, UnsupportedAlgorithm):  # the second for an encrypted one
+        except (ValueError, TypeError, UnsupportedAlgorithm):  # TypeError for an encrypted key
             key = None
         if not isinstance(key, Ed25519PrivateKey):
             raise SecretError(
@@ -94,11 +94,11 @@ class SigningKey:
         return PublicKey(self._key.public_key())
 
     def sign(self, data: bytes) -> bytes:
-        """64 bytes; always the same for the same bytes."""
+        """Return a signature of 64 bytes, always the same for the same bytes."""
         return bytes(self._key.sign(data))
 
     def pem(self) -> bytes:
-        """As a PEM text, not encrypted."""
+        """Return the key as an unencrypted PEM text."""
         from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
         return self._key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
@@ -108,7 +108,7 @@ def write_new_key(path: Path) -> SigningKey:
     """Make a key in a new file that only this user can read.
 
     Raises:
-        SpecError: if the file cannot be made, or is there already.
+        SpecError: If the file cannot be made, or already exists.
     """
     key = SigningKey.new()
     try:
@@ -123,19 +123,19 @@ def write_new_key(path: Path) -> SigningKey:
 
 
 def signing_key_in(path: Path) -> SigningKey:
-    """The private key in a file.
+    """Read the private key in a file.
 
     Raises:
-        SecretError: if it cannot be read, or holds none.
+        SecretError: If it cannot be read, or contains none.
     """
     return SigningKey.from_pem(_read(path), str(path))
 
 
 def public_key_of(pem: bytes) -> PublicKey:
-    """The public key in a PEM text.
+    """Parse the public key in a PEM text.
 
     Raises:
-        ValueError: if it is no Ed25519 key.
+        ValueError: If it is no Ed25519 key.
     """
     from cryptography.exceptions import UnsupportedAlgorithm
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
@@ -151,10 +151,10 @@ def public_key_of(pem: bytes) -> PublicKey:
 
 
 def public_keys_in(path: Path) -> list[PublicKey]:
-    """The public keys in a PEM file of one or several; whatever else stands between them is passed over.
+    """Read the public keys in a PEM file. Other text between them is ignored.
 
     Raises:
-        SecretError: if it cannot be read, holds none, or one that is not Ed25519.
+        SecretError: If it cannot be read, contains none, or one that is not Ed25519.
     """
     blocks = _PUBLIC.findall(_read(path))
     try:
@@ -169,7 +169,7 @@ def public_keys_in(path: Path) -> list[PublicKey]:
 
 
 def by_id(keys: Iterable[PublicKey]) -> dict[str, PublicKey]:
-    """The keys by their ids."""
+    """Return the keys by their IDs."""
     return {key.id: key for key in keys}
 
 

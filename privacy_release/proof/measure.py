@@ -1,4 +1,4 @@
-"""What the judge measures anew on the rows of a release, and what stays on the signer's word."""
+"""Measure a policy again on the rows of a release, and list the rules that stay on the signer's word."""
 
 import math
 from dataclasses import dataclass, field, replace
@@ -25,12 +25,12 @@ _APART = "it is about what is not published"
 
 @dataclass(frozen=True, kw_only=True)
 class Measured:
-    """What was found on the rows.
+    """The result of measuring the rows.
 
     Attributes:
-        findings: what was measured anew, as in a manifest.
-        on_trust: rules of the proof that nothing in the release can show again, and why.
-        wrong: what does not hold, or was not as the proof says.
+        findings: Findings measured again, as in a manifest.
+        on_trust: Reason why a rule of the proof cannot be measured on the release, by rule.
+        wrong: Rules that do not hold, or differ from the proof.
     """
 
     findings: list[dict[str, Any]] = field(default_factory=list)
@@ -38,7 +38,7 @@ class Measured:
     wrong: list[str] = field(default_factory=list)
 
 
-def measured_anew(
+def measured_again(
     rows: Path,
     schema: "DataSchema",
     policy: "ReleasePolicy",
@@ -46,22 +46,22 @@ def measured_anew(
     year: int,
     engine: "Engine",
 ) -> Measured:
-    """Hold rows against a policy with the judge, and what it finds against what the manifest says.
+    """Verify rows against a policy, and compare the findings with those in the manifest.
 
     Args:
         rows: Parquet file with the columns of the release.
-        schema: of the rows.
-        policy: that must hold.
-        manifest: that was published with them, whose hash was signed.
-        year: in which they were published; ages are limited by it.
-        engine: counts the classes.
+        schema: Schema of the rows.
+        policy: Policy that must hold.
+        manifest: Manifest that was published with them, whose hash was signed.
+        year: Year of publication, which limits ages.
+        engine: Engine that counts the classes.
     """
-    told = {finding.rule: finding for finding in manifest.measured}
-    wrong = [f"the proof itself says that {rule} does not hold" for rule, f in told.items() if not f.passed]
+    proven = {finding.rule: finding for finding in manifest.measured}
+    wrong = [f"the proof itself says that {rule} does not hold" for rule, f in proven.items() if not f.passed]
     alone = _of_one_release(policy)
     why = _unmeasurable(rows, schema, manifest)
     if alone is None or why:
-        return Measured(on_trust=dict.fromkeys(told, why or _FOLLOWS), wrong=wrong)
+        return Measured(on_trust=dict.fromkeys(proven, why or _FOLLOWS), wrong=wrong)
     files = [str(rows)]
     try:
         measured = verify_files(
@@ -77,16 +77,16 @@ def measured_anew(
             missed = finding.get("failing_classes") or 0
             by = f", {counted(missed, 'class misses', 'classes miss')} it" if missed else ""
             wrong.append(f"{rule} does not hold{by}")
-        if rule in told and not _equal(finding["measured"], told[rule].measured):
-            wrong.append(f"{rule} measures {finding['measured']}, the proof says {told[rule].measured}")
+        if rule in proven and not _equal(finding["measured"], proven[rule].measured):
+            wrong.append(f"{rule} measures {finding['measured']}, the proof says {proven[rule].measured}")
     found = {finding["rule"] for finding in report}
     follows = {rule_of(model) for model in policy.across}
-    on_trust = {rule: _FOLLOWS if rule in follows else _APART for rule in told if rule not in found}
+    on_trust = {rule: _FOLLOWS if rule in follows else _APART for rule in proven if rule not in found}
     return Measured(findings=report, on_trust=on_trust, wrong=wrong)
 
 
 def unshown(own: "ReleasePolicy", demanded: "ReleasePolicy", measured: Measured) -> list[str]:
-    """What is demanded, and was neither measured nor stands in the policy that was signed."""
+    """Return demanded rules that were neither measured nor are in the signed policy."""
     said = {rule_of(model) for model in own.rules}
     models = demanded.across if measured.findings else demanded.rules
     models = (*models, *(demanded.attacks if measured.findings else ()))
@@ -96,7 +96,7 @@ def unshown(own: "ReleasePolicy", demanded: "ReleasePolicy", measured: Measured)
 
 
 def _unmeasurable(rows: Path, schema: "DataSchema", manifest: Manifest) -> str:
-    """Why classes cannot be counted on these rows: it is not known which are people; empty where they can."""
+    """Return why classes cannot be counted on these rows: unknown persons. Empty if they can."""
     try:
         require_no_counterfeits([str(rows)])
         require_persons(schema, False, _loss(manifest))
@@ -110,7 +110,7 @@ def _loss(manifest: Manifest) -> "PrivacyLoss | None":
 
 
 def _of_one_release(policy: "ReleasePolicy") -> "ReleasePolicy | None":
-    """What of a policy is about a release by itself; None where nothing is."""
+    """Return the part of a policy about a single release. None if there is none."""
     try:
         return replace(policy, across=(), attacks=())
     except ValueError:

@@ -1,8 +1,8 @@
-"""The public keys that a lake shows, from when to when each holds, and which of them are to be trusted.
+"""The public keys shown in a lake, their periods of validity, and which of them are trusted.
 
-`_keys/<id>.json` is a DSSE envelope about a key, signed by the key itself, and by the older one that it
-replaces, where there is one: who trusts the older one trusts it, too. A key that stands in the lake alone is
-trusted by nobody.
+`_keys/<id>.json` is a DSSE envelope about a key, signed by the key itself and, if there is one, by the older
+key that it replaces: if you trust the older key, you trust the new one. Being shown in the lake alone makes
+no key trusted.
 """
 
 from collections.abc import Iterable, Mapping
@@ -23,7 +23,7 @@ _TYPE = "application/vnd.privacy-release.key+json"
 
 @dataclass(frozen=True, kw_only=True)
 class Validity:
-    """A key, when it holds, and the id of the key that it replaces; None: no such limit, no such key."""
+    """A key, its period of validity, and the ID of the key that it replaces. None: no limit, or no key."""
 
     key: PublicKey
     since: datetime | None = None
@@ -31,7 +31,7 @@ class Validity:
     replaces: str | None = None
 
     def covers(self, moment: datetime) -> bool:
-        """Whether what was signed at a time is signed in time."""
+        """Return whether the key was valid at a time."""
         return (self.since is None or self.since <= moment) and (self.until is None or moment <= self.until)
 
 
@@ -43,7 +43,7 @@ def publish_key(
     until: datetime | None = None,
     replaces: SigningKey | None = None,
 ) -> str:
-    """Show the public half of a key in a lake, in the place of what was shown of it before; the path."""
+    """Show the public half of a key in a lake, replacing earlier entries of it. Return the path."""
     payload = {
         "key": key.public.pem(),
         "since": since and since.isoformat(),
@@ -59,8 +59,8 @@ def show_key(lake: Lake, key: SigningKey) -> None:
     """Show a key that is about to sign, if the lake does not show it yet.
 
     Raises:
-        SecretError: if what the lake shows says that it holds not yet, or no longer.
-        PublishError: if the lake cannot be reached.
+        SecretError: If the lake says that the key is not valid yet, or no longer.
+        PublishError: If the lake cannot be reached.
     """
     (data,) = read_all(lake, [f"{FOLDER}/{key.public.id}.json"])
     if data is None:
@@ -70,7 +70,7 @@ def show_key(lake: Lake, key: SigningKey) -> None:
         shown = _shown(data, by_id([key.public]))
     except FaultError as fault:
         raise SecretError(
-            f"the key {key.public.id} is shown in the lake, but {fault}; show it anew with "
+            f"the key {key.public.id} is shown in the lake, but {fault}; show it again with "
             "`privacy-release key publish`"
         ) from None
     if not shown.covers(datetime.now(UTC)):
@@ -81,10 +81,10 @@ def show_key(lake: Lake, key: SigningKey) -> None:
 
 
 def shown_keys(lake: Lake) -> dict[str, Validity]:
-    """All keys that a lake shows, each signed by itself; one that is not is left out. Nobody trusts them yet.
+    """Return all keys shown in a lake that are signed by themselves. They are not trusted yet.
 
     Raises:
-        PublishError: if the lake cannot be reached.
+        PublishError: If the lake cannot be reached.
     """
     found = {}
     paths = [file.path for file in listing(lake, FOLDER) if file.path.endswith(".json")]
@@ -96,11 +96,11 @@ def shown_keys(lake: Lake) -> dict[str, Validity]:
 
 
 def trusted_keys(lake: Lake, given: Iterable[PublicKey]) -> dict[str, Validity]:
-    """The keys that are trusted: the given ones, and those which one of these signed as its successor.
+    """Return the trusted keys: the given ones, and those that one of these signed as its successor.
 
     Raises:
-        FaultError: if what the lake shows of a given key is not signed by it.
-        PublishError: if the lake cannot be reached.
+        FaultError: If the lake's entry about a given key is not signed by it.
+        PublishError: If the lake cannot be reached.
     """
     paths = [file.path for file in listing(lake, FOLDER) if file.path.endswith(".json")]
     files = {
@@ -122,7 +122,7 @@ def trusted_keys(lake: Lake, given: Iterable[PublicKey]) -> dict[str, Validity]:
 
 
 def replaced_by(keys: Mapping[str, Validity], key_id: str) -> frozenset[str]:
-    """Ids of the keys that a key replaces, and of those which these replaced."""
+    """Return the IDs of the keys that a key replaces, directly or through others."""
     found, at = set[str](), keys[key_id].replaces
     while at is not None and at not in found:
         found.add(at)
@@ -131,7 +131,7 @@ def replaced_by(keys: Mapping[str, Validity], key_id: str) -> frozenset[str]:
 
 
 def _successor(key_id: str, data: bytes, known: Mapping[str, Validity]) -> Validity | None:
-    """A key that a known one signed as its successor; None where it is none."""
+    """Return a key that a known one signed as its successor. None if it is none."""
     try:
         payload, signers = opened(data, {i: v.key for i, v in known.items()}, _TYPE)
         key = public_key_of(str(payload["key"]).encode())
@@ -142,10 +142,10 @@ def _successor(key_id: str, data: bytes, known: Mapping[str, Validity]) -> Valid
 
 
 def _shown(data: bytes, key: Mapping[str, PublicKey]) -> Validity:
-    """What an envelope says of the one key, which must have signed it.
+    """Read an envelope about a key, which must have signed it.
 
     Raises:
-        FaultError: if it has not, or it says something else.
+        FaultError: If it is not signed by the key, or about something else.
     """
     (key_id,) = key
     payload, _ = opened(data, key, _TYPE)
@@ -165,5 +165,5 @@ def _moment(text: Any) -> datetime | None:
 
 
 def _span(shown: Validity) -> str:
-    told = [("from", shown.since), ("until", shown.until)]
-    return " ".join(f"{word} {moment.isoformat()}" for word, moment in told if moment)
+    limits = [("from", shown.since), ("until", shown.until)]
+    return " ".join(f"{word} {moment.isoformat()}" for word, moment in limits if moment)

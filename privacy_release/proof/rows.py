@@ -1,15 +1,16 @@
-"""One hash for the rows of a release, whatever their order and the files that they stand in.
+"""A hash of the rows of a release that does not depend on their order or their distribution over files.
 
-Anybody can count it anew. A row is text: of each column, in the order that the statement names, `n` for a
-null, else `v`, the length of the cell's text in bytes of UTF-8, a colon, and the text. The text of a cell is
+Anyone can compute it again. A row is text: for each column, in the order that the statement names, `n` for a
+null, otherwise `v`, the length of the cell's text in bytes of UTF-8, a colon, and the text. The text of a
+cell is
 
-- of text: itself; of a truth value: `true` or `false`; of a whole or decimal number: its digits;
-- of a float: its 32 or 64 bits (IEEE 754, sign first) as digits 0 and 1;
-- of a date: days since 1970-01-01; of a time stamp: microseconds since then, UTC.
+- for text: itself; for a truth value: `true` or `false`; for a whole or decimal number: its digits;
+- for a float: its 32 or 64 bits (IEEE 754, sign first) as digits 0 and 1;
+- for a date: days since 1970-01-01; for a time stamp: microseconds since then, UTC.
 
-Each row is hashed (SHA-256, lower-case hexadecimal digits), the hashes are sorted, repeated ones kept, and
-written one after the other, and that is hashed. Unlike a sum of hashes this is as hard to forge as SHA-256
-itself, and DuckDB sorts what does not fit into memory on disk.
+Each row is hashed (SHA-256, lower-case hexadecimal digits). The hashes are sorted, including repeated ones,
+and concatenated, and the result is hashed. Unlike a sum of hashes, this is as hard to forge as SHA-256
+itself, and DuckDB can sort it on disk if it does not fit into memory.
 """
 
 import hashlib
@@ -22,24 +23,24 @@ import duckdb
 from privacy_engine.errors import CapacityError, IntegrityError, SchemaError
 from privacy_engine.foreign import translated
 
-_BATCH = 100_000  # hashes that are held at a time
+_BATCH = 100_000  # number of hashes in memory
 _PLAIN = {"VARCHAR", "BOOLEAN", "TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT"}
 _PLAIN |= {"UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT"}
 
 
 def rows_digest(files: Sequence[Path], columns: Sequence[str], folder: Path, memory: int) -> tuple[str, int]:
-    """The hash of the rows in Parquet files, and how many rows there are.
+    """Return the hash of the rows in Parquet files, and the number of rows.
 
     Args:
-        files: that hold all of the columns, and maybe more.
-        columns: that are hashed, in this order.
-        folder: private; where hashes that do not fit into memory are sorted.
-        memory: bytes that this may take.
+        files: Files with all of the columns, and possibly more.
+        columns: Columns to hash, in this order.
+        folder: Private folder for sorting hashes that do not fit into memory.
+        memory: Largest memory to use, in bytes.
 
     Raises:
-        IntegrityError: if the files cannot be read, or lack a column.
-        SchemaError: if a column is of a type that no release has.
-        CapacityError: if neither memory nor disk are enough.
+        IntegrityError: If the files cannot be read, or lack a column.
+        SchemaError: If a column has a type that no release has.
+        CapacityError: If memory and disk are too small.
     """
     whole, rows = hashlib.sha256(), 0
     with tempfile.TemporaryDirectory(dir=folder, prefix="digest-") as spill:
@@ -62,10 +63,10 @@ def rows_digest(files: Sequence[Path], columns: Sequence[str], folder: Path, mem
 
 
 def filled_columns(files: Sequence[Path], columns: Sequence[str]) -> list[str]:
-    """Columns of Parquet files other than these that hold a value.
+    """Return columns of Parquet files, other than these, that have a value.
 
     Raises:
-        IntegrityError: if the files cannot be read.
+        IntegrityError: If the files cannot be read.
     """
     try:
         with duckdb.connect(":memory:") as database:
@@ -92,21 +93,21 @@ def _config(memory: int, spill: str) -> dict[str, str | bool | int | float | lis
 
 
 def _source(files: Sequence[Path]) -> str:
-    """SQL for the rows of the files; names of their folders are no columns."""
+    """Return SQL for the rows of the files. Folder names are no columns."""
     names = ", ".join("'" + str(file).replace("'", "''") + "'" for file in files)
     return f"read_parquet([{names}], union_by_name = true, hive_partitioning = false)"
 
 
 def _kinds(database: "duckdb.DuckDBPyConnection", files: Sequence[Path]) -> dict[str, str]:
-    """Column -> its type in DuckDB."""
+    """Return the DuckDB type of each column."""
     described = database.execute(f"DESCRIBE SELECT * FROM {_source(files)}").fetchall()
     return {name: kind for name, kind, *_ in described}
 
 
 def _cell(name: str, kinds: Mapping[str, str]) -> str:
-    """SQL for what stands of a cell in the text of its row."""
+    """Return SQL for the text of a cell in its row."""
     if name not in kinds:
-        raise IntegrityError(f"the files of the release must have the column {name}, and have not")
+        raise IntegrityError(f"the files of the release must have the column {name}, but they do not")
     kind = kinds[name]
     column = _quoted(name)
     if kind in ("FLOAT", "DOUBLE"):

@@ -1,7 +1,7 @@
 """The statement about a publication or retraction: an in-toto Statement (v1) in a DSSE envelope.
 
-It binds what can be known before the commit, above all the hash of the rows, and the commit names it. A
-second one binds the files that the commit has made. docs/proof.md says what each field means.
+It binds what is known before the commit, above all the hash of the rows, and the commit names it. A second
+statement binds the files that the commit has made. docs/proof.md describes each field.
 """
 
 import hashlib
@@ -29,7 +29,7 @@ from privacy_release.workarea.engines import DEFAULT_MEMORY, read_memory
 STATEMENT = "https://in-toto.io/Statement/v1"
 COMMIT = "urn:privacy-release:commit:v1"
 FILES = "urn:privacy-release:files:v1"
-# Of the note of a commit: what is about the statement itself, or about other commits.
+# Parts of a commit's note about the statement itself, or about other commits.
 _NOT_SIGNED = ("statement", "index")
 # Entries that name no file among the proofs, whatever they look like.
 _NO_PROOFS = frozenset({*_NOT_SIGNED, "release", "run_key", "sha256", "rows_digest", "figures"})
@@ -53,9 +53,9 @@ class StatementSigner:
     """Signs the publications and retractions of tables, see `privacy_release.lake.signing.Signer`.
 
     Attributes:
-        key: that signs.
-        facts: of a publication, what the statement repeats of its manifest, which a retraction erases.
-        memory: bytes that hashing rows may take.
+        key: Key that signs.
+        facts: Facts from the manifest of a publication that must outlive its retraction.
+        memory: Largest memory for hashing rows, in bytes.
     """
 
     key: SigningKey
@@ -63,11 +63,11 @@ class StatementSigner:
     memory: int = read_memory(DEFAULT_MEMORY)
 
     def about(self, manifest: Manifest, *, approved: bool) -> Self:
-        """What signs the release of a manifest.
+        """Return the signer for the release of a manifest.
 
         Args:
-            manifest: of which the statement repeats what must outlive it.
-            approved: whether somebody approved the release; then it counts for nothing without that approval.
+            manifest: Manifest with the facts that the statement repeats, because they must outlive it.
+            approved: Whether the release was approved. Then it is only valid with that approval.
         """
         booking, software = manifest.booking, manifest.software
         facts = {
@@ -79,16 +79,16 @@ class StatementSigner:
         return replace(self, facts=facts)
 
     def rows_digest(self, files: Sequence[Path], columns: list[str]) -> str:
-        """The hash of the rows of staged files, see `privacy_release.proof.rows`."""
+        """Return the hash of the rows of staged files, see `privacy_release.proof.rows`."""
         return rows_digest(files, columns, files[0].parent, self.memory)[0]
 
     def statement(self, table: ReleaseTable, version: int, note: Mapping[str, Any]) -> tuple[str, int]:
-        """Store the statement about the commit that follows a version; its sha256 and place in the chain.
+        """Store the statement about the commit after a version. Return its SHA-256 and place in the chain.
 
         Raises:
-            IntegrityError: if the statement before it is missing or was changed.
-            SecretError: if the lake shows that the key does not hold today.
-            PublishError: if the lake cannot be reached.
+            IntegrityError: If the statement before it is missing or was changed.
+            SecretError: If the lake says that the key is not valid today.
+            PublishError: If the lake cannot be reached.
         """
         show_key(table.lake, self.key)
         previous, sequence = _last(table, version)
@@ -112,18 +112,18 @@ class StatementSigner:
         return sha256, sequence + 1
 
     def lacks_files(self, table: ReleaseTable, statement: str) -> bool:
-        """Whether there is no statement yet about the data files of the commit that this one is about.
+        """Return whether the data files of the commit in a statement are not signed yet.
 
         Raises:
-            PublishError: if the lake cannot be reached.
+            PublishError: If the lake cannot be reached.
         """
         return read_all(table.lake, [table.proof(statement_files(statement)[1])]) == [None]
 
     def files(self, table: ReleaseTable, partition: str, version: int, statement: str) -> None:
-        """Store the statement about the data files of a commit, unless it is there.
+        """Store the statement about the data files of a commit, unless it exists.
 
         Raises:
-            PublishError: if the lake cannot be reached.
+            PublishError: If the lake cannot be reached.
         """
         if not self.lacks_files(table, statement):
             return
@@ -147,10 +147,10 @@ class StatementSigner:
 
 
 def signer_of_settings() -> StatementSigner | None:
-    """What signs with the key in the file that the option `signing_key` names; None where it names none.
+    """Return the signer with the key file in the option `signing_key`. None if the option is not set.
 
     Raises:
-        SecretError: if there is no such key.
+        SecretError: If there is no such key.
     """
     chosen = setting("signing_key")
     if chosen is None:
@@ -159,22 +159,22 @@ def signer_of_settings() -> StatementSigner | None:
 
 
 def signed_part(note: Mapping[str, Any]) -> dict[str, Any]:
-    """What of a commit's note a statement binds: whatever the note says of the commit itself."""
+    """Return the part of a commit's note that a statement binds: all except facts about the commit itself."""
     return {key: value for key, value in note.items() if key not in _NOT_SIGNED}
 
 
 def statement_of(note: object) -> str | None:
-    """The sha256 of the statement that a commit's note names; None where it names none."""
+    """Return the SHA-256 of the statement in a commit's note. None if there is none."""
     marked = note.get("statement") if isinstance(note, Mapping) else None
     sha256 = marked.get("sha256") if isinstance(marked, Mapping) else None
     return sha256 if is_sha256(sha256) else None
 
 
 def stored_sha256(lake: Lake, path: str) -> str:
-    """The hash of a file as it lies in the lake.
+    """Return the hash of a file in the lake.
 
     Raises:
-        PublishError: if it is not there, or the lake cannot be reached.
+        PublishError: If it does not exist, or the lake cannot be reached.
     """
     digest = hashlib.sha256()
     for chunk in chunks(lake, path):
@@ -183,7 +183,7 @@ def stored_sha256(lake: Lake, path: str) -> str:
 
 
 def _last(table: ReleaseTable, version: int) -> tuple[str | None, int]:
-    """Hash and place of the last statement of a table up to a version; None and 0 where there is none."""
+    """Return hash and position of the last statement up to a version. None and 0 if there is none."""
     for commit in newest_first(table, version):
         sha256 = statement_of(commit.note)
         if sha256 is None:
@@ -202,7 +202,7 @@ def _last(table: ReleaseTable, version: int) -> tuple[str | None, int]:
 
 
 def _subjects(note: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """What a statement is about: the rows, the staged records, and the proofs."""
+    """Yield the subjects of a statement: the rows, the staged records, and the proofs."""
     if "rows_digest" in note:
         yield {"name": "rows", "digest": {"privacyReleaseRowsV1": note["rows_digest"]}}
         yield {"name": "staged", "digest": {"sha256": note["sha256"]}}
@@ -211,7 +211,7 @@ def _subjects(note: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def proofs_of(note: Mapping[str, Any], place: str = "") -> Iterator[tuple[str, str]]:
-    """Name and sha256 of the proofs that a note names: manifest, report, and whatever others there are."""
+    """Yield name and SHA-256 of the proofs in a note: manifest, report, and all others."""
     for key, value in note.items():
         if key in _NO_PROOFS:
             continue
@@ -222,12 +222,12 @@ def proofs_of(note: Mapping[str, Any], place: str = "") -> Iterator[tuple[str, s
 
 
 def is_sha256(value: object) -> TypeGuard[str]:
-    """Whether it is 64 hexadecimal digits."""
+    """Return whether a value is 64 hexadecimal digits."""
     return isinstance(value, str) and len(value) == 64 and set(value) <= set("0123456789abcdef")
 
 
 def _code() -> dict[str, str]:
-    """The versions of what made and publishes the release."""
+    """Return the versions of the code that made and publishes the release."""
     found = {"python": platform.python_version()}
     for name in _CODE:
         try:

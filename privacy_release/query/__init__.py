@@ -1,1 +1,1 @@
-"""Questions in SQL to what is published, each answered in a process of its own."""
+"""Answer SQL queries on published data, each in a separate process."""

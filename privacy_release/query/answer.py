@@ -1,15 +1,14 @@
-"""SQL on published releases: analysts ask, and only released data answer.
+"""SQL on published releases: analysts query, and only released data answers.
 
-Every answer names the releases that it was made from and what each of them guarantees. Nothing else can be
-reached: a query is one SELECT on release tables (`rules`), and runs in a process of its own
-(`process`) whose database has no files but those of the releases, no network, no extensions and no
-settings to change. It sees the tables through views on one version each, so a release that is published or
-retracted meanwhile shows as before or as after, never in part; a release that was retracted before the answer
-is ready is not answered from.
+Every answer names the releases that it was made from and the guarantees of each. Nothing else can be read: a
+query is one SELECT on release tables (`rules`), and runs in a separate process (`process`) whose database has
+only the files of the releases, no network, no extensions and no settings to change. It sees each table at one
+version, so a release that is published or retracted meanwhile is seen as before or as after, never in part.
+If a release is retracted before the answer is ready, it is not used.
 
-Guarantees are each release's own. A query on several of them, or on every release of a table, reads more
-about the people who are in several than each of them says: k-anonymity does not survive composition, and
-epsilons of releases about the same people add up.
+Guarantees are those of each single release. A query on several releases, or on every release of a table,
+reads more about people who are in several than each release's guarantee covers: k-anonymity does not survive
+composition, and epsilons of releases about the same people add up.
 """
 
 import json
@@ -46,14 +45,14 @@ __all__ = ["Answer", "Limits", "QueryError", "QueryStoppedError", "Source", "Sto
 
 @dataclass(frozen=True, kw_only=True)
 class Answer:
-    """What a query gave.
+    """The result of a query.
 
     Attributes:
-        columns: their names, in order; a query may repeat one.
-        form: of `data`: a stream of Arrow, a CSV file with a head, or a JSON array of rows.
-        count: rows.
-        sources: every release that was read, by table.
-        cpu: seconds of processor time that its processes took, their start included.
+        columns: Names of the columns, in order. A query may repeat one.
+        form: Format of `data`: a stream of Arrow, a CSV file with a header, or a JSON array of rows.
+        count: Number of rows.
+        sources: Every release that was read, by table.
+        cpu: Processor seconds of its processes, including their start.
     """
 
     columns: tuple[str, ...]
@@ -67,13 +66,13 @@ class Answer:
     def rows(self) -> "pa.Table":
         """The rows of an answer in the form `arrow`."""
         if self.form != "arrow":
-            raise ValueError(f"the answer must have been asked for as arrow, got {self.form}")
+            raise ValueError(f"the answer must have been requested as arrow, got {self.form}")
         return pa.ipc.open_stream(self.data).read_all()
 
     def as_json(self) -> bytes:
-        """Columns, rows and sources of an answer in the form `json`."""
+        """Return columns, rows and sources of an answer in the form `json`."""
         if self.form != "json":
-            raise ValueError(f"the answer must have been asked for as json, got {self.form}")
+            raise ValueError(f"the answer must have been requested as json, got {self.form}")
         columns = json.dumps(self.columns, ensure_ascii=False)
         sources = json.dumps([asdict(source) for source in self.sources], ensure_ascii=False)
         head, tail = f'{{"columns": {columns}, "rows": ', f', "sources": {sources}}}\n'
@@ -94,32 +93,33 @@ def answer(
 ) -> Answer:
     """Answer a query from published releases that are not retracted.
 
-    A table's name stands for its newest release: the one that was published last for the first time.
+    A table's name means its newest release: the one that was first published last.
 
     Args:
-        lake: where the tables are.
-        sql: one SELECT in DuckDB's dialect; each table by its name in the lake, quoted where it has a hyphen.
+        lake: Lake with the tables.
+        sql: One SELECT in DuckDB's dialect. Tables have their names in the lake, quoted if they have a
+            hyphen.
         form: `arrow`, `csv` or `json`.
-        tables: only these may be asked; None allows all of the lake.
-        release: ask this release of each table that the query names, instead of the newest.
-        every_release: a table's name stands for all of its releases, and has a column `release`.
-        sees: given a table and a publication, whether who asks may see it; one that may not be seen is not
-            there.
-        limits: what the query may take.
-        stop: by which another thread ends this query, and no other.
+        tables: Names of the only tables that may be queried. None: all tables of the lake.
+        release: ID of the release to query in each table, instead of the newest.
+        every_release: Whether a table's name means all of its releases, with a column `release`.
+        sees: Function of a table and a publication that returns whether the user may see it. Publications
+            that may not be seen count as missing.
+        limits: Limits of the query.
+        stop: Means for another thread to stop this query only.
 
     Raises:
-        QueryError: if the query is wrong, not allowed or takes too much, or a release does not exist.
-        QueryStoppedError: if it was ended by ``stop``.
-        CapacityError: if no process for the query starts.
-        PublishError: if the lake cannot be reached.
-        IntegrityError: if a table does not hold the rows that were published.
+        QueryError: If the query is wrong, not allowed or exceeds a limit, or a release does not exist.
+        QueryStoppedError: If it was stopped by ``stop``.
+        CapacityError: If no process for the query starts.
+        PublishError: If the lake cannot be reached.
+        IntegrityError: If a table does not have the rows that were published.
     """
     limits, stop = limits or Limits(), stop or Stop()
     if form not in FORMS:
         raise QueryError(f"the form must be one of {', '.join(FORMS)}, got {form!r}")
     if release is not None and every_release:
-        raise QueryError("either one release or every release can be asked; leave one out")
+        raise QueryError("a query is for one release or for every release; remove one of both")
     check_size(sql, limits.length, limits.depth)
     seconds = 0.0
     for _ in range(ATTEMPTS):
@@ -135,7 +135,7 @@ def answer(
                 columns, data, count = process.answer(lake, seen)
         except (PublishError, ReadingError):
             if any(has_moved(lake, table) for table in seen):
-                continue  # a release was retracted, and its files erased, while they were read
+                continue  # a release was retracted and its files erased while they were read
             raise
         finally:
             seconds = process.seconds
@@ -143,16 +143,16 @@ def answer(
         if not any(is_retracted(lake, table) for table in seen):
             sources = tuple(source for table in seen for source in table.sources)
             return Answer(columns=columns, form=form, data=data, count=count, sources=sources, cpu=stop.cpu)
-    raise PublishError(f"the lake changed under each of {ATTEMPTS} attempts to answer; ask again")
+    raise PublishError(f"the lake changed during each of {ATTEMPTS} attempts to run the query; run it again")
 
 
 def allowed(names: Collection[str], tables: Collection[str] | None) -> Collection[str]:
-    """The tables that a query reads, if there is one and all may be asked."""
+    """Return the tables that a query reads. Raise if there is none, or one may not be queried."""
     if not names:
         raise QueryError("a query must read a release table, got none; list them with `inspect`")
     closed = [name for name in names if tables is not None and name not in tables]
     if closed:
         raise QueryError(
-            f"table {closed[0]!r} may not be asked; allowed are {', '.join(sorted(tables or ()))}"
+            f"table {closed[0]!r} may not be queried; allowed are {', '.join(sorted(tables or ()))}"
         )
     return names

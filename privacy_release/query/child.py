@@ -1,8 +1,8 @@
 """The process of one statement: it parses, checks and runs it, and writes the answer to its standard output.
 
-It is told by its standard input what to do, and ends when that does. It has no variables of the process that
-asks, no keys of a lake and no settings; its own limits (`_limit`) end it even where nobody is left to do so.
-The files of a local lake it reads itself, those of an object store it asks for piece by piece.
+It gets its task from its standard input, and ends when that ends. It has no environment variables of its
+parent, no keys of a lake and no settings. Its own limits (`_limit`) end it even if the parent is gone. It
+reads the files of a local lake itself, and requests those of an object store from the parent piece by piece.
 """
 
 import json
@@ -31,17 +31,17 @@ if TYPE_CHECKING:
 
 _THREADS = 2
 _BATCH = 1_024
-_PIECE = 8_000_000  # bytes of a remote file that are asked for at a time
+_PIECE = 8_000_000  # bytes of a remote file that are requested at a time
 # Bytes beyond those of the database: libraries, stacks and Arrow take 180 MB, freed memory is kept a while.
 _OWN = 300_000_000
-_ADDRESSES = 1_500_000_000  # bytes that libraries and stacks map and do not use
+_ADDRESSES = 1_500_000_000  # bytes that libraries and stacks map without using them
 _CLOSED: dict[str, str | bool | int | float | list[str]] = {
     "python_enable_replacements": False,  # a table name must never find a variable of this program
     "autoload_known_extensions": False,
     "autoinstall_known_extensions": False,
     "allow_community_extensions": False,
     "allow_persistent_secrets": False,
-    "temp_directory": "",  # nothing of an answer on disk
+    "temp_directory": "",  # no part of an answer goes to the disk
     "threads": _THREADS,
 }
 
@@ -49,13 +49,13 @@ _CLOSED: dict[str, str | bool | int | float | list[str]] = {
 def open_database(
     tables: Sequence[Mapping[str, Any]], memory: int, remote: Any = None
 ) -> "DuckDBPyConnection":
-    """A database that sees these tables and nothing else, and whose settings cannot be changed.
+    """Open a database that only sees these tables, and whose settings cannot be changed.
 
     Args:
-        tables: each with its name, columns, files and, where the column `release` is wanted, the release of
+        tables: Tables with name, columns, files and, if the column `release` is requested, the release of
             each file.
-        memory: bytes that it may use.
-        remote: the file system that has the files; None for that of this machine.
+        memory: Largest memory in bytes.
+        remote: File system that has the files. None: that of this machine.
     """
     database = duckdb.connect(config={**_CLOSED, "memory_limit": f"{memory}B"})
     if remote is not None:
@@ -71,9 +71,9 @@ def open_database(
 
 
 def _show(database: "DuckDBPyConnection", table: Mapping[str, Any]) -> None:
-    """Give the database a view of a table's files under its name; they are read as they are needed.
+    """Give the database a view of a table's files under its name. They are read on demand.
 
-    A query cannot name the files themselves: `rules` lets it read the tables of the lake alone.
+    A query cannot name the files themselves, because `rules` only allows the tables of the lake.
     """
     path = "file"
     while path in table["columns"]:
@@ -95,7 +95,7 @@ class _ReadingError(Exception):
 
 
 class _Child:
-    """Both ends of the conversation, as the child has them."""
+    """Both ends of the conversation, on the side of the child."""
 
     def __init__(self, given: IO[bytes], answer: IO[bytes]) -> None:
         self._given, self._answer = given, answer
@@ -104,7 +104,7 @@ class _Child:
         threading.Thread(target=self._listen, daemon=True).start()
 
     def _listen(self) -> None:
-        """Read on while the statement runs, so that this process ends with the one that asks."""
+        """Keep reading while the statement runs, so that this process ends with its parent."""
         with suppress(EOFError, OSError):
             while True:
                 _, length = next_head(self._given)
@@ -112,39 +112,39 @@ class _Child:
         os._exit(1)
 
     def work(self) -> None:
-        """One statement, from its text to the end of its answer."""
+        """Process one statement, from its text to the end of its answer."""
         parser = duckdb.connect(config={**_CLOSED, "enable_external_access": False})
         self._say(ready=True)
-        asked = json.loads(self._heard.get())
-        _limit(asked["memory"], asked["seconds"])
+        request = json.loads(self._heard.get())
+        _limit(request["memory"], request["seconds"])
         try:
-            self._say(tables=tables_of(parser, asked["sql"]))
+            self._say(tables=tables_of(parser, request["sql"]))
             parser.close()
-            self._run(asked, json.loads(self._heard.get()))
+            self._run(request, json.loads(self._heard.get()))
         except QueryError as error:
             self._say(refused=str(error), failed=False)
         except _ReadingError as error:
             self._say(refused=str(error), failed=True)
         except (MemoryError, RecursionError):
-            self._say(refused=_too_much(asked["memory"]), failed=False)
+            self._say(refused=_too_much(request["memory"]), failed=False)
 
-    def _run(self, asked: Mapping[str, Any], given: Mapping[str, Any]) -> None:
+    def _run(self, request: Mapping[str, Any], given: Mapping[str, Any]) -> None:
         try:
             remote = None if given["sizes"] is None else _remote(self, given["sizes"])
-            database = open_database(given["tables"], asked["memory"], remote)
-            reader = database.sql(asked["sql"]).to_arrow_reader(_BATCH)
+            database = open_database(given["tables"], request["memory"], remote)
+            reader = database.sql(request["sql"]).to_arrow_reader(_BATCH)
             self._say(columns=reader.schema.names)
-            count = _Count(asked["rows"])
-            for piece in FORMS[asked["form"]](reader.schema, count.through(reader)):
+            count = _Count(request["rows"])
+            for piece in FORMS[request["form"]](reader.schema, count.through(reader)):
                 send(self._answer, Frame.ANSWER, piece)
         except QueryError:
             raise
         except (duckdb.Error, pa.ArrowException, OSError, ValueError, OverflowError) as error:
-            raise _explained(_told(error, asked["memory"]), given["tables"]) from None
+            raise _explained(_shown_error(error, request["memory"]), given["tables"]) from None
         self._say(done=count.rows)
 
     def read(self, file: int, start: int, length: int) -> bytes:
-        """Bytes of a file that the other side has; several threads may ask."""
+        """Return bytes of a file that the parent has. Several threads may call this."""
         with self._one_at_a_time:
             self._say(read=[file, start, length])
             return self._heard.get()
@@ -172,20 +172,20 @@ class _Count:
 
 
 def _remote(child: _Child, sizes: Sequence[int]) -> Any:
-    """A file system whose files the other side reads; DuckDB asks for one of fsspec's kind."""
+    """Return a file system whose files the parent reads. DuckDB requires one of fsspec."""
     import fsspec
 
-    class File(fsspec.spec.AbstractBufferedFile):  # type: ignore[misc]  # fsspec ships no types
+    class File(fsspec.spec.AbstractBufferedFile):  # type: ignore[misc]  # fsspec has no types
         def _fetch_range(self, start: int, end: int) -> bytes:
             pieces = range(start, end, _PIECE)
             return b"".join(child.read(int(self.path), at, min(_PIECE, end - at)) for at in pieces)
 
-    class Files(fsspec.AbstractFileSystem):  # type: ignore[misc]  # fsspec ships no types
+    class Files(fsspec.AbstractFileSystem):  # type: ignore[misc]  # fsspec has no types
         protocol = "release"
         cachable = False
 
         def _open(self, path: str, mode: str = "rb", **_: Any) -> File:
-            # Whole row groups are asked for by DuckDB itself: reading ahead would double that.
+            # DuckDB requests whole row groups itself: reading ahead would double that.
             return File(self, path, "rb", cache_type="none", size=sizes[int(path)])
 
         def info(self, path: str, **_: Any) -> dict[str, Any]:
@@ -201,41 +201,41 @@ def _remote(child: _Child, sizes: Sequence[int]) -> Any:
 
 
 def _limit(memory: int, seconds: float) -> None:
-    """Limits of the operating system on this process, which nothing in it can lift."""
+    """Set limits of the operating system on this process, which nothing in it can lift."""
     cpu = math.ceil(time.process_time() + seconds * _THREADS) + 1
     for what, most in (
         (resource.RLIMIT_CPU, cpu),
-        (resource.RLIMIT_DATA, memory + _OWN),  # on Linux all that is written to; elsewhere the heap
+        (resource.RLIMIT_DATA, memory + _OWN),  # on Linux all memory that is written to; elsewhere the heap
         (resource.RLIMIT_AS, memory + _ADDRESSES),
         (resource.RLIMIT_FSIZE, 0),
-        (resource.RLIMIT_CORE, 0),  # what is in memory must not be left on disk
+        (resource.RLIMIT_CORE, 0),  # memory must not be written to disk
     ):
-        with suppress(ValueError, OSError):  # a system that does not know it, or has a lower one
+        with suppress(ValueError, OSError):  # a system without this limit, or with a lower one
             resource.setrlimit(what, (most, most))
 
 
-def _told(error: Exception, memory: int) -> Exception:
-    """What may be said of an error: DuckDB's words on the query, but never those on a value."""
+def _shown_error(error: Exception, memory: int) -> Exception:
+    """Return what may be shown of an error: DuckDB's message on the query, but never one on a value."""
     kind = str(error).partition(" Error:")[0]
     if kind in ("Parser", "Binder", "Catalog"):
         return QueryError(first_line(error))
     if kind == "Out of Memory" or isinstance(error, MemoryError):
         return QueryError(_too_much(memory))
     return _ReadingError(
-        f"the query failed while it read values ({type(error).__name__}); DuckDB's words are withheld, they "
-        "may quote one: convert with TRY_CAST; where that is not it, the lake had a fault, so ask again"
+        f"the query failed while it read values ({type(error).__name__}); DuckDB's message is withheld, it "
+        "may quote one: convert with TRY_CAST; if that is not the cause, the lake had a fault, so try again"
     )
 
 
 def _explained(error: Exception, tables: Sequence[Mapping[str, Any]]) -> Exception:
-    """The same; where a column of the source is asked that is released as two bounds, with what to ask."""
+    """Add advice if a query names a source column that is released as two bounds."""
     found = re.search(r'column "([^"]+)" not found', str(error))
     if found is None or not isinstance(error, QueryError):
         return error
     for table in tables:
         if {f"{found[1]}_from", f"{found[1]}_to"} <= set(table["columns"]):
             return QueryError(
-                f"{found[1]} is released as an interval, in {found[1]}_from and {found[1]}_to: ask for its "
+                f"{found[1]} is released as an interval, in {found[1]}_from and {found[1]}_to: query its "
                 "mean, or for counts of ranges of it, with --intervals (in Python: "
                 "privacy_release.intervals), or name those two columns"
             )
@@ -255,15 +255,15 @@ def _text(text: str) -> str:
 
 
 def main() -> None:
-    """Serve one statement."""
+    """Process one statement."""
     answer = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # whatever a library prints is no part of the answer
+    os.dup2(2, 1)  # output of libraries must not become part of the answer
     try:
         _Child(sys.stdin.buffer, answer).work()
     finally:
         with suppress(OSError):
             answer.flush()
-        os._exit(0)  # nothing is left to tidy up, and a database may take long to
+        os._exit(0)  # there is nothing to clean up, and closing a database may take long
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
-"""What a condition says of released cells: which records surely meet it, and which may.
+"""Evaluate conditions on released cells: which records surely meet them, and which may.
 
-A column of the source is found among those of the release by the data dictionary, which says how each is
-written: exactly, as two bounds, as text, as a set, as a label of a hierarchy, or not at all.
+A source column is found among the released columns by the data dictionary, which says how each is written:
+exactly, as two bounds, as text, as a set, as a label of a hierarchy, or not at all.
 """
 
 import math
@@ -23,23 +23,23 @@ if TYPE_CHECKING:
     Floats = npt.NDArray[np.float64]
 
 DAY = 86_400
-UNKNOWN = "\0"  # a label that is none of those that a release shows
+UNKNOWN = "\0"  # a label that is none of the released ones
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Meant:
-    """The values that the cells of one column of the source may have had.
+    """The possible values of the cells of one source column.
 
     Attributes:
-        name: of the column.
-        cell_of: (n,) which of the cells each record has.
-        sets: of each cell the values that are possible, None among them where it may be null; None instead of
-            a set: the range in `low` and `high`.
-        low, high: of each cell; both inside.
-        nulls: of each cell with a range whether it may be null, too.
+        name: Name of the column.
+        cell_of: Number of each record's cell, shape (n,).
+        sets: Possible values of each cell, including None if it may be null. None instead of a set: the
+            range in `low` and `high`.
+        low, high: Ends of each cell's range, both included.
+        nulls: Whether each cell with a range may also be null.
         kind: `label`, `whole`, `real`, `date` or `timestamp`.
-        every: all values of its domain; None where they are not listed.
-        domain: the range of its domain, and whether it has nulls; infinite where it is not stated.
+        every: All values of its domain. None if they are not listed.
+        domain: Range of its domain, and whether it has nulls. Infinite if it is not stated.
     """
 
     name: str
@@ -53,7 +53,7 @@ class Meant:
     domain: tuple[float, float, bool] = (-math.inf, math.inf, True)
 
     def with_hidden(self, count: int) -> "Meant":
-        """With so many records more, that are not shown: each may have had any value of the domain."""
+        """Return the same with this number of hidden records, which may have any value of the domain."""
         if not count:
             return self
         low, high, null = self.domain
@@ -72,7 +72,7 @@ class Meant:
         )
 
     def meeting(self, conditions: Sequence[Condition]) -> "tuple[Truths, Truths]":
-        """(n,) whether each record surely meets all of some conditions, and whether it may."""
+        """Return whether each record surely meets all of some conditions, and whether it may, shape (n,)."""
         verdicts = [self._cell(cell, conditions) for cell in range(len(self.sets))]
         surely, maybe = np.array(verdicts, dtype=np.bool_).reshape(-1, 2).T
         return surely[self.cell_of], maybe[self.cell_of]
@@ -88,11 +88,11 @@ class Meant:
         return surely and all(met), maybe or any(met)
 
     def likely(self, conditions: Sequence[Condition]) -> "tuple[Floats, Floats, Floats]":
-        """What of each record meets the conditions, if all values that a cell leaves open are alike.
+        """Return how likely each record meets the conditions, if all open values are equally likely.
 
         Returns:
-            (n,) the part of its values that meets them, 0 to 1; (n,) the part of those that are numbers, and
-            (n,) their mean. NaN where the values have no ends, and a mean where there is no number.
+            The share of its values that meets them, 0 to 1; the share of those that are numbers; and their
+            mean, each of shape (n,). NaN if the values have no ends, and for a mean without numbers.
         """
         found = [self._likely_cell(cell, conditions) for cell in range(len(self.sets))]
         part, numbers, mean = np.array(found, dtype=np.float64).reshape(-1, 3).T
@@ -108,7 +108,7 @@ class Meant:
         return len(met) / max(len(possible), 1), len(numbers) / max(len(met), 1), mean
 
     def _likely_range(self, cell: int, conditions: Sequence[Condition]) -> tuple[float, float, float]:
-        """As of `likely`, of a cell with a range; a null counts as one value more, and not among doubles."""
+        """Like `likely`, for a cell with a range. Null counts as one more value, but not among doubles."""
         low, high = self.low[cell], self.high[cell]
         part, mean = _likely_of_range(conditions, low, high, self.kind)
         values = high - low + 1
@@ -119,10 +119,10 @@ class Meant:
         return met / (values + 1), numbers / met if met else 0.0, mean
 
     def require_known(self, conditions: Sequence[Condition]) -> None:
-        """Refuse a list of values one of which can be in no record: of such a typing error no answer is one.
+        """Raise if a listed value cannot be in any record, for example because of a typing error.
 
         Raises:
-            QueryError: naming the column and how many of the values are in no domain.
+            QueryError: Naming the column and how many of the values are in no domain.
         """
         if self.kind == "label":
             if self.every is None:
@@ -137,17 +137,17 @@ class Meant:
 
     @property
     def shown(self) -> list[frozenset[Value] | None]:
-        """The sets of the cells that some record has."""
+        """Return the sets of the cells that occur in records."""
         return [self.sets[cell] for cell in sorted(set(self.cell_of.tolist()))]
 
     @property
     def may_be_null(self) -> "Truths":
-        """(n,) whether each record may be null."""
+        """Return whether each record may be null, shape (n,)."""
         found = [None in (of_cell or ()) or null for of_cell, null in zip(self.sets, self.nulls, strict=True)]
         return np.array(found, dtype=np.bool_)[self.cell_of]
 
     def numbers(self, conditions: Sequence[Condition]) -> "tuple[Any, Any]":
-        """(n,) the least and the largest number of each record that meets the conditions; NaN: none does."""
+        """Return the smallest and largest number of each record that meets the conditions, or NaN."""
         ends = [self._ends(cell, conditions) for cell in range(len(self.sets))]
         low, high = np.array(ends, dtype=np.float64).reshape(-1, 2).T
         return low[self.cell_of], high[self.cell_of]
@@ -175,10 +175,10 @@ class Meant:
 def require_in_domain(
     column: str, conditions: Sequence[Condition], kind: str, is_known: Callable[[Value], bool]
 ) -> None:
-    """Refuse listed values that are in no domain; a null may be asked of any column.
+    """Raise if listed values are in no domain. Null is allowed for any column.
 
     Raises:
-        QueryError: if there is one.
+        QueryError: If there is one.
     """
     listed = [as_kind(v, kind, column) for c in conditions for v in c.values or () if v is not None]
     strange = sum(not is_known(value) for value in listed)
@@ -193,7 +193,7 @@ def require_in_domain(
 def _likely_of_range(
     conditions: Sequence[Condition], low: float, high: float, kind: str
 ) -> tuple[float, float]:
-    """The part of a range's numbers that meets the conditions, 0 to 1, and their mean; NaN as of `likely`."""
+    """Return the share of a range's numbers that meets the conditions, and their mean. See `likely`."""
     if low == high:
         is_met = all(meets(condition, low, kind) for condition in conditions)
         return float(is_met), low if is_met else math.nan
@@ -219,7 +219,7 @@ def _likely_of_range(
 
 
 def meets(condition: Condition, value: Value, kind: str) -> bool:
-    """Whether a value meets a condition."""
+    """Return whether a value meets a condition."""
     if condition.values is not None:
         wanted = {as_kind(v, kind, condition.column) for v in condition.values}
         return (value in wanted) != condition.negated
@@ -233,7 +233,7 @@ def meets(condition: Condition, value: Value, kind: str) -> bool:
 
 
 def _of_range(conditions: Sequence[Condition], low: float, high: float, kind: str) -> tuple[bool, bool]:
-    """Whether all numbers of a range meet all conditions, and whether some do."""
+    """Return whether all numbers of a range meet all conditions, and whether some do."""
     if low == high:
         met = all(meets(condition, low, kind) for condition in conditions)
         return met, met
@@ -249,7 +249,7 @@ def _of_range(conditions: Sequence[Condition], low: float, high: float, kind: st
     inside = first == low and last == high
     if not listed:
         return inside, True
-    # Values that the lists name are tried one by one; all others meet a condition if it is negated.
+    # Listed values are tried one by one. All others meet a condition if it is negated.
     named = {float(v) for c in listed for v in numbers_of(c, kind) if first <= v <= last}
     if kind != "real":
         named = {v for v in named if v == math.floor(v)}
@@ -261,7 +261,7 @@ def _of_range(conditions: Sequence[Condition], low: float, high: float, kind: st
 
 
 def closed_range(condition: Condition, kind: str) -> tuple[float, float]:
-    """The ends of a condition as a closed range; of whole numbers those that belong to it."""
+    """Return the ends of a condition as a closed range. For whole numbers, both are whole."""
     low, high = (_number(end, kind, condition.column) for end in (condition.low, condition.high))
     if kind == "real":
         return (
@@ -276,15 +276,15 @@ def closed_range(condition: Condition, kind: str) -> tuple[float, float]:
 
 
 def numbers_of(condition: Condition, kind: str) -> list[float]:
-    """The listed values of a condition that are no nulls."""
+    """Return the listed values of a condition that are not null."""
     return [_number(v, kind, condition.column) for v in condition.values or () if v is not None]
 
 
 def as_kind(value: Value, kind: str, column: str) -> Value:
-    """A constant of a question as the values of a column are told: text, a number, or days or seconds.
+    """Convert a constant of a query to the form of a column's values: text, a number, or days or seconds.
 
     Raises:
-        QueryError: if it is none.
+        QueryError: If it is none.
     """
     if value is None:
         return None
@@ -305,23 +305,23 @@ def _number(value: str | float, kind: str, column: str) -> float:
         raise QueryError(f"{column} must be compared with {'a date' if dated else 'a number'}") from None
 
 
-def meant_of(name: str, rows: "pa.Table", told: Mapping[str, Any]) -> Meant:
-    """What the released cells say of a column of the source.
+def meant_of(name: str, rows: "pa.Table", dictionary: Mapping[str, Any]) -> Meant:
+    """Return the possible values of a source column in the released cells.
 
     Args:
-        name: the column.
-        rows: of the release.
-        told: its data dictionary.
+        name: Name of the column.
+        rows: Rows of the release.
+        dictionary: Data dictionary of the release.
 
     Raises:
-        QueryError: if it is not released, or in a form that says nothing of single values.
+        QueryError: If it is not released, or in a form that does not show single values.
     """
-    columns = {column["form"]: column for column in told["columns"] if column["source"] == name}
+    columns = {column["form"]: column for column in dictionary["columns"] if column["source"] == name}
     if "lower_bound" in columns:
         return _of_bounds(name, columns, rows)
-    found = next((column for column in told["columns"] if column["name"] == name), None)
+    found = next((column for column in dictionary["columns"] if column["name"] == name), None)
     if found is None:
-        named = sorted({column["source"] for column in told["columns"] if column["source"]})
+        named = sorted({column["source"] for column in dictionary["columns"] if column["source"]})
         raise QueryError(f"{name} must be a column of the source, one of {', '.join(named)}")
     cells = rows.column(found["name"]).combine_chunks().dictionary_encode()
     values = [_cell(value) for value in cells.dictionary.to_pylist()]
@@ -356,7 +356,7 @@ def meant_of(name: str, rows: "pa.Table", told: Mapping[str, Any]) -> Meant:
 
 
 def _of_bounds(name: str, columns: Mapping[str, Mapping[str, Any]], rows: "pa.Table") -> Meant:
-    """Two columns of bounds, and whether the interval covers nulls, too."""
+    """Return the values of two columns of bounds, and whether the interval covers null, too."""
     low, high = (
         [_cell(v) for v in rows.column(columns[form]["name"]).to_pylist()]
         for form in ("lower_bound", "upper_bound")
@@ -369,7 +369,7 @@ def _of_bounds(name: str, columns: Mapping[str, Mapping[str, Any]], rows: "pa.Ta
     sets: list[frozenset[Value] | None] = []
     ends: list[tuple[float, float]] = []
     for first, last, is_null in place:
-        withheld = first is None and not is_null  # suppressed: any value, or none where nulls are allowed
+        withheld = first is None and not is_null  # suppressed: any value, or none if nulls are allowed
         sets.append(frozenset([None]) if first is None and is_null else None)
         ends.append((least, largest) if withheld or first is None else (float(first), float(last)))
     return Meant(
@@ -385,7 +385,7 @@ def _of_bounds(name: str, columns: Mapping[str, Mapping[str, Any]], rows: "pa.Ta
 
 
 def _domain_ends(column: Mapping[str, Any]) -> tuple[float, float]:
-    """The bounds that the schema states of a column; infinite where it states none."""
+    """Return the bounds of a column in the schema. Infinite if there are none."""
     stated = column.get("domain", {}).get("bounds")
     if not stated:
         return -math.inf, math.inf
@@ -410,14 +410,14 @@ def _every(listed: Mapping[str, Any]) -> frozenset[Value] | None:
 
 
 def _leaves(cell: Value, listed: Mapping[str, Any], *, or_null: bool) -> frozenset[Value] | None:
-    """The values under a label of a hierarchy; None where they are not listed, or the root covers nulls."""
+    """Return the values under a label of a hierarchy. None if they are unknown, or the root covers null."""
     leaves = frozenset(path[0] for path in listed.get("paths", ()) if cell in path)
     root = {path[-1] for path in listed.get("paths", ())}
     return (leaves | {None} if or_null and cell in root else leaves) or None
 
 
 def _set(cell: Value) -> frozenset[Value]:
-    """`{a, b}`, `{a, null}`, or one value; what could be mistaken for that stands in quotes."""
+    """Parse `{a, b}`, `{a, null}`, or one value. Values that look like a set are in quotes."""
     text = str(cell)
     if not (text.startswith("{") and text.endswith("}")):
         return frozenset([_unquoted(text)])
@@ -438,7 +438,7 @@ def _unquoted(text: str) -> str:
 
 
 def _kind(column: Mapping[str, Any]) -> str:
-    """How the values of a column are compared, by its type in the table."""
+    """Return how the values of a column are compared, by its type in the table."""
     kind = column["type"]
     if kind in ("date", "timestamp") or kind.startswith("timestamp"):
         return "date" if kind == "date" else "timestamp"
@@ -448,7 +448,7 @@ def _kind(column: Mapping[str, Any]) -> str:
 
 
 def _cell(value: Any) -> Value:
-    """A released cell in the form in which it is compared."""
+    """Convert a released cell to the form in which it is compared."""
     if value is None or isinstance(value, str):
         return value
     if isinstance(value, bool):

@@ -1,4 +1,4 @@
-"""The forms in which an answer leaves the process that made it: Arrow, CSV, JSON. They are made in pieces."""
+"""Formats of an answer: Arrow, CSV, JSON, generated piece by piece in the process of the query."""
 
 import csv
 import io
@@ -9,11 +9,11 @@ from typing import Any
 
 import pyarrow as pa
 
-_ROWS = 256  # that are turned into text at a time
+_ROWS = 256  # number of rows that are converted to text at a time
 
 
 def arrow_pieces(schema: "pa.Schema", batches: "Iterable[pa.RecordBatch]") -> Iterator[bytes]:
-    """A stream in Arrow's IPC format."""
+    """Yield a stream in Arrow's IPC format."""
     sink = io.BytesIO()
     with pa.ipc.new_stream(sink, schema) as writer:
         for batch in batches:
@@ -23,14 +23,14 @@ def arrow_pieces(schema: "pa.Schema", batches: "Iterable[pa.RecordBatch]") -> It
 
 
 def csv_pieces(schema: "pa.Schema", batches: "Iterable[pa.RecordBatch]") -> Iterator[bytes]:
-    """A CSV file with the columns' names in its first line."""
+    """Yield a CSV file with the names of the columns in its first line."""
     yield _csv([schema.names])
     for rows in _slices(batches):
         yield _csv(rows)
 
 
 def json_pieces(schema: "pa.Schema", batches: "Iterable[pa.RecordBatch]") -> Iterator[bytes]:
-    """A JSON array of rows, each an array (a query may repeat a column); what JSON has not is text."""
+    """Yield a JSON array of rows, each an array (a query may repeat a column). Other types become text."""
     before = "["
     for rows in _slices(batches):
         lines = [
@@ -50,7 +50,7 @@ FORMS: Mapping[str, Callable[["pa.Schema", "Iterable[pa.RecordBatch]"], Iterator
 
 
 def _slices(batches: "Iterable[pa.RecordBatch]") -> Iterator[list[tuple[Any, ...]]]:
-    """The rows in Python's values, some at a time."""
+    """Yield the rows as Python values, some at a time."""
     for batch in batches:
         for start in range(0, len(batch), _ROWS):
             yield list(zip(*(c.to_pylist() for c in batch.slice(start, _ROWS).columns), strict=True))
@@ -63,7 +63,7 @@ def _csv(rows: Iterable[Iterable[Any]]) -> bytes:
 
 
 def _jsonable(value: Any) -> Any:
-    """A value without infinities, which JSON does not know."""
+    """Return a value without infinities, which JSON does not support."""
     if isinstance(value, float):
         return value if math.isfinite(value) else str(value)
     if isinstance(value, list | tuple):

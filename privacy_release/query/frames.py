@@ -1,4 +1,4 @@
-"""What a statement's process and the process that asks say to each other: frames of a kind and some bytes."""
+"""The protocol between a statement's process and its parent: frames with a kind and some bytes."""
 
 import json
 import struct
@@ -7,11 +7,11 @@ from enum import IntEnum
 from typing import IO, Any
 
 _HEAD = struct.Struct(">BQ")
-LONGEST_WORDS = 64_000_000  # bytes of a frame that is not part of an answer; the tree of a statement fits
+LONGEST_WORDS = 64_000_000  # bytes of a frame that is not part of an answer; enough for a statement's tree
 
 
 class Frame(IntEnum):
-    """Kinds of frames: JSON, a part of the answer, a part of a release's file."""
+    """The kind of a frame: JSON, a part of the answer, a part of a release's file."""
 
     WORDS = 1
     ANSWER = 2
@@ -19,10 +19,10 @@ class Frame(IntEnum):
 
 
 def send(stream: IO[bytes], kind: Frame, data: bytes) -> None:
-    """Write a frame, at once.
+    """Write a frame and flush it.
 
     Raises:
-        OSError: if the other side is gone.
+        OSError: If the other side is gone.
     """
     stream.write(_HEAD.pack(kind, len(data)))
     stream.write(data)
@@ -33,25 +33,25 @@ def send_words(stream: IO[bytes], words: Mapping[str, Any]) -> None:
     """Write a frame of JSON.
 
     Raises:
-        OSError: if the other side is gone.
+        OSError: If the other side is gone.
     """
     send(stream, Frame.WORDS, json.dumps(words).encode())
 
 
 def next_head(stream: IO[bytes]) -> tuple[Frame, int]:
-    """Kind and length of the next frame.
+    """Read kind and length of the next frame.
 
     Raises:
-        EOFError: if there is none.
+        EOFError: If there is none.
     """
     return _kind_and_length(exactly(stream, _HEAD.size))
 
 
 def exactly(stream: IO[bytes], length: int) -> bytes:
-    """The next bytes.
+    """Read the next bytes.
 
     Raises:
-        EOFError: if there are fewer.
+        EOFError: If there are fewer.
     """
     data = stream.read(length)
     if len(data) < length:
@@ -64,4 +64,4 @@ def _kind_and_length(head: bytes) -> tuple[Frame, int]:
     try:
         return Frame(kind), length
     except ValueError:
-        raise EOFError from None  # no frame of ours: as good as none
+        raise EOFError from None  # not a frame of this protocol, which counts as none

@@ -1,9 +1,9 @@
-"""Counts, shares and means of the confidential table, each with the interval that a release leaves for it.
+"""Counts, shares and means of the confidential table, each with the interval that a release implies.
 
-A private synthetic release with replicates gives intervals that cover the value in the table that was
-measured with about the stated chance, see ``privacy_engine.synthesizers.replicated``. A k-anonymous release
-gives hard bounds: no table outside of them is consistent with it. Both are made of what is published alone.
-What the confidential table is a sample of is in neither.
+A private synthetic release with replicates gives intervals that cover the value in the measured table with
+about the stated probability, see ``privacy_engine.synthesizers.replicated``. A k-anonymous release gives hard
+bounds: no table outside of them is consistent with it. Both are computed only from what is published. Neither
+accounts for the sampling of the confidential table from a population.
 """
 
 import functools
@@ -25,7 +25,7 @@ import pyarrow.parquet as pq
 from privacy_engine.errors import IntegrityError
 from privacy_engine.measures.bounds import count_bounds, mean_bounds
 from privacy_release.lake.read import dictionary_of, proof_of, read_release, standing_manifest
-from privacy_release.lake.replicates import REPLICATES, TOLD
+from privacy_release.lake.replicates import METADATA, REPLICATES
 from privacy_release.lake.store import Lake, ReleaseTable
 from privacy_release.query.answer import Answer, allowed
 from privacy_release.query.columns import (
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 
     Floats = npt.NDArray[np.float64]
 
-MOST_ANSWERS = 100_000  # groups of a question
+MOST_ANSWERS = 100_000  # largest number of groups in a question
 _MEANING = {
     "interval": "the value in the confidential table lies between low and high with about this chance",
     "bounds": "the value in the confidential table lies between low and high, whatever the table is; the "
@@ -59,22 +59,21 @@ _MEANING = {
 
 
 def intervals(table: ReleaseTable, release_id: str, question: Question, *, level: float = 0.95) -> "pa.Table":
-    """The groups of a question, with value, low and high of each measure.
+    """Return the groups of a question, with value, low and high of each measure.
 
-    Of a k-anonymous release the value is an estimate: that where all values which a cell leaves open are
-    equally likely, and columns are independent within it. The metadata of the table say what `low` and `high`
-    mean.
+    For a k-anonymous release, the value is an estimate: all values that a cell leaves open are taken as
+    equally likely, and columns as independent within it. The metadata of the table explain `low` and `high`.
 
     Args:
         table: The release table.
-        release_id: of the release.
-        question: what is asked.
-        level: chance of an interval to cover, in (0, 1); bounds are certain.
+        release_id: ID of the release.
+        question: Question to answer.
+        level: Probability that an interval covers the value, in (0, 1). Bounds are certain.
 
     Raises:
-        QueryError: if the release gives no intervals for the question; the message says why.
-        PublishError: if there is no such release, or the lake cannot be reached.
-        IntegrityError: if what lies beside the release is not what was published.
+        QueryError: If the release gives no intervals for the question, with the reason.
+        PublishError: If there is no such release, or the lake cannot be reached.
+        IntegrityError: If a file that is stored with the release is not what was published.
     """
     if not 0 < level < 1:
         raise QueryError(f"level must be in (0, 1), got {level}")
@@ -84,49 +83,49 @@ def intervals(table: ReleaseTable, release_id: str, question: Question, *, level
         if not published.tells_number and any(measure.kind == "count" for measure in question.measures):
             _require_public_number(table, release_id)
         return _table(published.answer(question, level), question, "interval", level)
-    told = dictionary_of(table, release_id)
-    if told is None:
-        raise QueryError("the release has no data dictionary, so it is not known what its cells stand for")
-    forms = {column["form"] for column in told["columns"]}
+    dictionary = dictionary_of(table, release_id)
+    if dictionary is None:
+        raise QueryError("the release has no data dictionary, so the meaning of its cells is unknown")
+    forms = {column["form"] for column in dictionary["columns"]}
     if "drawn" in forms:
         raise QueryError(
-            "the release was published without replicates, so its answers have no intervals: ask without, "
+            "the release was published without replicates, so its answers have no intervals: query without, "
             "or release again by latent_class with `replicates`"
         )
     if reason := _NO_BOUNDS.keys() & forms:
         raise QueryError(f"the release gives no intervals: {_NO_BOUNDS[min(reason)]}")
     rows = read_release(table, release_id)
-    return _table(bounded(rows, told, question), question, "bounds", 1.0)
+    return _table(bounded(rows, dictionary, question), question, "bounds", 1.0)
 
 
 _NO_BOUNDS: Mapping[str, str] = {
     "randomized": "its answers are random; estimate shares as docs/randomized_releases.md says",
-    "counterfeits": "some of its records are of nobody, and the bounds do not know which",
+    "counterfeits": "some of its records belong to no person, and the bounds cannot tell which",
     "table_name": "it is of several tables; bounds are given for releases of one",
 }
 
 
 def _require_public_number(table: ReleaseTable, release_id: str) -> None:
-    """Refuse counts of an earlier release by persons, whose file does not say how noisy their number is."""
+    """Refuse counts for an earlier release by persons, whose file does not state the noise of the number."""
     loss = standing_manifest(table, release_id).loss
     if loss is not None and loss.neighbours == "replace_person":
         raise QueryError(
             "a count needs the noise in the number of records, which the replicates of this release, of an "
-            "earlier version, do not say: ask for the share, or release again"
+            "earlier version, do not state: query the share, or release again"
         )
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class PublishedModel:
-    """The file of replicates, read.
+    """The file of replicates, parsed.
 
     Attributes:
-        model: the model and its replicates, by codes.
-        values: attribute to its columns `code`, `value`, `low`, `high`, an entry a released value.
-        kinds: attribute to `label`, `whole`, `real`, `date` or `timestamp`.
-        records: of the table that was measured.
-        number: the noise in `records`; None where it is public, or the file does not tell.
-        tells_number: whether the file tells; those of earlier versions do not.
+        model: Model and its replicates, by codes.
+        values: Columns `code`, `value`, `low`, `high` of each attribute, with an entry per released value.
+        kinds: Kind of each attribute: `label`, `whole`, `real`, `date` or `timestamp`.
+        records: Number of records in the measured table.
+        number: Noise in `records`. None if it is public, or the file does not state it.
+        tells_number: Whether the file states it. Those of earlier versions do not.
     """
 
     model: "ReplicatedModel"
@@ -138,10 +137,10 @@ class PublishedModel:
 
     @classmethod
     def read(cls, data: bytes) -> "PublishedModel":
-        """Read the file's bytes.
+        """Parse the file's bytes.
 
         Raises:
-            IntegrityError: if they are no such file.
+            IntegrityError: If they are no such file.
         """
         from privacy_engine.synthesizers.noisy_number import NoisyNumber
         from privacy_engine.synthesizers.replicate_models import ClassTables
@@ -149,7 +148,7 @@ class PublishedModel:
 
         try:
             table = pq.read_table(io.BytesIO(data))
-            fields = json.loads((table.schema.metadata or {})[TOLD])
+            fields = json.loads((table.schema.metadata or {})[METADATA])
         except (pa.ArrowException, KeyError, ValueError):
             raise IntegrityError("the file of replicates must be one that this package wrote") from None
         order = [("replicate", "ascending"), ("class", "ascending")]
@@ -172,7 +171,7 @@ class PublishedModel:
             sums = probability @ np.eye(int(code.max()) + 1)[code]
             cuts = np.flatnonzero(np.diff(replicate[::size])) + 1
             by_code[name] = np.split(sums, cuts)
-            weights = np.split(part["weight"].to_numpy()[::size], cuts)  # every attribute has the same
+            weights = np.split(part["weight"].to_numpy()[::size], cuts)  # the same for every attribute
         follows = {name: (root, np.array(value)) for name, (root, value) in fields["follows"].items()}
         models = [
             ClassTables(
@@ -199,7 +198,7 @@ class PublishedModel:
         )
 
     def answer(self, question: Question, level: float) -> "list[tuple[tuple[Value, ...], list[Cell]]]":
-        """The groups, each with a cell for each measure."""
+        """Return the groups, each with a cell for each measure."""
         groups: list[tuple[Value, ...]] = [()]
         chosen: dict[str, Floats] = {}
         for condition in question.where:
@@ -209,7 +208,7 @@ class PublishedModel:
             shown = self._known(column)["value"]
             if len(groups) * len(shown) > MOST_ANSWERS:
                 raise QueryError(
-                    f"a question must have at most {MOST_ANSWERS:,} groups; ask by fewer columns"
+                    f"a question must have at most {MOST_ANSWERS:,} groups; group by fewer columns"
                 )
             each = np.eye(len(shown)) * chosen.get(column, 1.0)
             chosen = {name: np.repeat(w, len(shown), axis=1) for name, w in chosen.items()}
@@ -240,7 +239,7 @@ class PublishedModel:
                 if condition.column == measure.of and condition.values is None:
                     ends = closed_range(condition, self.kinds[measure.of])
                     low, high = np.maximum(low, ends[0]), np.minimum(high, ends[1])
-            middle = (low + high) / 2  # of a bin that a condition cuts, of the part that it leaves
+            middle = (low + high) / 2  # of a bin that a condition cuts, of the remaining part
             codes = int(known["code"].max()) + 1
             numbers = np.array([middle[known["code"] == code].mean() for code in range(codes)])
             found = self.model.means(coded, measure.of, numbers, level=level)
@@ -249,14 +248,14 @@ class PublishedModel:
                 uniform = self._uniform.shares(coded, level=level).value
                 mean = self._uniform.means(coded, measure.of, numbers, level=level).value
                 with np.errstate(divide="ignore", invalid="ignore"):
-                    ratio = uniform / shares.value  # of a group without records: its mean is none
+                    ratio = uniform / shares.value  # for a group without records, the mean does not exist
                 found = _means(found, mean, ratio, numbers, self.number, level)
-        told = (found.value, found.low, found.high)
-        return [Cell(*map(float, cell)) for cell in zip(*told, strict=True)]
+        estimates = (found.value, found.low, found.high)
+        return [Cell(*map(float, cell)) for cell in zip(*estimates, strict=True)]
 
     @cached_property
     def _uniform(self) -> "ReplicatedModel":
-        """What the records that fill up are drawn from."""
+        """The distribution of the records that fill up the table."""
         from privacy_engine.synthesizers.replicate_models import ClassTables
         from privacy_engine.synthesizers.replicated import ReplicatedModel
 
@@ -265,7 +264,7 @@ class PublishedModel:
         return ReplicatedModel(model=model, replicates=[model], misfit=(0.0,), unseen=0.0, together=[])
 
     def _by_code(self, name: str, weights: "Floats") -> "Floats":
-        """(codes, g) of (values, g): values of one code have equal parts of it."""
+        """Distribute the weights of values, shape (values, g), evenly over codes, shape (codes, g)."""
         code = self.values[name]["code"]
         member = np.eye(int(code.max()) + 1)[code]
         return np.asarray(member.T @ weights / member.sum(axis=0)[:, None])
@@ -276,7 +275,7 @@ class PublishedModel:
         return self.values[column]
 
     def _fitting(self, condition: Condition) -> "Floats":
-        """(values,) the part of each value's records that meets a condition, bins evenly spread."""
+        """Return the share of each value's records that meets a condition, with bins evenly spread."""
         known, kind = self._known(condition.column), self.kinds[condition.column]
         require_in_domain(condition.column, [condition], kind, _member(known, kind))
         parts = zip(known["value"], known["low"].tolist(), known["high"].tolist(), strict=True)
@@ -284,7 +283,7 @@ class PublishedModel:
 
 
 def _member(known: Mapping[str, Any], kind: str) -> Callable[[Value], bool]:
-    """Whether a value is in a domain: one of its labels, or within the ends of its numbers."""
+    """Return a function that tests whether a value is in a domain: a label, or a number within its range."""
     if kind == "label":
         return frozenset(known["value"]).__contains__
     low, high = np.nanmin(known["low"]), np.nanmax(known["high"])
@@ -296,10 +295,10 @@ def _counts_of_public(shares: "Estimates", records: int) -> "Estimates":
 
 
 def _counts(shares: "Estimates", uniform: "Floats", number: "NoisyNumber", level: float) -> "Estimates":
-    """Counts of the records that were contributed, N of which, or all and f that fill up, gave the shares.
+    """Estimate counts of contributed records, N of which, or all and f that fill up, gave the shares.
 
-    Of n <= N records a group has N S - f u, f = N - n, where uniform records have the share u; of n > N it
-    has n S, as far as chance draws them alike. The interval holds all of these for each n of its interval.
+    For n <= N records, a group has N S - f u, with f = N - n and the share u of uniform records; for n > N it
+    has n S, as far as chance draws them alike. The interval contains all of these for each n of its interval.
     """
     least, most = number.interval(level)
     filling = max(0.0, number.released - least)
@@ -308,7 +307,7 @@ def _counts(shares: "Estimates", uniform: "Floats", number: "NoisyNumber", level
 
 
 def _shares(shares: "Estimates", uniform: "Floats", number: "NoisyNumber", level: float) -> "Estimates":
-    """Shares of the records that were contributed, where up to f of N may fill up: (N S - f u) / (N - f)."""
+    """Estimate shares of contributed records, if up to f of N may fill up: (N S - f u) / (N - f)."""
     odds = _odds(number, level)
     low = np.minimum(shares.low, shares.low + odds * (shares.low - uniform))
     high = np.maximum(shares.high, shares.high + odds * (shares.high - uniform))
@@ -323,15 +322,15 @@ def _means(
     number: "NoisyNumber",
     level: float,
 ) -> "Estimates":
-    """Means of the records that were contributed, where up to f of N may fill up.
+    """Estimate means of contributed records, if up to f of N may fill up.
 
     Args:
-        means: of all N.
-        uniform: (g,) of those that fill up.
-        ratio: (g,) share of the group among those that fill up, over its share in all N.
-        numbers: (size,) what a mean lies among.
-        number: the noise in N.
-        level: of the interval.
+        means: Means of all N.
+        uniform: Means of those that fill up, shape (g,).
+        ratio: Share of the group among those that fill up, divided by its share in all N, shape (g,).
+        numbers: Numbers that a mean lies among, shape (size,).
+        number: Noise in N.
+        level: Level of the interval.
     """
     most_odds = _odds(number, level)
     part = np.minimum(most_odds / (1 + most_odds) * ratio, 1.0)
@@ -346,24 +345,24 @@ def _means(
 
 
 def _odds(number: "NoisyNumber", level: float) -> float:
-    """The most records that may fill up, over the others."""
+    """Return the largest number of records that may fill up, divided by the others."""
     least, _ = number.interval(level)
     filling = max(0.0, number.released - least)
     return filling / max(number.released - filling, 1.0)
 
 
 def _part(condition: Condition, value: str | None, low: float, high: float, kind: str) -> float:
-    """The part of a value's records that meets a condition."""
+    """Return the share of a value's records that meets a condition."""
     if value is None or kind == "label" or low == high:
-        told: Value = value if value is None or kind == "label" else low
-        return float(meets(condition, told, kind))
+        cell: Value = value if value is None or kind == "label" else low
+        return float(meets(condition, cell, kind))
     whole = kind != "real"
     if condition.values is None:
         first, last = closed_range(condition, kind)
         width = min(high, last) - max(low, first)
         return max(0.0, (width + 1) / (high - low + 1) if whole else width / (high - low))
     if not whole:
-        raise QueryError(f"{condition.column} is a number that is no whole one: ask for a range of it")
+        raise QueryError(f"{condition.column} is a number that is not whole: use a range of it")
     within = len({v for v in numbers_of(condition, kind) if low <= v <= high and v == int(v)})
     part = within / (high - low + 1)
     return 1 - part if condition.negated else part
@@ -371,7 +370,7 @@ def _part(condition: Condition, value: str | None, low: float, high: float, kind
 
 @dataclass(frozen=True)
 class Cell:
-    """A value with its interval; None where there is none."""
+    """A value with its interval. None if there is none."""
 
     value: float | None
     low: float
@@ -388,22 +387,22 @@ def answer_with_intervals(
     level: float = 0.95,
     limits: Limits | None = None,
 ) -> Answer:
-    """The answer to a question in SQL, of one of the forms that have intervals, from one release.
+    """Answer a question in SQL, in one of the forms that have intervals, from one release.
 
-    The SQL is read, and not run: columns have the names of the source.
+    The SQL is parsed but not run. Columns have the names of the source.
 
     Args:
-        lake: where the table is.
-        sql: see `privacy_release.query.questions`.
+        lake: Lake with the table.
+        sql: Question, see `privacy_release.query.questions`.
         form: `arrow`, `csv` or `json`.
-        tables: only these may be asked; None allows all of the lake.
-        release: its id; None: the newest.
-        level: of `intervals`.
-        limits: of its rows and its text.
+        tables: Names of the only tables that may be queried. None: all tables of the lake.
+        release: ID of the release. None: the newest.
+        level: Level, see `intervals`.
+        limits: Limits on rows and text.
 
     Raises:
-        QueryError: if the query is wrong, or the release gives no intervals for it.
-        PublishError, IntegrityError: as of `intervals`.
+        QueryError: If the query is wrong, or the release gives no intervals for it.
+        PublishError, IntegrityError: As `intervals`.
     """
     limits = limits or Limits()
     check_size(sql, limits.length, limits.depth)
@@ -414,7 +413,7 @@ def answer_with_intervals(
     found = intervals(lake.table(name), source.release, question, level=level)
     if found.num_rows > limits.rows:
         raise QueryError(
-            f"an answer must have at most {limits.rows:,} rows, got {found.num_rows:,}; ask by fewer columns"
+            f"an answer must have at most {limits.rows:,} rows, got {found.num_rows:,}; use fewer groups"
         )
     data = b"".join(FORMS[form](found.schema, found.to_batches()))
     return Answer(
@@ -428,29 +427,29 @@ def answer_with_intervals(
 
 
 def bounded(
-    rows: "pa.Table", told: Mapping[str, Any], question: Question
+    rows: "pa.Table", dictionary: Mapping[str, Any], question: Question
 ) -> "list[tuple[tuple[Value, ...], list[Cell]]]":
-    """The groups of a question to a k-anonymous release, with hard bounds."""
+    """Return the groups of a question to a k-anonymous release, with hard bounds."""
     of = [m.of for m in question.measures if m.of is not None]
     names = dict.fromkeys((*(c.column for c in question.where), *question.by, *of))
-    hidden = int(told.get("suppressed", 0))
-    meant = {name: meant_of(name, rows, told).with_hidden(hidden) for name in names}
-    asked: dict[str, list[Condition]] = {name: [] for name in names}
+    hidden = int(dictionary.get("suppressed", 0))
+    meant = {name: meant_of(name, rows, dictionary).with_hidden(hidden) for name in names}
+    conditions: dict[str, list[Condition]] = {name: [] for name in names}
     for condition in question.where:
-        asked[condition.column].append(condition)
+        conditions[condition.column].append(condition)
     for name in names:
-        meant[name].require_known(asked[name])
+        meant[name].require_known(conditions[name])
     values = [_values_of(meant[column]) for column in question.by]
     if np.prod([len(v) for v in values]) > MOST_ANSWERS:
-        raise QueryError(f"a question must have at most {MOST_ANSWERS:,} groups; ask by fewer columns")
+        raise QueryError(f"a question must have at most {MOST_ANSWERS:,} groups; group by fewer columns")
     everybody = np.ones(rows.num_rows + hidden, dtype=np.bool_)
     base = _Part(surely=everybody, maybe=everybody, likely=everybody.astype(np.float64), of={})
     for name in names:
         if name not in question.by:
-            base = base.also(_part_of(meant[name], asked[name], measured=name in of))
+            base = base.also(_part_of(meant[name], conditions[name], measured=name in of))
     parts = [
         [
-            _part_of(meant[column], [*asked[column], _is(column, value)], measured=column in of)
+            _part_of(meant[column], [*conditions[column], _is(column, value)], measured=column in of)
             for value in shown
         ]
         for column, shown in zip(question.by, values, strict=True)
@@ -464,13 +463,13 @@ def bounded(
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Part:
-    """The records that some conditions may leave.
+    """The records that may meet some conditions.
 
     Attributes:
-        surely: (n,) whether each record surely meets them.
-        maybe: (n,) whether it may.
-        likely: (n,) the part of what each record may be that meets them, see `Meant.likely`.
-        of: the columns whose mean is asked.
+        surely: Whether each record surely meets them, shape (n,).
+        maybe: Whether each record may meet them, shape (n,).
+        likely: Share of each record's possible values that meets them, shape (n,), see `Meant.likely`.
+        of: Columns whose mean is requested.
     """
 
     surely: "npt.NDArray[np.bool_]"
@@ -479,7 +478,7 @@ class _Part:
     of: Mapping[str, "_Numbers"]
 
     def also(self, other: "_Part") -> "_Part":
-        """Both conditions, of different columns."""
+        """Combine with conditions on other columns."""
         return _Part(
             surely=self.surely & other.surely,
             maybe=self.maybe & other.maybe,
@@ -490,13 +489,13 @@ class _Part:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Numbers:
-    """What the records may have in a column whose mean is asked, where they meet the conditions.
+    """The possible numbers of records in a column whose mean is requested, if they meet the conditions.
 
     Attributes:
-        low, high: (n,) the least and the largest number; NaN where there is none.
-        may_be_null: (n,) whether it may be null.
-        part: (n,) the part of what each may be that is a number.
-        mean: (n,) the mean of these.
+        low, high: Smallest and largest number, shape (n,). NaN if there is none.
+        may_be_null: Whether the value may be null, shape (n,).
+        part: Share of the possible values that are numbers, shape (n,).
+        mean: Mean of these numbers, shape (n,).
     """
 
     low: "Floats"
@@ -507,7 +506,7 @@ class _Numbers:
 
 
 def _part_of(column: Meant, conditions: Sequence[Condition], *, measured: bool) -> _Part:
-    """What the conditions of one column leave."""
+    """Return the records that may meet the conditions on one column."""
     surely, maybe = column.meeting(conditions)
     likely, part, mean = column.likely(conditions)
     if not measured:
@@ -539,21 +538,21 @@ def _bounds_of(measure: Measure, records: _Part) -> Cell:
 
 
 def _between(value: float, low: float, high: float) -> Cell:
-    """An estimate with its bounds; none if the open values have no ends, unless the bounds agree."""
+    """Return an estimate with its bounds. None if open values have no ends, unless the bounds agree."""
     if low == high:
         return Cell(low, low, high)
     return Cell(None if math.isnan(value) else min(max(value, low), high), low, high)
 
 
 def _values_of(column: Meant) -> list[Value]:
-    """The values that groups are made of: those that the domain lists, or else those that are released."""
+    """Return the values of a grouping: those of the domain, or else the released ones."""
     if column.every is not None:
         shown = {value for values in column.shown for value in values or ()}
         found = column.every | (shown & {None})
     elif all(values is not None for values in column.shown):
         found = frozenset(value for values in column.shown for value in values or ())
     else:
-        raise QueryError(f"{column.name} is released in intervals: ask for ranges of it, not by its values")
+        raise QueryError(f"{column.name} is released in intervals: use ranges of it, not its values")
     return sorted(found, key=lambda value: (value is None, isinstance(value, str), value))
 
 

@@ -1,8 +1,8 @@
-"""A process for one statement of an analyst, as the process that asks has it: it can always be ended.
+"""The process of an analyst's statement, on the side of its parent, which can always end it.
 
-DuckDB is asked in vain to stop while it plans a query or works on one long value, and a parser can overflow
-its stack. So a statement has a process of its own, which is killed when its time is over or its answer too
-large, and whose limits on memory and processor time the operating system holds.
+DuckDB cannot be interrupted while it plans a query or processes one long value, and a parser can overflow its
+stack. So a statement has a separate process, which is killed when its time is over or its answer too large,
+and whose limits on memory and processor time are enforced by the operating system.
 """
 
 import json
@@ -25,23 +25,24 @@ from privacy_release.query.frames import LONGEST_WORDS, Frame, exactly, next_hea
 from privacy_release.query.rules import QueryError
 from privacy_release.query.sources import Snapshot
 
-_START = 60.0  # seconds within which a new process must be ready, on a busy machine, too
-# All that the process gets of this one's environment: where a system has its libraries.
+_START = 60.0  # seconds within which a new process must be ready, even on a busy machine
+# The only variables of this environment that the process gets: the places of the system's libraries.
 _KEPT = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "SSL_CERT_FILE")
 _FOREVER = 1e9
 
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
-    """What a query may take.
+    """The limits of a query.
 
     Attributes:
-        rows: of the answer; one with more is refused, not cut.
-        size: bytes of the answer in the form that was asked for.
-        seconds: that the query may run.
-        memory: bytes that the database may use; the process has 0.3 GB more, so it is below 1 GB by default.
-        length: characters of the query.
-        depth: of brackets within brackets in it.
+        rows: Largest number of rows in the answer. A longer answer is refused, not cut.
+        size: Largest size of the answer in bytes, in the requested form.
+        seconds: Longest duration of the query.
+        memory: Largest memory of the database in bytes. The process has 0.3 GB more, so it is below 1 GB by
+            default.
+        length: Largest number of characters in the query.
+        depth: Largest depth of nested brackets in the query.
     """
 
     rows: int = 10_000
@@ -60,7 +61,7 @@ class Limits:
 
 
 class QueryStoppedError(QueryError):
-    """A query was ended by who asked it."""
+    """A query was stopped by its user."""
 
 
 class ReadingError(QueryError):
@@ -68,10 +69,10 @@ class ReadingError(QueryError):
 
 
 class Stop:
-    """Ends a query from another thread, before or while it runs.
+    """Stops a query from another thread, before or while it runs.
 
     Attributes:
-        cpu: seconds of processor time that the query's processes took, also of one that gave no answer.
+        cpu: Processor seconds of the query's processes, including those that gave no answer.
     """
 
     def __init__(self) -> None:
@@ -88,16 +89,16 @@ class Stop:
                 self._process.kill()
 
     def check(self) -> None:
-        """Go no further with a query that is to end.
+        """Raise if the query is to be stopped.
 
         Raises:
-            QueryStoppedError: if it is.
+            QueryStoppedError: If it is.
         """
         if self.is_set:
-            raise QueryStoppedError("the query was stopped by who asked it")
+            raise QueryStoppedError("the query was stopped by its user")
 
     def watch(self, process: "QueryProcess | None") -> None:
-        """Have this process ended; None has none any more."""
+        """Set the process to end when stopped. None: there is none any more."""
         with self._lock:
             self._process = process
             if self.is_set and process is not None:
@@ -105,11 +106,11 @@ class Stop:
 
 
 class QueryProcess:
-    """A fresh process that parses and runs one query; a context, at whose end it is dead and gone.
+    """A new process that parses and runs one query. When the context ends, the process has been killed.
 
     Attributes:
-        seconds: that the query has run, here and in processes before.
-        cpu: seconds of processor time, known at the end.
+        seconds: Seconds that the query has run, here and in earlier processes.
+        cpu: Processor seconds, known at the end.
     """
 
     def __init__(self, limits: Limits, stop: Stop, seconds: float = 0.0) -> None:
@@ -132,10 +133,10 @@ class QueryProcess:
                 [sys.executable, "-P", "-m", "privacy_release.query.child"],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL,  # a library's last words may quote a value
+                stderr=subprocess.DEVNULL,  # messages of libraries may quote a value
                 cwd="/",
                 env=environment,
-                start_new_session=True,  # a group of its own, which is killed as a whole
+                start_new_session=True,  # a separate process group, which is killed as a whole
             )
         except OSError as error:
             raise _no_process(os.strerror(error.errno or 0)) from None
@@ -157,21 +158,21 @@ class QueryProcess:
             self._gone = True
         self.cpu = usage.ru_utime + usage.ru_stime
         for pipe in (self._process.stdin, self._process.stdout):
-            with suppress(OSError):  # what was not sent any more
+            with suppress(OSError):  # data that was not sent any more
                 pipe.close()  # type: ignore[union-attr]  # both are pipes
 
     def kill(self) -> None:
-        """End the process and all that it may have started."""
+        """Kill the process and all processes that it may have started."""
         with self._lock:
-            if not self._gone:  # until it is waited for, nobody else can have its number
+            if not self._gone:  # until it is waited for, no other process can have its number
                 with suppress(ProcessLookupError, PermissionError):
                     os.killpg(self._process.pid, signal.SIGKILL)
 
     def tables_of(self, sql: str, form: str) -> tuple[str, ...]:
-        """Start on a query: the tables that it reads, if its words are allowed.
+        """Start a query, and return the tables that it reads, if its text is allowed.
 
         Raises:
-            QueryError: if they are not.
+            QueryError: If it is not.
         """
         limits = self._limits
         with self._counted():
@@ -179,11 +180,11 @@ class QueryProcess:
             return tuple(self._hear("tables"))
 
     def answer(self, lake: Lake, seen: Sequence[Snapshot]) -> tuple[tuple[str, ...], bytes, int]:
-        """Run the query on snapshots of its tables: the answer's columns, its bytes, its number of rows.
+        """Run the query on snapshots of its tables. Return the answer's columns, bytes, and number of rows.
 
         Raises:
-            QueryError: if it is wrong or takes more than it may.
-            PublishError: if a file in an object store cannot be read.
+            QueryError: If it is wrong or exceeds a limit.
+            PublishError: If a file in an object store cannot be read.
         """
         files = Files(lake, seen)
         pieces: list[bytes] = []
@@ -198,7 +199,7 @@ class QueryProcess:
 
     @contextmanager
     def _counted(self) -> Iterator[None]:
-        """Work on the query, which counts against its time."""
+        """Count the time of the block as time of the query."""
         begun = monotonic()
         try:
             with self._killed_after(max(0.0, self._limits.seconds - self.seconds)):
@@ -222,20 +223,20 @@ class QueryProcess:
 
     def _send(self, **words: Any) -> None:
         assert self._process.stdin is not None
-        with suppress(OSError):  # of a process that ended: its silence tells
+        with suppress(OSError):  # if the process ended, its silence is noticed later
             send_words(self._process.stdin, words)
 
     def _hear(self, key: str, files: "Files | None" = None) -> Any:
-        """What the process says under a key."""
+        """Return what the process says under a key."""
         heard = self._next(files, 0)
         assert isinstance(heard, dict)
         return heard[key]
 
     def _next(self, files: "Files | None", room: int) -> dict[str, Any] | bytes:
-        """The next words or piece of the answer; asked for parts of files it serves meanwhile.
+        """Return the next message or piece of the answer, and serve requests for parts of files meanwhile.
 
         Raises:
-            QueryError: what the process says of the query, that the answer is too large, or why it ended.
+            QueryError: If the process refuses the query, the answer is too large, or the process ended.
         """
         assert self._process.stdin is not None
         assert self._process.stdout is not None
@@ -244,8 +245,8 @@ class QueryProcess:
                 kind, length = next_head(self._process.stdout)
                 if kind is Frame.ANSWER and length > room:
                     raise QueryError(
-                        f"an answer must have at most {self._limits.size:,} bytes, this one has more; ask "
-                        "for fewer rows or columns, or allow more bytes"
+                        f"an answer must have at most {self._limits.size:,} bytes, but this one has more; "
+                        "query fewer rows or columns, or allow more bytes"
                     )
                 if length > max(room, LONGEST_WORDS):
                     raise EOFError
@@ -264,13 +265,13 @@ class QueryProcess:
                 send(self._process.stdin, Frame.FILE, piece)
 
     def _ended(self) -> Exception:
-        """Why the process has ended before its answer."""
+        """Return why the process ended before its answer."""
         self._stop.check()
         if not self._ready:
             return _no_process("one that ended" if not self._late else "none yet")
         if self._late:
             return QueryError(
-                f"a query must end within {self._limits.seconds:g} seconds; ask for less, or allow more time"
+                f"a query must end within {self._limits.seconds:g} seconds; simplify it, or allow more time"
             )
         return QueryError(
             f"the query's process ended: it may use {self._limits.memory:,} bytes of memory and must not be "
@@ -280,17 +281,17 @@ class QueryProcess:
 
 def _no_process(got: str) -> CapacityError:
     return CapacityError(
-        f"the process of a query must start within {_START:g} seconds, got {got}; see that the machine has "
+        f"the process of a query must start within {_START:g} seconds, got {got}; check that the machine has "
         "memory left, and that Python can start as it did here"
     )
 
 
 class Files:
-    """The files of snapshots as a query's process is told of them; those of an object store are read here.
+    """The files of snapshots as a query's process sees them. Those in an object store are read here.
 
     Attributes:
-        tables: for the process, `child.open_database`.
-        sizes: of the files in bytes, by number; None where the process reads them itself.
+        tables: Tables for the process, see `child.open_database`.
+        sizes: Sizes of the files in bytes, by number. None if the process reads them itself.
     """
 
     def __init__(self, lake: Lake, seen: Sequence[Snapshot]) -> None:
@@ -320,7 +321,7 @@ class Files:
         }
 
     def read(self, number: int, start: int, length: int) -> bytes:
-        """Bytes of a file."""
+        """Return bytes of a file."""
         stored, path = self._found[number]
         with reaching(self._lake, "read a release"):
             if number not in self._opened:

@@ -5,8 +5,8 @@ They are asked in Python, or in SQL of one form:
     SELECT [columns,] count(*) | avg(column), ... FROM table [WHERE conditions] [GROUP BY columns]
     [ORDER BY columns]
 
-where the conditions, joined by AND, hold a column against constants with =, <>, <, <=, >, >=, BETWEEN, IN,
-IS NULL or IS NOT NULL. Everything else is refused, and says so.
+where the conditions, joined by AND, compare a column with constants by =, <>, <, <=, >, >=, BETWEEN, IN,
+IS NULL or IS NOT NULL. Everything else is refused with a reason.
 """
 
 import json
@@ -32,11 +32,12 @@ MOST_GROUPED = 3
 
 @dataclass(frozen=True, kw_only=True)
 class Condition:
-    """What a column must say: one of some values, or a number or date within ends that belong to it or not.
+    """A condition on a column: one of some values, or a number or date in a range with open or closed ends.
 
     Attributes:
-        values: text, numbers, dates as ISO text; None is null. None instead of a set: ends count.
-        negated: none of the values, and no null unless it is among them.
+        values: Text, numbers, and dates as ISO text. None among them is null. None instead of a set: the
+            range counts.
+        negated: Whether the values are excluded, and null as well unless it is among them.
     """
 
     column: str
@@ -50,7 +51,7 @@ class Condition:
 
 @dataclass(frozen=True, kw_only=True)
 class Measure:
-    """`count`, `share` or `mean`, of a column in the last case; `name` is that of the answer's column."""
+    """`count`, `share` or `mean` of a column. `name` is that of the answer's column."""
 
     kind: str
     of: str | None = None
@@ -62,10 +63,10 @@ class Question:
     """Some measures of the records that meet all conditions, by columns.
 
     Attributes:
-        order: columns of the answer that it is sorted by, each with whether downwards; nulls are last.
+        order: Columns by which the answer is sorted, each with whether it is descending. Nulls are last.
 
     Raises:
-        QueryError: if there are too many columns, or a measure is not known.
+        QueryError: If there are too many columns, or a measure is unknown.
     """
 
     measures: tuple[Measure, ...]
@@ -82,21 +83,23 @@ class Question:
             if measure.kind not in ("count", "share", "mean"):
                 raise QueryError(f"intervals are given for count, share and mean, got {measure.kind!r}")
             if (measure.kind == "mean") != (measure.of is not None):
-                raise QueryError("a mean needs the column that it is of; a count and a share have none")
+                raise QueryError("a mean requires a column; a count and a share have none")
 
 
-def asked(kind: str, of: str | None, by: Sequence[str] | str, where: Mapping[str, Any] | None) -> Question:
-    """A question in Python's values.
+def question_from(
+    kind: str, of: str | None, by: Sequence[str] | str, where: Mapping[str, Any] | None
+) -> Question:
+    """Return a question given as Python values.
 
     Args:
         kind: `count`, `share` or `mean`.
-        of: column whose mean it is.
-        by: columns.
-        where: column to a value, a list or set of values, or a pair (low, high), both inside, of which None
-            is open.
+        of: Column whose mean is requested.
+        by: Columns to group by.
+        where: Condition on each column: a value, a list or set of values, or a pair (low, high), both
+            included, of which None is open.
 
     Raises:
-        QueryError: if it is none.
+        QueryError: If it is no question.
     """
     conditions = []
     for column, wanted in (where or {}).items():
@@ -125,10 +128,10 @@ def asked(kind: str, of: str | None, by: Sequence[str] | str, where: Mapping[str
 
 
 def question_of(parser: "DuckDBPyConnection", sql: str) -> tuple[str, Question]:
-    """The table that SQL asks, and the question; `tables_of` has looked at it before.
+    """Parse a question in SQL that `tables_of` has checked. Return its table and the question.
 
     Raises:
-        QueryError: if it has another form than those that have intervals.
+        QueryError: If its form has no intervals.
     """
     tree = json.loads(parser.execute("SELECT json_serialize_sql(?)", [sql]).fetchall()[0][0])
     node = tree["statements"][0]["node"]
@@ -163,7 +166,7 @@ def question_of(parser: "DuckDBPyConnection", sql: str) -> tuple[str, Question]:
 def _orders(
     modifiers: Sequence[dict[str, Any]], select: Sequence[dict[str, Any]], columns: Sequence[str]
 ) -> Iterator[tuple[str, bool]]:
-    """The columns of ORDER BY, by their names in the answer, their numbers, or as they are selected."""
+    """Return the columns of ORDER BY, by name in the answer, number, or the selected expression."""
     for part in (part for modifier in modifiers for part in modifier["orders"]):
         by = part["expression"]
         if by["class"] == "CONSTANT" and by["literal"]["text"].isdecimal():
@@ -185,7 +188,7 @@ def _name_of(selected: dict[str, Any]) -> str:
 
 
 def _is_same(selected: dict[str, Any], by: dict[str, Any]) -> bool:
-    """Whether the same function of the same column is selected."""
+    """Return whether the same function of the same column is selected."""
     if selected["class"] != "FUNCTION":
         return False
     one, other = _measure(selected), _measure(by)
@@ -285,6 +288,6 @@ def _plain(value: Any) -> Value:
 
 def _other_form(what: str) -> QueryError:
     return QueryError(
-        f"intervals are given for {FORM}; got {what}. Ask in that form; or ask without --intervals about the "
+        f"intervals are given for {FORM}; got {what}. Use that form; or query without --intervals the "
         "columns as they are released, which the data dictionary lists, such as age_from and age_to of age"
     )

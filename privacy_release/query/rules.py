@@ -1,9 +1,9 @@
-"""What a query on releases may say: one SELECT that reads release tables, and nothing else.
+"""Rules for queries on releases: one SELECT that reads release tables, and nothing else.
 
-DuckDB's own parser reads the query, and what it made of it is held against lists of what is allowed: a kind
-of statement, table or function that these lists do not know is refused. The database that then runs the
-query is closed by its configuration, too (`privacy_release.query.answer`); these rules say beforehand, and
-clearly, what is refused, and which tables are used.
+DuckDB's own parser reads the query, and its tree is checked against lists of what is allowed: a kind of
+statement, table or function that is not in these lists is refused. The database that then runs the query is
+also closed by its configuration (`privacy_release.query.answer`). These rules report clearly, in advance,
+what is refused, and which tables are used.
 """
 
 import json
@@ -51,7 +51,7 @@ _EXPRESSIONS = {
     "TYPE",
     "WINDOW",
 }
-# They make rows out of their arguments; every other one can reach files, settings or other databases.
+# Table functions that make rows from their arguments. All others can reach files, settings or databases.
 _TABLE_FUNCTIONS = {"unnest", "range", "generate_series"}
 _CLOCK = {
     "now",
@@ -61,13 +61,13 @@ _CLOCK = {
     "get_current_timestamp",
     "get_current_time",
 }
-# They take SQL, or the inner state of an aggregate, as a value.
+# Functions that take SQL, or the inner state of an aggregate, as a value.
 _CLOSED = {"combine", "combine_aggr", "finalize", "to_aggregate_state", "invoke"}
 _CLOSED_PREFIXES = ("__", "json_serialize_", "json_deserialize_")
 
 
 class QueryError(PrivacyEngineError, ValueError):
-    """A query is wrong, or asks for more than published releases: mend the SQL, or what was asked for."""
+    """A query is wrong, or requests more than published releases."""
 
 
 _TEXT = re.compile(r"'[^']*'|\"[^\"]*\"|--[^\n]*")
@@ -75,15 +75,15 @@ _BRACKET = re.compile(r"[(\[{]|[)\]}]")
 
 
 def check_size(sql: str, length: int, depth: int) -> None:
-    """Refuse a query that is too long or too deep to be given to a parser.
+    """Raise if a query is too long or too deep for a parser.
 
     Args:
-        sql: of the user.
-        length: characters that it may have.
-        depth: of brackets within brackets outside of quotes.
+        sql: Text of the user.
+        length: Largest number of characters.
+        depth: Largest depth of nested brackets outside of quotes.
 
     Raises:
-        QueryError: see above.
+        QueryError: See above.
     """
     if len(sql) > length:
         raise QueryError(f"a query must have at most {length:,} characters, got {len(sql):,}; shorten it")
@@ -100,21 +100,21 @@ def check_size(sql: str, length: int, depth: int) -> None:
 
 
 def tables_of(parser: "DuckDBPyConnection", sql: str) -> tuple[str, ...]:
-    """The tables that a query reads, each once, as it spells them; names of its WITH clause are none.
+    """Return the tables that a query reads, each once, as spelled there, without those of its WITH clause.
 
     Args:
-        parser: a database that is used for nothing else.
-        sql: of the user.
+        parser: Database that is used for nothing else.
+        sql: Text of the user.
 
     Raises:
-        QueryError: if it is no SQL, not exactly one SELECT, or anything in it is not allowed.
+        QueryError: If it is no SQL, not exactly one SELECT, or something in it is not allowed.
     """
     try:
         statements = parser.extract_statements(sql)
     except duckdb.Error as error:
         raise QueryError(first_line(error)) from None
     if len(statements) != 1:
-        raise QueryError(f"a query must be exactly one statement, got {len(statements)}; ask one at a time")
+        raise QueryError(f"a query must be exactly one statement, got {len(statements)}; run them separately")
     kind = statements[0].type.name
     if kind != "SELECT":
         raise QueryError(f"a query must be a SELECT, got {_words(kind)}; releases can only be read")
@@ -129,13 +129,13 @@ def tables_of(parser: "DuckDBPyConnection", sql: str) -> tuple[str, ...]:
 
 
 def first_line(error: Exception) -> str:
-    """What DuckDB says of a query's words, without the excerpt that it draws below."""
+    """Return DuckDB's message about a query's text, without the excerpt below it."""
     said = str(error).partition("\n\nLINE ")[0]
     return " ".join(said.split())
 
 
 def _tree(parser: "DuckDBPyConnection", sql: str) -> dict[str, Any]:
-    """The query as the parser understood it."""
+    """Return the query as parsed."""
     answer = parser.execute("SELECT json_serialize_sql(?)", [sql]).fetchall()
     tree: dict[str, Any] = json.loads(answer[0][0])
     if tree["error"]:
@@ -144,7 +144,7 @@ def _tree(parser: "DuckDBPyConnection", sql: str) -> dict[str, Any]:
 
 
 def _read(part: Any, common: frozenset[str], functions: "_Functions") -> Iterator[str]:
-    """Names of the tables that a part of a query reads; `common` are the names of WITH clauses around it."""
+    """Yield names of the tables that a part of a query reads. `common` are names in outer WITH clauses."""
     if isinstance(part, list):
         for item in part:
             yield from _read(item, common, functions)
@@ -161,7 +161,7 @@ def _read(part: Any, common: frozenset[str], functions: "_Functions") -> Iterato
             part = {**part, "function": part["function"]["arguments"]}
     for entry in (part.get("cte_map") or {}).get("map", ()):
         query, name = entry["value"], entry["key"].casefold()
-        # A common table sees itself only where it is recursive: else its name is that of a release table.
+        # A common table sees itself only if it is recursive: otherwise its name is that of a release table.
         recursive = _first_node(query) == "RECURSIVE_CTE_NODE"
         yield from _read(query, common | {name} if recursive else common, functions)
         common |= {name}
@@ -176,7 +176,7 @@ def _first_node(query: dict[str, Any]) -> str:
 
 
 def _check_part(part: dict[str, Any], kind: str) -> None:
-    """Refuse a part of a query, such as a table reference, that is not known to be harmless."""
+    """Raise if a part of a query, such as a table reference, is not known to be harmless."""
     if kind.endswith("_QUERY_NODE"):
         raise QueryError(f"a query must only read, got {_words(kind[: -len('_QUERY_NODE')])} in it")
     if kind not in _PARTS:
@@ -209,17 +209,17 @@ def _check_expression(part: dict[str, Any], functions: "_Functions") -> None:
 
 
 class _Functions:
-    """The functions of the database: which of them depend on nothing but their arguments."""
+    """The functions of the database, and which of them depend only on their arguments."""
 
     def __init__(self, parser: "DuckDBPyConnection") -> None:
         self._parser = parser
         self._allowed = set(_TABLE_FUNCTIONS)
 
     def check(self, name: str) -> None:
-        """Refuse a function that is unknown, or has other effects or sources than its arguments.
+        """Raise if a function is unknown, or has other effects or sources than its arguments.
 
         Raises:
-            QueryError: naming it.
+            QueryError: Naming it.
         """
         if name in self._allowed:
             return
@@ -236,13 +236,13 @@ class _Functions:
         macros = [text for kind, _, text in found if kind == "macro"]
         if internal or not (pure or name in _CLOCK) or not all(map(self._is_open, macros)):
             raise QueryError(
-                f"the function {name} is closed here: the value of a function must follow from its "
+                f"the function {name} is not allowed here: the value of a function must follow from its "
                 "arguments, or be the time"
             )
         self._allowed.add(name)
 
     def _is_open(self, macro: str) -> bool:
-        """A macro is as good as what it stands for."""
+        """Return whether a macro is allowed, based on its definition."""
         try:
             return not list(_read(_tree(self._parser, f"SELECT {macro}"), frozenset(), self))
         except QueryError:

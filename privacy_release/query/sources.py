@@ -1,4 +1,4 @@
-"""The releases that a query reads: which of a table's, as of one version of it, and what they guarantee."""
+"""The releases that a query reads: those of a table at one version, with their guarantees."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,16 +19,18 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Source:
-    """A release that an answer was made from, and what was proven of it when it was published.
+    """A release that an answer was made from, and what was proven about it at publication.
 
     Attributes:
-        table: The release table.
-        release: id of the release; `version` of the table published it, at `published` (UTC, ISO 8601).
-        rows: of the release.
-        method: registry key of the method that made it.
-        guarantees: the policy's privacy models as measured on the released bytes, in words.
-        loss: epsilon, delta and neighbour relation of a differentially private release; else None.
-        manifest_sha256: of the manifest that proves it.
+        table: Name of the release table.
+        release: ID of the release.
+        version: Version of the table that published it.
+        published: Time of publication, UTC, ISO 8601.
+        rows: Number of rows.
+        method: Registry key of the method that made it.
+        guarantees: The policy's privacy models as measured on the released bytes, in words.
+        loss: Epsilon, delta and neighbour relation of a differentially private release. None otherwise.
+        manifest_sha256: SHA-256 of the manifest that proves it.
     """
 
     table: str
@@ -53,15 +55,15 @@ class Source:
 
 @dataclass(frozen=True, kw_only=True)
 class Snapshot:
-    """What a query sees of a table: releases of one version of it, whatever is published meanwhile.
+    """What a query sees of a table: releases at one version, whatever is published meanwhile.
 
     Attributes:
-        name: of the table.
-        version: of the table.
-        sources: the releases.
-        columns: what the query sees, in order.
-        files: of these releases alone, with all columns; the partition of a row is in `release`.
-        releases: partition -> release.
+        name: Name of the table.
+        version: Version of the table.
+        sources: Releases with their guarantees.
+        columns: Columns that the query sees, in order.
+        files: Files of only these releases, with all columns. The partition of a row is in `release`.
+        releases: Release of each partition.
     """
 
     name: str
@@ -79,35 +81,35 @@ class Snapshot:
         }
 
 
-# Whether who asks may see a publication of a table.
+# Function that returns whether the user may see a publication of a table.
 Sees = Callable[[str, Publication], bool]
 
 
 def everything(table: str, entry: Publication) -> bool:
-    """Who may see every publication."""
+    """Allow every publication."""
     return True
 
 
 def take_snapshot(
     lake: Lake, name: str, release: str | None, *, every_release: bool, sees: Sees = everything
 ) -> Snapshot:
-    """The releases of a table that a query sees now.
+    """Return the releases of a table that a query sees now.
 
     Args:
-        lake: where the table is.
-        name: of the table, as who asks wrote it.
-        release: only this one; None takes the one that was published last. A release that was published
-            again, such as an old partition with late data, keeps its place.
-        every_release: all of them, with the column `release`.
-        sees: publications that it says no of are not there.
+        lake: Lake with the table.
+        name: Name of the table, as the user wrote it.
+        release: ID of the only release. None: the one that was first published last. A release that was
+            published again, such as an old partition with late data, keeps its position.
+        every_release: Whether all releases are visible, with the column `release`.
+        sees: Function that decides on visible publications.
 
     Raises:
-        QueryError: if there is no such table, or no such release in it that is not retracted.
-        PublishError: if the lake cannot be reached.
+        QueryError: If there is no such table, or no such release in it that is not retracted.
+        PublishError: If the lake cannot be reached.
     """
     try:
         table = lake.table(name)
-    except ValueError:  # no name that a table could have
+    except ValueError:  # not a valid name of a table
         raise _missing(lake, name, sees) from None
     delta, version, entries = _consistent(table, sees)
     entries = [entry for entry in entries if sees(name, entry)]
@@ -130,30 +132,30 @@ def take_snapshot(
 
 
 def check_rows(lake: Lake, seen: Snapshot) -> None:
-    """Hold the rows in a snapshot's files against the number that was published.
+    """Raise if a snapshot's files do not have the published number of rows.
 
     Raises:
-        IntegrityError: if there are more or fewer.
-        PublishError: if a file cannot be read, such as that of a release that was just retracted.
+        IntegrityError: If there are more or fewer.
+        PublishError: If a file cannot be read, such as that of a release that was just retracted.
     """
     with reaching(lake, f"read table {seen.name}"):
         found = seen.files.count_rows()
     recorded = sum(source.rows for source in seen.sources)
     if found != recorded:
         raise IntegrityError(
-            f"table {seen.name} must hold {recorded} rows of the releases asked, got {found}: another tool "
-            "changed it; publish them again"
+            f"table {seen.name} must hold {recorded} rows of the requested releases, got {found}: another "
+            "tool changed it; publish them again"
         )
 
 
 def has_moved(lake: Lake, seen: Snapshot) -> bool:
-    """Whether the table has another version by now, so that its files may be gone."""
+    """Return whether the table has another version by now, so that its files may be gone."""
     table = open_table(lake.table(seen.name))
     return table is None or table.version() != seen.version
 
 
 def is_retracted(lake: Lake, seen: Snapshot) -> bool:
-    """Whether a release of a snapshot was taken back since."""
+    """Return whether a release of a snapshot was retracted since."""
     if not has_moved(lake, seen):
         return False
     entries = _consistent(lake.table(seen.name), everything)[2]
@@ -162,7 +164,7 @@ def is_retracted(lake: Lake, seen: Snapshot) -> bool:
 
 
 def _consistent(table: ReleaseTable, sees: Sees) -> tuple[Any, int, list[Publication]]:
-    """A table as it is opened, its version, and its publications up to that very version."""
+    """Return an opened table, its version, and its publications up to exactly that version."""
     delta = open_table(table)
     if delta is None:
         raise _missing(table.lake, table.name, sees)
@@ -170,13 +172,13 @@ def _consistent(table: ReleaseTable, sees: Sees) -> tuple[Any, int, list[Publica
 
 
 def _missing(lake: Lake, name: str, sees: Sees) -> QueryError:
-    """That there is no such table, and which there are for who asks."""
+    """Return the error that there is no such table, with the tables that the user may see."""
     known = [other for other in table_names(lake) if _shows(lake.table(other), sees)]
     return QueryError(f"the lake has no table {name!r}; its tables are: {', '.join(known) or 'none yet'}")
 
 
 def _shows(table: ReleaseTable, sees: Sees) -> bool:
-    """Whether a table has a publication that may be seen."""
+    """Return whether a table has a publication that may be seen."""
     return sees is everything or any(sees(table.name, entry) for entry in publications(table))
 
 
@@ -188,7 +190,7 @@ def _chosen(
     *,
     every_release: bool,
 ) -> list[Publication]:
-    """The current publications of the releases asked, by the order in which they were first published."""
+    """Return the current publications of the requested releases, ordered by their first publication."""
     places = {entry.release_id: place for place, entry in reversed(list(enumerate(live)))}
     current = sorted(
         (entry for entry in live if entry.state is State.CURRENT), key=lambda entry: places[entry.release_id]
@@ -198,13 +200,13 @@ def _chosen(
         found = damaged[-1]
         raise QueryError(
             f"release {found.release_id} of table {name}, version {found.version}, has a damaged note "
-            f"({found.problem}), so that nothing is proven of it; ask another release by its name"
+            f"({found.problem}), so that nothing is proven about it; query another release by its name"
         )
     if release is not None:
         current = [entry for entry in current if entry.release_id == release]
         if not current and (had := [entry for entry in entries if entry.release_id == release]):
             became = "retracted" if had[-1].tombstone else "superseded by a later one"
-            raise QueryError(f"the release {release!r} of table {name} was {became}; ask another one")
+            raise QueryError(f"the release {release!r} of table {name} was {became}; query another one")
     if not current:
         missing = "a release that is not retracted" if release is None else f"the release {release!r}"
         raise QueryError(f"table {name} must have {missing}; list its releases with `inspect`")
@@ -227,7 +229,7 @@ def _source(name: str, entry: Publication) -> Source:
 
 
 def _proven(figures: Mapping[str, Any]) -> tuple[str, ...]:
-    """The privacy models among the rules that held; limits on loss of information are no guarantees."""
+    """Return the privacy models among the rules that held. Limits on information loss are no guarantees."""
     return tuple(
         f"{finding['rule']}, measured {finding['measured']:.6g}"
         for finding in figures.get("measured", ())

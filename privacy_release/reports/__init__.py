@@ -1,1 +1,1 @@
-"""Reports for people: one self-contained HTML file each, and no record of anybody."""
+"""Reports for readers: self-contained HTML pages without any individual record."""

@@ -1,7 +1,7 @@
-"""What reports tell of the attacks that were tried on a release.
+"""The sections of reports about attacks on a release.
 
-The curator's own report has exact figures, which are not to be published. The published report tells of each
-attack that it kept its bound, and a figure only where the manifest does.
+The curator's own report has exact figures, which must not be published. The published report states for each
+attack that it met its bound, and gives a figure only if the manifest does.
 """
 
 import math
@@ -17,31 +17,31 @@ if TYPE_CHECKING:
     from privacy_engine.verification.attack_risk import AttackRisk
     from privacy_release.workarea.references import TrialRef
 
-_MARGIN = 0.04  # of a plot, beyond its outermost figure
+_MARGIN = 0.04  # of a plot, outside of its outermost figure
 ABOUT = {
     "singling_out": "A predicate read off the release is true of exactly one person.",
-    "linkage": "Somebody who knows a part of a person finds the rest in the release.",
-    "inference": "Somebody who knows a person's quasi-identifiers guesses the sensitive value.",
-    "membership": "Somebody tells people in the release from people who are not.",
-    "intersection": "Somebody who has earlier releases looks for a person in all of the person's classes.",
-    "difference": "Someone who has earlier releases subtracts them for the values of who came or left.",
-    "minimality": "Somebody who knows the rules of the release infers why its classes are not finer.",
+    "linkage": "Someone who knows part of a person's record finds the rest in the release.",
+    "inference": "Someone who knows a person's quasi-identifiers guesses the sensitive value.",
+    "membership": "Someone distinguishes people in the release from people who are not in it.",
+    "intersection": "Someone who has earlier releases looks for a person in all of the person's classes.",
+    "difference": "Someone who has earlier releases subtracts them for the values of those who came or left.",
+    "minimality": "Someone who knows the rules of the release infers why its classes are not finer.",
 }
 
 
 def about(attack: str, shadows: int | None) -> str:
-    """What an attack tries, in words.
+    """Describe in words what an attack tries.
 
     Args:
-        attack: its name.
-        shadows: how many shadow releases it learns from, if it does.
+        attack: Name of the attack.
+        shadows: Number of shadow releases that the attack learns from. None if it uses none.
     """
     learned = f" They learn from {shadows} releases that the same method made of other people."
     return ABOUT.get(attack, "") + (learned if shadows else "")
 
 
 def figures_of(outcome: "Outcome") -> dict[str, Any]:
-    """What an attack found of one subject, plain values."""
+    """Return the results of an attack on one subject as plain values."""
     return {
         "subject": outcome.subject,
         "main": outcome.found.main.value,
@@ -56,11 +56,11 @@ def figures_of(outcome: "Outcome") -> dict[str, Any]:
 
 
 def published_figures(rule: "AttackRisk", outcomes: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """What a manifest may tell of an attack: no rate, and the interval rounded outwards to hundredths.
+    """Return the figures of an attack for a manifest: no rates, and the interval rounded outwards.
 
     Args:
-        rule: that the attack was tried for.
-        outcomes: of `figures_of`.
+        rule: Rule that the attack was tried for.
+        outcomes: Outcomes from `figures_of`.
     """
     return {
         "attack": rule.attack.value,
@@ -79,7 +79,7 @@ def published_figures(rule: "AttackRisk", outcomes: Sequence[Mapping[str, Any]])
 
 
 def plotted(outcomes: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Outcomes with their figures as text, and as charts of one scale.
+    """Add texts and charts of one common scale to outcomes.
 
     >>> about = {"attack": "inference", "subject": "illness", "bound": 0.3}
     >>> (one,) = plotted([about | {"excess": 0.02, "low": -0.1, "high": 0.1}])
@@ -111,22 +111,22 @@ def plotted(outcomes: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 
 def with_attacks(report: str, trials: "Sequence[TrialRef]") -> str:
-    """A published report with what everybody may know of the attacks that were tried on its release.
+    """Add the public results of attacks to a published report.
 
-    Of a trial without published figures that is its attack and its bound alone.
+    For a trial without published figures, these are only its attack and its bound.
 
     Args:
-        report: of `render_report`.
-        trials: each of them kept its bound.
+        report: Report from `render_report`.
+        trials: Trials of attacks, each of which met its bound.
     """
-    told = [
+    outcomes = [
         {"attack": t.attack, "bound": t.bound, **outcome}
         for t in trials
         for outcome in (t.published["outcomes"] if t.published else ())
     ]
-    drawn = iter(plotted(told))
+    drawn = iter(plotted(outcomes))
     section = page_template("attacked.html.j2").render(
-        figures=bool(told),
+        figures=bool(outcomes),
         rules=[
             {
                 "attack": t.attack,
@@ -144,13 +144,13 @@ def with_attacks(report: str, trials: "Sequence[TrialRef]") -> str:
 def attack_page(
     found: "Sequence[tuple[AttackRisk, Results]]", *, title: str, release_id: str, targets: int
 ) -> str:
-    """The report as HTML.
+    """Return the curator's report on attacks as HTML.
 
     Args:
-        found: each rule of the policy, and what its attack found.
-        title: of the release, for people.
-        release_id: of this one.
-        targets: people who were attacked.
+        found: Each rule of the policy with the results of its attack.
+        title: Title of the release.
+        release_id: ID of the release.
+        targets: Number of people who were attacked.
     """
     return page_template("attacks.html.j2").render(
         title=title,

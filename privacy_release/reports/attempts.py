@@ -1,7 +1,7 @@
-"""Figures and pages that a release does not depend on: one that fails is omitted and named.
+"""Optional figures and pages of a release: one that fails is omitted and named.
 
-Use this only for what describes a release. A step that decides whether it may be published must raise: the
-verification, the gate of attacks, the floor policy, the hashes of files.
+Use this only for the description of a release. Steps that decide whether it may be published must raise: the
+verification, the attacks, the floor policy, the hashes of files.
 """
 
 from collections.abc import Callable

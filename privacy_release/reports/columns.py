@@ -1,7 +1,7 @@
-"""What the columns of a release are made from, for its data dictionary and its lineage.
+"""The origin and the form of released columns, for the data dictionary and the lineage.
 
-Everything here follows from schemas, whose domains are public, and from the released bytes. So it tells no
-reader more than the table does; where a guarantee is one of differential privacy, nothing is counted at all.
+Everything here follows from schemas, whose domains are public, and from the released bytes. So it reveals no
+more than the table does. If a guarantee is differentially private, nothing is counted at all.
 """
 
 import re
@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING, Any
 from privacy_engine.vocabulary import COUNTERFEITS, SUPPRESSED, Role, bounds_of
 from privacy_release.manifest.manifest import Claims
 
-if TYPE_CHECKING:  # the engine imports pandas: only where a release is made
+if TYPE_CHECKING:  # the engine imports pandas, which is only needed when a release is made
     import pyarrow as pa
 
     from privacy_engine.tables.schema import Attribute, DataSchema
 
-MOST_LABELS = 50  # of a domain or a level of a hierarchy that are listed; of more, how many there are
+MOST_LABELS = 50  # largest number of listed labels of a domain or level; longer lists are only counted
 
 
 class Form(StrEnum):
-    """How a released column writes what it is about."""
+    """How a released column represents its attribute."""
 
     VALUE = "value"
     LOWER = "lower_bound"
@@ -43,48 +43,50 @@ FORM_WORDS: Mapping[Form, str] = {
     Form.VALUE: "The value, not generalized.",
     Form.LOWER: "Lower bound of an interval, which is closed: the bound belongs to it.",
     Form.UPPER: "Upper bound of an interval, which is closed: the bound belongs to it.",
-    Form.NULL_FLAG: "Whether the interval beside it covers missing values, too.",
-    Form.MIDPOINT: "Midpoint of an interval that the release does not tell.",
+    Form.NULL_FLAG: "Whether the interval in this record also covers missing values.",
+    Form.MIDPOINT: "Midpoint of an interval that the release does not show.",
     Form.INTERVAL: "One value, or a closed interval as text: [17, 25] holds 17, 25 and all between.",
     Form.LABEL: "A label of the hierarchy; its level says how far it was generalized, level 0 is the value.",
     Form.SET: "One value, or the set of those that may be meant: {a, b}.",
-    Form.CELL: "The value as it is, or * where it was suppressed.",
+    Form.CELL: "The value itself, or * if it was suppressed.",
     Form.DRAWN: "Drawn from a differentially private model; no cell is a person's.",
     Form.RANDOMIZED: "A random answer: true with a known chance, else another. Read shares, not cells.",
-    Form.PSEUDONYM: "A pseudonym in the place of an identifier.",
-    Form.TABLE: "Which of the tables of the release the record is of.",
-    Form.COUNTERFEITS: "How many records of this record's class are of nobody.",
+    Form.PSEUDONYM: "A pseudonym in place of an identifier.",
+    Form.TABLE: "Name of the table, among those of the release, that the record belongs to.",
+    Form.COUNTERFEITS: "How many records of this record's class are counterfeits, which belong to no person.",
 }
 
 _BOUNDS = (Form.LOWER, Form.UPPER)
 _NEVER = "never null"
 
 
-def columns_told(source: "DataSchema", released: "DataSchema", claims: Claims) -> dict[str, dict[str, Any]]:
-    """Source attribute, form, domain and meaning of null of each released column.
+def described_columns(
+    source: "DataSchema", released: "DataSchema", claims: Claims
+) -> dict[str, dict[str, Any]]:
+    """Return source attribute, form, domain and meaning of null of each released column.
 
     Args:
-        source: of the table that was released.
-        released: of what it became.
-        claims: What the method says of the release.
+        source: Schema of the table that was released.
+        released: Schema of the released records.
+        claims: Claims of the method about the release.
     """
-    told: dict[str, dict[str, Any]] = {}
+    columns: dict[str, dict[str, Any]] = {}
     for attribute in released.attributes:
         name, form = _origin(attribute, source, released, claims)
         origin = source[name] if name is not None else None
-        told[attribute.name] = {"source": name, "form": form.value} | _domain(origin, form)
-        # Where a class of nulls can be told from one with nulls, the manifest says how.
+        columns[attribute.name] = {"source": name, "form": form.value} | _domain(origin, form)
+        # If a class of nulls can be distinguished from one with nulls, the manifest says how.
         known = claims.columns.get(attribute.name)
         said = (known and known.nulls) or _meaning_of_null(attribute, origin, form)
         other = released.tables and said != _NEVER
-        told[attribute.name]["nulls"] = f"{said}; or the record is of another table" if other else said
-    return told
+        columns[attribute.name]["nulls"] = f"{said}; or the record is of another table" if other else said
+    return columns
 
 
 def _origin(
     attribute: "Attribute", source: "DataSchema", released: "DataSchema", claims: Claims
 ) -> tuple[str | None, Form]:
-    """The attribute of the source that a released column is about, and how it tells it."""
+    """Return the source attribute of a released column, and the form of its values."""
     from privacy_engine.tables.persons import TABLE
 
     name = attribute.name
@@ -105,7 +107,7 @@ def _origin(
 
 
 def _generalized(origin: "Attribute", attribute: "Attribute", claims: Claims) -> Form:
-    """How an anonymizer writes an attribute in a column of the same name."""
+    """Return the form in which an anonymizer writes an attribute to a column of the same name."""
     if origin.role is not Role.QUASI_IDENTIFIER:
         return Form.VALUE
     if claims.parameters.get("model") == "suppression":
@@ -117,32 +119,32 @@ def _generalized(origin: "Attribute", attribute: "Attribute", claims: Claims) ->
 
 
 def _domain(origin: "Attribute | None", form: Form) -> dict[str, Any]:
-    """The public domain of an attribute, as its schema states it."""
+    """Return the public domain of an attribute, as its schema states it."""
     if origin is None or form in (Form.PSEUDONYM, Form.TABLE, Form.NULL_FLAG):
         return {}
     stated = origin.to_dict()
-    told: dict[str, Any] = {}
+    domain: dict[str, Any] = {}
     if "bounds" in stated:
-        told["bounds"] = stated["bounds"]
+        domain["bounds"] = stated["bounds"]
     if origin.categories is not None:
-        told["categories"] = _listed(origin.categories)
+        domain["categories"] = _listed(origin.categories)
     if origin.hierarchy is not None:
         levels = zip(*origin.hierarchy.rows, strict=True)
-        told["levels"] = [_listed(tuple(dict.fromkeys(labels))) for labels in levels]
+        domain["levels"] = [_listed(tuple(dict.fromkeys(labels))) for labels in levels]
         if len(origin.hierarchy.rows) <= MOST_LABELS:
-            told["paths"] = [list(path) for path in origin.hierarchy.rows]
+            domain["paths"] = [list(path) for path in origin.hierarchy.rows]
     if origin.dates is not None and origin.dates.calendar:
-        told["calendar"] = [period.value for period in origin.dates.calendar]
-    return {"domain": told} if told else {}
+        domain["calendar"] = [period.value for period in origin.dates.calendar]
+    return {"domain": domain} if domain else {}
 
 
 def _listed(labels: tuple[str, ...]) -> dict[str, Any]:
-    """How many labels there are, and which, if they are few."""
+    """Return the number of labels, and the labels if they are few."""
     return {"count": len(labels)} | ({"labels": list(labels)} if len(labels) <= MOST_LABELS else {})
 
 
 def _meaning_of_null(attribute: "Attribute", origin: "Attribute | None", form: Form) -> str:
-    """What a null in a column says."""
+    """Return what a null in a column means."""
     allowed = attribute.nullable or attribute.allows_nulls
     if form in (Form.DRAWN, Form.RANDOMIZED):
         said = "drawn as missing" if form is Form.DRAWN else "a random answer, too"
@@ -157,48 +159,48 @@ def with_origins(
     released: "DataSchema",
     batches: "Iterable[pa.RecordBatch] | None",
 ) -> dict[str, dict[str, Any]]:
-    """The columns of a manifest, each with what `columns_told` and `changed_shares` tell of it.
+    """Return the columns of a manifest, each with the results of `described_columns` and `changed_shares`.
 
     Args:
-        claims: What the method says of the release.
-        source: of the table that was released.
-        released: of what it became.
-        batches: the released records; None where the guarantee hides how many cells were changed.
+        claims: Claims of the method about the release.
+        source: Schema of the table that was released.
+        released: Schema of the released records.
+        batches: Released records. None if the guarantee hides how many cells were changed.
     """
-    told = columns_told(source, released, claims)
+    columns = described_columns(source, released, claims)
     if batches is not None:
-        shares = changed_shares(batches, source, told)
+        shares = changed_shares(batches, source, columns)
         if len(released.sensitive) == 1:
             shares[released.sensitive[0].name] = _percent(claims.notes.get("distorted", 0.0))
         for name, share in shares.items():
-            told[name]["changed"] = share
+            columns[name]["changed"] = share
     known = {name: column.stored for name, column in claims.columns.items()}
-    return {name: {**known.get(name, {}), **own} for name, own in told.items()}
+    return {name: {**known.get(name, {}), **own} for name, own in columns.items()}
 
 
 def changed_shares(
-    batches: "Iterable[pa.RecordBatch]", source: "DataSchema", told: Mapping[str, Mapping[str, Any]]
+    batches: "Iterable[pa.RecordBatch]", source: "DataSchema", columns: Mapping[str, Mapping[str, Any]]
 ) -> dict[str, float]:
-    """Share of the cells of each generalized column, missing values aside, that do not show one value.
+    """Return the share of cells in each generalized column, ignoring nulls, that do not show one value.
 
-    It is read off the released cells themselves, so it tells nothing that they do not. It is rounded to whole
-    percents, but never to none or all. Midpoints do not show it, and are left out.
+    The shares are counted on the released cells, so they reveal nothing new. They are rounded to whole
+    percents, but never to 0 or 100. Columns of midpoints are omitted, because they do not show it.
 
     Args:
-        batches: the released records.
-        source: of the table that was released.
-        told: of `columns_told`.
+        batches: Released records.
+        source: Schema of the table that was released.
+        columns: Columns from `described_columns`.
     """
-    cells = {name: 0 for name, column in told.items() if Form(column["form"]) in _SHOWN}
+    cells = {name: 0 for name, column in columns.items() if Form(column["form"]) in _SHOWN}
     changed = dict(cells)
-    pairs = _pairs(told)
+    pairs = _pairs(columns)
     for batch in batches:
         for name in cells:
-            form, origin = Form(told[name]["form"]), source[str(told[name]["source"])]
+            form, origin = Form(columns[name]["form"]), source[str(columns[name]["source"])]
             cells[name] += len(batch) - batch[name].null_count
             if form in _BOUNDS:
-                changed[name] += _apart(batch, pairs[str(told[name]["source"])], origin)
-                if told[name]["nulls"] == SUPPRESSED:
+                changed[name] += _apart(batch, pairs[str(columns[name]["source"])], origin)
+                if columns[name]["nulls"] == SUPPRESSED:
                     cells[name] += batch[name].null_count
                     changed[name] += batch[name].null_count
             else:
@@ -207,7 +209,7 @@ def changed_shares(
 
 
 def _not_one(column: "pa.Array", shows: Callable[[str], bool]) -> int:
-    """How many cells of text, nulls aside, do not show one value."""
+    """Return the number of cells of text, ignoring nulls, that do not show one value."""
     import pyarrow.compute as pc
 
     counts = pc.value_counts(column.cast("string").drop_null())
@@ -218,18 +220,18 @@ def _not_one(column: "pa.Array", shows: Callable[[str], bool]) -> int:
 _SHOWN = (*_BOUNDS, Form.INTERVAL, Form.LABEL, Form.SET, Form.CELL)
 
 
-def _pairs(told: Mapping[str, Mapping[str, Any]]) -> dict[str, list[str]]:
-    """The lower and the upper bound of each attribute that has them, in this order."""
+def _pairs(columns: Mapping[str, Mapping[str, Any]]) -> dict[str, list[str]]:
+    """Return the lower and upper bound columns of each attribute that has them, in this order."""
     found: dict[str, list[str]] = {}
     for bound in _BOUNDS:
-        for name, column in told.items():
+        for name, column in columns.items():
             if column["form"] == bound:
                 found.setdefault(str(column["source"]), []).append(name)
     return found
 
 
 def _apart(batch: "pa.RecordBatch", ends: list[str], origin: "Attribute") -> int:
-    """In how many records two bounds are of different values; of dates, of different periods."""
+    """Return the number of records whose two bounds differ; for dates, whose periods differ."""
     import numpy as np
     import pyarrow.compute as pc
 
@@ -241,10 +243,10 @@ def _apart(batch: "pa.RecordBatch", ends: list[str], origin: "Attribute") -> int
 
 
 def _shows_one(form: Form, origin: "Attribute") -> Callable[[str], bool]:
-    """Whether a cell of text shows one value."""
+    """Return a function that tests whether a cell of text shows one value."""
     if form is Form.CELL:
         return lambda cell: cell != "*"
-    if form is Form.INTERVAL:  # a value with such punctuation stands in quotes
+    if form is Form.INTERVAL:  # a value with such punctuation is in quotes
         return lambda cell: not cell.startswith("[") and not cell.endswith(" or null")
     if form is Form.SET:
         return lambda cell: not cell.startswith("{")
@@ -259,5 +261,5 @@ def _shows_one(form: Form, origin: "Attribute") -> Callable[[str], bool]:
 
 
 def _percent(share: float) -> float:
-    """Rounded to whole percents, but to none and all only where it is exactly that."""
+    """Round to whole percents, but to 0 or 100 only if the share is exactly that."""
     return share if share in (0.0, 1.0) else min(max(round(share, 2), 0.01), 0.99)

@@ -1,6 +1,6 @@
-"""The report that compares releases of one table: figures side by side, and risk against loss as a plot.
+"""The report that compares releases of one table: figures in a table, and risk against loss as a plot.
 
-It is made of the references that travel between the tasks alone: no record is read.
+It is made only from the references that the tasks exchange. No record is read.
 """
 
 from collections import Counter
@@ -16,16 +16,17 @@ from privacy_release.workarea.references import ReportRef, StagedRelease, measur
 
 @dataclass(frozen=True, kw_only=True)
 class Entry:
-    """A release in the comparison; None where a figure was not measured.
+    """A release in the comparison. A figure that was not measured is None.
 
     Attributes:
-        label: its method, and what tells it from another release by the same method.
-        k, l, t: measured on the released bytes.
-        gcp: loss, 0 to 1.
-        risk: highest prosecutor risk; `mean_risk` of the average record.
-        seconds: of the method; the first run of a process compiles.
-        passed: whether it keeps the policy.
-        unbeaten: no other has less loss and no more mean risk, or less risk and no more loss.
+        label: Method, with the parameters that distinguish it from other releases by the same method.
+        k, l, t: Numbers measured on the released bytes.
+        gcp: Information loss, 0 to 1.
+        risk: Highest prosecutor risk.
+        mean_risk: Prosecutor risk of the average record.
+        seconds: Duration of the method in seconds. The first run of a process includes compilation.
+        passed: Whether the release meets the policy.
+        unbeaten: Whether no other release has less loss at no more mean risk, or less risk at no more loss.
     """
 
     label: str
@@ -44,16 +45,16 @@ class Entry:
 
 
 def render_comparison(staged: Sequence[StagedRelease], reports: Sequence[ReportRef], *, title: str) -> str:
-    """The comparison as one HTML page that loads nothing.
+    """Return the comparison as one HTML page that loads nothing.
 
     Args:
-        staged: the releases.
-        reports: what verification found on each, in the same order.
-        title: for people.
+        staged: Staged releases.
+        reports: Verification reports of the releases, in the same order.
+        title: Title of the page.
 
     Raises:
-        SpecError: if there is nothing to compare.
-        IntegrityError: if a report is about other bytes than its release's.
+        SpecError: If there is nothing to compare.
+        IntegrityError: If a report is about other bytes than its release's.
     """
     entries = compare(staged, reports)
     return page_template("comparison.html.j2").render(
@@ -68,7 +69,7 @@ def render_comparison(staged: Sequence[StagedRelease], reports: Sequence[ReportR
 
 
 def compare(staged: Sequence[StagedRelease], reports: Sequence[ReportRef]) -> list[Entry]:
-    """The releases with their figures, least loss first; errors as of `render_comparison`."""
+    """Return the releases with their figures, least loss first. Raises as `render_comparison`."""
     require_comparable(staged, reports)
     labels = _labels(staged)
     places = [_place(release) for release in staged]
@@ -80,23 +81,25 @@ def compare(staged: Sequence[StagedRelease], reports: Sequence[ReportRef]) -> li
 
 
 def require_comparable(staged: Sequence[StagedRelease], reports: Sequence[ReportRef]) -> None:
-    """Refuse what is no comparison; errors as of `render_comparison`."""
+    """Raise if releases cannot be compared, as `render_comparison` does."""
     if not staged or len(staged) != len(reports):
         raise SpecError(
-            f"a comparison needs releases, and a report on each, got {len(staged)} and {len(reports)}; "
+            f"a comparison needs releases and one report for each, got {len(staged)} and {len(reports)}; "
             "pass the outputs of the release tasks and of the tasks that verify them"
         )
     if other := sum(s.sha256 != r.sha256 for s, r in zip(staged, reports, strict=True)):
         raise IntegrityError(
-            f"each report must be about the bytes of its release, {other} of {len(reports)} are not; "
-            "pass both in the same order, and verify again what was released again"
+            f"each report must be about the bytes of its release, but {other} of {len(reports)} are not; "
+            "pass both in the same order, and verify releases again that were made again"
         )
     if len({s.source.fingerprint for s in staged}) > 1:
-        raise SpecError("a comparison must be of releases of one table, got several; ingest it once for all")
+        raise SpecError(
+            "releases can only be compared if they are of one table; ingest it once for all of them"
+        )
 
 
 def rule_text(finding: Mapping[str, Any]) -> str:
-    """A rule of the policy; a model carries its number in its name, a limit does not."""
+    """Return a rule of the policy as text. A model's name contains its number, a limit's name does not."""
     rule = str(finding["rule"])
     return rule if "(" in rule else f"{rule} {finding['threshold']:g}"
 
@@ -121,7 +124,7 @@ def _entry(release: StagedRelease, report: ReportRef, label: str, *, unbeaten: b
 
 
 def _place(release: StagedRelease) -> tuple[float, float] | None:
-    """Mean risk and loss, by which releases are compared in the plot."""
+    """Return mean risk and loss, the coordinates of a release in the plot."""
     figures = release.figures
     if "prosecutor_mean" not in figures or "gcp" not in figures:
         return None
@@ -136,7 +139,7 @@ def _unbeaten(place: tuple[float, float] | None, places: Sequence[tuple[float, f
 
 
 def _labels(staged: Sequence[StagedRelease]) -> list[str]:
-    """The methods; with the claimed guarantees where a method stands there twice, and a number if need be."""
+    """Return the methods, with claimed guarantees if a method occurs twice, and with a number if needed."""
     methods = Counter(release.method for release in staged)
     labels = [
         release.method if methods[release.method] == 1 else f"{release.method}{_claims(release)}"
@@ -163,7 +166,7 @@ def _source_rows(release: StagedRelease) -> int:
 
 
 def _plot(entries: Sequence[Entry]) -> Plot | None:
-    """Mean risk (right is worse) against loss (up is worse); None without a point."""
+    """Plot mean risk (right is worse) against loss (up is worse). None if there is no point."""
     points = [(e, e.mean_risk, e.gcp) for e in entries if e.mean_risk is not None and e.gcp is not None]
     if not points:
         return None

@@ -1,8 +1,8 @@
-"""The curator's report on a synthetic release: how near it is to its source, in exact figures of the source.
+"""The curator's report on a synthetic release: how close it is to its source, in exact figures of the source.
 
-It is private: a file that the service user alone can read, in a folder that only they can enter, outside the
-work area (which goes with the run) and never in the lake. **Publishing it, or any figure in it, voids the
-differential privacy of the release.**
+It is private: a file that only the service user can read, in a folder that only the service user can enter.
+It is outside of the work area, which is removed with the run, and never in the lake. **Publishing it, or any
+figure in it, voids the differential privacy of the release.**
 """
 
 import hashlib
@@ -29,9 +29,9 @@ if TYPE_CHECKING:
     from privacy_engine.release import Release
     from privacy_engine.tables.schema import DataSchema
 
-WORST = 5  # marginals and pairs that are named
-FULL = 0.5  # of a difference of correlations, from which on a cell of the heat map is full
-SEED = 20_140_622  # which records are sampled; the same for every report, so that two of them compare
+WORST = 5  # number of marginals and pairs that are named
+FULL = 0.5  # difference of correlations at which a cell of the heat map is full
+SEED = 20_140_622  # of the sampling of records; the same for every report, so that reports can be compared
 
 
 def write_curator_report(
@@ -44,21 +44,21 @@ def write_curator_report(
     folder: Path | None = None,
     holdout: "pd.DataFrame | None" = None,
 ) -> Path:
-    """Assess a synthetic release and write the report, over an earlier one of the same name and id.
+    """Assess a synthetic release and write the report. An earlier one of the same name and ID is replaced.
 
     Args:
-        release: synthetic records, on the domains of ``schema``.
-        source_table: the records that it was made from.
-        schema: of the source.
-        name: of the release, for people; each has a folder of its own.
-        release_id: of this one.
-        folder: holds all curators' reports; by default `curator_folder`.
-        holdout: records of the same population that were not in the source, where there are some.
+        release: Synthetic records, on the domains of ``schema``.
+        source_table: Records that the release was made from.
+        schema: Schema of the source.
+        name: Name of the release. Each has its own folder.
+        release_id: ID of the release.
+        folder: Folder of all curators' reports. Default: `curator_folder`.
+        holdout: Records of the same population that were not in the source. None if there are none.
 
     Raises:
-        SchemaError: if a table does not fit the schema, or a domain is not public.
-        IntegrityError: if the folder is a link or another user's.
-        OSError: if the file cannot be written.
+        SchemaError: If a table does not fit the schema, or a domain is not public.
+        IntegrityError: If the folder is a link or belongs to another user.
+        OSError: If the file cannot be written.
     """
     html = render_curator_report(
         release, source_table, schema, name=name, release_id=release_id, holdout=holdout
@@ -69,18 +69,18 @@ def write_curator_report(
 def write_for_curator(
     text: str | bytes, name: str, release_id: str, *, ending: str = ".html", folder: Path | None = None
 ) -> Path:
-    """Write a file that the service user alone can read, over an earlier one of the same names; its path.
+    """Write a file that only the service user can read, and return its path. An earlier one is replaced.
 
     Args:
-        text: of the file.
-        name: of the release or DAG; each has a folder of its own.
-        release_id: of the release or run.
-        ending: of the file's name.
-        folder: holds all curators' files; by default `curator_folder`.
+        text: Content of the file.
+        name: Name of the release or DAG. Each has its own folder.
+        release_id: ID of the release or run.
+        ending: Ending of the file's name.
+        folder: Folder of all curators' files. Default: `curator_folder`.
 
     Raises:
-        IntegrityError: if the folder is a link or another user's.
-        OSError: if the file cannot be written.
+        IntegrityError: If the folder is a link or belongs to another user.
+        OSError: If the file cannot be written.
     """
     path = WorkArea(folder or curator_folder(), name).path(curator_file(release_id, ending))
     write_private(path, text if isinstance(text, bytes) else text.encode())
@@ -88,10 +88,10 @@ def write_for_curator(
 
 
 def read_for_curator(folder: Path, release_id: str, ending: str, largest: int) -> bytes | None:
-    """A file of `write_for_curator` in the folder of its name, so many bytes at most; None if there is none.
+    """Read at most `largest` bytes of a file that `write_for_curator` wrote. None if there is none.
 
     Raises:
-        OSError: if it is a link, or cannot be read.
+        OSError: If the file is a link, or cannot be read.
     """
     path = folder / curator_file(release_id, ending)
     try:
@@ -102,7 +102,7 @@ def read_for_curator(folder: Path, release_id: str, ending: str, largest: int) -
 
 
 def curator_file(release_id: str, ending: str) -> str:
-    """The name of a curator's file on a release or run."""
+    """Return the name of a curator's file about a release or run."""
     slug = re.sub(r"[^A-Za-z0-9_-]+", "_", release_id)[:60]
     digest = hashlib.sha256(release_id.encode("utf-8", "surrogatepass")).hexdigest()[:8]
     return f"{slug}-{digest}{ending}"
@@ -117,7 +117,7 @@ def render_curator_report(
     release_id: str,
     holdout: "pd.DataFrame | None" = None,
 ) -> str:
-    """The report as HTML; arguments and errors as of `write_curator_report`."""
+    """Return the report as HTML. Arguments and errors are as for `write_curator_report`."""
     from privacy_engine.measures.synthetic_assessment import ATTACK_ROWS, LEARNING_ROWS, assess
 
     found = assess(source_table, release.table, schema, np.random.default_rng(SEED), holdout)
@@ -145,7 +145,7 @@ def render_curator_report(
 
 
 def _marginals(found: "Assessment") -> list[dict[str, Any]]:
-    """By number of attributes, with the worst by name; bars are shares of the longest."""
+    """Return marginals by number of attributes, with the worst by name. Bars are shares of the longest."""
     longest = max(max(m.mean for m in found.marginals), max(found.redrawn), 1e-9)
     return [
         {
@@ -162,7 +162,7 @@ def _marginals(found: "Assessment") -> list[dict[str, Any]]:
 
 
 def _attributes(found: "Assessment") -> list[dict[str, Any]]:
-    """Each attribute with its distances and the bars of its groups."""
+    """Return each attribute with its distances and the bars of its groups."""
     distance = dict(
         zip((names[0] for names in found.marginals[0].subsets), found.marginals[0].tvd, strict=True)
     )
@@ -185,7 +185,7 @@ def _attributes(found: "Assessment") -> list[dict[str, Any]]:
 
 
 def _heat(correlation: "CorrelationDifference") -> HeatMap:
-    """How far the correlation of each pair is off."""
+    """Return a map of the differences between the correlations of each pair."""
     real, synthetic = correlation.real, correlation.synthetic
     return heat_map(
         correlation.names,
@@ -196,12 +196,12 @@ def _heat(correlation: "CorrelationDifference") -> HeatMap:
 
 
 def _attacks(found: "Assessment") -> list[dict[str, Any]]:
-    """What was measured of each, and its interval on a line from 0 to 1."""
-    told: list[tuple[str, str, Share | None]] = [
+    """Return the result of each attack, with its interval on a line from 0 to 1."""
+    measured: list[tuple[str, str, Share | None]] = [
         (
             "Closeness to the source",
-            "Chance that a synthetic record is closer to the source than a person in it is to the others. "
-            "Near 1 copies people, 0.5 is like new people, below it is coarser than people are.",
+            "Probability that a synthetic record is closer to the source than a source record is to the "
+            "others. Near 1, people are copied. 0.5 is as for new people. Lower is coarser than people are.",
             found.closeness,
         ),
         (
@@ -211,7 +211,7 @@ def _attacks(found: "Assessment") -> list[dict[str, Any]]:
         ),
         (
             "Membership inference",
-            "Area under the curve of an attacker who tells people in the source from people held out. 0.5 is "
+            "Area under the curve of an attacker who separates source people from held-out people. 0.5 is "
             "guessing.",
             found.membership,
         ),
@@ -230,6 +230,6 @@ def _attacks(found: "Assessment") -> list[dict[str, Any]]:
                 label=f"{share.value:.3f}, from {share.low:.3f} to {share.high:.3f} on a scale of 0 to 1",
             ),
         }
-        for name, meaning, share in told
+        for name, meaning, share in measured
         if share
     ]

@@ -1,4 +1,4 @@
-"""What a report tells of a release, whether its table was at hand or is known by its counts alone."""
+"""The data of a report on a release, from its table or, if that was never in memory, from its counts."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -41,7 +41,7 @@ SMALLEST_COUNT = 10  # for releases that claim no k
 
 @dataclass(frozen=True, kw_only=True)
 class Measured:
-    """A claimed guarantee, the number of its worst class, and whether that keeps it."""
+    """A claimed guarantee, the number measured for its worst class, and whether it is met."""
 
     model: "PrivacyModel"
     number: float
@@ -50,7 +50,7 @@ class Measured:
 
 @dataclass(frozen=True, kw_only=True)
 class FragmentsPart:
-    """In how many parts the table was anonymized, and with how many records each."""
+    """The number of parts in which the table was anonymized, and the numbers of records in them."""
 
     count: int
     most: int
@@ -60,19 +60,19 @@ class FragmentsPart:
 
 @dataclass(frozen=True, kw_only=True)
 class ReportData:
-    """Everything of a release that its report is made of.
+    """All data of a release that its report shows.
 
     Attributes:
-        rows: that were released.
-        guarantees: what the method claims.
-        class_sizes: records in a class, or persons where they are known -> classes of that size, ascending.
-        losses: attribute, its mean loss by common ancestor, and by its own values; of each quasi-identifier.
-        distributions: before and after, protected.
-        limits: what no guarantee promises: name and text.
-        synthetic: whether the records were drawn from a model; `network` and `mechanisms` are of it.
-        participants: whether nothing tells how many persons took part in it.
-        marginals: of the first `marginal_rows` records that were drawn.
-        shares, association: what the released cells tell by themselves, where they are at hand.
+        rows: Number of released records.
+        guarantees: Claims of the method.
+        class_sizes: Number of classes by size, ascending. Sizes are in persons if persons are known.
+        losses: Name, loss by common ancestor and loss by own values of each quasi-identifier (means).
+        distributions: Protected distributions before and after.
+        limits: Name and text of each risk that no guarantee covers.
+        synthetic: Whether the records were drawn from a model, which `network` and `mechanisms` describe.
+        participants: Whether the number of persons who took part is hidden.
+        marginals: Marginals of the first `marginal_rows` drawn records.
+        shares, association: Figures that follow from the released cells. Empty if the table is not in memory.
     """
 
     method: str
@@ -99,12 +99,12 @@ class ReportData:
 
 
 def data_of_release(release: "Release", smallest_count: int, attempts: Attempts | None = None) -> ReportData:
-    """The data of a release whose table is at hand.
+    """Return the data of a release whose table is in memory.
 
     Args:
-        release: what was made; its table is read only for class sizes and the claimed models.
-        smallest_count: see `render_report`.
-        attempts: Makes the figures that a report can omit.
+        release: The release. Its table is read only for class sizes and the claimed models.
+        smallest_count: Smallest shown count, see `render_report`.
+        attempts: Failures to make figures that a report can omit.
     """
     alone = release.of_persons
     released = ReleasedClasses.of_table(alone.table, alone.schema, alone.persons)
@@ -135,7 +135,7 @@ def data_of_release(release: "Release", smallest_count: int, attempts: Attempts 
 
 
 def claimed_k(guarantees: "Sequence[PrivacyModel]") -> int:
-    """The largest k that is claimed: counts of the source below it are hidden."""
+    """Return the largest claimed k. Smaller counts of the source are hidden."""
     claimed = [int(k) for model in guarantees if (k := getattr(model, "k", None)) is not None]
     return max(claimed, default=SMALLEST_COUNT)
 
@@ -152,7 +152,7 @@ def _limits(release: "Release") -> tuple[tuple[str, str], ...]:
 
 
 def limits_of_classes(schema: "DataSchema") -> tuple[tuple[str, str], ...]:
-    """What no model of classes promises: name and text."""
+    """Return the risks that no model of classes covers: name and text."""
     if schema.tables:
         return TABLES_LIMITS + LINKED_LIMITS + LIMITS
     if schema.linked:
@@ -161,7 +161,7 @@ def limits_of_classes(schema: "DataSchema") -> tuple[tuple[str, str], ...]:
 
 
 def _recodings(release: "Release") -> "dict[str, Recoding]":
-    """What was done to each table, by what its columns are called after; nothing beside a privacy loss."""
+    """Return the recoding of each table, by the prefix of its columns. Empty if there is a privacy loss."""
     if release.loss is not None:
         return {}
     if release.recoding is not None:
@@ -170,29 +170,29 @@ def _recodings(release: "Release") -> "dict[str, Recoding]":
 
 
 def _measured(model: "PrivacyModel", released: "ReleasedClasses") -> Measured:
-    """A model and the number of its worst class, of whatever table."""
-    asked = classes_asked(model, released)
+    """Return a model with the number of its worst class in any table."""
+    judged = classes_asked(model, released)
     worst = min if model.at_least else max
     return Measured(
         model=model,
-        number=worst(model.measure(classes) for classes in asked),
-        holds=all(holds(model, classes) for classes in asked),
+        number=worst(model.measure(classes) for classes in judged),
+        holds=all(holds(model, classes) for classes in judged),
     )
 
 
 def _distributions(
     recodings: "Mapping[str, Recoding]", smallest_count: int
 ) -> "list[Distribution | Withheld]":
-    """Before and after of each quasi-identifier."""
+    """Return the distribution of each quasi-identifier before and after."""
     return [
-        replace(told, attribute=f"{table}{told.attribute}")
+        replace(shown, attribute=f"{table}{shown.attribute}")
         for table, recoding in recodings.items()
-        for told in distributions(recoding, smallest_count)
+        for shown in distributions(recoding, smallest_count)
     ]
 
 
 def _losses(recodings: "Mapping[str, Recoding]") -> list[tuple[str, float, float]]:
-    """Mean loss of each quasi-identifier, both ways of charging."""
+    """Return the mean loss of each quasi-identifier, measured both ways."""
     return [
         (f"{table}{name}", float(by_lca), float(own))
         for table, recoding in recodings.items()

@@ -1,7 +1,7 @@
-"""The data dictionary of a release: what each column says, what was promised, and how to cite it.
+"""The data dictionary of a release: the meaning of each column, the guarantees, and how to cite it.
 
-It holds no record: what it says comes from the manifest, from schemas, whose domains are public, and from the
-released table. It is stored as JSON for programs and as one HTML page for people.
+It contains no record. Its content comes from the manifest, from schemas, whose domains are public, and from
+the released table. It is stored as JSON for programs and as one HTML page for people.
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,16 +12,16 @@ from privacy_release.reports.columns import FORM_WORDS, Form
 from privacy_release.reports.release import page_template
 from privacy_release.reports.text import claim, neighbours_in_words, promise_in_words
 
-DICTIONARY = "dictionary"  # names the proof in the note of a commit, with the kind of file behind it
+DICTIONARY = "dictionary"  # name of the proof in the note of a commit; the kind of file follows it
 VERSION = 1
 
 _ROLES: Mapping[str, str] = {
-    "quasi_identifier": "Quasi-identifier: others may know it of a person",
-    "sensitive": "Sensitive: what must not be learned of a person",
-    "insensitive": "Released as it is, and not protected",
+    "quasi_identifier": "Quasi-identifier: others may know it about a person",
+    "sensitive": "Sensitive: must not be learned about a person",
+    "insensitive": "Released unchanged and not protected",
 }
-_HIDDEN = "not told: the guarantee hides every count of the source"
-_UNSEEN = "not told: the form does not show it"
+_HIDDEN = "not shown: the guarantee hides every count of the source"
+_UNSEEN = "not shown: the form of the column does not reveal it"
 
 
 def dictionary(
@@ -32,19 +32,19 @@ def dictionary(
     release: str,
     types: Mapping[str, str],
 ) -> dict[str, Any]:
-    """The data dictionary as plain JSON.
+    """Return the data dictionary as plain JSON.
 
     Args:
-        manifest: of the release, as it is published.
-        columns: of `privacy_release.reports.columns.with_origins`.
-        table: name of the release table.
-        release: id of the release.
-        types: of the columns in the table, in its order, as Delta names them.
+        manifest: Manifest of the release, as published.
+        columns: Columns from `privacy_release.reports.columns.with_origins`.
+        table: Name of the release table.
+        release: ID of the release.
+        types: Delta types of the columns in the table, in its order.
     """
     made_by = manifest.method
     if manifest.software is not None:
         made_by = f"{made_by} with {manifest.software.name} {manifest.software.version}"
-    told: dict[str, Any] = {
+    entry: dict[str, Any] = {
         "version": VERSION,
         "table": table,
         "release": release,
@@ -63,14 +63,14 @@ def dictionary(
     }
     person = manifest.person
     if person is not None and person.tables:
-        told["tables"] = {name: [person.column, *own.columns] for name, own in person.tables.items()}
+        entry["tables"] = {name: [person.column, *own.columns] for name, own in person.tables.items()}
     if not manifest.private:
-        told["suppressed"] = manifest.suppressed
-    return told
+        entry["suppressed"] = manifest.suppressed
+    return entry
 
 
 def guarantee_in_short(claims: Claims) -> str:
-    """The guarantees of a release in a line.
+    """Return the guarantees of a release in one line.
 
     >>> guarantee_in_short(Claims.from_dict({"guarantees": [{"model": "k_anonymity", "k": 5}]}))
     'k-anonymity (k=5)'
@@ -86,51 +86,51 @@ def guarantee_in_short(claims: Claims) -> str:
 
 
 def guarantee_sentences(manifest: Manifest) -> list[str]:
-    """The guarantees of a release in sentences: what holds, what it protects from, what it leaves."""
-    told = []
+    """Return the guarantees of a release in sentences: the rule, what it protects from and what not."""
+    sentences = []
     for model in manifest.guarantees:
         promise = claim(model, of_persons=manifest.person is not None)
-        told.append(f"{promise.name}. {promise.rule} {promise.protects} It leaves: {promise.leaves}")
+        sentences.append(f"{promise.name}. {promise.rule} {promise.protects} Not protected: {promise.leaves}")
     if loss := manifest.loss:
         neighbours = neighbours_in_words(loss.neighbours, participants=manifest.noisy_participants)
-        told.append(
+        sentences.append(
             f"Differential privacy with epsilon {loss.epsilon:g} and delta {loss.delta:g}: what is "
-            f"released is nearly as likely {neighbours}. It leaves: what holds for many people is learned, "
-            "and releases of the same people add up their epsilons."
+            f"released is nearly as likely {neighbours}. Not protected: facts about many people are "
+            "learned, and releases of the same people add up their epsilons."
         )
         if manifest.over_time is not None:
-            told.append(promise_in_words(manifest.over_time.stored))
+            sentences.append(promise_in_words(manifest.over_time.stored))
     elif manifest.randomization is not None:
-        told.append("Values were randomized one by one; no bound holds for a whole record.")
-    return told or ["The method claims nothing about this table."]
+        sentences.append("Values were randomized one by one; no bound holds for a whole record.")
+    return sentences or ["The method claims nothing about this table."]
 
 
-def column_comments(told: Mapping[str, Any]) -> dict[str, str]:
-    """A comment for each column of the table: only what stays from release to release."""
-    return {column["name"]: _comment(column) for column in told["columns"]}
+def column_comments(described: Mapping[str, Any]) -> dict[str, str]:
+    """Return a comment on each column of the table. It contains only what is the same in all releases."""
+    return {column["name"]: _comment(column) for column in described["columns"]}
 
 
-def table_description(told: Mapping[str, Any]) -> str:
-    """A description of the table, which every release of it shares."""
+def table_description(described: Mapping[str, Any]) -> str:
+    """Return a description of the table that all its releases share."""
     return (
-        f"Released records about people, made by {told['method']}. Current guarantee: "
-        f"{told['guarantee']['short']}. The column comments say what each column means; the data dictionary "
-        "beside the release says it in full."
+        f"Released records about people, made by {described['method']}. Current guarantee: "
+        f"{described['guarantee']['short']}. The column comments explain each column; the data dictionary "
+        "stored with the release has all details."
     )
 
 
-def dictionary_html(told: Mapping[str, Any]) -> str:
-    """The data dictionary as one page that loads nothing."""
+def dictionary_html(described: Mapping[str, Any]) -> str:
+    """Return the data dictionary as one page that loads nothing."""
     columns = [
         {"name": column["name"], "lines": [(label, text) for label, text in _lines(column) if text]}
-        for column in told["columns"]
+        for column in described["columns"]
     ]
-    return page_template("dictionary.html.j2").render(dictionary=told, columns=columns)
+    return page_template("dictionary.html.j2").render(dictionary=described, columns=columns)
 
 
 def _column(name: str, kind: str, known: Mapping[str, Any], *, private: bool) -> dict[str, Any]:
     form = Form(known.get("form", Form.VALUE))
-    told: dict[str, Any] = {
+    entry: dict[str, Any] = {
         "name": name,
         "type": kind,
         "role": known.get("role", "insensitive"),
@@ -140,14 +140,14 @@ def _column(name: str, kind: str, known: Mapping[str, Any], *, private: bool) ->
         "meaning_of_form": FORM_WORDS[form],
         "null": known.get("nulls", ""),
     }
-    told |= {key: known[key] for key in ("domain", "codes", "meaning", "precision") if key in known}
+    entry |= {key: known[key] for key in ("domain", "codes", "meaning", "precision") if key in known}
     if private:
-        told["changed_hidden"] = _HIDDEN
+        entry["changed_hidden"] = _HIDDEN
     elif "changed" in known:
-        told["changed"] = known["changed"]
+        entry["changed"] = known["changed"]
     elif form is Form.MIDPOINT:
-        told["changed_hidden"] = _UNSEEN
-    return told
+        entry["changed_hidden"] = _UNSEEN
+    return entry
 
 
 def _comment(column: Mapping[str, Any]) -> str:
@@ -158,7 +158,7 @@ def _comment(column: Mapping[str, Any]) -> str:
 
 
 def _lines(column: Mapping[str, Any]) -> Sequence[tuple[str, str]]:
-    """What the page says of a column: label and text."""
+    """Return label and text of each line about a column."""
     changed = column.get("changed_hidden", "")
     if "changed" in column:
         changed = f"{100 * column['changed']:.0f} % of its cells"

@@ -1,4 +1,4 @@
-"""Figures of a release: what the data lost, how exposed people are, and the bound of the loss."""
+"""Figures of a release: information loss, disclosure risk, and the lower bound of the loss."""
 
 import math
 from typing import TYPE_CHECKING
@@ -15,19 +15,19 @@ if TYPE_CHECKING:
 
     from privacy_engine.release import Release
 
-# A figure for those who decide on a release. It comes from the source and cannot be read off the released
-# table, as the other figures of loss nearly can: it is in no manifest and no report.
+# A figure for the reviewer. It comes from the source and cannot be derived from the released table, as the
+# other figures of loss nearly can. So it is in no manifest and no report.
 BOUND = "gcp_bound"
 
 
 def measure(release: "Release", rng: "np.random.Generator") -> tuple[dict[str, float], dict[str, float]]:
-    """Loss of information, and risk of the released records, by name; what is not finite is left out."""
+    """Return information loss and risk of the released records, by name. Non-finite figures are omitted."""
     release = release.of_persons
     return lost_of(release, rng), risk_of(release)
 
 
 def lost_of(release: "Release", rng: "np.random.Generator") -> dict[str, float]:
-    """Notes of the method and loss of information, by name."""
+    """Return the notes of the method and its information loss, by name."""
     lost = dict(release.notes)
     if release.recoding is not None:
         lost |= utility.figures(release.recoding, rng)
@@ -37,7 +37,7 @@ def lost_of(release: "Release", rng: "np.random.Generator") -> dict[str, float]:
 
 
 def risk_of(release: "Release") -> dict[str, float]:
-    """Risk of the released records by name."""
+    """Return the risk of the released records, by name."""
     released = ReleasedClasses.of_table(release.table, release.schema, release.persons)
     at_risk = risk.figures(released.whole)
     if released.tables:
@@ -50,19 +50,19 @@ def risk_of(release: "Release") -> dict[str, float]:
 
 
 def loss_bound(release: "Release") -> dict[str, float]:
-    """``gcp_bound``, below which no k-anonymous release of this table can lose, where it is known.
+    """Return ``gcp_bound``, a lower bound on the loss of every k-anonymous release of this table.
 
-    It is rounded down to two digits: not even the officer needs to be told the source more exactly.
-    Nothing is told of linked rows, of other methods than anonymizers, and of very large tables.
+    The bound is rounded down to two digits, so that not even the reviewer learns the source more exactly.
+    It is omitted for linked rows, for methods other than anonymizers, and for very large tables.
     """
-    asked = [model.k for model in release.guarantees if isinstance(model, KAnonymity)]
-    if release.recoding is None or release.trajectories is not None or not asked:
+    demanded = [model.k for model in release.guarantees if isinstance(model, KAnonymity)]
+    if release.recoding is None or release.trajectories is not None or not demanded:
         return {}
-    bound = least_gcp(release.recoding.encoded, max(asked))
+    bound = least_gcp(release.recoding.encoded, max(demanded))
     return {} if bound is None else {BOUND: _rounded_down(bound)}
 
 
 def _rounded_down(bound: float) -> float:
-    """To two digits."""
+    """Round down to two digits."""
     scale = 10.0 ** (1 - math.floor(math.log10(bound))) if bound > 0 else 1.0
     return math.floor(bound * scale) / scale

@@ -1,4 +1,4 @@
-"""The report on a model that was trained on randomized releases: one HTML file, and no record of anybody."""
+"""The report on a model that was trained on randomized releases: one HTML page without individual records."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Trained:
-    """A model, and what it was trained on.
+    """A model, and the releases it was trained on.
 
     Attributes:
-        releases: ids of the releases.
-        released: their records, joined.
-        manifest: of the last one; all were randomized alike.
+        releases: IDs of the releases.
+        released: Joined records of the releases.
+        manifest: Manifest of the last release. All were randomized alike.
     """
 
     model: "PrivateNaiveBayes"
@@ -39,13 +39,13 @@ class Trained:
         return Randomization.of_manifest(self.manifest.stored)
 
     def accounts(self) -> "tuple[Account, ...]":
-        """What each attribute gives away."""
+        """What each attribute reveals."""
         return accounts(self.randomization, self.released)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Score:
-    """A test on true records: the shares that the model gets, and that always the commonest class gets."""
+    """A test on true records: the accuracy of the model, and of always choosing the most frequent class."""
 
     rows: int
     accuracy: float
@@ -55,18 +55,18 @@ class Score:
 
 @dataclass(frozen=True, kw_only=True)
 class Group:
-    """Reconstructed shares of one attribute; ``length`` of the longest is a bar's, 0 .. 1."""
+    """Reconstructed shares of one attribute. ``length`` is a bar's share of the longest, 0 to 1."""
 
     name: str
     rows: tuple[tuple[str, str, str, float], ...]
 
 
 def render_model_report(trained: Trained, score: Score | None) -> str:
-    """The report as HTML.
+    """Return the report as HTML.
 
     Args:
-        trained: the model.
-        score: on records that are public; None where there is none to be told.
+        trained: Trained model.
+        score: Score on public records. None: no score is shown.
     """
     moments = reconstructed_moments(trained.released, trained.manifest.stored)
     return page_template("model.html.j2").render(

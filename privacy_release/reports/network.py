@@ -1,9 +1,9 @@
-"""A Bayesian network as a drawing that stays readable from 5 to 40 attributes, whatever its shape.
+"""Draw a Bayesian network so that it stays readable from 5 to 40 attributes, whatever its shape.
 
 Each attribute has a row, in the order in which attributes are drawn. From its name a line runs to the right,
-and down a lane of its own to the last attribute that depends on it; a dot joins a lane to the row of a child.
-So each dependency is one dot, and no two lie on each other. Drawn in layers or by arcs, a network of several
-parents each is a tangle, and a star too wide for a page.
+then down a separate lane to the last attribute that depends on it. A dot joins a lane to the row of a child.
+So each dependency is one dot, and no two overlap. In a drawing by layers or arcs, a network with several
+parents per attribute is a tangle, and a star is too wide for a page.
 """
 
 from collections.abc import Mapping, Sequence
@@ -11,21 +11,22 @@ from dataclasses import dataclass
 
 ROW = 22  # height of a name, pixels
 LANE = 15  # width of a lane
-LETTER = 7.9  # width of a letter of a name, rather too much than too little
-LONGEST = 24  # letters of a name that are shown
-GAP = 8  # from a name to its line
+LETTER = 7.9  # width of a letter of a name, an upper estimate
+LONGEST = 24  # largest number of letters of a name that are shown
+GAP = 8  # distance from a name to its line
 
 
 @dataclass(frozen=True, kw_only=True)
 class NetworkRow:
-    """An attribute.
+    """A row of the drawing, for one attribute.
 
     Attributes:
-        name: in full; `text` is what fits.
-        y: of its row.
-        parents: names.
-        line: SVG path along the row and down its lane; empty for an attribute alone.
-        dots: x of each parent's lane.
+        name: Full name of the attribute.
+        text: Shortened name that fits.
+        y: Height of the row.
+        parents: Names of the parents.
+        line: SVG path along the row and down its lane. Empty if nothing depends on the attribute.
+        dots: Horizontal position of each parent's lane.
     """
 
     name: str
@@ -38,7 +39,7 @@ class NetworkRow:
 
 @dataclass(frozen=True, kw_only=True)
 class NetworkDrawing:
-    """Sizes in pixels; names end at ``x``."""
+    """The drawing, with sizes in pixels. Names end at ``x``."""
 
     width: float
     height: float
@@ -47,18 +48,18 @@ class NetworkDrawing:
 
     @property
     def dependencies(self) -> int:
-        """How many it shows."""
+        """Number of dependencies shown."""
         return sum(len(row.dots) for row in self.rows)
 
 
 def draw_network(parents: Mapping[str, Sequence[str]]) -> NetworkDrawing:
-    """Place a network.
+    """Lay out a network.
 
     Args:
-        parents: of each attribute, in an order in which parents come first.
+        parents: Parents of each attribute, in an order in which parents come first.
 
     Raises:
-        ValueError: if a parent does not come before its child.
+        ValueError: If a parent does not come before its child.
 
     >>> drawing = draw_network({"age": [], "job": ["age"], "wage": ["age", "job"]})
     >>> [len(row.dots) for row in drawing.rows], drawing.height
@@ -67,7 +68,7 @@ def draw_network(parents: Mapping[str, Sequence[str]]) -> NetworkDrawing:
     place = {name: i for i, name in enumerate(parents)}
     late = [n for n, given in parents.items() if any(place.get(p, place[n]) >= place[n] for p in given)]
     if late:
-        raise ValueError(f"parents must come before their child, those of {len(late)} attributes do not")
+        raise ValueError(f"parents must come before their child, but those of {len(late)} attributes do not")
     last_child = {parent: place[child] for child, given in parents.items() for parent in given}
     texts = {name: _short(name) for name in parents}
     x = round(LETTER * max(map(len, texts.values()), default=0), 1)

@@ -1,4 +1,4 @@
-"""What the public report tells of a randomized release: it follows from its parameters and its bytes."""
+"""The section of the public report about a randomized release, from its parameters and its bytes."""
 
 import math
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ NONE = "none"
 
 @dataclass(frozen=True, kw_only=True)
 class AccountLine:
-    """One attribute, in words."""
+    """The description of one attribute in words."""
 
     name: str
     mechanism: str
@@ -31,14 +31,15 @@ class AccountLine:
 
 @dataclass(frozen=True, kw_only=True)
 class RandomizedPart:
-    """The section on random answers.
+    """The section about random answers.
 
     Attributes:
-        person: epsilon of one person, or `none`.
-        largest: epsilon of the attribute that tells most, of those that have one; ``factor`` is e^largest.
+        person: Epsilon of one person, or `none`.
+        largest: Largest epsilon of an attribute that has one.
+        factor: The number e to the power of `largest`.
         randomness: ``system``, ``memoised`` or ``seeded``.
-        secret: fingerprint of the secret of memoised answers.
-        as_is: attributes that were released as they are.
+        secret: Fingerprint of the secret of memoised answers.
+        as_is: Attributes that were released unchanged.
     """
 
     lines: tuple[AccountLine, ...]
@@ -52,13 +53,13 @@ class RandomizedPart:
 
 
 def randomized_part(release: "Release") -> RandomizedPart | None:
-    """The section of a release; None where it was not randomized."""
+    """Return the section about a release. None if it was not randomized."""
     randomization: Randomization | None = getattr(release, "randomization", None)
     return None if randomization is None else part_of(randomization, release.table)
 
 
 def part_of(randomization: "Randomization", released: "pd.DataFrame") -> RandomizedPart:
-    """The section of a table that was randomized so."""
+    """Return the section about a randomized table."""
     found = accounts(randomization, released)
     person = randomization.person_epsilon
     largest = max((account.epsilon for account in found if account.epsilon is not None), default=0.0)

@@ -1,9 +1,9 @@
-"""A differentially private release as a record of the Differential Privacy Deployments Registry.
+"""Export a differentially private release to the Differential Privacy Deployments Registry.
 
-The registry (registry.opendp.org) keeps one YAML file a deployment. This keeps to its schema,
+The registry (registry.opendp.org) keeps one YAML file per deployment. Records follow its schema,
 `schemas/deployments-schema.yaml` of the repository opendp/deployments-registry-data as of commit 057e5d8.
-What a release does not know (who publishes it, what for, where) is asked of whoever exports it; the record is
-a draft, for its authors to complete and to submit.
+Facts that a release does not contain (who publishes it, what for, where) are requested from the user. The
+record is a draft for its authors to complete and submit.
 """
 
 import re
@@ -28,10 +28,10 @@ _UNITS: Mapping[str, str] = {
 
 @dataclass(frozen=True, kw_only=True)
 class Deployment:
-    """What the publisher says of a deployment; the words are those of the registry.
+    """The publisher's statements about a deployment, in the words of the registry.
 
     Raises:
-        ValueError: if a type or sector is not known to the registry, or nobody is the author.
+        ValueError: If a type or sector is unknown to the registry, or there is no author.
     """
 
     curator: str
@@ -48,29 +48,29 @@ class Deployment:
         if self.sector is not None and self.sector not in SECTORS:
             raise ValueError(f"sector must be one of {', '.join(SECTORS)}")
         if not self.authors:
-            raise ValueError("a record must have an author at least")
+            raise ValueError("a record must have at least one author")
 
 
 def deployment_record(
     manifest: Manifest, said: Deployment, *, table: str, published: str, releases: int
 ) -> dict[str, Any]:
-    """The record as plain values.
+    """Return the record as plain values.
 
     Args:
-        manifest: of the release.
-        said: by its publisher.
-        table: name of the release table.
-        published: ISO day of the first release of the table.
-        releases: of the table, this one included.
+        manifest: Manifest of the release.
+        said: Statements of its publisher.
+        table: Name of the release table.
+        published: ISO day of the table's first release.
+        releases: Number of releases of the table, including this one.
 
     Raises:
-        SpecError: if the release is not differentially private as a whole.
+        SpecError: If the release is not differentially private as a whole.
     """
     loss = manifest.loss
     if loss is None:
         raise SpecError(
-            f"the registry takes differentially private releases alone, and {manifest.method} claims "
-            "no epsilon for a whole record; export one of a synthesizer, or of a randomizer that has one"
+            f"the registry accepts only differentially private releases, but {manifest.method} claims no "
+            "epsilon for a whole record; export one of a synthesizer, or of a randomizer that has one"
         )
     return {
         "url_slug": _slug(said.curator, table, published[:4]),
@@ -98,7 +98,7 @@ def deployment_record(
 def _basic(manifest: Manifest, said: Deployment, table: str, published: str) -> dict[str, Any]:
     drawn = manifest.model is not None
     kind = "Synthetic records" if drawn else "Records whose values were randomized one by one"
-    told = {
+    record = {
         "name": table,
         "data_curators": [{"data_curator_name": said.curator, "data_curator_type": said.curator_type}],
         "description": said.description or f"{kind}, made by {manifest.method}.",
@@ -107,24 +107,24 @@ def _basic(manifest: Manifest, said: Deployment, table: str, published: str) -> 
         "data_product_region": said.region,
         "publication_date": published,
     }
-    return told if said.sector is None else told | {"data_product_sector": said.sector}
+    return record if said.sector is None else record | {"data_product_sector": said.sector}
 
 
 def _privacy_loss(manifest: Manifest, loss: LossSection) -> dict[str, Any]:
     neighbours = loss.neighbours
     relation = neighbours_in_words(neighbours, participants=manifest.noisy_participants)
     parameters = {"epsilon": loss.epsilon} | ({"delta": loss.delta} if loss.delta else {})
-    told: dict[str, Any] = {
+    record: dict[str, Any] = {
         "privacy_unit": _UNITS[neighbours],
         "privacy_unit_details": f"Adjacent data sets are equal but {relation}.",
         "privacy_parameters": parameters,
     }
     units = _units(manifest, neighbours)
-    return told if units is None else told | {"number_of_privacy_units": units}
+    return record if units is None else record | {"number_of_privacy_units": units}
 
 
 def _units(manifest: Manifest, neighbours: str) -> int | None:
-    """How many there are, where the promise takes their number as public."""
+    """Return the number of privacy units if the guarantee treats it as public."""
     if neighbours == "add_remove":
         return None
     if manifest.model is None:
@@ -142,8 +142,8 @@ def _model_details(manifest: Manifest) -> dict[str, str]:
     if manifest.model is not None:
         return {}
     return {
-        "model_name_details": "Each value was randomized by itself, as in the local model, but by the "
-        "curator, who has the true ones."
+        "model_name_details": "Each value was randomized separately, as in the local model, but by the "
+        "curator, who has the true values."
     }
 
 
@@ -155,15 +155,15 @@ def _implementation(manifest: Manifest) -> dict[str, str]:
     names = dict.fromkeys(MECHANISMS.get(s.mechanism, (s.mechanism,))[0] for s in spends)
     used = ", ".join(names) or "Randomized response with a public channel for each attribute"
     zcdp = ", as zero-concentrated DP" if any(spend.rho is not None for spend in spends) else ""
-    told = {
+    record = {
         "mechanisms": f"{used}. {made_by}"
         + ("; noise from the library OpenDP, which is safe for floating-point numbers." if spends else "."),
         "composition": f"Sequential{zcdp}. The loss was booked in a ledger with a limit before the data were "
         "read.",
     }
     if spends:
-        told["post_processing"] = "Records are sampled from the measured model."
-    return told
+        record["post_processing"] = "Records are sampled from the measured model."
+    return record
 
 
 def _slug(*parts: str) -> str:

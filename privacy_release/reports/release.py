@@ -1,6 +1,6 @@
-"""The report on a release: one HTML file that loads nothing and holds no record of anybody.
+"""The report on a release: one HTML file that loads nothing and contains no individual record.
 
-What it tells comes from three places only: the release itself, aggregates over whole classes, and
+Its content comes from only three places: the release itself, aggregates over whole classes, and
 public domains of the schema. Counts of the source are protected (`privacy_engine.measures.distributions`).
 """
 
@@ -46,19 +46,19 @@ __all__ = ["SMALLEST_COUNT", "page_template", "render", "render_report"]
 
 T = TypeVar("T")
 
-# Where a published report tells of attacks, which are tried after it is made. No text of others makes it: `<`
-# is escaped in that.
+# Placeholder for the section about attacks, which are tried after the report is made. No other text of the
+# report can contain it, because `<` is escaped.
 ATTACKS_PLACE = "<!-- attacks -->"
 SIZE_BARS = 16
 FOLDED = 8  # rules or columns; longer lists are folded
 
 
 def with_over_time(report: str, notes: Sequence[str]) -> str:
-    """A report with sentences on which attackers with the earlier releases were judged.
+    """Add sentences to a report on the attackers with earlier releases that were considered.
 
     Args:
-        report: Page of `render_report`.
-        notes: As `notes_over_time` gives them; none: the page as it is.
+        report: Page from `render_report`.
+        notes: Sentences from `notes_over_time`. If there are none, the page is unchanged.
     """
     if not notes:
         return report
@@ -68,7 +68,7 @@ def with_over_time(report: str, notes: Sequence[str]) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class Bar:
-    """A bar with its label; ``share`` of the longest is its length, 0 .. 1."""
+    """A bar with its label. ``share`` is its length as a share of the longest, 0 to 1."""
 
     label: str
     text: str
@@ -99,25 +99,25 @@ def render_report(
     shifted: ShiftRef | None = None,
     attempts: Attempts | None = None,
 ) -> str:
-    """The report as HTML, on a release whose table is at hand; `render` is for any other.
+    """Return the report on a release whose table is in memory as HTML. For others, see `render`.
 
     Args:
-        release: what was made; its table is read only for class sizes and the claimed models.
-        figures: of ``privacy_engine.measures.utility.figures``, see `render`.
-        risk: of ``privacy_engine.measures.risk.figures``.
-        title: see `render`, and so the next three.
-        source_rows: records that the method was given.
-        findings: of the verification.
-        about: further facts for the head.
-        budget: what the release's data set has spent.
-        rows: of the release, where its table is only the first of them.
-        shifted: which dates of the source were shifted.
-        smallest_count: counts of the source below it are hidden, others rounded to its multiples;
-            by default the k that the release claims, else 10.
-        attempts: Makes the figures; those that fail are named on the page.
+        release: The release. Its table is read only for class sizes and the claimed models.
+        figures: Figures from ``privacy_engine.measures.utility.figures``, see `render`.
+        risk: Figures from ``privacy_engine.measures.risk.figures``.
+        title: Name of the release.
+        source_rows: Number of records that the method was given.
+        findings: Findings of the verification, see `render`.
+        about: Further facts for the head of the page.
+        budget: State of the data set's budget, see `render`.
+        rows: Number of records. Required if the release's table has only the first of them.
+        shifted: Dates of the source that were shifted.
+        smallest_count: Smallest shown count of the source. Smaller ones are hidden, others are rounded to its
+            multiples. Default: the k that the release claims, or 10.
+        attempts: Failures to make figures, which the page names.
 
     Raises:
-        ValueError: if smallest_count is below 2.
+        ValueError: If smallest_count is below 2.
     """
     least = smallest_count if smallest_count is not None else claimed_k(release.guarantees)
     attempts = attempts or Attempts()
@@ -151,25 +151,26 @@ def render(
     shifted: ShiftRef | None = None,
     attempts: Attempts | None = None,
 ) -> str:
-    """The report as HTML.
+    """Return the report as HTML.
 
     Args:
-        data: what is told of the release.
-        figures: of ``privacy_engine.measures.utility.figures``; empty where there is no recoding. Not told of
-            a differentially private release: they are exact numbers of the source, which void its guarantee.
-        risk: of ``privacy_engine.measures.risk.figures``.
-        title: name of the release, for people.
-        source_rows: records that the method was given.
-        smallest_count: counts of the source below it are hidden in the distributions.
-        findings: of the verification (``Report.to_dict()["findings"]``), where it has taken place.
-        about: further facts for the head, such as the release id; label -> text.
-        budget: what the release's data set has spent, this release included: ``dataset``, and ``limits``, a
+        data: Data of the release.
+        figures: Figures from ``privacy_engine.measures.utility.figures``, empty if there is no recoding. They
+            are not shown for a differentially private release, because exact numbers of the source would void
+            its guarantee.
+        risk: Figures from ``privacy_engine.measures.risk.figures``.
+        title: Name of the release.
+        source_rows: Number of records that the method was given.
+        smallest_count: Smallest count of the source that the distributions show.
+        findings: Findings of the verification (``Report.to_dict()["findings"]``). None before it.
+        about: Further facts for the head of the page, such as the release ID, by label.
+        budget: State of the data set's budget, including this release: ``dataset``, and ``limits``, a
             list of ``period`` (in words), ``limit``, ``spent`` and ``left`` (epsilons).
-        shifted: which dates of the source were shifted.
-        attempts: Makes the drawings. The page also names the figures that failed in it before.
+        shifted: Dates of the source that were shifted.
+        attempts: Failures to make figures and drawings, which the page names.
     """
     attempts = attempts or Attempts()
-    make, loss, told = attempts.make, data.loss, figures if data.loss is None else {}
+    make, loss, utility = attempts.make, data.loss, figures if data.loss is None else {}
     linkable = bool(data.schema.quasi_identifiers) and loss is None and data.randomized is None
     guarantees = [_guarantee(measured, of_persons=bool(data.schema.by)) for measured in data.guarantees]
     sizes = make("class sizes", partial(_class_sizes, data.class_sizes)) if linkable else None
@@ -182,7 +183,7 @@ def render(
         source_rows=source_rows,
         about=about or {},
         parameters={name: _plain(value) for name, value in data.parameters.items()},
-        tiles=_tiles(data, told, risk, source_rows, budget_lines(budget)),
+        tiles=_tiles(data, utility, risk, source_rows, budget_lines(budget)),
         guarantees=guarantees,
         findings=findings,
         broken=sum(not g["holds"] for g in guarantees) + sum(not f["passed"] for f in findings or ()),
@@ -207,7 +208,7 @@ def render(
         ],
         fragments=data.fragments,
         effects=FRAGMENT_EFFECTS,
-        utility=_lines(FIGURES, told),
+        utility=_lines(FIGURES, utility),
         risks=_lines(RISKS, risk) if linkable else [],
         sizes=sizes or [],
         losses=[{"name": name, "lca": by_lca, "own": own} for name, by_lca, own in data.losses],
@@ -217,19 +218,19 @@ def render(
         most_columns=MOST_COLUMNS,
         folded=FOLDED,
         smallest_count=smallest_count,
-        attacks_place=Markup(ATTACKS_PLACE),  # no text of others
+        attacks_place=Markup(ATTACKS_PLACE),  # a constant
         left_out=attempts.left_out,
     )
 
 
 def report_or_claims(report: Callable[[], str], claims: Claims, *, title: str, attempts: Attempts) -> str:
-    """Make a report as HTML or, if that fails, a page with the claimed guarantees and what is missing.
+    """Make a report as HTML or, if that fails, a page with the claimed guarantees and the failures.
 
     Args:
         report: Function that makes the report.
-        claims: What the method says of the release.
+        claims: Claims of the method about the release.
         title: Heading of the page.
-        attempts: Makes the report; the page names the figures that failed in it before.
+        attempts: Failures to make figures, which the page names.
     """
     page = attempts.make("the report", report)
     if page is not None:
@@ -239,7 +240,7 @@ def report_or_claims(report: Callable[[], str], claims: Claims, *, title: str, a
         method=claims.method,
         claims=[claim(model) for model in claims.guarantees],
         loss=claims.loss,
-        attacks_place=Markup(ATTACKS_PLACE),  # no text of others
+        attacks_place=Markup(ATTACKS_PLACE),  # a constant
         left_out=attempts.left_out,
     )
 
@@ -249,25 +250,25 @@ def _each(draw: Callable[[T], dict[str, Any]], parts: Sequence[T]) -> list[dict[
 
 
 def _pseudonym_limits(data: ReportData) -> list[tuple[str, str]]:
-    """What pseudonyms among the columns do not promise."""
+    """Return the limits of pseudonyms in the columns."""
     scopes = {a.pseudonym.scope.value for a in data.schema.attributes if a.pseudonym is not None}
     return [PSEUDONYM_LIMITS[scope] for scope in sorted(scopes)]
 
 
 def _shift_limit(shifted: ShiftRef) -> tuple[str, str]:
-    """What the shift of dates does not promise."""
+    """Return the limits of shifted dates."""
     name, text = SHIFT_LIMIT
     return name.format(columns=", ".join(shifted.columns)), text.format(days=shifted.days)
 
 
 def page_template(name: str) -> Template:
-    """A page of the folder `templates`; what is filled in is escaped, and a missing value is an error."""
+    """Return a page of the folder `templates`. Inserted text is escaped, and a missing value is an error."""
     return _pages().get_template(name)
 
 
 @cache
 def _pages() -> Environment:
-    """The folder of pages, once in a process: it keeps each page that it has compiled."""
+    """Return the environment of the templates, made once per process, which caches compiled pages."""
     return Environment(
         loader=PackageLoader("privacy_release.reports", "templates"),
         autoescape=True,
@@ -286,7 +287,7 @@ def _plain(value: object) -> str:
 
 
 def _lines(known: Mapping[str, tuple[str, str, str]], figures: Mapping[str, float]) -> list[Line]:
-    """The known figures that were measured, in the order of ``known``."""
+    """Return the known figures that were measured, in the order of ``known``."""
     return [
         Line(label=label, text=shown(figures[name], unit), meaning=meaning)
         for name, (label, unit, meaning) in known.items()
@@ -301,7 +302,7 @@ def _tiles(
     source_rows: int,
     budget: Sequence[BudgetLine],
 ) -> list[Line]:
-    """The headline: what most readers came for."""
+    """Return the figures at the top of the page."""
     of_source = f"of {source_rows:,} in the source" if release.loss is None else ""
     tiles = [
         Line(
@@ -347,7 +348,7 @@ def _tiles(
 
 
 def _guarantee(measured: Measured, *, of_persons: bool) -> dict[str, Any]:
-    """What is claimed, in words, and what the released records measure."""
+    """Return a claimed guarantee in words, with the number measured on the released records."""
     model = measured.model
     return {
         "claim": claim(model_to_dict(model), of_persons=of_persons),
@@ -357,12 +358,12 @@ def _guarantee(measured: Measured, *, of_persons: bool) -> dict[str, Any]:
     }
 
 
-def _class_sizes(told: Mapping[int, int]) -> list[Bar]:
-    """Classes by size; bins double where sizes differ much, since few classes are much larger than k."""
-    if not told:
+def _class_sizes(classes_by_size: Mapping[int, int]) -> list[Bar]:
+    """Return bars of classes by size. Bins double if sizes differ much, since few classes are much larger."""
+    if not classes_by_size:
         return []
-    sizes, classes = np.array([*told.items()]).T
-    low, high = min(told), max(told)
+    sizes, classes = np.array([*classes_by_size.items()]).T
+    low, high = min(classes_by_size), max(classes_by_size)
     firsts = [low]
     while firsts[-1] <= high:
         doubled = high >= low * 4
@@ -381,7 +382,7 @@ def _class_sizes(told: Mapping[int, int]) -> list[Bar]:
 
 
 def _share_bars(part: SharesPart) -> dict[str, Any]:
-    """Classes by the share of their most frequent sensitive value."""
+    """Return classes by the share of their most frequent sensitive value."""
     width, most = 100 // len(part.classes), max(part.classes)
     bars = [
         Bar(
@@ -401,11 +402,11 @@ def _share_bars(part: SharesPart) -> dict[str, Any]:
     }
 
 
-def _bars(told: "Distribution | Withheld") -> dict[str, Any]:
-    """Before and after of a quasi-identifier, as lengths and texts of bars."""
-    if isinstance(told, Withheld):
-        return {"name": told.attribute, "reason": told.reason}
-    longest = max(*(b or 0 for b in told.before), *told.after, 1.0)
+def _bars(shown_counts: "Distribution | Withheld") -> dict[str, Any]:
+    """Return a quasi-identifier before and after, as lengths and texts of bars."""
+    if isinstance(shown_counts, Withheld):
+        return {"name": shown_counts.attribute, "reason": shown_counts.reason}
+    longest = max(*(b or 0 for b in shown_counts.before), *shown_counts.after, 1.0)
     rows = [
         {
             "label": group,
@@ -414,7 +415,15 @@ def _bars(told: "Distribution | Withheld") -> dict[str, Any]:
             "before_share": (before or 0) / longest,
             "after_share": after / longest,
         }
-        for group, before, after in zip(told.groups, told.before, told.after, strict=True)
+        for group, before, after in zip(
+            shown_counts.groups, shown_counts.before, shown_counts.after, strict=True
+        )
     ]
-    hidden = any(before is None for before in told.before)
-    return {"name": told.attribute, "reason": None, "ordered": told.ordered, "rows": rows, "hidden": hidden}
+    hidden = any(before is None for before in shown_counts.before)
+    return {
+        "name": shown_counts.attribute,
+        "reason": None,
+        "ordered": shown_counts.ordered,
+        "rows": rows,
+        "hidden": hidden,
+    }

@@ -1,6 +1,6 @@
-"""What the released cells tell by themselves: sensitive values within classes, and columns that go together.
+"""Figures that follow from the released cells: sensitive values within classes, and associated columns.
 
-Whoever has the release can count all of it, so the report tells nothing that the release does not.
+Anyone who has the release can compute them, so the report reveals nothing that the release does not.
 """
 
 from collections.abc import Sequence
@@ -19,19 +19,19 @@ if TYPE_CHECKING:
     from privacy_engine.release import Release
 
 BINS = 10
-MOST_COLUMNS = 16  # whose pairs are drawn
+MOST_COLUMNS = 16  # largest number of columns whose pairs are drawn
 
 
 @dataclass(frozen=True, kw_only=True)
 class SharesPart:
-    """How sure the classes make of a sensitive value.
+    """How certain a class makes a sensitive value.
 
     Attributes:
-        name: of the attribute.
-        overall: share of its most frequent value in the whole release.
-        classes, records: (BINS,) classes, and the records in them, by the share of the most frequent value in
-            a class: the first bin from 0 %, the last up to 100 %.
-        alike: records of classes in which all have the same value.
+        name: Name of the attribute.
+        overall: Share of its most frequent value in the whole release.
+        classes, records: Numbers of classes, and of records in them, by the share of the most frequent value
+            in a class, shape (BINS,). The first bin starts at 0 %, the last ends at 100 %.
+        alike: Number of records in classes in which all have the same value.
     """
 
     name: str
@@ -42,7 +42,7 @@ class SharesPart:
 
 
 def shares_of_classes(release: "Release") -> list[SharesPart]:
-    """Of each sensitive attribute of a release of one table that makes classes; by its rows alone."""
+    """Return the shares of each sensitive attribute, for a release of one table with classes."""
     if release.recoding is None or not len(release.table) or release.schema.linked or release.schema.tables:
         return []
     classes = EquivalenceClasses.of_table(release.table, release.schema, np.arange(len(release.table)))
@@ -64,7 +64,7 @@ def shares_of_classes(release: "Release") -> list[SharesPart]:
 
 
 def association_of(release: "Release") -> "Association | None":
-    """Of the columns of a release of one table; None where fewer than two can be compared."""
+    """Return the association of a release's columns. None if fewer than two columns can be compared."""
     if release.schema.linked or release.schema.tables or not len(release.table):
         return None
     found = association(release.table, release.schema, MOST_COLUMNS, _spanned(release))
@@ -72,7 +72,7 @@ def association_of(release: "Release") -> "Association | None":
 
 
 def _spanned(release: "Release") -> list[str]:
-    """The quasi-identifiers of the source that the release holds as bounds of intervals."""
+    """Return the quasi-identifiers of the source that are released as bounds of intervals."""
     if release.recoding is None:
         return []
     source, names = release.recoding.encoded.schema, release.schema.names
@@ -80,7 +80,7 @@ def _spanned(release: "Release") -> list[str]:
 
 
 def drawing(found: "Association") -> HeatMap:
-    """How strongly each pair of columns goes together."""
+    """Draw the strength of the association of each pair of columns."""
     return heat_map(
         found.names,
         lambda i, j: float(found.strength[i, j]),

@@ -1,7 +1,7 @@
-"""The report that compares synthesizers: what each epsilon leaves of the source, side by side and as plots.
+"""The report that compares synthesizers: what each epsilon preserves of the source, in tables and plots.
 
-Its figures are exact figures of the source. Of records of people it is for the curator; only where the source
-may be known to everybody, such as simulated records, may it be read by everybody.
+Its figures are exact figures of the source. If the records are about people, it is only for the curator. It
+may be public only if the source may be public, for example if it is simulated.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,19 +19,20 @@ if TYPE_CHECKING:
     from privacy_engine.measures.synthetic_learning import Score
 
 
-METHOD_COLORS = 4  # classes `method-0` and so on of the page's style
+METHOD_COLORS = 4  # number of classes `method-0` and so on in the style sheet
 
 
 @dataclass(frozen=True, kw_only=True)
 class Compared:
-    """A synthetic table beside its source.
+    """A synthetic table compared with its source.
 
     Attributes:
-        method: its key, with the parameters that tell it from another line, see `labels_of`.
-        epsilon: its loss, for one record replaced by another one.
-        tvd: mean total variation distance of all marginals of 1, 2 and 3 attributes, where there are so many.
-        scores: of classifiers, by target.
-        closeness: chance that a synthetic record is closer to the source than a person in it to the others.
+        method: Label of the method's line in the chart, see `labels_of`.
+        epsilon: Privacy loss, for one record replaced by another one.
+        tvd: Mean total variation distance of all marginals of 1, 2 and 3 attributes, as far as they exist.
+        scores: Scores of classifiers, by target.
+        closeness: Probability that a synthetic record is closer to the source than a source record is to the
+            others.
     """
 
     method: str
@@ -43,12 +44,12 @@ class Compared:
 
     @property
     def accuracy(self) -> float | None:
-        """Mean over the targets of what is learned from the synthetic records; None without a target."""
+        """Mean accuracy over the targets when learning from the synthetic records. None without a target."""
         return _mean([score.synthetic for score in self.scores.values()])
 
 
 def labels_of(methods: Sequence[tuple[str, Mapping[str, Any]]]) -> list[str]:
-    """Each method's key, with the parameters in which it differs from others of the same key; not epsilon.
+    """Return the label of each method: its registry key plus the parameters that differ, except epsilon.
 
     >>> labels_of(
     ...     [("a", {"epsilon": 1, "degree": 2}), ("a", {"epsilon": 2, "degree": 3}), ("b", {"degree": 2})]
@@ -68,7 +69,7 @@ def labels_of(methods: Sequence[tuple[str, Mapping[str, Any]]]) -> list[str]:
 
 
 def compared(method: str, epsilon: float, found: "Assessment", *, passed: bool) -> Compared:
-    """What the report tells of one synthetic table, from its assessment."""
+    """Return the figures of one synthetic table, from its assessment."""
     return Compared(
         method=method,
         epsilon=epsilon,
@@ -89,16 +90,16 @@ def render_synthesizers(
     spent: Mapping[str, float],
     public: bool,
 ) -> str:
-    """The comparison as one HTML page that loads nothing.
+    """Return the comparison as one HTML page that loads nothing.
 
     Args:
-        entries: the synthetic tables.
-        reports: what verification found, of any of them: for the rules of the policy.
-        title: for people.
-        rows: records of the source.
-        redrawn: mean distances of the same marginals of records drawn from the source with replacement.
-        spent: data set -> epsilon that all tables together cost it.
-        public: whether everybody may know exact figures of the source.
+        entries: Synthetic tables.
+        reports: Verification reports, of which any one provides the rules of the policy.
+        title: Title of the page.
+        rows: Number of records in the source.
+        redrawn: Mean distances of the same marginals for records drawn from the source with replacement.
+        spent: Total epsilon of all tables, by data set.
+        public: Whether exact figures of the source may be public.
     """
     entries = sorted(entries, key=lambda e: (e.epsilon, e.tvd[-1], e.method))
     scores: Mapping[str, Score] = next((e.scores for e in entries if e.scores), {})
@@ -137,7 +138,7 @@ def _mean(values: Sequence[float]) -> float | None:
 def _plot(
     lines: Mapping[str, Sequence[tuple[float, float]]], marks: Mapping[str, float], *, from_zero: bool
 ) -> Plot:
-    """Lines over epsilon (logarithmic); marks are what does not depend on epsilon."""
+    """Return lines over epsilon (logarithmic). Marks show what does not depend on epsilon."""
     epsilons = sorted({epsilon for points in lines.values() for epsilon, _ in points})
     values = [value for points in lines.values() for _, value in points] + list(marks.values())
     ends = (epsilons[0], epsilons[-1])

@@ -1,7 +1,7 @@
-"""What the public report tells of a differentially private synthetic table: no figure of the source.
+"""The sections of the public report about a differentially private synthetic table: no figure of the source.
 
-The network, the list of mechanisms and the synthetic records are results of the measurement, and the budget
-is what was booked: all of them may be told to everybody.
+The network, the list of mechanisms and the synthetic records result from the measurement, and the budget is
+what was booked. All of them may be public.
 """
 
 from collections import defaultdict
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class MechanismLine:
-    """All uses of one mechanism: how many, what of the budget they spent, and each by itself.
+    """All uses of one mechanism: their number, their total loss, and each use separately.
 
-    ``unit`` is what they spent: epsilon, or rho.
+    ``unit`` is the unit of the loss: epsilon or rho.
     """
 
     name: str
@@ -37,7 +37,7 @@ class MechanismLine:
 
 @dataclass(frozen=True, kw_only=True)
 class BudgetLine:
-    """One limit of the data set's budget, in epsilon; ``share`` of it is spent, 0 .. 1."""
+    """One limit of the data set's budget, in epsilon. ``share`` is the spent part, 0 to 1."""
 
     period: str
     limit: float
@@ -47,12 +47,12 @@ class BudgetLine:
 
 
 def network_of(release: "Release") -> NetworkDrawing | None:
-    """The drawing of the model's network; None for a release without one."""
+    """Return the drawing of the model's network. None for a release without one."""
     return draw_network(release.model.structure()) if release.model else None
 
 
 def mechanisms_of(release: "Release") -> list[MechanismLine]:
-    """What the model's measurement drew, by mechanism in the order of first use."""
+    """Return the measurements of the model, by mechanism in the order of first use."""
     uses: defaultdict[tuple[str, str], list[Spend]] = defaultdict(list)
     for spend in release.model.spends if release.model else ():
         uses[spend.mechanism, "epsilon" if spend.rho is None else "rho"].append(spend)
@@ -81,9 +81,9 @@ def _mechanism(mechanism: str, unit: str, spends: "Sequence[Spend]") -> Mechanis
 
 
 def own_marginals(release: "Release") -> list[dict[str, Any]]:
-    """Shares of each attribute of the synthetic records; empty for a release without a model.
+    """Return the shares of each attribute of the synthetic records. Empty for a release without a model.
 
-    Where the model has replicates, each with the 95 % interval of the share in the confidential table.
+    If the model has replicates, each share has its 95 % interval for the confidential table.
     """
     if release.model is None or not len(release.table):
         return []
@@ -96,22 +96,22 @@ def own_marginals(release: "Release") -> list[dict[str, Any]]:
         longest = max(*shares, 1e-9)
         ends = intervals(marginal.attribute, marginal.group_of) if intervals else [""] * len(shares)
         rows = [
-            {"label": group, "text": f"{100 * share:.1f} %{told}", "share": share / longest}
-            for group, share, told in zip(marginal.groups, shares, ends, strict=True)
+            {"label": group, "text": f"{100 * share:.1f} %{interval_text}", "share": share / longest}
+            for group, share, interval_text in zip(marginal.groups, shares, ends, strict=True)
         ]
         found.append({"name": marginal.attribute, "ordered": marginal.ordered, "rows": rows})
     return found
 
 
 def _intervals(model: "SynthesizerModel") -> "Callable[[str, Sequence[int]], list[str]] | None":
-    """The interval of each group of an attribute's values, in words; None of a model without replicates."""
+    """Return a function for the intervals of an attribute's groups, in words. None without replicates."""
     from privacy_engine.synthesizers.replicated import ReplicatedModel
 
     replicates, network = model.replicates, model.network
     if replicates is None:
         return None
     ours, *theirs = replicates.models(network)
-    asked = ReplicatedModel(
+    replicated = ReplicatedModel(
         model=ours,
         replicates=theirs,
         misfit=replicates.misfit,
@@ -123,7 +123,7 @@ def _intervals(model: "SynthesizerModel") -> "Callable[[str, Sequence[int]], lis
         groups = max(group_of) + 1
         if len(group_of) != network.size(name):  # measured at a higher level of a hierarchy
             return [""] * groups
-        found = asked.shares({name: np.eye(groups)[list(group_of)]}, level=0.95)
+        found = replicated.shares({name: np.eye(groups)[list(group_of)]}, level=0.95)
         pairs = zip(100 * found.low, 100 * found.high, strict=True)
         return [f" ({low:.1f} to {high:.1f} in the source)" for low, high in pairs]
 
@@ -131,7 +131,7 @@ def _intervals(model: "SynthesizerModel") -> "Callable[[str, Sequence[int]], lis
 
 
 def budget_lines(budget: Mapping[str, Any] | None) -> list[BudgetLine]:
-    """The limits of a budget (see ``render_report``) with what is spent of each."""
+    """Return the limits of a budget (see ``render_report``), each with the spent amount."""
     return [
         BudgetLine(
             period=str(limit["period"]),

@@ -1,4 +1,4 @@
-"""What the numbers and guarantees of a release mean, in plain words for its readers."""
+"""The meaning of a release's numbers and guarantees, in plain words for its readers."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -7,14 +7,14 @@ from typing import Any
 
 @dataclass(frozen=True, kw_only=True)
 class Promise:
-    """A privacy model explained.
+    """The explanation of a privacy model.
 
     Attributes:
-        name: the model's name in the field.
-        rule: what holds in every class; ``{parameter}`` stands for the model's parameters.
-        protects: what an attacker cannot do.
-        leaves: what it does not stop.
-        of_persons: the rule where several records may be of one person; empty: it reads the same.
+        name: Name of the model in the field.
+        rule: Condition on every class, with ``{parameter}`` in place of the model's parameters.
+        protects: Attack that the model prevents.
+        leaves: Risk that the model does not prevent.
+        of_persons: Condition if persons may have several records. Empty: the same as `rule`.
     """
 
     name: str
@@ -31,14 +31,14 @@ PROMISES: Mapping[str, Promise] = {
         protects="Someone who knows all quasi-identifiers of a person, and that the person is in the table, "
         "picks the right record with a chance of at most 1 in {k} (identity disclosure).",
         leaves="What the members of a class have in common is learned without picking a record "
-        "(attribute disclosure): it bounds nothing about sensitive values.",
+        "(attribute disclosure): the model does not restrict sensitive values.",
         of_persons="Every record shares its quasi-identifier values with records of at least {k} persons, "
         "its own included.",
     ),
     "distinct_l_diversity": Promise(
         name="distinct l-diversity",
         rule="Every class holds at least {l} distinct sensitive values.",
-        protects="Nobody's sensitive value is certain from the class alone: all but one of at least {l} "
+        protects="The class alone never makes a sensitive value certain: all but one of at least {l} "
         "values would have to be ruled out first.",
         leaves="One value may be far likelier than the others in a class, and values that mean nearly the "
         "same count as different.",
@@ -67,8 +67,8 @@ PROMISES: Mapping[str, Promise] = {
         "({distance} earth mover's distance).",
         protects="Finding a person's class tells little more about the sensitive value than the table as a "
         "whole.",
-        leaves="It does not bound how certain one single, rare value may become, and what the whole table "
-        "shows is learned about everybody.",
+        leaves="The certainty about a single, rare value in a class is not bounded, and what the whole table "
+        "shows is learned about everyone.",
     ),
     "alpha_k_anonymity": Promise(
         name="(alpha, k)-anonymity",
@@ -95,7 +95,7 @@ PROMISES: Mapping[str, Promise] = {
         "the table.",
         protects="Belief in any sensitive value neither rises nor falls by more than that factor when the "
         "class is known.",
-        leaves="What the whole table shows is learned about everybody.",
+        leaves="What the whole table shows is learned about everyone.",
     ),
 }
 
@@ -107,217 +107,219 @@ LIMITS: tuple[tuple[str, str], ...] = (
     ),
     (
         "Other releases",
-        "The guarantees hold for this release alone. Releases of the same people, in other versions or by "
-        "other publishers, may be intersected; class guarantees do not add up.",
+        "The guarantees hold for this release only. Releases of the same people, in other versions or by "
+        "other publishers, can be combined; guarantees of classes do not add up.",
     ),
     (
         "The choice of quasi-identifiers",
-        "Only the columns with that role are protected against linking. A column that is known to others but "
-        "has another role links freely.",
+        "Only the columns with that role are protected against linking. A column with another role that "
+        "others know can be linked freely.",
     ),
     (
         "The method itself",
-        "A method that loses as little as possible shows by its choices a little of what it would otherwise "
-        "have lost (minimality attack).",
+        "A method that loses as little as possible reveals by its choices a little of what it would "
+        "otherwise have hidden (minimality attack).",
     ),
 )
 
-# Where a quasi-identifier may be null.
+# If a quasi-identifier may be null.
 NULLS = (
     "Missing values",
-    "That a value is missing can be known to others, so a null is a value of its own: records are equal only "
-    "if both have one. A class of nulls alone shows them as null. A class of nulls and values says so: by "
+    "Others may know that a value is missing, so null counts as a value: records are equal only "
+    "if both have it. A class of only nulls shows null. A class of nulls and values says so: by "
     "'or null' behind an interval, by null in a set, by the root of a hierarchy, which covers null too, or "
-    "in the column of the same name that ends in _null. Its records are charged as if all were lost.",
+    "in the column of the same name that ends in _null. Its records count as if they had lost everything.",
 )
 
-# Of a release with many rows a person, before all others.
+# For a release with many rows per person, before all others.
 KNOWN_ROWS_LIMITS: tuple[tuple[str, str], ...] = (
     (
         "Several known rows of a person",
-        "Classes are counted by persons, and nothing links the rows of one. Whoever knows several of them "
-        "can still look for what their classes have in common: the values left to who knows all rows are "
-        "told below, where persons have the same sensitive value in all rows.",
+        "Classes are counted by persons, and nothing links the rows of one person. Anyone who knows several "
+        "of them can still look for what their classes have in common. The values left to someone who knows "
+        "all rows are given below, for persons with the same sensitive value in all rows.",
     ),
 )
 
-# Of a release of several tables, before those of linked rows.
+# For a release of several tables, before those for linked rows.
 TABLES_LIMITS: tuple[tuple[str, str], ...] = (
     (
         "Several tables are one release",
-        "A person has one pseudonym in all of them. A class is of persons whose rows have equal "
-        "quasi-identifiers in every table, and who have as many in each. What is sensitive is measured by "
-        "the rows of its own table; a class without rows there has nothing to tell.",
+        "A person has one pseudonym in all of them. A class consists of persons whose rows have equal "
+        "quasi-identifiers in every table, and who have as many rows in each. Sensitive values are measured "
+        "on the rows of their own table; a class without rows there reveals nothing.",
     ),
 )
 
-# Of a release in which a pseudonym links the rows of a person, before all others.
+# For a release in which a pseudonym links the rows of a person, before all others.
 LINKED_LIMITS: tuple[tuple[str, str], ...] = (
     (
         "The rows of a person are linked",
-        "They carry the same random pseudonym, drawn anew for each release. A class is of persons whose rows "
-        "have equal quasi-identifiers, all of them together: whoever knows each row of a person finds the "
-        "class and no more. Figures of loss are of rows: a class there is one row of each of these persons.",
+        "They carry the same random pseudonym, which is drawn again for each release. A class consists of "
+        "persons whose rows all have equal quasi-identifiers: someone who knows each row of "
+        "a person finds the class and no more. Figures of loss count rows: a class there is one row of each.",
     ),
     (
         "One row of a person",
-        "The models count all values of a person. In the rows of a class that have one place in its "
-        "trajectories, the sensitive value may be the same. (alpha, k)-anonymity bounds how many share it: "
+        "The models count all values of a person. Rows of a class at the same position in its "
+        "trajectories may have the same sensitive value. (alpha, k)-anonymity bounds how many share it: "
         "they are no more than the persons who have it in any row.",
     ),
     (
         "Rows without a match",
-        "Rows of a person beyond those of the person with fewest in the class are suppressed. What is "
-        "frequent with people of many rows is less so here.",
+        "If a person has more rows than the person with the fewest in the class, the surplus is suppressed. "
+        "Values that are frequent among people with many rows are therefore less frequent here.",
     ),
 )
 
-# Of a table that was anonymized in parts: what differs from one piece.
+# For a table that was anonymized in parts: the differences from one piece.
 FRAGMENT_EFFECTS: tuple[tuple[str, str], ...] = (
     (
         "No class is made across fragments",
-        "Records on two sides of a cut are never put into one class. So a little more is lost than in one "
-        "piece, the more so the smaller the fragments. The guarantees were measured on all of them together.",
+        "Records on two sides of a cut are never in one class. So a little more is lost than in one "
+        "piece, and more with smaller fragments. The guarantees were measured on all fragments together.",
     ),
     (
         "What the method learns from the data",
-        "Weights, clusters and orders that a method takes from the records are those of each fragment, and "
-        "so is the utility it aims at. Domains, and the distribution of sensitive values that models compare "
-        "with, are those of the whole table.",
+        "Weights, clusters and orders that a method derives from the records are those of each fragment, and "
+        "so is the utility that it optimizes. Domains, and the distribution of sensitive values that models "
+        "compare with, are those of the whole table.",
     ),
     (
         "What is not measured",
-        "Entropy loss and query error need the whole source beside the whole release: they are left out, "
+        "Entropy loss and query error need the whole source and the whole release at once. They are omitted, "
         "which does not mean that they are small.",
     ),
 )
 
-# Of a table with pseudonyms, by their scope.
+# For a table with pseudonyms, by their scope.
 PSEUDONYM_LIMITS: Mapping[str, tuple[str, str]] = {
     "release": (
         "Pseudonyms of this release",
         "A pseudonym is a disguise, not a guarantee. It is the same in the tables of this release, so the "
-        "records that it stands on are linked, and who has the key can tell whose it is.",
+        "records with the same pseudonym are linked, and anyone with the key can identify the person.",
     ),
     "series": (
         "Pseudonyms of a series",
         "A pseudonym is a disguise, not a guarantee. It is the same in all releases of the series, so the "
-        "records of a person are linked over time: what is known of them adds up, and no class of one "
-        "release covers that. Who has the key can tell whose it is.",
+        "records of a person are linked over time: knowledge about them adds up, and no class of one "
+        "release covers that. Anyone with the key can identify the person.",
     ),
 }
 
-# Of a table with shifted dates; columns and days are filled in.
+# For a table with shifted dates; columns and days are filled in.
 SHIFT_LIMIT: tuple[str, str] = (
     "Shifted dates: {columns}",
-    "All dates of a person are moved by the same number of days, at most {days} either way. That is a "
-    "disguise, not a guarantee: who has the key, or knows one true date of a person, can tell them all, and "
-    "the time between two of them is the true one.",
+    "All dates of a person are moved by the same number of days, at most {days} in either direction. That is "
+    "a disguise, not a guarantee: anyone with the key, or with one true date of a person, can compute all "
+    "of them, and the time between two dates is the true one.",
 )
 
-# Of every differentially private release.
+# For every differentially private release.
 PRIVATE_LIMITS: tuple[tuple[str, str], ...] = (
     (
         "Several records of one person, and groups",
-        "The promise is for one record. For somebody with m records in the source, or for m people together, "
+        "The guarantee is for one record. For a person with m records, or for m people together, "
         "epsilon counts m times.",
     ),
     (
         "People in general",
-        "What holds for many people, such as how two attributes go together, is meant to be learned, and is "
-        "learned of those who resemble them.",
+        "What holds for many people, such as how attributes are related, is meant to be learned, and also "
+        "applies to people who resemble them.",
     ),
     (
         "Other releases",
-        "Releases of the same people add up their epsilons. A budget bounds the sum over the releases that "
-        "are booked in it, and no others.",
+        "Releases of the same people add up their epsilons. A budget only bounds the sum over the releases "
+        "that are booked in it.",
     ),
 )
 
-# Of a differentially private release whose loss is about all rows of a person.
+# For a differentially private release whose loss is about all rows of a person.
 PERSON_LIMITS: tuple[tuple[str, str], ...] = (
     (
         "Groups of people",
-        "The promise is for all rows of one person. For m people together epsilon counts m times.",
+        "The guarantee is for all rows of one person. For m people together epsilon counts m times.",
     ),
     *PRIVATE_LIMITS[1:],
 )
 
-# What the records of such a release stand for, by the parameter that bounds what a person contributes.
+# The meaning of records in such a release, by the parameter that bounds a person's contribution.
 CONTRIBUTIONS: Mapping[str, tuple[str, str]] = {
     "max_rows": (
         "What a record stands for",
-        "Of each person so many rows at most were measured, chosen at random: persons with many rows count "
-        "for less than in the source. The number of records comes from a noisy count.",
+        "For each person, at most this number of rows was measured, chosen at random: persons with many rows "
+        "count less than in the source. The number of records comes from a noisy count.",
     ),
     "weight": (
         "What a record stands for",
-        "Each person weighs the same, however many rows they have: the records are like rows of the source "
-        "that are found by first choosing a person and then one of their rows. Shares are of persons, and "
-        "nothing says how many rows there are.",
+        "Each person has the same weight, however many rows they have: the records are like rows of the "
+        "source that are found by first choosing a person and then one of their rows. Shares are of persons, "
+        "and nothing shows how many rows there are.",
     ),
 }
 
-# Of a table that was drawn from a differentially private model.
+# For a table that was drawn from a differentially private model.
 SYNTHETIC_LIMITS: tuple[tuple[str, str], ...] = (
     (
         "Likeness to the source",
-        "Nothing here says how near the records are to the people's: that would be a figure of the people, "
-        "who are protected. Every count is off by noise, and what the network does not join is independent.",
+        "Nothing here shows how close the records are to the source: that would be a figure of the people "
+        "who are protected. Every count has noise, and attributes that the network does not connect are "
+        "independent.",
     ),
     (
         "Records",
-        "No record is a person's. One may equal a person's by chance, as a guess can, and that tells nothing "
-        "of that person.",
+        "No record belongs to a person. One may equal a person's record by chance, like a guess, and that "
+        "reveals nothing about that person.",
     ),
     *PRIVATE_LIMITS,
 )
 
-# The same where its loss is about all rows of a person.
+# The same if the loss is about all rows of a person.
 SYNTHETIC_PERSON_LIMITS = (*SYNTHETIC_LIMITS[: -len(PRIVATE_LIMITS)], *PERSON_LIMITS)
 
-# Of a table whose values were randomized one by one.
+# For a table whose values were randomized one by one.
 RANDOMIZED_LIMITS: tuple[tuple[str, str], ...] = (
     (
         "Single records",
-        "No record is a person's true one, and none is meant to be read alone: a value may be true or drawn "
-        "at random. Only shares and means over many records say something, with the errors that are told.",
+        "No record is the true record of a person, and none can be read individually: a value may be true or "
+        "random. Only shares and means over many records are meaningful, with the given errors.",
     ),
     (
         "New values",
-        "Each new value of a person is answered anew and costs its epsilon again. Where answers are "
-        "memoised, a change itself shows: whoever can tell which records of two releases are one person's "
-        "sees that an answer changed, and when. Epsilon does not cover that.",
+        "Each new value of a person is answered again and costs its epsilon again. If answers are "
+        "memoised, a change itself shows: anyone who can tell which records of two releases belong to one "
+        "person sees that an answer changed, and when. Epsilon does not cover that.",
     ),
     (
         "The secret",
-        "Whoever holds the secret of memoised answers can tell which of them are true. It is kept apart from "
-        "the data, by whoever releases.",
+        "Anyone with the secret of memoised answers can find out which of them are true. The publisher keeps "
+        "it apart from the data.",
     ),
     (
         "Several records of one person, and groups",
-        "The promise is for one record. For m people together epsilon counts m times.",
+        "The guarantee is for one record. For m people together epsilon counts m times.",
     ),
     (
         "Transformed numbers",
         "A number that was released as y = a x + b (TRR) has no differential privacy: the nearer it is to 0, "
-        "the less noise it gets. The breach width speaks of an average person who knows nothing else.",
+        "the less noise it gets. The breach width applies to an average person and an attacker who knows "
+        "nothing else.",
     ),
     (
-        "Attributes released as they are",
-        "They can be linked to a person like any published column, and no epsilon is for them.",
+        "Attributes released unchanged",
+        "They can be linked to a person like any published column, and no epsilon covers them.",
     ),
 )
 
-# how an attribute was randomized, see `privacy_engine.randomizers.accounts`
+# method of randomization -> its name, see `privacy_engine.randomizers.accounts`
 CHANNELS: Mapping[str, str] = {
     "hiding": "partial hiding (ERRPH)",
-    "channel": "a channel of its own",
+    "channel": "a separate channel",
     "laplace": "bounded Laplace noise",
     "transformation": "y = a x + b (TRR)",
 }
 
-# mechanism -> (name, what it did)
+# mechanism -> (name, description)
 MECHANISMS: Mapping[str, tuple[str, str]] = {
     "discrete_laplace": (
         "Discrete Laplace noise",
@@ -330,12 +332,12 @@ MECHANISMS: Mapping[str, tuple[str, str]] = {
     ),
     "noisy_max": (
         "Noisy maximum",
-        "Of all candidates the one whose score is highest after noise is chosen; of the scores nothing is "
+        "Of all candidates, the one with the highest score after noise is chosen; the scores are not "
         "kept. On a secret sample of the records the same noise costs less.",
     ),
 }
 
-# figure -> (label, unit, what it says); unit: "share", "risk", "count", "number"
+# figure -> (label, unit, description); unit: "share", "risk", "count", "number"
 FIGURES: Mapping[str, tuple[str, str, str]] = {
     "gcp_lca": (
         "Global certainty penalty, by common ancestor",
@@ -346,8 +348,8 @@ FIGURES: Mapping[str, tuple[str, str, str]] = {
     "gcp_own": (
         "Global certainty penalty, by own values",
         "share",
-        "The same, where several values of a tree are charged as the set of themselves. Compare only like "
-        "with like.",
+        "The same, but several values of a hierarchy are charged as a set. Compare "
+        "such figures only with each other.",
     ),
     "gcp_bound": (
         "No k-anonymous release can lose less than",
@@ -386,7 +388,7 @@ FIGURES: Mapping[str, tuple[str, str, str]] = {
     ),
 }
 
-# What stands in the commit of each release, beside the figures of its manifest.
+# Contents of each release's commit, next to the figures of its manifest.
 COUNTED: Mapping[str, tuple[str, str, str]] = {
     "rows": ("Records released", "count", ""),
     "k": ("k, measured", "number", "size of the smallest class"),
@@ -395,18 +397,18 @@ COUNTED: Mapping[str, tuple[str, str, str]] = {
     "epsilon": ("Epsilon spent", "number", ""),
 }
 
-# What verification counts on the bytes to be published, whatever the method.
+# Figures that verification counts on the bytes to be published, for any method.
 ALONE: Mapping[str, tuple[str, str, str]] = {
     "not_sensitive": (
         "Unique in the columns that are not sensitive",
         "share",
-        "Share of the records that no other equals in all released columns but the sensitive ones. Whoever "
+        "Share of the records that differ from all others in the columns that are not sensitive. Anyone who "
         "knows these values finds the record.",
     ),
     "sensitive": (
         "Unique in the sensitive columns",
         "share",
-        "Share of the records that no other equals in the sensitive columns together.",
+        "Share of the records that differ from all others in the sensitive columns together.",
     ),
 }
 
@@ -437,32 +439,32 @@ RISKS: Mapping[str, tuple[str, str, str]] = {
     "hasr": (
         "Classes with one sensitive value",
         "share",
-        "In them the sensitive value of everybody is disclosed without picking a record.",
+        "In them, everyone's sensitive value is disclosed without picking a record.",
     ),
     "values_left": (
         "Values left, all rows known",
         "count",
-        "Of a person with one sensitive value in all rows, to whoever knows which rows these are: the values "
-        "that all their classes have in common; of the worst person.",
+        "For a person with one sensitive value in all rows, and an attacker who knows which rows these are: "
+        "the number of values that all their classes have in common, for the worst person.",
     ),
     "persons_below_l": (
         "Persons with fewer than l left",
         "count",
-        "Persons of whom fewer than l values are left then. The policy model row_intersection bounds it.",
+        "Persons for whom fewer than l values are left then. The policy model row_intersection bounds it.",
     ),
 }
 
 NOTES: Mapping[str, str] = {
     "distorted": "Share of the records whose sensitive value was exchanged for another (R_man). "
-    "Where it is above 0 the table is not truthful record by record.",
-    "clusters": "Clusters of alike sensitive values. A class is of one of them, but where it had too few "
+    "If it is above 0, the table is not truthful record by record.",
+    "clusters": "Clusters of similar sensitive values. A class belongs to one of them unless it had too few "
     "values or could be improved.",
     "absorbed_values": "Sensitive values too rare to find l - 1 companions; they joined the nearest cluster.",
-    "withheld": "Records left out since their people could not be kept safe together with earlier releases.",
-    "counterfeits": "Records that are of nobody, added so that classes keep their sets of sensitive values. "
-    "The column counterfeits says how many of a record's class they are: take that off when you count.",
-    "breach": "Largest breach coefficient of an attribute: the share of its values that is released as it "
-    "is, times the chance that such a one is recognised.",
+    "withheld": "Records omitted because their people could not be protected together with earlier releases.",
+    "counterfeits": "Records that belong to no person, added so that classes keep their sets of sensitive "
+    "values. The column counterfeits states how many are in a record's class: subtract them when you count.",
+    "breach": "Largest breach coefficient of an attribute: the share of its values that is released "
+    "unchanged, times the chance that such a value is recognised.",
 }
 
 NEIGHBOURS: Mapping[str, str] = {
@@ -476,42 +478,43 @@ NEIGHBOURS: Mapping[str, str] = {
 
 
 def neighbours_in_words(neighbours: str, *, participants: bool) -> str:
-    """For what other tables a release is nearly as likely; `participants`: whether only some take part."""
+    """Return for which other tables a release is nearly as likely. `participants`: if only some take part."""
     return NEIGHBOURS.get("participants" if participants else neighbours, neighbours)
 
 
-def promise_in_words(told: Mapping[str, Any]) -> str:
-    """What a schedule promises to each person, of what a manifest tells of it as `over_time`.
+def promise_in_words(over_time: Mapping[str, Any]) -> str:
+    """Return the guarantee of a schedule for each person, from the `over_time` section of a manifest.
 
     >>> loss = {"epsilon": 1.6, "delta": 0.0}
     >>> promise_in_words({"releases_of_a_person": 4, "period": "total", "loss": loss})
-    "Each person's loss is at most epsilon 1.6 in all, however many releases: nobody takes part in over 4."
+    "Each person's loss is at most epsilon 1.6 in all, however many releases: no one takes part in over 4."
     """
-    loss, period = told["loss"], told["period"]
+    loss, period = over_time["loss"], over_time["period"]
     delta = f" and delta {loss['delta']:g}" if loss["delta"] else ""
     when = "in all" if period == "total" else f"in any {period.removesuffix('d')} days"
     whole = f"Each person's loss is at most epsilon {loss['epsilon']:g}{delta} {when}"
-    if "part" in told:
+    if "part" in over_time:
         return (
-            f"{whole}, whoever is in every release: each of {told['releases']} releases spends an equal "
-            f"part, epsilon {told['part']['epsilon']:.4g}, and the ledger refuses one more.{_opened(told)}"
+            f"{whole}, even for a person in every release: each of {over_time['releases']} releases spends "
+            f"an equal part, epsilon {over_time['part']['epsilon']:.4g}, and the ledger refuses more."
+            f"{_opened(over_time)}"
         )
-    return f"{whole}, however many releases: nobody takes part in over {told['releases_of_a_person']}."
+    return f"{whole}, however many releases: no one takes part in over {over_time['releases_of_a_person']}."
 
 
-def _opened(told: Mapping[str, Any]) -> str:
-    """What was paid for beside a promise: the release that all others follow."""
-    if "opening" not in told:
+def _opened(over_time: Mapping[str, Any]) -> str:
+    """Return a sentence on the first release, which was paid in addition to the guarantee."""
+    if "opening" not in over_time:
         return ""
     return (
         f" The schedule's first release, whose tables all later ones measure again, spends epsilon "
-        f"{told['opening']['epsilon']:.4g} beside it, once."
+        f"{over_time['opening']['epsilon']:.4g} in addition, once."
     )
 
 
 @dataclass(frozen=True, kw_only=True)
 class Claim:
-    """A promise with its parameters filled in."""
+    """The explanation of a model with its parameters filled in."""
 
     name: str
     rule: str
@@ -520,11 +523,11 @@ class Claim:
 
 
 def claim(fields: Mapping[str, Any], *, of_persons: bool = False) -> Claim:
-    """A model's plain values (``model_to_dict``) in words; an unknown model is named and not explained.
+    """Explain a model from its plain values (``model_to_dict``). An unknown model is named, not explained.
 
     Args:
-        fields: the model's name and parameters.
-        of_persons: whether several records may be of one person.
+        fields: Name and parameters of the model.
+        of_persons: Whether persons may have several records.
 
     >>> claim({"model": "k_anonymity", "k": 5}).rule
     'Every record shares its quasi-identifier values with at least 5 records, itself included.'
@@ -544,7 +547,7 @@ def claim(fields: Mapping[str, Any], *, of_persons: bool = False) -> Claim:
 
 
 def shown(value: float, unit: str) -> str:
-    """A figure with its unit.
+    """Format a figure with its unit.
 
     >>> shown(0.03309, "share"), shown(0.2, "risk"), shown(150824.0, "count"), shown(5.25, "number")
     ('3.31 %', '0.200 (1 in 5.0)', '150,824', '5.25')
@@ -557,7 +560,7 @@ def shown(value: float, unit: str) -> str:
 
 
 def signed(value: float, digits: int = 2) -> str:
-    """A number that may be below 0; without a sign where it is rounded to 0.
+    """Format a number that may be negative, without a sign if it is rounded to 0.
 
     >>> signed(-0.001), signed(-0.013), signed(0.1234, 3)
     ('0.00', '-0.01', '0.123')

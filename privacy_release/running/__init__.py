@@ -1,1 +1,1 @@
-"""A release in one process: its plan, followed step by step."""
+"""Run a whole release in one process by executing the steps of its plan in order."""

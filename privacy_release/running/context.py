@@ -1,4 +1,4 @@
-"""A run of a release in one process: what its steps may use, and what they have handed on."""
+"""The context of a run in one process: what its steps may use, and the results of earlier steps."""
 
 from collections.abc import Callable
 from contextlib import nullcontext
@@ -29,17 +29,17 @@ Watcher = Callable[[str, str], None]
 
 
 def nothing(kind: str, text: str) -> None:
-    """A watcher that says nothing."""
+    """Ignore progress messages: the default watcher."""
 
 
 @dataclass(kw_only=True)
 class Handed:
-    """What a step may use that has no operator of its own: it knows no specification but its settings.
+    """The context of a step that has no operator. It knows the step's settings, not the whole specification.
 
     Attributes:
         release_id: Name of the release in its table.
         work: Work area of the run.
-        handed: Newest result of each kind.
+        handed: Newest result of each kind of slot.
     """
 
     release_id: str
@@ -48,24 +48,24 @@ class Handed:
 
     @property
     def table(self) -> Table:
-        """The records, as far as they are prepared."""
+        """The prepared records so far."""
         table: Table = self.handed[Slot.TABLE]
         return table
 
 
 @dataclass(kw_only=True)
 class Running(Handed):
-    """A run in one process, as far as it is. This one is a rehearsal, which only reads its source.
+    """The state of a run in one process. This class is a rehearsal, which only reads the source.
 
     Attributes:
-        effects: What its steps may do outside of the work area.
-        spec: What is released.
+        effects: Effects outside of the work area that its steps may have.
+        spec: Specification of the release.
         schema: Schema of the source.
-        watch: Function that is given a step's kind, and what is done in it.
-        required: Policy that the release must keep, the floor policy included; None: it is not known.
-        hides_counts: Whether what is said of the source's records has no counts, as a budget demands.
-        attempts: What may be missing of a published release.
-        warnings: Alerts, and why they are incomplete.
+        watch: Progress callback, called with a step's kind and a message.
+        required: Policy of the release, including the floor policy. None if it is not known.
+        hides_counts: Whether counts are removed from messages about source records. True if a budget pays.
+        attempts: Failures to make optional parts of a published release.
+        warnings: Alerts, and reasons why alerts are incomplete.
     """
 
     effects: ClassVar = frozenset({Effect.READS_SOURCE})
@@ -79,22 +79,23 @@ class Running(Handed):
     warnings: list[str] = field(default_factory=list)
 
     def say(self, step: Step, text: str) -> None:
-        """Say what is done in a step."""
+        """Report progress of a step to the watcher."""
         hidden = self.hides_counts and step.counts_source
         self.watch(step.kind, without_counts(text) if hidden else text)
 
     def follow(self, plan: Plan) -> None:
-        """Do the steps of a plan, one after the other.
+        """Execute the steps of a plan in order.
 
         Raises:
-            PrivacyEngineError: as the steps do.
-            ValueError: if a step has several tasks, or an effect that this run must not have; none is done.
+            PrivacyEngineError: If a step fails.
+            ValueError: If a step consists of several tasks, or has an effect that this run must not have.
+                No step is executed in that case.
         """
         for step in plan.steps:
             if step.work is None:
-                raise ValueError(f"step {step.name} is done by several tasks, and not in one process")
+                raise ValueError(f"step {step.name} consists of several tasks and cannot run in one process")
             if forbidden := step.effects - self.effects:
-                raise ValueError(f"step {step.name} {', '.join(forbidden)}, which a rehearsal never does")
+                raise ValueError(f"step {step.name} {', '.join(forbidden)}, which a rehearsal must not do")
         for step in plan.steps:
             assert step.work is not None
             with portion(step.share) if step.share else nullcontext():
@@ -105,17 +106,17 @@ class Running(Handed):
 
 @dataclass(kw_only=True)
 class Releasing(Running):
-    """A run that may release: what must hold, where to, and what pays for it.
+    """A run that may publish: with its policy, release table and budget.
 
     Attributes:
-        policy: Policy of the release, as its verification reads it.
-        into: The release table.
-        rules: Which releases the table keeps.
-        budget: Budget that is spent.
-        loss: Privacy loss of the release; None: it claims none.
-        memory: Secret of memoised answers, and that of the last release.
-        approved_by: Who approves what the run makes.
-        signer: Signer of the release.
+        policy: Policy of the release, as verification reads it.
+        into: Release table that the release is published in.
+        rules: Rules on which releases the table keeps.
+        budget: Budget that pays for the release. None if it spends none.
+        loss: Privacy loss of the release. None if it claims no loss.
+        memory: Secret of memoised answers, with the fingerprint of the last release's secret.
+        approved_by: Name of the person who approves the release.
+        signer: Signer of the release. None if it is not signed.
     """
 
     effects: ClassVar = frozenset(Effect)
@@ -132,24 +133,24 @@ class Releasing(Running):
 
     @property
     def run(self) -> tuple[str, str]:
-        """The release and its run, as `publish` names them."""
+        """Release ID and run key, as `publish` expects them."""
         return (self.release_id, self.release_id)
 
     @property
     def staged(self) -> StagedRelease:
-        """The release, not published yet."""
+        """The staged release, before it is published."""
         staged: StagedRelease = self.handed[Slot.STAGED]
         return staged
 
     @property
     def report(self) -> ReportRef:
-        """What was found of it."""
+        """The verification report of the staged release."""
         report: ReportRef = self.handed[Slot.REPORT]
         return report
 
 
 def work_of(name: str) -> Callable[[Any, Step], Any]:
-    """The function of a step, by `module:function`."""
+    """Import the function of a step, given as `module:function`."""
     module, _, function = name.partition(":")
     found: Callable[[Any, Step], Any] = getattr(import_module(module), function)
     return found

@@ -1,4 +1,4 @@
-"""What must hold of a run before a record is read: the rules, the lake, the ledger."""
+"""Check a run before any record is read: rules, lake and ledger."""
 
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -35,20 +35,20 @@ def judged_run(
     signer: "Signer | None",
     history: "Lake | None",
 ) -> Releasing:
-    """A run that no rule refuses; nothing was read or booked for it. See `run_release` for the arguments.
+    """Return a run that breaks no rule. Nothing is read or booked. See `run_release` for the arguments.
 
     Raises:
-        PrivacyEngineError: if a rule refuses it, or a file, the lake or the ledger cannot be read.
+        PrivacyEngineError: If a rule is broken, or a file, the lake or the ledger cannot be read.
     """
     floor = floor_policy()
     if _must_be_approved(spec, floor) and not approved_by:
         raise SpecError(
             f"{spec.name} must be approved before it is published; name who approves it (--approved-by), or "
-            "run its DAG, where a person is asked"
+            "run its DAG, which asks for an approval"
         )
     everything = (policy_of(spec, floor), sources_of(spec), method_of(spec), schema_of(spec))
     facts, found = learned(spec, *everything)
-    # The person who is named beside the command approves it, also where the file asks for no approval.
+    # The person named on the command line approves the release, even if the file requires no approval.
     facts = replace(facts, approval=UNKNOWN, signed=signer is not None)
     judged(facts).refuse(found)
     into = lake.table(spec.publish.table)
@@ -76,12 +76,12 @@ def judged_run(
 
 
 def _must_be_approved(spec: "ReleaseSpec", floor: Floor | None) -> bool:
-    """Whether the file of the release or the floor policy demands it."""
+    """Return whether the release file or the floor policy requires an approval."""
     return (spec.approval is not None and spec.approval.required) or (floor is not None and floor.approval)
 
 
 def _memory(spec: "ReleaseSpec", table: "ReleaseTable") -> Memory:
-    """The secret of memoised answers, from the environment, and what the last release had."""
+    """Return the secret of memoised answers from the environment, with the last release's fingerprint."""
     last = last_fingerprint(table)
     return Memory(secret=default_secret(), last=last, replaces=spec.release.replaces)
 
@@ -89,7 +89,7 @@ def _memory(spec: "ReleaseSpec", table: "ReleaseTable") -> Memory:
 def _budget(
     spec: "ReleaseSpec", release_id: str, ledger: "BudgetLedger | None", facts: Facts
 ) -> "Budget | None":
-    """The budget of a release that spends one."""
+    """Return the budget that pays for the release. None if it spends none."""
     if spec.budget is None or facts.loss is None:
         return None
     budget = budget_of(spec, f"{spec.name}/{release_id}", ledger or default_ledger())

@@ -1,4 +1,4 @@
-"""The steps that read and prepare the table."""
+"""Steps that read and prepare the table."""
 
 from functools import partial
 from typing import TYPE_CHECKING
@@ -42,18 +42,18 @@ def source_table(
     *,
     policy: "ReleasePolicy | None" = None,
 ) -> Table:
-    """The table that a release would be made from: the rehearsal of its plan.
+    """Run the rehearsal of a plan and return the table that a release would be made from.
 
     Args:
         spec: Specification of the release.
         release_id: Name of the release in its table.
         schema: Schema of the source.
-        work: Work area, where records are kept.
-        watch: Function that is given a step's kind, and what is done in it.
-        policy: Policy with the floor policy, whose attacks hold people out; None: no one is held out.
+        work: Work area in which records are kept.
+        watch: Progress callback, called with a step's kind and a message.
+        policy: Policy including the floor policy. If it bounds attacks, people are held out. None: no one is.
 
     Raises:
-        PrivacyEngineError: as the steps do.
+        PrivacyEngineError: If a step fails.
     """
     run = Running(spec=spec, schema=schema, release_id=release_id, work=work, watch=watch, required=policy)
     run.follow(plan_of(spec, attacked=policy is not None and bool(policy.attacks)).rehearsal())
@@ -83,7 +83,7 @@ def public_table(spec: "ReleaseSpec", address: str, work: WorkArea) -> Table:
 
 
 def register(run: Running, step: Step) -> Table:
-    """The public register, copied into the work area."""
+    """Copy the public register into the work area."""
     spec = run.spec
     assert spec.public_register is not None
     named = spec.register_identifier
@@ -99,7 +99,7 @@ def register(run: Running, step: Step) -> Table:
 
 
 def ingest(run: Running, step: Step) -> Table:
-    """The table, or several as one, copied into the work area."""
+    """Copy the table, or several tables as one, into the work area."""
     table = _one_table(run, step) if run.spec.tables is None else _several_tables(run, step)
     run.say(step, _ingested(table))
     return table
@@ -130,7 +130,7 @@ def _one_table(run: Running, step: Step) -> Table:
 
     if not isinstance(opened, Query):
         return read()
-    # It is there when it gives a row, which reading it shows.
+    # A source counts as present once it returns a row, so reading it is the check.
     waits = (source.when_missing, source.waits.timeout, source.waits.every)
     return awaited(read, opened.shown, ROW, *waits, lambda text: run.say(step, text))
 
@@ -153,7 +153,7 @@ def _several_tables(run: Running, step: Step) -> Table:
 
 
 def _opened(source: "SourceSpec", run: Running, step: Step, types: "Types") -> "str | Extract":
-    """What `ingest` reads: an address, a version, or a query of the database that the environment names."""
+    """Return the input of `ingest`: an address, a version, or a query of the configured database."""
     name = ReleaseName.of(run.release_id)
     if source.sql is None:
         uri, waits = name.address(source.place), source.waits
@@ -169,7 +169,7 @@ def _opened(source: "SourceSpec", run: Running, step: Step, types: "Types") -> "
 
 
 def _ingested(table: Table) -> str:
-    """What was read, in a line."""
+    """Describe the ingested table in one line."""
     source = table.source
     files = left_out_of(source)
     left_out = f"; hidden or empty files that were not read: {', '.join(files)}" if files else ""
@@ -177,7 +177,7 @@ def _ingested(table: Table) -> str:
 
 
 def validate(run: Running, step: Step) -> Table:
-    """The table, or one of several, once its expectations are met."""
+    """Check the expectations of the table, or of one of several tables, and return it."""
     part = step.part
     suite = run.spec.expectation_suite() if part is None else (run.spec.tables or {})[part].suite()
     assert suite is not None
@@ -188,7 +188,7 @@ def validate(run: Running, step: Step) -> Table:
 
 
 def transform(run: Running, step: Step) -> Table:
-    """The records that the specification's query makes of those that were read."""
+    """Apply the specification's query to the table."""
     spec, engine = run.spec, run.table.engine
     assert spec.transform is not None
     run.say(step, "running")
@@ -202,7 +202,7 @@ def transform(run: Running, step: Step) -> Table:
 
 
 def detect_outliers(run: Running, step: Step) -> Table:
-    """The records, outliers marked or taken out."""
+    """Mark or remove outliers."""
     sought = run.spec.outliers
     assert sought is not None
     run.say(step, f"running {sought.method}")
@@ -215,5 +215,5 @@ def detect_outliers(run: Running, step: Step) -> Table:
         max_share=sought.max_share,
     )
     found = table.outliers[-1]
-    run.say(step, f"{found.flagged:,} outliers, {found.removed:,} taken out")
+    run.say(step, f"{found.flagged:,} outliers, {found.removed:,} removed")
     return table

@@ -1,4 +1,4 @@
-"""The steps that approve and publish a staged release, and what is made of it afterwards."""
+"""Steps that approve and publish a staged release, and the reports that follow."""
 
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -16,13 +16,13 @@ from privacy_release.workarea.references import Published, ReportRef
 
 
 def approve(run: Releasing, step: Step) -> ApprovalRef:
-    """The approval that was given with the command; where it may be left out, that no one was asked."""
+    """Return the approval given on the command line, or an automatic one if none is required."""
     run.handed[Slot.REPORT] = _warned(run)
     return approval_of(run.report, run.approved_by, datetime.now(UTC).isoformat(timespec="seconds"))
 
 
 def publish(run: Releasing, step: Step) -> Published:
-    """The published release."""
+    """Publish the release."""
     if Slot.APPROVAL not in run.handed:
         run.handed[Slot.REPORT] = _warned(run)
     run.say(step, "committing")
@@ -40,7 +40,7 @@ def publish(run: Releasing, step: Step) -> Published:
 
 
 def _warned(run: Releasing) -> ReportRef:
-    """The report with the alerts of the specification, which stop nothing."""
+    """Return the report with the alerts of the specification. Alerts never stop a release."""
     if run.spec.alerts is None:
         return run.report
     problems: list[str] = []
@@ -58,23 +58,24 @@ def _warned(run: Releasing) -> ReportRef:
 
 
 def evidence(run: Releasing, step: Step) -> EvidenceRef | None:
-    """The evidence of the published release, in the curator's folder.
+    """Write the evidence of the published release into the curator's folder.
 
-    The release stands where that fails, which is a warning then: `privacy-release evidence` makes it later.
+    If this fails, the release stays published and a warning is added. You can write the evidence later with
+    `privacy-release evidence`.
     """
     key = run.signer.key if isinstance(run.signer, StatementSigner) else None
     keep = partial(keep_evidence, run.into, run.release_id, key)
     made = run.attempts.make("the evidence of the release", keep)
     if made:
-        run.say(step, f"kept for the service's user: {made['evidence']}")
+        run.say(step, f"readable only by the service's user: {made['evidence']}")
     return made
 
 
 def curator_report(run: Releasing, step: Step) -> None:
-    """A report that compares the release with its source, in the curator's folder."""
+    """Write a report that compares the release with its source into the curator's folder."""
     published: Published = run.handed[Slot.PUBLISHED]
-    if published.completed:  # of another attempt's bytes
+    if published.completed:  # the published bytes are those of an earlier attempt
         return
     write = partial(report_to_curator, run.table, run.staged, run.spec.name, run.release_id)
     if path := run.attempts.make("the private report for the curator", write):
-        run.say(step, f"a private report, not to be published: {path}")
+        run.say(step, f"private report, not for publication: {path}")

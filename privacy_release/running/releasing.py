@@ -1,4 +1,4 @@
-"""The steps from the prepared table to a staged release that keeps its policy."""
+"""Steps from the prepared table to a staged release that meets its policy."""
 
 from functools import partial
 
@@ -15,7 +15,7 @@ from privacy_release.workarea.references import ReportRef, StagedRelease, Table
 
 
 def budget(run: Releasing, step: Step) -> None:
-    """Say what the release spends; that so much is left was judged before the first step."""
+    """Report what the release spends. Whether enough is left was checked before the first step."""
     if run.budget is None or run.loss is None:
         return
     promise = run.budget.promise(run.loss)
@@ -24,15 +24,15 @@ def budget(run: Releasing, step: Step) -> None:
 
 
 def hold_out(run: Running, step: Step) -> Table:
-    """The records without those that attacks compare the release with."""
+    """Return the records without those held out as the control group of attacks."""
     assert run.required is not None
     table = held_out(run.table, run.work, run.required.holdout, run.required.attacks)
-    run.say(step, f"{counted(table.rows, 'record is', 'records are')} left to be released")
+    run.say(step, f"{counted(table.rows, 'record remains', 'records remain')} to be released")
     return table
 
 
 def release(run: Releasing, step: Step) -> StagedRelease:
-    """The staged release."""
+    """Make the staged release."""
     spec = run.spec
     check_types_of(spec, run.table, run.into)
     staged = make_release(
@@ -53,7 +53,7 @@ def release(run: Releasing, step: Step) -> StagedRelease:
 
 
 def _past(run: Releasing) -> Past | None:
-    """The earlier releases that a release is made with; None where they are not looked at, or only judged."""
+    """Return the earlier releases that the method needs. None if they are not read, or only verified."""
     history = run.spec.history
     if history is None or not history.keep:
         return None
@@ -61,7 +61,7 @@ def _past(run: Releasing) -> Past | None:
 
 
 def verify(run: Releasing, step: Step) -> ReportRef:
-    """What was found of the staged bytes, all of which passed."""
+    """Verify the staged bytes and return the report. All rules hold."""
     history = run.spec.history
     run.say(step, "measuring the staged bytes")
     report = verify_staged(
@@ -75,12 +75,12 @@ def verify(run: Releasing, step: Step) -> ReportRef:
     )
     raise_if_failed(report)
     rules, classes = len(report.findings), report.classes
-    run.say(step, f"{counted(rules, 'rule')} kept by {counted(classes, 'class', 'classes')}")
+    run.say(step, f"{counted(rules, 'rule')} met by {counted(classes, 'class', 'classes')}")
     return report
 
 
 def attack(run: Releasing, step: Step) -> ReportRef:
-    """The report with what the attacks found."""
+    """Return the report with the results of the attacks."""
     report = attack_staged(
         run.table,
         run.staged,
@@ -93,5 +93,5 @@ def attack(run: Releasing, step: Step) -> ReportRef:
         register=run.handed.get(Slot.REGISTER),
         work=run.work,
     )
-    run.say(step, f"{len(run.required.attacks)} bounds kept")
+    run.say(step, f"{counted(len(run.required.attacks), 'attack bound')} met")
     return report

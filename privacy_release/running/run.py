@@ -1,4 +1,4 @@
-"""A whole release in one process, without Airflow: the steps of its plan, one after the other."""
+"""Run a whole release in one process, without Airflow."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -26,11 +26,11 @@ class Outcome:
     """Result of a run.
 
     Attributes:
-        staged: What was released.
-        report: What was found of it.
-        published: Where it is.
-        evidence: Its evidence in the curator's folder; None where none is kept.
-        warnings: Alerts, why they are incomplete, and figures and pages that are missing.
+        staged: Staged release.
+        report: Verification report of the release.
+        published: Version and table in which the release was published.
+        evidence: Evidence in the curator's folder. None if none is kept.
+        warnings: Alerts, reasons why they are incomplete, and missing figures and pages.
     """
 
     staged: StagedRelease
@@ -52,24 +52,24 @@ def run_release(
     signer: "Signer | None" = None,
     history: "Lake | None" = None,
 ) -> Outcome:
-    """Do all steps of a release's plan: nothing is published unless all before it pass.
+    """Execute all steps of a release's plan. Nothing is published unless all steps before it pass.
 
-    Where the release must be approved and is not, or spends a budget that is too short, nothing is read. The
-    secret of memoised answers is that of `secrets.default_secret`. The caller removes the work area.
+    If the release needs an approval that is missing, or its budget is too small, nothing is read. The secret
+    of memoised answers is that of `secrets.default_secret`. The caller removes the work area.
 
     Args:
         spec: Specification of the release.
         lake: Lake that the release is published in.
         release_id: Name of the release in its table.
-        work: Work area, where records are kept meanwhile.
-        watch: Function that is given a step's kind, and what is done in it.
-        ledger: Ledger in which the release's budget is booked; None: that of `ledger.default.default_ledger`.
-        approved_by: Name of the person who approves what the run makes, for the manifest; None: no one does.
-        signer: Signer of the release; None: it is not signed.
-        history: Lake of the superseded releases, where the specification keeps them.
+        work: Work area in which records are kept during the run.
+        watch: Progress callback, called with a step's kind and a message.
+        ledger: Ledger in which the release's budget is booked. None: `ledger.default.default_ledger`.
+        approved_by: Name of the person who approves the release, for the manifest. None: no one approves it.
+        signer: Signer of the release. None: it is not signed.
+        history: Lake of superseded releases. Required if the specification keeps them.
 
     Raises:
-        PrivacyEngineError: as the steps do.
+        PrivacyEngineError: If a step fails.
     """
     with counts_hidden(spec.name, release_id, is_paid=spec.budget is not None):
         run = judged_run(

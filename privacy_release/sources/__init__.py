@@ -1,1 +1,1 @@
-"""Where records come from: addresses, reading, copying, and sample tables."""
+"""Sources of records: addresses, reading, checking and copying."""

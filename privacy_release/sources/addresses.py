@@ -1,4 +1,4 @@
-"""Where a table is: the Parquet files behind a path or address, and errors that name them."""
+"""Find the Parquet files at a path or address, and translate errors about them."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -23,13 +23,13 @@ _HIVE_NULL = "__HIVE_DEFAULT_PARTITION__"
 
 @dataclass(frozen=True, kw_only=True)
 class Source:
-    """The files behind an address.
+    """The files at an address.
 
     Attributes:
-        uri: as given, without user and password.
-        files: their paths in the file system, sorted.
-        names: the same, relative to the folder of the address.
-        left_out: names of files that are not read: hidden and empty ones, but no markers such as `_SUCCESS`.
+        uri: Address as given, without user and password.
+        files: Sorted paths of the files in the file system.
+        names: Paths of the files relative to the folder of the address.
+        left_out: Names of files that are not read: hidden and empty ones, except markers such as `_SUCCESS`.
     """
 
     uri: str
@@ -58,23 +58,23 @@ def find_source(
     storage_options: Mapping[str, Any] | None = None,
     filesystem: "AbstractFileSystem | None" = None,
 ) -> Source:
-    """The Parquet files behind a path or address: one file, all of a folder, or a glob.
+    """Find the Parquet files at a path or address: one file, all files of a folder, or a glob.
 
-    Hidden files and those whose name begins with `_` are no data, as everywhere in the Parquet world; all but
-    markers such as `_SUCCESS` are named as left out. Folders named `column=value` below a folder or glob are
-    a text column of the records in them.
+    Hidden files and those whose name begins with `_` are not data, by the convention of Parquet tools. All of
+    them except markers such as `_SUCCESS` are listed as left out. Folders named `column=value` below a folder
+    or glob are a text column of their records.
 
     Raises:
-        SpecError: if no release of this deployment may read the address, see `privacy_release.config.places`.
-        MissingSourceError: if nothing is there.
-        SchemaError: if it cannot be reached, the folder is a Delta table or has files that would be
-            skipped, or the name of a file is not UTF-8.
+        SpecError: If no release of this deployment may read the address, see `privacy_release.config.places`.
+        MissingSourceError: If there are no files.
+        SchemaError: If the address cannot be reached, the folder is a Delta table or has files that would be
+            skipped, or a file name is not UTF-8.
     """
     require_allowed(uri)
     shown = without_secret(uri)
     with reading(shown):
         filesystem, path = _opened(uri, storage_options, filesystem)
-        filesystem.invalidate_cache()  # a process that lives long would be told the files of yesterday
+        filesystem.invalidate_cache()  # a process that runs for long would get yesterday's listing
         if _GLOB & set(path) and not filesystem.exists(path):
             base = path[: min(path.find(c) for c in _GLOB if c in path)].rpartition("/")[0]
             listing = of_glob(filesystem, path, base, shown)
@@ -117,7 +117,7 @@ def _is_utf8(name: str) -> bool:
 
 
 def partition_values(name: str) -> dict[str, str | None]:
-    """Columns and values that the folders of a file are named by, in Hive's way; its null is a null.
+    """Return columns and values from the names of a file's folders, in Hive's format; its null is a null.
 
     >>> partition_values("country=DE/name=a%20b/part-0.parquet")
     {'country': 'DE', 'name': 'a b'}
@@ -127,9 +127,9 @@ def partition_values(name: str) -> dict[str, str | None]:
 
 
 def without_secret(uri: str) -> str:
-    """An address without user, password, query and fragment, which may carry keys; a path as it is.
+    """Return an address without user, password, query and fragment, which may contain keys.
 
-    On Azure the container stands where others have the user.
+    On Azure, the container is in the place of the user.
 
     >>> without_secret("s3://key:secret@bucket/people?signature=x")
     's3://bucket/people'
@@ -159,7 +159,7 @@ def _opened(
 
 @contextmanager
 def reading(name: str) -> Iterator[None]:
-    """Turn what storage and Parquet libraries raise into an error that names the file and shows no value."""
+    """Turn errors of storage and Parquet libraries into an error that names the file and shows no value."""
     import pyarrow as pa
 
     from privacy_engine.engines.parquet import unreadable
@@ -173,11 +173,11 @@ def reading(name: str) -> Iterator[None]:
         raise MissingSourceError(f"{name} must exist; correct the address of the source") from None
     except PermissionError:
         raise SchemaError(
-            f"{name} must be readable by the service user; give it the right to read, or correct the keys of "
+            f"{name} must be readable by the service user; give it read permission, or correct the keys of "
             "its connection"
         ) from None
-    except Exception as error:  # noqa: BLE001 -- the libraries of object stores have exceptions of their own
-        # Of pyarrow's errors some are an OSError, but none that the system raised.
+    except Exception as error:  # noqa: BLE001 -- the libraries of object stores have their own exceptions
+        # Some of pyarrow's errors are an OSError, although the operating system did not raise them.
         damaged = isinstance(error, pa.ArrowException | UnicodeDecodeError)
         if damaged or (isinstance(error, OSError) and error.errno is None):
             if how := how_to_convert(name):

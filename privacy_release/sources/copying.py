@@ -1,8 +1,8 @@
-"""Copying a source that may be larger than memory into the work area, checked on the way; see `records`.
+"""Copy a source that may be larger than memory into the work area, and check it on the way; see `records`.
 
-Writing is done at the same time as reading and checking, by a thread of its own; it takes memory for two row
-groups of the copy. A source of many files and records is copied in shares, see `shares`, where an engine says
-by whom.
+Writing happens in a separate thread, at the same time as reading and checking. It takes memory for two row
+groups of the copy. A source of many files and records is copied in shares, see `shares`, by the processes of
+an engine.
 """
 
 from collections.abc import Mapping, Sequence
@@ -32,18 +32,18 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Copied:
-    """A table as it was copied.
+    """The result of copying a table.
 
     Attributes:
-        path: of the copy, one file or the list of several.
-        sha256: of the same.
-        fingerprint: sha256 over name, size and sha256 of every file of the source.
-        rows: records in the source.
-        dropped: records left out because of nulls.
-        unchecked: files whose pages have no checksums.
-        schema: of the copy.
-        text: in how many records what was found in text that is allowed or redacted, by column and kind.
-        shifted: which dates were shifted, if any.
+        path: Path of the copy, one file or the list of several.
+        sha256: SHA-256 of the file or the list.
+        fingerprint: SHA-256 over name, size and SHA-256 of every file of the source.
+        rows: Number of records in the source.
+        dropped: Number of records omitted because of nulls.
+        unchecked: Number of files whose pages have no checksums.
+        schema: Schema of the copy.
+        text: Number of records with allowed or redacted findings in text, by column and kind.
+        shifted: Shift of dates. None if no dates were shifted.
     """
 
     path: Path
@@ -76,38 +76,36 @@ def copy_source(
     """Copy the records of all files, in the order of the file names, into private Parquet.
 
     Args:
-        source: the files.
-        schema: what the columns must be; its identifiers are not copied.
-        target: the copy: row groups of at most `ROWS` records, zstd, no metadata of the source. Of a source
-            that workers copy, the list beside it, see `work.file_sets`.
-        columns: to read; None: all, and each must be in the schema.
-        nulls: `fail` on a null in a quasi-identifier or sensitive attribute that is not nullable, `drop` its
-            record, or `keep` it: a null is a value of its own then, as if each attribute were nullable.
-        individual: the one identifier that is copied, too.
-        people: is told the identifiers of the records that are kept, of one column, which is not copied.
-        naming: which release identifiers get pseudonyms for, and dates are shifted for, where the schema
-            asks for it.
-        max_expansion: most bytes of records for each byte of their file, see `footers.Expansion`.
-        disguise: numbers persons; None: as nowhere else. Tables that share persons share one.
-        workers: who copies a source of many files and records; None: this process.
-        sha256: what that of the only file must be, or of several files the fingerprint; None: anything.
-        types: Common types of columns whose types differ between files, see `reading.Footers`; None: all are
+        source: Files to copy.
+        schema: Schema that the columns must match. Its identifiers are not copied.
+        target: Path of the copy: row groups of at most `ROWS` records, zstd, no metadata of the source. If
+            workers copy the source, it is the list next to this path, see `work.file_sets`.
+        columns: Columns to read. None: all, and each must be in the schema.
+        nulls: `fail` raises on a null in a quasi-identifier or sensitive attribute that is not nullable,
+            `drop` drops its record, `keep` treats null as a value, as if each attribute were nullable.
+        individual: Identifier that is copied, too. None: no identifier is copied.
+        people: Collector of the identifiers of the kept records, from one column, which is not copied.
+        naming: Series and release that pseudonyms and date shifts are made for, if the schema requires them.
+        max_expansion: Largest ratio of bytes in memory to bytes in a file, see `footers.Expansion`.
+        disguise: Numbering of persons. Tables that share persons share one. None: a new one.
+        workers: Workers that copy a source of many files and records. None: this process.
+        sha256: Required SHA-256 of the only file, or fingerprint of several files. None: any.
+        types: Common types of columns whose types differ between files, see `reading.Footers`. None: all are
             alike.
 
     Raises:
-        SchemaError: if a file is no whole Parquet file, its records unfold too far, or they do not fit the
-            schema, by file, records, column, rule and count; or what is released of them looks like direct
-            identifiers. No copy is left then.
-        SecretError: if a key of pseudonyms or shifted dates is missing or too short.
-        SpecError: if these are asked for and not for which release, or a pseudonym of the individual.
-        IntegrityError: if the files change while they are read, or are not those of `sha256`. No copy is left
-            then.
-        CapacityError: if the disk or the memory is too small. No copy is left then, either.
+        SchemaError: If a file is no complete Parquet file, its records expand too far, or they do not fit the
+            schema, with file, records, column, rule and count; or if released columns look like direct
+            identifiers. No copy remains.
+        SecretError: If a key of pseudonyms or shifted dates is missing or too short.
+        SpecError: If pseudonyms or shifts are required without `naming`, or for the individual.
+        IntegrityError: If the files change while they are read, or do not match `sha256`. No copy remains.
+        CapacityError: If the disk or the memory is too small. No copy remains.
     """
     schema = schema.keeping_nulls() if nulls == "keep" else schema
     pseudonyms = Pseudonyms(schema, naming)
     if individual in pseudonyms.columns:
-        raise SpecError(f"answers go by the identifier {individual} itself; remove its pseudonym")
+        raise SpecError(f"answers are memoised by the identifier {individual} itself; remove its pseudonym")
     wanted = Wanted(
         source=source,
         schema=schema,
@@ -140,7 +138,7 @@ def copy_source(
 
 
 def _copied_here(wanted: Wanted, target: Path) -> tuple[Copy, Reading]:
-    """One file of all records, written by this process."""
+    """Write one file of all records in this process."""
     read = Reading(wanted, target.parent)
     with closing(read.repeats), private_parquet(target) as copy:
         with ahead(regrouped(read.parts())) as parts:

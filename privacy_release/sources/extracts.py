@@ -1,7 +1,7 @@
-"""Sources that are no folder of Parquet files: their records are first written to a file of the work area.
+"""Sources other than folders of Parquet files, whose records are first written to a file of the work area.
 
-From there they go the way of all records (`privacy_release.sources.copying`), so that every rule about files
-holds for them, too. Memory: some records at a time. Disk: one more copy, which is removed at the end.
+From there they are processed like all records (`privacy_release.sources.copying`), so that every rule about
+files applies to them, too. Memory: one batch of records. Disk: one more copy, which is removed at the end.
 """
 
 import secrets
@@ -25,17 +25,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Records:
-    """Records as they come, some at a time.
+    """A stream of records in batches.
 
     Attributes:
-        types: of the columns.
-        batches: the records, in these types.
-        told: what the manifest says of where they came from: no value, no address.
+        types: Column types.
+        batches: Records in these types.
+        origin: Facts about the origin for the manifest, without values and addresses.
     """
 
     types: "pa.Schema"
     batches: Iterator["pa.RecordBatch"]
-    told: Mapping[str, Any]
+    origin: Mapping[str, Any]
 
 
 class Extract(Protocol):
@@ -43,43 +43,43 @@ class Extract(Protocol):
 
     @property
     def shown(self) -> str:
-        """Where it is, without secrets."""
+        """The location, without secrets."""
 
     @property
     def name(self) -> str:
-        """What errors call it; it is part of the fingerprint."""
+        """The name in errors, which is part of the fingerprint."""
 
     def opened(
         self, schema: "DataSchema | None", columns: Sequence[str] | None
     ) -> AbstractContextManager[Records]:
-        """The records. Columns may be left out that are not wanted.
+        """Open the records. Columns that are not requested may be missing.
 
         Args:
-            schema: what the columns must be; None where nobody knows yet.
-            columns: that are wanted; None: all.
+            schema: Schema that the columns must match. None if it is not known yet.
+            columns: Requested columns. None: all.
         """
 
 
 @dataclass(frozen=True, kw_only=True)
 class Extracted:
-    """A source as a file of the work area, and what the manifest says of it."""
+    """A source as a file of the work area, and facts about its origin for the manifest."""
 
     source: Source
-    told: Mapping[str, Any]
+    origin: Mapping[str, Any]
 
 
 @contextmanager
 def extracted(
     extract: Extract, schema: "DataSchema | None", columns: Sequence[str] | None, folder: Path
 ) -> Iterator[Extracted]:
-    """The records of an extract in a private file, which is removed when the block ends.
+    """Write the records of an extract to a private file, which is removed when the block ends.
 
-    Columns and types are held against the schema before any record is written.
+    Columns and types are checked against the schema before any record is written.
 
     Raises:
-        SchemaError: if they do not fit, or two columns have one name.
-        MissingSourceError: if there are no records.
-        CapacityError: if the disk or the memory is too small.
+        SchemaError: If they do not fit, or two columns have the same name.
+        MissingSourceError: If there are no records.
+        CapacityError: If the disk or the memory is too small.
     """
     from fsspec.implementations.local import LocalFileSystem
 
@@ -88,8 +88,7 @@ def extracted(
         with extract.opened(schema, columns) as records:
             if repeated := sorted({n for n in records.types.names if records.types.names.count(n) > 1}):
                 raise SchemaError(
-                    f"{extract.name}: columns must have names of their own, got {repeated} more than once; "
-                    "rename them"
+                    f"{extract.name}: column names must be unique, got {repeated} more than once; rename them"
                 )
             if schema is not None:
                 check_arrow(records.types, extract.name, schema, columns)
@@ -101,13 +100,13 @@ def extracted(
                 if not file.rows:
                     raise MissingSourceError(
                         f"{extract.name}: the table is empty: nothing can be released; correct the query or "
-                        "the version, or, of a query, say when_missing: skip or wait"
+                        "the version, or set when_missing to skip or wait for a query"
                     )
         yield Extracted(
             source=Source(
                 uri=extract.shown, filesystem=LocalFileSystem(), files=(str(path),), names=(extract.name,)
             ),
-            told=records.told,
+            origin=records.origin,
         )
     finally:
         path.unlink(missing_ok=True)

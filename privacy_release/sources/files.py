@@ -1,4 +1,4 @@
-"""The files of a source, for what reads Parquet by path: as they are, or as one private copy."""
+"""Provide a source's files for libraries that read Parquet by path: as they are, or as a private copy."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 
 
 def local_files(source: Source, folder: Path) -> list[str]:
-    """Paths on this machine that hold all columns of the source, those of its folders' names, too.
+    """Return local paths that have all columns of the source, including those from its folders' names.
 
     Args:
-        source: of which only footers, and some records at a time, come into memory.
-        folder: private folder for a copy, where the files are elsewhere or do not hold all columns.
+        source: Source, of which only footers and batches of records are read into memory.
+        folder: Private folder for a copy, if the files are elsewhere or lack columns.
 
     Raises:
-        SchemaError: if a file is no whole Parquet file, or the files differ in their columns.
+        SchemaError: If a file is no complete Parquet file, or the columns of the files differ.
     """
     schemas = []
     for file, name in zip(source.files, source.names, strict=True):
@@ -44,7 +44,7 @@ def local_files(source: Source, folder: Path) -> list[str]:
 
 
 def _parts(source: Source, columns: list[str]) -> "Iterator[pa.Table]":
-    """The records of all files, in the order of the file names, some at a time."""
+    """Yield the records of all files in batches, in the order of the file names."""
     for file, name in zip(source.files, source.names, strict=True):
         with reading(name), source.filesystem.open(file, "rb") as stream:
             yield from tables_of(stream, name, columns)

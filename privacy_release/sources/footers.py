@@ -1,7 +1,8 @@
-"""What the files of a source say of themselves, and how far their records may unfold in memory.
+"""Read the footers of source files, and limit how far their records may expand in memory.
 
-A Parquet bomb is a small file whose records fill the memory or the disk. Its footer is judged before anything
-is unpacked; but footers lie, and do not count what dictionaries unfold to, so the records are counted, too.
+A Parquet bomb is a small file whose records fill the memory or the disk. Its footer is checked before
+anything is decompressed. But footers can lie, and do not count expanded dictionaries, so the records are
+counted, too.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,19 +22,19 @@ from privacy_release.workarea.parquet import MAX_EXPANSION, batches_of, opened_p
 if TYPE_CHECKING:
     import pyarrow.parquet as pq
 
-_NUMBER = 0x15  # the field after the one before, a number of 32 bits
+_NUMBER = 0x15  # header of the next field, a 32-bit number
 _HARMLESS = 1 << 30  # bytes that the records of any file may take
 
 
 @dataclass
 class Expansion:
-    """How many bytes the records of a file take in memory, and how many they may.
+    """The memory that the records of a file take, and its limit.
 
     Args:
-        name: of the file, for people.
-        size: of the file, in bytes.
-        most: bytes in memory for each byte of the file; a file whose records take less than a GiB is never
-            refused.
+        name: Name of the file, for errors.
+        size: Size of the file in bytes.
+        most: Largest number of bytes in memory per byte of the file. A file whose records take less than a
+            GiB is never refused.
     """
 
     name: str
@@ -42,10 +43,10 @@ class Expansion:
     unfolded: int = 0
 
     def add_records(self, batch: "pa.RecordBatch") -> None:
-        """Count records, before the dictionaries among their columns are unfolded.
+        """Count records, before their dictionary columns are expanded.
 
         Raises:
-            SchemaError: as `add`.
+            SchemaError: As `add`.
         """
         self.add(sum(map(_unfolded, batch.columns)))
 
@@ -53,19 +54,19 @@ class Expansion:
         """Count bytes of records.
 
         Raises:
-            SchemaError: if they are too many for this file by now.
+            SchemaError: If they exceed the limit of this file.
         """
         self.unfolded += amount
         if self.unfolded > max(_HARMLESS, self.size * self.most):
             raise SchemaError(
-                f"{self.name} must unfold to at most {self.most:,} times its {self.size:,} bytes, got "
+                f"{self.name} must expand to at most {self.most:,} times its {self.size:,} bytes, got "
                 f"{self.unfolded:,} bytes or more: if that is no mistake or attack, raise max_expansion of "
                 "the source"
             )
 
 
 def _unfolded(column: "pa.Array") -> int:
-    """Bytes that a column takes without a dictionary."""
+    """Return the bytes that a column takes without a dictionary."""
     if not pa.types.is_dictionary(column.type) or not pa.types.is_string(column.type.value_type):
         return int(column.nbytes)
     lengths = pc.binary_length(column.dictionary).cast(pa.int64())
@@ -75,16 +76,16 @@ def _unfolded(column: "pa.Array") -> int:
 def opened_source(
     stream: IO[bytes], name: str, most: int = MAX_EXPANSION
 ) -> tuple["pq.ParquetFile", Expansion]:
-    """A file of a source, once its footer is found credible, and what its records are counted by.
+    """Open a file of a source, if its footer is credible. Return it with a counter of its records.
 
     Args:
-        stream: of the file.
-        name: relative to the source; the values in its folders' names are not shown.
-        most: see `Expansion`.
+        stream: Stream of the file.
+        name: Name relative to the source. The values in its folders' names are not shown.
+        most: Largest expansion, see `Expansion`.
 
     Raises:
-        SchemaError: if it is no whole Parquet file, its footer contradicts itself, or tells of a bomb.
-        CapacityError: if there is too little memory.
+        SchemaError: If it is no complete Parquet file, or its footer is inconsistent or describes a bomb.
+        CapacityError: If there is too little memory.
     """
     shown = without_values(name)
     with reading(name):
@@ -94,17 +95,17 @@ def opened_source(
         found = opened.metadata
         check_footer(found, shown)
         groups = [found.row_group(number) for number in range(found.num_row_groups)]
-        told = sum(max(0, group.total_byte_size) for group in groups)
-        Expansion(shown, size, most).add(told)
+        unpacked = sum(max(0, group.total_byte_size) for group in groups)
+        Expansion(shown, size, most).add(unpacked)
         return opened, Expansion(shown, size, most)
 
 
 def has_page_checksums(stream: IO[bytes]) -> bool:
-    """Whether the first page of a Parquet file has a checksum, which writers give to all pages or to none.
+    """Return whether the first page of a Parquet file has a checksum. Writers add them to all pages or none.
 
-    pyarrow verifies checksums and does not tell whether there are any. The page begins after the four bytes
-    at the begin of the file, with a header in Thrift's compact protocol (`PageHeader` of the Parquet format):
-    three numbers, and as the fourth field the checksum, if there is one.
+    pyarrow verifies checksums but does not report whether there are any. The page begins after the first four
+    bytes of the file, with a header in Thrift's compact protocol (`PageHeader` of the Parquet format): three
+    numbers, and as the fourth field the checksum, if there is one.
     """
     stream.seek(0)
     head = stream.read(64)
@@ -115,7 +116,7 @@ def has_page_checksums(stream: IO[bytes]) -> bool:
             if head[place] != _NUMBER:
                 return False
             place += 1
-            while head[place] & 0x80:  # more bytes of the same number follow
+            while head[place] & 0x80:  # the number has more bytes
                 place += 1
             place += 1
         return head[place] == _NUMBER
@@ -126,11 +127,11 @@ def has_page_checksums(stream: IO[bytes]) -> bool:
 def records_of(
     stream: IO[bytes], opened: "pq.ParquetFile", columns: Sequence[str]
 ) -> Iterator["pa.RecordBatch"]:
-    """The records of a file that `opened_source` opened, in its order, with their text as dictionaries.
+    """Yield the records of a file from `opened_source`, in its order, with text as dictionaries.
 
-    A value of a megabyte and a million references to it must be counted before they are unfolded. Encodings
-    that pyarrow cannot read so are read as they are. (Which ones a file has stands in its footer, but pyarrow
-    ends the process over some damaged ones when it is asked.)
+    A megabyte value with a million references must be counted before they are expanded. Encodings that
+    pyarrow cannot read this way are read normally. (The footer lists the encodings, but pyarrow aborts the
+    process for some damaged footers.)
     """
     folded = [field.name for field in opened.schema_arrow if t.is_string(field.type)]
     read = 0
@@ -151,7 +152,7 @@ def records_of(
 def with_partitions(
     stored: "pa.Schema", name: str, types: "Mapping[str, pa.DataType] | None" = None
 ) -> "pa.Schema":
-    """The columns of a file and of its folders; a column of the file is the truer one."""
+    """Return the columns of a file and of its folders. A column in the file takes precedence."""
     for column in partition_values(name):
         if column not in stored.names:
             stored = stored.append(pa.field(column, (types or {}).get(column, pa.string())))
@@ -159,7 +160,7 @@ def with_partitions(
 
 
 class SourceFooter(NamedTuple):
-    """Names and types of the columns of a file of a source, those of its folders, too, and its records."""
+    """Names and types of a source file's columns, including those of its folders, and number of records."""
 
     schema: "pa.Schema"
     rows: int
@@ -171,16 +172,16 @@ def source_footer(
     most: int = MAX_EXPANSION,
     types: "Mapping[str, pa.DataType] | None" = None,
 ) -> SourceFooter:
-    """What a file of a source says of itself.
+    """Read the footer of a file of a source.
 
     Args:
-        stream: of the file.
-        name: relative to the source.
-        most: see `Expansion`.
-        types: of columns that folders are named by; text by default.
+        stream: Stream of the file.
+        name: Name relative to the source.
+        most: Largest expansion, see `Expansion`.
+        types: Types of the columns from folder names. Default: text.
 
     Raises:
-        SchemaError: as `opened_source`.
+        SchemaError: As `opened_source`.
     """
     opened, _ = opened_source(stream, name, most)
     with reading(name):

@@ -1,6 +1,6 @@
-"""Identifiers of a source: who a record is about stays known in the work area, by a number that says no more.
+"""Identifiers of a source: numbers that replace persons in the work area, and the search for repetitions.
 
-And an identifier that repeats, although the schema says nothing of persons: rows are then no people.
+If an identifier repeats although the schema names no person, rows are not people.
 """
 
 import hashlib
@@ -26,19 +26,19 @@ if TYPE_CHECKING:
 
     Hashes = npt.NDArray[np.uint64]
 
-_HELD = 4_000_000  # hashes in memory, 32 MB; more wait in a file without a name
+_HELD = 4_000_000  # hashes in memory, 32 MB; further ones are in an unnamed file
 
 
 class Disguise:
-    """Numbers in the place of persons: equal for equal persons of one run, and made with a key that is lost.
+    """Numbers in place of persons: equal for the same person in one run, made with a key that is discarded.
 
-    With a key that is kept they are equal in every run, for a schedule that knows who took part before.
+    With a kept key they are equal in every run, for a schedule that has to know who took part before.
 
-    Persons are told apart by the normal form of their identifiers, see `privacy_engine.tables.normal`: one
-    in another case, or with blanks, is no other person.
+    Persons are distinguished by the normal form of their identifiers, see `privacy_engine.tables.normal`:
+    another case or additional blanks do not make another person.
 
-    Two persons of one number, of which there is a chance of one in ten thousand among fifty millions, would
-    count as one: never more persons than there are.
+    Among fifty million persons, there is a chance of one in ten thousand that two have the same number. They
+    would count as one person, so never more persons are counted than there are.
     """
 
     def __init__(self, key: bytes | None = None, *, exact: bool = False) -> None:
@@ -47,7 +47,7 @@ class Disguise:
         self._spellings: list[npt.NDArray[np.int64]] = []
 
     def of(self, persons: "pd.Series") -> "npt.NDArray[np.int64]":
-        """(n,) the number of each; no value is null. Whole numbers count as equal in either number type."""
+        """Return the number of each person, shape (n,). No value is null. 1 and 1.0 are equal."""
         coded = factorize(persons)
         forms = coded.texts if self._exact else normal_forms(coded.texts)
         numbers = self._numbers(forms)
@@ -63,12 +63,12 @@ class Disguise:
 
     @property
     def form(self) -> str:
-        """Which form of an identifier is numbered."""
+        """The form of the identifiers that are numbered."""
         return WRITTEN if self._exact else FORM
 
     @property
     def spellings(self) -> "npt.NDArray[np.int64]":
-        """(2, s) of the persons so far, as of `workarea.people.Numbering`; of a kept key only."""
+        """Spellings of the persons so far, as in `workarea.people.Numbering`, only with a kept key."""
         return np.unique(np.concatenate([np.zeros((2, 0), np.int64), *self._spellings], axis=1), axis=1)
 
     def _numbers(self, texts: Sequence[str]) -> "npt.NDArray[np.int64]":
@@ -80,13 +80,13 @@ class Disguise:
 
 
 class Repeats:
-    """Whether an identifier repeats, over all parts of a source; nulls count as no value.
+    """A search for repeated identifiers over all parts of a source. Nulls count as no value.
 
     Args:
-        schema: of the source.
-        folder: for what does not fit into memory; nothing of it stays. None: all is held in memory.
-        without: identifiers that are not looked at.
-        pseudonyms: columns whose identifiers are released as pseudonyms.
+        schema: Schema of the source.
+        folder: Folder for data that does not fit into memory, removed at the end. None: all is in memory.
+        without: Identifiers to ignore.
+        pseudonyms: Columns whose identifiers are released as pseudonyms.
     """
 
     def __init__(
@@ -105,57 +105,58 @@ class Repeats:
 
     @property
     def columns(self) -> Sequence[str]:
-        """The identifiers that are looked at."""
+        """The identifiers that are searched."""
         return tuple(self._seen)
 
     def add(self, frame: "pd.DataFrame") -> None:
-        """Take the next records."""
+        """Add the next records."""
         for name, seen in self._seen.items():
             seen.add(_hashed(frame[name], exact=name in self._exact))
 
     def runs(self) -> "Iterator[tuple[str, Hashes]]":
-        """What was taken, some millions of hashes at a time, to look at all parts together."""
+        """Yield the hashes so far, some millions at a time, to combine all parts."""
         for name, seen in self._seen.items():
             for hashes in seen.runs():
                 yield name, hashes
 
     def absorb(self, name: str, hashes: "Hashes") -> None:
-        """Take what another one told of the next records."""
+        """Add hashes from another search of the next records."""
         self._seen[name].add(hashes)
 
     def close(self) -> None:
-        """Remove what did not fit into memory."""
+        """Remove the data that did not fit into memory."""
         for seen in self._seen.values():
             seen.close()
 
     def require_none(self) -> None:
-        """Refuse identifiers that repeat.
+        """Raise if identifiers repeat.
 
         Raises:
-            SchemaError: naming each, how many records repeat another's, and the remedies.
+            SchemaError: Naming each, how many records repeat another's, and the remedies.
         """
         if found := {name: n for name, seen in self._seen.items() if (n := seen.repeated())}:
-            told = "; ".join(
+            repeats = "; ".join(
                 f"{name}: {counted(n, 'record repeats', 'records repeat')} another's value"
                 for name, n in found.items()
             )
             if linking := [name for name in found if name in self._pseudonyms]:
                 raise SchemaError(
-                    f"{told}. Pseudonyms of {', '.join(linking)} would link these records, and each class "
+                    f"{repeats}. Pseudonyms of {', '.join(linking)} would link these records, and each class "
                     "would have to be of whole persons: aggregate the source to one record each, or remove "
-                    "`pseudonym` and name the column that tells whose record a row is, as `person`"
+                    "`pseudonym` and name the column that identifies the person of a row, as `person`"
                 )
             raise SchemaError(
-                f"{told}. Rows are then not people, and k rows may be one person: {self._person(found)}; or "
-                "say that each row is of another person, `person: {none: <reason>}`, which goes into the "
+                f"{repeats}. Rows are then not people, and k rows may be one person: {self._person(found)}; "
+                "or say that each row is of another person, `person: {none: <reason>}`, which goes into the "
                 "manifest"
             )
 
     def _person(self, found: Mapping[str, int]) -> str:
-        """The advice which column names the person.
+        """Return advice on which column names the person.
 
-        A column without repeated values names people or events, such as visits: only the user knows. Of those
-        that repeat, the one that repeats least is closest to a person; first names are shared by many.
+        A column without repeated values names people or events, such as visits: only the user knows. Of the
+        columns that repeat, the one that repeats least is closest to a person; first names are shared by
+        many.
 
         Args:
             found: Number of records that repeat another's value, by column.
@@ -164,7 +165,7 @@ class Repeats:
         most = max(map(len, self._seen.values()))
         whole = [name for name, seen in self._seen.items() if name not in found and len(seen) == most]
         if not whole:
-            return f"name the column that tells whose record a row is, `person: {nearest}`"
+            return f"name the column that identifies the person of a row, `person: {nearest}`"
         return (
             f"no value of {whole[0]} repeats. If it names people and not events such as visits, write "
             f"`person: {whole[0]}`; if {nearest} names them, and no two people share a value of it, "
@@ -178,7 +179,7 @@ class _Seen:
     def __init__(self, folder: Path | None) -> None:
         self._folder = folder
         self._held: list[Hashes] = []
-        self._lengths: list[int] = []  # of the runs of hashes in the file, each in ascending order
+        self._lengths: list[int] = []  # lengths of the sorted runs of hashes in the file
         self._file: IO[bytes] | None = None
 
     def add(self, hashes: "Hashes") -> None:
@@ -192,7 +193,7 @@ class _Seen:
             self._held = []
 
     def runs(self) -> "list[Hashes]":
-        """All of them, each run in ascending order; those in the file come into memory when they are read."""
+        """Return all runs of hashes, each sorted. Those in the file are read when they are needed."""
         runs = [self._ascending()] if self._held else []
         if self._file is None:
             return runs
@@ -204,9 +205,9 @@ class _Seen:
         return sum(map(len, self._held)) + sum(self._lengths)
 
     def repeated(self) -> int:
-        """Records whose value another record before them has."""
+        """Return the number of records whose value an earlier record has."""
         runs = self.runs()
-        shares = 1 + sum(map(len, runs)) // _HELD  # each fits into memory, since hashes are spread evenly
+        shares = 1 + sum(map(len, runs)) // _HELD  # each fits into memory, because hashes are spread evenly
         limits = np.linspace(0, 2.0**64, shares + 1)[1:-1].astype(np.uint64)
         found, begins = 0, [0] * len(runs)
         for limit in [*limits, None]:
@@ -225,7 +226,7 @@ class _Seen:
 
 
 def _hashed(column: "pd.Series", *, exact: bool) -> "Hashes":
-    """As text, so that a number is the same in every file, and of its normal form; nulls are left out."""
+    """Hash values as text in normal form, so that a number is the same in every file. Nulls are omitted."""
     texts = column.dropna().astype("str").to_numpy(dtype=object)
     if not exact and not pd.api.types.is_numeric_dtype(column.dtype):
         texts = np.array(normal_forms(texts.tolist()), dtype=object)

@@ -1,7 +1,7 @@
-"""The files of a folder or glob: which are read as Parquet, and which are left out as no data.
+"""List the files of a folder or glob: which are read as Parquet, and which are left out as no data.
 
-A folder may hold files that are no data by convention, such as `_SUCCESS`. Every other file is read, whatever
-its name, or the folder is refused: a delivery of which a part is skipped in silence is worse than none.
+A folder may contain files that are no data by convention, such as `_SUCCESS`. Every other file is read,
+whatever its name, or the folder is refused: silently skipping part of a delivery is worse than failing.
 """
 
 import re
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 
 _ENDINGS = (".parquet", ".parq", ".pq")
 _MAGIC = b"PAR1"  # at both ends of a Parquet file
-_NAMED = 3  # files that an error names
-# Files that writers leave beside the data and that hold no record.
+_NAMED = 3  # number of files that an error names
+# Files that writers leave next to the data and that contain no record.
 _MARKERS = re.compile(
     r"_SUCCESS|_(common_)?metadata|_(started|committed)_\d+|.*_\$folder\$|\..*\.crc|\.DS_Store|\._.*"
     r"|\.git(keep|ignore)|\.keep"
 )
-# Folders of table formats: which files are current stands in them.
+# Folders of table formats, which state which files are current.
 _LOGS = {
     "_delta_log": "a Delta table",
     ".hoodie": "a Hudi table",
@@ -32,12 +32,12 @@ _LOGS = {
 
 @dataclass(frozen=True, kw_only=True)
 class Listing:
-    """The files behind an address.
+    """The files at an address.
 
     Attributes:
-        base: The folder that their names are relative to.
-        files: Paths of those that are read, sorted.
-        left_out: Names, relative to the base, of hidden files and empty ones that are no known markers.
+        base: Folder that their names are relative to.
+        files: Sorted paths of the files that are read.
+        left_out: Names, relative to the base, of hidden and empty files that are no known markers.
     """
 
     base: str
@@ -46,16 +46,16 @@ class Listing:
 
 
 def of_folder(filesystem: "AbstractFileSystem", folder: str, shown: str) -> Listing:
-    """The files of a folder and the folders below it.
+    """List the files of a folder and the folders below it.
 
     Args:
-        filesystem: Where the folder is.
+        filesystem: File system of the folder.
         folder: Path in the file system.
         shown: Address of the folder in errors.
 
     Raises:
-        SchemaError: if a file is neither a Parquet file nor one that is no data by convention, a folder is a
-            link or cannot be listed, or the folder is that of a table format.
+        SchemaError: If a file is neither a Parquet file nor no data by convention, a folder is a link or
+            cannot be listed, or the folder belongs to a table format.
     """
     base = folder.rstrip("/")
     if (form := next((log for log in _LOGS if filesystem.exists(f"{base}/{log}")), None)) is not None:
@@ -72,7 +72,7 @@ def of_folder(filesystem: "AbstractFileSystem", folder: str, shown: str) -> List
     if strange:
         raise SchemaError(
             f"each file of {shown} must be a Parquet file or no data by convention (such as _SUCCESS), got "
-            f"{_some(strange)}: its records would be missing; take it out of the folder, write it as "
+            f"{_some(strange)}: its records would be missing; remove it from the folder, write it as "
             "Parquet, or name the files that are read by a glob such as *.parquet"
         )
     left_out = {names[path] for path in found if path not in seen or path in empty}
@@ -80,16 +80,16 @@ def of_folder(filesystem: "AbstractFileSystem", folder: str, shown: str) -> List
 
 
 def of_glob(filesystem: "AbstractFileSystem", pattern: str, base: str, shown: str) -> Listing:
-    """The files that a glob matches; hidden ones are left out.
+    """List the files that a glob matches. Hidden files are left out.
 
     Args:
-        filesystem: Where the files are.
+        filesystem: File system of the files.
         pattern: Path with `*`, `?` or `[...]`.
-        base: The folder before the first of them.
+        base: Folder before the first of them.
         shown: Address of the glob in errors.
 
     Raises:
-        SchemaError: if it matches a folder with files that it does not match.
+        SchemaError: If it matches a folder with files that it does not match.
     """
     matched: Mapping[str, Any] = filesystem.glob(pattern, detail=True)
     folders = [p for p, info in matched.items() if info["type"] == "directory" or filesystem.isdir(p)]
@@ -110,7 +110,7 @@ def of_glob(filesystem: "AbstractFileSystem", pattern: str, base: str, shown: st
 
 
 def without_values(name: str) -> str:
-    """A file name for people, without the values that stand in its folders' names.
+    """Return a file name for messages, without the values in its folders' names.
 
     >>> without_values("name=Bob/part-0.parquet")
     'name=.../part-0.parquet'
@@ -120,9 +120,9 @@ def without_values(name: str) -> str:
 
 def _of_a_format(log: str, shown: str) -> SchemaError:
     remedy = (
-        "say `format: delta`"
+        "set `format: delta`"
         if log == "_delta_log"
-        else "take an export of it, or a copy of its current files"
+        else "use an export of it, or a copy of its current files"
     )
     return SchemaError(
         f"{shown} is {_LOGS[log]}, whose folder holds replaced or unfinished files, too: {remedy}"
@@ -134,7 +134,7 @@ def _relative(path: str, base: str) -> str:
 
 
 def _is_hidden(name: str) -> bool:
-    """Whether a part of a name hides the file, as everywhere in the Parquet world.
+    """Return whether a part of a name hides the file, by the convention of Parquet tools.
 
     >>> _is_hidden("_temporary/0/part.parquet"), _is_hidden("_day=2026-01-01/part.parquet")
     (True, False)
@@ -151,7 +151,7 @@ def _without_markers(names: set[str]) -> tuple[str, ...]:
 
 
 def _printable(name: str) -> str:
-    """A name for people, without the values that stand in its folders' names."""
+    """Return a name for messages, without the values in its folders' names."""
     return "".join(letter if letter.isprintable() else "?" for letter in without_values(name))
 
 
@@ -160,7 +160,7 @@ def _is_empty(info: Mapping[str, Any]) -> bool:
 
 
 def _is_parquet(filesystem: "AbstractFileSystem", path: str, info: Mapping[str, Any]) -> bool:
-    """Whether a file is called Parquet, or else begins and ends as one."""
+    """Return whether a file has a Parquet name, or else begins and ends like a Parquet file."""
     if info["type"] != "file" and not filesystem.isfile(path):  # a pipe, a broken link, or one to a folder
         return False
     if path.endswith(_ENDINGS):
@@ -173,10 +173,10 @@ def _is_parquet(filesystem: "AbstractFileSystem", path: str, info: Mapping[str, 
 
 
 def _below(filesystem: "AbstractFileSystem", folder: str) -> dict[str, Mapping[str, Any]]:
-    """What is below a folder but folders, by path.
+    """Return all files below a folder, by path.
 
-    The search of fsspec leaves out in silence what it may not list; object stores, which have no folders,
-    bring a search that does not.
+    The search of fsspec silently omits what it may not list. Object stores, which have no folders, have a
+    search that does not.
     """
     from fsspec import AbstractFileSystem
 

@@ -1,7 +1,8 @@
-"""The dates of each person of a source: their first day in all of its files, and how far they are shifted.
+"""The dates of each person of a source: their first day in all files, and the shift of their dates.
 
-A shift is a disguise, no guarantee. All dates of a person are moved by one number of days, which HMAC-SHA256
-of the identifier gives: whoever has the key can undo it, and one true date of a person tells all others.
+A shift is a disguise, not a guarantee. All dates of a person are moved by one number of days, derived from
+the identifier by HMAC-SHA256. Anyone with the key can undo it, and one true date of a person reveals all
+others.
 """
 
 from typing import TYPE_CHECKING
@@ -22,20 +23,20 @@ if TYPE_CHECKING:
     Ints = npt.NDArray[np.int64]
     Floats = npt.NDArray[np.float64]
 
-_WAITING = 1_000_000  # days of records that are looked through at once
+_WAITING = 1_000_000  # days of records that are processed together
 
 
 class Shifts:
-    """By how many days the dates of each person are moved.
+    """The number of days by which each person's dates are moved.
 
     Args:
-        schema: of the source.
-        naming: which release they are for.
+        schema: Schema of the source.
+        naming: Series and release that the shifts are for.
 
     Raises:
-        SchemaError: if the schema does not tell whose the dates are.
-        SpecError: if dates are to be shifted and it is not said which release they are for.
-        SecretError: if the key is missing or too short.
+        SchemaError: If the schema does not state whose the dates are.
+        SpecError: If dates are to be shifted without `naming`.
+        SecretError: If the key is missing or too short.
     """
 
     def __init__(self, schema: "DataSchema", naming: Naming | None) -> None:
@@ -45,15 +46,15 @@ class Shifts:
         if not self.by:
             return
         if naming is None:
-            raise SpecError(f"shifted dates of {self._columns} need the name and the id of the release")
+            raise SpecError(f"shifted dates of {self._columns} need the name and the ID of the release")
         shift = schema.to_shift[self._columns[0]]
         self._made = (shift, naming.keyed(f"shift of up to {shift.days} days", shift))
 
     def of(self, identifiers: "pd.Series") -> "Ints":
-        """(n,) days, none of them 0, by which the dates of each record are moved.
+        """Return the days, never 0, by which the dates of each record are moved, shape (n,).
 
         Raises:
-            SchemaError: if an identifier is null, by column and count.
+            SchemaError: If an identifier is null, with column and count.
         """
         assert self._made is not None
         shift, keyed = self._made
@@ -63,14 +64,14 @@ class Shifts:
                 f"{self.by}: {nameless} records have no value by which to shift dates: give each one, or "
                 "drop these records"
             )
-        # Of 64 bits the remainder is uniform but for a part in 2^47.
+        # The remainder of 64 bits is uniform except for a part in 2^47.
         drawn = digests[:, :8].copy().view(">u8")[:, 0] % np.uint64(2 * shift.days)
         days = drawn.astype(np.int64) - shift.days
         moved: Ints = (days + (days >= 0))[codes]
         return moved
 
     def reference(self) -> ShiftRef | None:
-        """What may be published of the shifts; None where nothing is shifted."""
+        """Return what may be published about the shifts. None if nothing is shifted."""
         if self._made is None:
             return None
         shift, keyed = self._made
@@ -85,9 +86,9 @@ class Shifts:
 
 
 class FirstDays:
-    """The first day of each person in one column of dates, over all records that were added.
+    """The first day of each person in one column of dates, over all added records.
 
-    Memory: 16 bytes a person, and as much for some millions of records that wait.
+    Memory: 16 bytes per person, and as much for some millions of waiting records.
     """
 
     def __init__(self) -> None:
@@ -95,11 +96,11 @@ class FirstDays:
         self._waiting: list[tuple[Ints, Ints]] = []
 
     def add(self, persons: "Ints", days: "Floats") -> None:
-        """Take the next records.
+        """Add the next records.
 
         Args:
-            persons: (n,) number of whom each is about.
-            days: (n,) days since 1970-01-01; NaN = null.
+            persons: Number of each record's person, shape (n,).
+            days: Days since 1970-01-01, shape (n,). NaN is null.
         """
         known = ~np.isnan(days)
         self._waiting.append((persons[known], days[known].astype(np.int64)))
@@ -107,11 +108,11 @@ class FirstDays:
             self._join()
 
     def of(self, persons: "Ints", among: "npt.NDArray[np.bool_]") -> "Floats":
-        """(n,) first day of the person of each record; NaN where there is none.
+        """Return the first day of each record's person, shape (n,). NaN if there is none.
 
         Args:
-            persons: (m,) number of each person that a record names.
-            among: (n,) which records name one.
+            persons: Number of each person that a record names, shape (m,).
+            among: Whether a record names a person, shape (n,).
         """
         if self._waiting:
             self._join()
@@ -123,7 +124,7 @@ class FirstDays:
         return first
 
     def _join(self) -> None:
-        """Hold the persons in order, each once, with the first day."""
+        """Keep the persons sorted and unique, with the first day."""
         parts = [(self._persons, self._days), *self._waiting]
         persons, days = (np.concatenate(column) for column in zip(*parts, strict=True))
         order = np.lexsort((days, persons))

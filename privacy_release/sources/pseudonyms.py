@@ -1,8 +1,8 @@
-"""Pseudonyms in the place of identifiers: keyed, of one length whatever they stand for, equal within a scope.
+"""Pseudonyms in place of identifiers: keyed, of equal length for all identifiers, equal within a scope.
 
 A pseudonym is the first 128 bits of HMAC-SHA256 over scope, series, release and identifier, as 26 characters
-of base32. Without the key nobody can make one or tell whose it is; who has the key can do both. It is a
-disguise, not a guarantee: what stands beside it still tells who a record is about.
+of base32. Without the key, no one can make one or find out whose it is; with the key, both are possible. It
+is a disguise, not a guarantee: the other columns can still show who a record is about.
 """
 
 import hmac
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from privacy_engine.tables.direct_identifiers import Pseudonym
 
 VARIABLE = "PRIVACY_PSEUDONYM_KEY"
-_SHORTEST = 32  # bytes of a key
-_LENGTH = 16  # bytes of a pseudonym
+_SHORTEST = 32  # shortest key in bytes
+_LENGTH = 16  # length of a pseudonym in bytes
 _WHAT = "the key of pseudonyms and shifted dates"
 _NEW_KEY = "python -c 'import secrets; print(secrets.token_hex(32))'"
 
@@ -38,7 +38,7 @@ class PseudonymKey:
     """A key of at least 32 random bytes, which is never shown.
 
     Raises:
-        SecretError: if it is missing or shorter.
+        SecretError: If the key is missing or shorter.
 
     >>> PseudonymKey(b"0" * 32)
     PseudonymKey(fingerprint='...')
@@ -58,21 +58,21 @@ class PseudonymKey:
 
     @property
     def fingerprint(self) -> str:
-        """A keyed hash of a constant: tells one key from another, and nothing of either."""
+        """A keyed hash of a constant. It distinguishes keys and reveals nothing about them."""
         return hmac.digest(self.key, b"privacy-release key of pseudonyms", "sha256").hex()[:32]
 
 
 def key_of_environment(_: str) -> PseudonymKey:
-    """The key outside of Airflow, whatever connection is named: `$PRIVACY_PSEUDONYM_KEY`, or its file.
+    """Return the key outside of Airflow, for any connection: `$PRIVACY_PSEUDONYM_KEY`, or its file.
 
     Raises:
-        SecretError: if it is not set, or has fewer than 32 bytes.
+        SecretError: If the key is not set, or has fewer than 32 bytes.
     """
     found = secret(VARIABLE)
     if not found:
         raise SecretError(
-            f"{_WHAT} must be in the environment variable {VARIABLE}, or in the file that {VARIABLE}_FILE "
-            f"names; make one with {_NEW_KEY}"
+            f"{_WHAT} must be in the environment variable {VARIABLE}, or in the file named by {VARIABLE}_FILE"
+            f"; make one with {_NEW_KEY}"
         )
     return PseudonymKey(found.encode())
 
@@ -82,9 +82,9 @@ class KeyedHash:
     """HMAC-SHA256 of identifiers for one purpose.
 
     Attributes:
-        key: that it is made with.
-        series: of releases that it is for.
-        domain: what else goes into the hash.
+        key: Key of the hash.
+        series: Series of releases that the hash is for.
+        domain: Further input of the hash.
     """
 
     key: PseudonymKey
@@ -92,9 +92,10 @@ class KeyedHash:
     domain: bytes
 
     def of(self, identifiers: "pd.Series") -> "tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]":
-        """(d, 16) the first 128 bits for each distinct identifier, and (n,) which each record has; -1 = null.
+        """Return the first 128 bits for each distinct identifier, and the position of each record's one.
 
-        Whole numbers count as equal in either number type, and as text.
+        The shapes are (d, 16) and (n,), with position -1 for null. Whole numbers count as equal in either
+        number type, and as text.
         """
         coded = factorize(identifiers)
         # A Python loop over identifiers: a million take two seconds.
@@ -107,28 +108,28 @@ class KeyedHash:
 
 @dataclass(frozen=True, kw_only=True)
 class Naming:
-    """Which release identifiers get their pseudonyms for, and dates are shifted for.
+    """The series and release for which pseudonyms and date shifts are made.
 
     Attributes:
-        series: name of the specification, which those are of that name no series.
-        release: its id.
-        key_of: the key that a connection holds, by its id.
+        series: Name of the specification, which is the default series.
+        release: ID of the release.
+        key_of: Function that returns the key of a connection, by its ID.
     """
 
     series: str
     release: str
     key_of: Callable[[str], PseudonymKey] = key_of_environment
 
-    def keyed(self, purpose: str, asked: "Pseudonym | Shift") -> KeyedHash:
-        """The hash for a purpose, the same within the scope that is asked for.
+    def keyed(self, purpose: str, requested: "Pseudonym | Shift") -> KeyedHash:
+        """Return the hash for a purpose, the same within the requested scope.
 
         Raises:
-            SecretError: if the key is missing or too short.
+            SecretError: If the key is missing or too short.
         """
-        key, series = self.key_of(asked.connection or ""), asked.series or self.series
-        parts = [purpose, asked.scope.value, series]
-        parts += [self.release] if asked.scope is Scope.RELEASE else []
-        # parts are told apart by their lengths
+        key, series = self.key_of(requested.connection or ""), requested.series or self.series
+        parts = [purpose, requested.scope.value, series]
+        parts += [self.release] if requested.scope is Scope.RELEASE else []
+        # the lengths separate the parts
         domain = b"".join(len(part.encode()).to_bytes(4, "big") + part.encode() for part in parts)
         return KeyedHash(key=key, series=series, domain=domain)
 
@@ -137,30 +138,30 @@ class Pseudonyms:
     """The pseudonyms of the identifiers of one table.
 
     Args:
-        schema: of the source.
-        naming: which release they are for.
+        schema: Schema of the source.
+        naming: Series and release that the pseudonyms are for.
 
     Raises:
-        SpecError: if the schema has some and it is not said which release they are for.
-        SchemaError: if the schema says that a column of the source holds pseudonyms already.
-        SecretError: if a key is missing or too short.
+        SpecError: If the schema has pseudonyms but `naming` is missing.
+        SchemaError: If the schema says that a column of the source already has pseudonyms.
+        SecretError: If a key is missing or too short.
     """
 
     def __init__(self, schema: "DataSchema", naming: Naming | None) -> None:
         self._made: dict[str, tuple[Pseudonym, KeyedHash]] = {}
         for attribute in schema.attributes:
-            if (asked := attribute.pseudonym) is None:
+            if (requested := attribute.pseudonym) is None:
                 continue
-            if asked.connection is None:
+            if requested.connection is None:
                 raise SchemaError(
-                    f"{attribute.name}: a source holds no pseudonyms yet; give it the role identifier, and "
+                    f"{attribute.name}: a source has no pseudonyms yet; give it the role identifier, and "
                     "name the connection of the key"
                 )
             if naming is None:
-                raise SpecError(f"{attribute.name}: pseudonyms need the name and the id of the release")
-            keyed = naming.keyed("pseudonym", asked)
-            told = replace(asked, connection=None, series=keyed.series, key=keyed.key.fingerprint)
-            self._made[attribute.name] = (told, keyed)
+                raise SpecError(f"{attribute.name}: pseudonyms need the name and the ID of the release")
+            keyed = naming.keyed("pseudonym", requested)
+            stated = replace(requested, connection=None, series=keyed.series, key=keyed.key.fingerprint)
+            self._made[attribute.name] = (stated, keyed)
 
     @property
     def columns(self) -> Sequence[str]:
@@ -168,7 +169,7 @@ class Pseudonyms:
         return tuple(self._made)
 
     def released(self, schema: "DataSchema") -> "DataSchema":
-        """The schema with insensitive attributes of text in the place of these identifiers."""
+        """Return the schema with insensitive text attributes in place of these identifiers."""
         attributes = (
             Attribute(name=a.name, role=Role.INSENSITIVE, pseudonym=self._made[a.name][0])
             if a.name in self._made
@@ -178,7 +179,7 @@ class Pseudonyms:
         return DataSchema(tuple(attributes), schema.person)
 
     def of(self, name: str, identifiers: "pd.Series") -> "npt.NDArray[np.object_]":
-        """(n,) text, None for a null; identifiers count as equal as in `KeyedHash.of`."""
+        """Return pseudonyms as text, shape (n,), None for null. Equality is as in `KeyedHash.of`."""
         digests, codes = self._made[name][1].of(identifiers)
         made = np.empty(len(digests) + 1, dtype=object)
         made[:-1] = _base32(digests)
@@ -187,7 +188,7 @@ class Pseudonyms:
 
 
 def _base32(digests: "npt.NDArray[np.uint8]") -> "npt.NDArray[np.str_]":
-    """(n,) text: the digests (n, b) as in RFC 4648, without the marks that fill up the end."""
+    """Return digests of shape (n, b) as text, as in RFC 4648 but without padding, shape (n,)."""
     bits = np.unpackbits(digests, axis=1)
     length = -(-bits.shape[1] // 5)
     whole = np.zeros((len(bits), length * 5), np.uint8)

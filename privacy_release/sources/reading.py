@@ -1,7 +1,7 @@
-"""Which columns and types a source of Parquet tables about people may have; identifiers stay in the source.
+"""Rules on the columns and types of Parquet sources about people. Identifiers stay in the source.
 
-The footers of all files are held against the schema before any record is read (`check_source`), and again as
-the records are (`privacy_release.sources.records`): a file may be replaced in between.
+The footers of all files are checked against the schema before any record is read (`check_source`), and again
+with the records (`privacy_release.sources.records`), because a file may be replaced in between.
 """
 
 import re
@@ -27,15 +27,15 @@ if TYPE_CHECKING:
     from privacy_engine.tables.schema import Attribute, DataSchema
 
 Nulls = Literal["fail", "drop", "keep"]
-_MOST_DIGITS = 18  # of whole numbers of 64 bits
-_SHOWN = 100  # characters of a type
-_THREADS = 8  # that read footers, for which an object store takes its time
-_NUMBER = re.compile(r"[+-]?\d+(?:\.\d*)?")  # of a leaf
-_INDEX = re.compile(r"__index_level_\d+__")  # where pandas keeps a row index: no column of the table
+_MOST_DIGITS = 18  # of whole numbers in 64 bits
+_SHOWN = 100  # characters of a type that are shown
+_THREADS = 8  # threads that read footers, which takes a while from an object store
+_NUMBER = re.compile(r"[+-]?\d+(?:\.\d*)?")  # a leaf that is a number
+_INDEX = re.compile(r"__index_level_\d+__")  # pandas' row index, which is no column of the table
 
 
 class Footers(NamedTuple):
-    """What the footers of a source say.
+    """The facts from the footers of a source.
 
     Attributes:
         rows: Number of records in each file.
@@ -52,16 +52,16 @@ def check_source(
     columns: Sequence[str] | None = None,
     max_expansion: int = MAX_EXPANSION,
 ) -> Footers:
-    """Hold the columns and types of every file against the schema; reads footers only.
+    """Check the columns and types of every file against the schema. Only footers are read.
 
     Args:
-        source: the files.
-        schema: what the columns must be; identifiers must be there, too.
-        columns: the columns to look at; None: all.
-        max_expansion: most bytes of records for each byte of their file, see `footers.Expansion`.
+        source: Files of the source.
+        schema: Schema that the columns must match, including its identifiers.
+        columns: Columns to check. None: all.
+        max_expansion: Largest ratio of bytes in memory to bytes in a file, see `footers.Expansion`.
 
     Raises:
-        SchemaError: naming file, column, rule and remedy.
+        SchemaError: Naming file, column, rule and remedy.
     """
     partitions = partition_types(source, schema)
 
@@ -82,10 +82,10 @@ def check_source(
 
 
 def common_types(files: "Sequence[pa.Schema]") -> "dict[str, pa.DataType]":
-    """The type of each column that can be read in one type, although the types of its files differ.
+    """Return the common type of each column that has one although its types differ between files.
 
-    That is a column without any value in some files, which have no type for it, and one of whole numbers of
-    different widths. Other types that differ are left to `check_equal`.
+    This is a column without any value in some files, which have no type for it, or one of whole numbers of
+    different widths. Other differences are left to `check_equal`.
     """
     kinds: dict[str, set[pa.DataType]] = {}
     for found in files:
@@ -96,7 +96,7 @@ def common_types(files: "Sequence[pa.Schema]") -> "dict[str, pa.DataType]":
 
 
 def in_common_types(found: "pa.Schema", types: "Mapping[str, pa.DataType]") -> "pa.Schema":
-    """The columns of a file in the types that they are read in, as far as its own can be read as those."""
+    """Return the columns of a file with common types, if the file's own types can be read as those."""
     for place, field in enumerate(found):
         kind = types.get(field.name)
         if kind is not None and _common_type({kind, plain_type(field.type)}) == kind:
@@ -105,7 +105,7 @@ def in_common_types(found: "pa.Schema", types: "Mapping[str, pa.DataType]") -> "
 
 
 def _common_type(kinds: "Collection[pa.DataType]") -> "pa.DataType | None":
-    """The type that holds all values of some types, if it is one of them or whole numbers of 64 bits."""
+    """Return the type among some types, or 64-bit integers, that holds all their values."""
     known = {kind for kind in kinds if not t.is_null(kind)}
     if len(known) == 1:
         return known.pop()
@@ -115,10 +115,10 @@ def _common_type(kinds: "Collection[pa.DataType]") -> "pa.DataType | None":
 
 
 def kept_schema(schema: "DataSchema", individual: str | None = None) -> "DataSchema":
-    """The schema of what is read: without identifiers, but for those that name an individual or a person.
+    """Return the schema of what is read: without identifiers, except for an individual or a person.
 
     Raises:
-        SchemaError: if one of them is no identifier of the schema.
+        SchemaError: If one of these is no identifier of the schema.
     """
     names = [a.name for a in schema.identifiers]
     if schema.by and schema.by not in names:
@@ -138,13 +138,13 @@ def kept_schema(schema: "DataSchema", individual: str | None = None) -> "DataSch
 
 
 def partition_types(source: Source, schema: "DataSchema") -> dict[str, "pa.DataType"]:
-    """The types of the columns that folders are named by, as the schema expects them.
+    """Return the types of the columns from folder names, as the schema expects them.
 
-    Numbers where it says numeric or ordinal, whole ones if all folders have such; dates and times in ISO's
-    form where it says so without a format; else text, as it stands there.
+    Numbers for numeric and ordinal attributes, whole ones if all folders have whole numbers; dates and times
+    in ISO's form if the schema states no format; otherwise text.
 
     Raises:
-        SchemaError: naming the column, if the name of a folder does not have the form.
+        SchemaError: Naming the column, if the name of a folder does not have the form.
     """
     values: dict[str, list[str]] = {}
     for name in source.names:
@@ -167,12 +167,12 @@ def partition_types(source: Source, schema: "DataSchema") -> dict[str, "pa.DataT
 
 
 def _partition_cell(column: str, value: str | None, kind: "pa.DataType") -> "pa.Scalar":
-    """The value that a folder is named by, in its type."""
+    """Convert the value in a folder name to its type."""
     try:
         return pa.scalar(value, pa.string()).cast(kind)
     except pa.ArrowException:
         raise SchemaError(
-            f"{column}: folders must be named by values of type {kind}, as the schema says it, and some are "
+            f"{column}: folder names must have values of type {kind} according to the schema, but some do "
             "not; correct the kind, or the names of the folders"
         ) from None
 
@@ -183,7 +183,7 @@ def wanted_columns(
     wanted: Sequence[str],
     types: "Mapping[str, pa.DataType] | None" = None,
 ) -> "pa.Table":
-    """Records of a file, with the columns of its folders, in the given order and in plain types."""
+    """Return records of a file, with the columns of its folders, in the given order and in plain types."""
     stored = table.column_names
     for column, value in partition_values(name).items():
         if column in wanted and column not in stored:
@@ -193,16 +193,16 @@ def wanted_columns(
 
 
 def read_type(kind: "pa.DataType", attribute: "Attribute") -> "pa.DataType":
-    """The type that a column is read in, where its own says less than the schema does; else its own.
+    """Return the type in which a column is read if the schema is more specific; otherwise its own type.
 
-    Decimals without a fraction are whole numbers where they are codes or categories: NUMBER(p, 0) is Oracle's
-    only type of whole numbers. Whole numbers such as 20150317 are dates by a format that begins with the
+    Decimals without a fraction are whole numbers if they are codes or categories: NUMBER(p, 0) is Oracle's
+    only type of whole numbers. Whole numbers such as 20150317 are dates if their format begins with the
     year: numbers have no leading zeros, and 3012015 may be two days.
 
-    Numbers become text where the leaves of their hierarchy are written otherwise than numbers are released.
+    Numbers become text if the leaves of their hierarchy are written differently from released numbers.
 
-    Floats of 32 bits become doubles: a bound or a leaf of 0.3 is no float of 32 bits, which all values of the
-    column are. Values that are released as they are keep their type, unless the schema names their domain.
+    32-bit floats become doubles: a bound or a leaf of 0.3 is not a 32-bit float, but the values of the column
+    are. Values that are released unchanged keep their type, unless the schema states their domain.
     """
     whole = t.is_decimal128(kind) and kind.scale == 0 and kind.precision <= _MOST_DIGITS
     if attribute.dates is not None:
@@ -222,12 +222,12 @@ def read_type(kind: "pa.DataType", attribute: "Attribute") -> "pa.DataType":
 def in_read_types(
     table: "pa.Table", schema: "DataSchema", types: "Mapping[str, pa.DataType] | None" = None
 ) -> "pa.Table":
-    """Records in the types of `read_type`; of a float of 32 bits the double of its shortest decimal form.
+    """Convert records to the types of `read_type`. A 32-bit float becomes the double of its shortest decimal.
 
     Args:
         table: Records in plain types.
-        schema: Schema of the source. Columns that it does not name stay as they are.
-        types: Common types, as of `common_types`.
+        schema: Schema of the source. Columns that it does not name are unchanged.
+        types: Common types, as from `common_types`.
     """
     table = table.cast(in_common_types(table.schema, types or {}))
     for place, name in enumerate(table.column_names):
@@ -242,9 +242,9 @@ def in_read_types(
 
 
 def _leaves_of_numbers(kind: "pa.DataType", attribute: "Attribute") -> dict[str, str]:
-    """The number of each leaf of a hierarchy over a column of numbers, and the leaf as it is written.
+    """Return the written leaf of each number in a hierarchy over a column of numbers.
 
-    Empty where all are written as the column's numbers are, and for other columns. ARX writes 6.0 for the 6
+    Empty if all leaves are written like the column's numbers, and for other columns. ARX writes 6.0 for the 6
     of a column of doubles.
     """
     number = t.is_integer(kind) or t.is_floating(kind) or t.is_decimal(kind)
@@ -256,21 +256,21 @@ def _leaves_of_numbers(kind: "pa.DataType", attribute: "Attribute") -> dict[str,
 
 
 def _as_leaves(column: "pa.ChunkedArray", leaves: Mapping[str, str]) -> "pa.Array":
-    """Numbers as the leaves of a hierarchy are written; others as they are."""
+    """Write numbers like the leaves of a hierarchy. Other numbers are unchanged."""
     coded = factorize(to_frame(pa.table({"numbers": column}))["numbers"])
     texts = pa.array([*(leaves.get(text_in_full(text), text) for text in coded.texts), None], pa.string())
-    return texts.take(pa.array(coded.codes % len(texts)))  # a null, of code -1, is the last
+    return texts.take(pa.array(coded.codes % len(texts)))  # null, with code -1, is the last
 
 
 def check_arrow(found: "pa.Schema", name: str, schema: "DataSchema", columns: Sequence[str] | None) -> None:
-    """Columns and types of one file."""
+    """Check columns and types of one file."""
     read, taken = schema.read, {a.name for a in schema.attributes if a.derive} & {*found.names}
     if columns is not None:
         read.check_columns(columns)
     elif taken:
         raise SchemaError(
-            f"{without_values(name)}: columns {sorted(taken)} are derived, and the source has them, too: "
-            "rename those of the schema, or name the columns that are read"
+            f"{without_values(name)}: columns {sorted(taken)} are derived, but the source has them, too: "
+            "rename those of the schema, or name the columns to read"
         )
     wanted = set(read.names if columns is None else columns)
     present = [c for c in found.names if c in wanted or (columns is None and not _INDEX.fullmatch(c))]
@@ -294,17 +294,17 @@ def check_equal(
     name: str,
     columns: Sequence[str] | None = None,
 ) -> None:
-    """All files of a source must have the same types, which all forms of text are.
+    """Raise unless two files of a source have the same types. All forms of text are one type.
 
     Args:
-        first: columns of the first file.
-        other: columns of another one.
-        first_name: of the first file, for errors.
-        name: of the other one.
-        columns: that are read; None: all.
+        first: Columns of the first file.
+        other: Columns of another file.
+        first_name: Name of the first file, for errors.
+        name: Name of the other file.
+        columns: Columns to read. None: all.
 
     Raises:
-        SchemaError: naming both files, the columns that differ and the remedy.
+        SchemaError: Naming both files, the columns that differ and the remedy.
     """
     types = {f.name: plain_type(f.type) for f in first}
     differing = {f.name for f in other if f.name in types and types[f.name] != plain_type(f.type)}
@@ -314,34 +314,34 @@ def check_equal(
     if differing:
         raise SchemaError(
             f"all files must have the same columns and types; {without_values(first_name)} and "
-            f"{without_values(name)} differ in {sorted(differing)}: write them alike, or leave these columns "
-            "out of `source.columns`"
+            f"{without_values(name)} differ in {sorted(differing)}: write them alike, or remove these "
+            "columns from `source.columns`"
         )
 
 
 def never_null(schema: "DataSchema") -> list[str]:
-    """The columns without whose value a record cannot be released: who it is of, and what is not nullable."""
+    """Return the columns that a released record must have a value in: its person, and not nullable ones."""
     named = [a.name for a in schema.identifiers if a.name == schema.by]
     return [*named, *(a.name for a in (*schema.quasi_identifiers, *schema.sensitive) if not a.nullable)]
 
 
 def require_left(rows: int, left: int) -> None:
-    """Refuse a table of which dropping nulls leaves nothing.
+    """Raise if dropping nulls leaves no record.
 
     Raises:
-        SchemaError: if there were records and none is left.
+        SchemaError: If there were records and none is left.
     """
     if rows and not left:
         raise SchemaError(
-            f"all {rows} records have a null in a quasi-identifier or sensitive one: mend the source"
+            f"all {rows} records have a null in a quasi-identifier or sensitive attribute: correct the source"
         )
 
 
 def problem_of_type(kind: "pa.DataType", attribute: "Attribute", schema: "DataSchema") -> str | None:
-    """What is wrong with the type of a column, and the remedy; None if it fits.
+    """Return what is wrong with the type of a column, and the remedy. None if it fits.
 
-    Identifiers may have any type: they are not read, but for those that have pseudonyms, that dates are
-    shifted by, or that columns are derived from.
+    Identifiers may have any type, because they are not read, unless they have pseudonyms, or dates are
+    shifted by them, or columns are derived from them.
     """
     if t.is_dictionary(kind):
         kind = kind.value_type
@@ -382,13 +382,13 @@ def problem_of_type(kind: "pa.DataType", attribute: "Attribute", schema: "DataSc
 
 
 def _problem_of_dates(kind: "pa.DataType", attribute: "Attribute") -> str | None:
-    """The same of an attribute of kind date or timestamp."""
+    """Return the same for an attribute of kind date or timestamp."""
     if t.is_timestamp(kind) or (t.is_date(kind) and attribute.kind is Kind.DATE):
         zoned = t.is_timestamp(kind) and kind.tz is not None
         if zoned or attribute.dates is None or attribute.dates.zone is None:
             return None
         return (
-            f"must have a zone in the file because its `zone` is stated, got {_shown(kind)}: remove `zone` "
+            f"must have a zone in the file because its `zone` is set, got {_shown(kind)}: remove `zone` "
             "if the values are of that clock, or write the column as timestamps with a zone, such as UTC"
         )
     if t.is_date(kind):
@@ -405,7 +405,7 @@ def _is_known(zone: str) -> bool:
 
 
 def _shown(kind: "pa.DataType") -> str:
-    """A type in a few words: one that is nested a hundred times takes pages."""
+    """Return a type in a few words: a deeply nested one takes pages."""
     return textwrap.shorten(str(kind), _SHOWN)
 
 

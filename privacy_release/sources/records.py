@@ -1,12 +1,12 @@
-"""The records of a source, checked on the way, some at a time.
+"""Read the records of a source in batches, and check them on the way.
 
-What is hashed is what is parsed, and identifiers stay in the source; a number stands for the person of a row,
-where the schema says that several rows may be of one. Each file is first copied, in a stream, to a file of
-the work area that has no name and goes with this process; then its records are read from that copy, some at a
-time: columns are derived from true dates, all is held against the schema, dates are shifted and cut. These
-three (copying, reading, checking) are done at the same time, each by a thread and a step ahead of the next
-one, in the order of the file names: the records, their fingerprint and every error are those of one after the
-other. Memory: two row groups of the source. Disk: three files of the source. Where days are counted since the
+The parsed bytes are exactly the hashed bytes, and identifiers stay in the source: a number replaces the
+person of a row, if the schema allows several rows per person. Each file is first copied, as a stream, to an
+unnamed file of the work area that disappears with this process. Then its records are read from that copy in
+batches: columns are derived from true dates, everything is checked against the schema, and dates are shifted
+and coarsened. These three steps (copying, reading, checking) run in parallel, each in a thread and one step
+ahead of the next, in the order of the file names. Records, fingerprint and errors are the same as in
+sequence. Memory: two row groups of the source. Disk: three files of the source. If days are counted since the
 first row of a person, all files are read once before.
 """
 
@@ -61,32 +61,32 @@ if TYPE_CHECKING:
 
     from privacy_engine.tables.schema import DataSchema
 
-TOLD = 3  # parts that do not fit the schema; then the reading stops
-_BLOCK = 1 << 20  # bytes
+MOST_PROBLEMS = 3  # number of parts that do not fit the schema after which reading stops
+_BLOCK = 1 << 20  # bytes read at once
 
 
 class People(Protocol):
-    """Whoever keeps apart who the records are about."""
+    """A collector of the persons that the records are about."""
 
     @property
     def column(self) -> str:
-        """The identifier that tells it."""
+        """The identifier of the persons."""
 
     def add(self, identifiers: "pd.Series") -> None:
-        """Take the identifiers of the next records."""
+        """Add the identifiers of the next records."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Wanted:
-    """What is read of a source, and what becomes of it; it can be pickled where nobody keeps people apart.
+    """What to read from a source, and how to transform it. It can be pickled if it has no `people`.
 
     Attributes:
-        source: the files.
-        schema: what the columns must be.
-        columns, nulls, individual, max_expansion: as of `copying.copy_source`.
-        people: is told the identifiers of the records that are kept.
-        pseudonyms, shifts, disguise: what stands in the place of identifiers, true dates and persons.
-        sha256: Of the only file, or the fingerprint of several; None: none was stated.
+        source: Files of the source.
+        schema: Schema that the columns must match.
+        columns, nulls, individual, max_expansion: As in `copying.copy_source`.
+        people: Collector of the identifiers of kept records.
+        pseudonyms, shifts, disguise: Replacements of identifiers, true dates and persons.
+        sha256: Required SHA-256 of the only file, or fingerprint of several. None: any.
         types: Common types of columns whose types differ between files.
     """
 
@@ -105,39 +105,39 @@ class Wanted:
 
     @cached_property
     def kept(self) -> "DataSchema":
-        """The schema of what is kept, as the source has it: nothing is shifted yet."""
+        """The schema of what is kept, as in the source, before dates are shifted."""
         names = self.pseudonyms.columns
         known_by = self.people.column if self.people else self.individual
         return kept_schema(self.pseudonyms.released(self.schema), None if known_by in names else known_by)
 
     @cached_property
     def partitions(self) -> "dict[str, pa.DataType]":
-        """Types of the columns that folders are named by."""
+        """The types of the columns from folder names."""
         return partition_types(self.source, self.schema)
 
     @property
     def followed(self) -> set[str | None]:
-        """Identifiers that may repeat.
+        """The identifiers that may repeat.
 
-        Who is followed or answered by one must be unique anyhow, which is said there; dates that columns are
-        derived from name nobody.
+        Identifiers of followed persons and individuals must be unique anyway, which is checked elsewhere.
+        Dates from which columns are derived name no one.
         """
         return {self.individual, self.people.column if self.people else None, *self.schema.derived_from}
 
 
 @dataclass
 class Reading:
-    """How far the reading of some files of a source has come.
+    """The progress of reading some files of a source.
 
     Attributes:
-        wanted: of all files.
-        folder: for copies of the files, one at a time; None: they are held in memory.
-        files: which of the files are read.
-        first: names and types of what is read of the first one; None: not read yet.
-        read: what the fingerprint is made of: name, size and sha256 of each file.
-        rows, dropped: records that were read, and of them left out because of nulls.
-        unchecked: files with records whose pages have no checksums, so that damage may go unnoticed.
-        problems: of the parts that do not fit, at most `TOLD`.
+        wanted: Columns and rules for reading all files.
+        folder: Folder for copies of the files, one at a time. None: they are held in memory.
+        files: Files that are read.
+        first: Names and types of the first file's columns. None: it is not read yet.
+        read: Input of the fingerprint: name, size and SHA-256 of each file.
+        rows, dropped: Number of records read, and of those omitted because of nulls.
+        unchecked: Number of files whose pages have no checksums, so that damage may go unnoticed.
+        problems: Problems of the parts that do not fit, at most `MOST_PROBLEMS`.
     """
 
     wanted: Wanted
@@ -153,7 +153,7 @@ class Reading:
     scan: TextScan = field(init=False)
     unique: NearlyUnique = field(init=False)
     _first_days: dict[str, FirstDays] = field(default_factory=dict)
-    _read_before: list[str] | None = None  # what `read` was of the files when first days were looked for
+    _read_before: list[str] | None = None  # value of `read` when first days were searched
 
     def __post_init__(self) -> None:
         wanted = self.wanted
@@ -164,17 +164,17 @@ class Reading:
 
     @property
     def fingerprint(self) -> str:
-        """Over name, size and sha256 of every file that was read."""
+        """The hash over name, size and SHA-256 of every file that was read."""
         return hashlib.sha256("".join(self.read).encode()).hexdigest()
 
     @property
     def _sha256(self) -> str:
-        """That of the only file, or the fingerprint of several."""
+        """The SHA-256 of the only file, or the fingerprint of several."""
         (*several, last) = self.read
         return self.fingerprint if several else last.rstrip("\n").rpartition("\0")[2]
 
     def parts(self) -> Iterator["pa.Table"]:
-        """The records that are kept; none any more once some do not fit."""
+        """Yield the kept records. After records that do not fit, yield nothing more."""
         wanted = self.wanted
         self._find_first_days()
         needed = {*wanted.kept.names, *self.repeats.columns, *wanted.schema.derived_from, wanted.shifts.by}
@@ -182,11 +182,11 @@ class Reading:
         with ahead(self._tables(columns, self.read)) as tables:
             for place, table in tables:
                 yield from self._fitting(table, place)
-                if len(self.problems) >= TOLD:
+                if len(self.problems) >= MOST_PROBLEMS:
                     return
 
     def _find_first_days(self) -> None:
-        """Read all files for the first day of each person, where a column counts the days since."""
+        """Read all files for the first day of each person, if a column counts the days since it."""
         schema = self.wanted.schema
         self._first_days = {name: FirstDays() for name in schema.counted_from_first}
         if not self._first_days:
@@ -202,7 +202,7 @@ class Reading:
         self.first = None  # other columns are read now
 
     def _tables(self, columns: Sequence[str], read: list[str]) -> Iterator[tuple[str, "pa.Table"]]:
-        """The records of the files, some at a time, and where they stand; the files are told of in `read`."""
+        """Yield the records of the files in batches with their location. The files are added to `read`."""
         source, most = self.wanted.source, self.wanted.max_expansion
         names = source.names[self.files]
         with ahead(_copies(source, self.files, self.folder, read)) as copies:
@@ -220,7 +220,7 @@ class Reading:
                         advance((number + begin / max(rows, begin)) / len(names))
 
     def _footer(self, stream: IO[bytes], name: str, columns: Sequence[str]) -> "tuple[pa.Schema, int]":
-        """Types of what is read of a file, and its records; the footer may not be the one checked before."""
+        """Return types and number of records of a file. The footer may differ from the one checked before."""
         wanted = self.wanted
         found, rows = source_footer(stream, name, wanted.max_expansion, wanted.partitions)
         found = in_common_types(found, wanted.types)
@@ -229,7 +229,7 @@ class Reading:
         return in_read_types(empty, wanted.schema).schema, rows
 
     def _fitting(self, table: "pa.Table", place: str) -> Iterator["pa.Table"]:
-        """The records of a part that are kept, if they fit the schema and all before them did."""
+        """Yield the kept records of a part, if they and all records before them fit the schema."""
         wanted, kept = self.wanted, self.wanted.kept
         self.rows += len(table)
         frame = to_frame(table)
@@ -264,7 +264,7 @@ class Reading:
         yield table
 
     def _derived(self, frame: "pd.DataFrame") -> "pd.DataFrame":
-        """Records with the columns that are derived, from true dates."""
+        """Add the derived columns to records, from true dates."""
         first, schema = None, self.wanted.schema
         if self._first_days:
             named = frame[schema.by].notna()
@@ -274,34 +274,34 @@ class Reading:
         return schema.derived(frame, first)
 
     def _shifted(self, frame: "pd.DataFrame") -> "pd.DataFrame":
-        """Records that fit, with the dates that are shifted."""
+        """Shift the dates of records that fit."""
         shifts = self.wanted.shifts
         return self.wanted.kept.shifted(frame, shifts.of(frame[shifts.by])) if shifts.by else frame
 
     def require_alike(self, first: "pa.Schema | None", name: str) -> None:
-        """Refuse what another one read if its first file, of this name, has other types than those read here.
+        """Raise if the first file that another process read has other types than those read here.
 
         Raises:
-            SchemaError: naming both files, and the columns that differ.
+            SchemaError: Naming both files, and the columns that differ.
         """
         if first is not None:
             self.first = first if self.first is None else self.first
             check_equal(self.first, first, self.wanted.source.names[self.files][0], name)
 
     def require_fit(self) -> None:
-        """Refuse records that do not fit, files that changed meanwhile, and a table without records."""
+        """Raise if records do not fit, files changed while they were read, or there are no records."""
         if self.problems:
-            more = " (later records were not looked at)" if len(self.problems) >= TOLD else ""
-            raise SchemaError(f"{'; '.join(self.problems[:TOLD])}{more}")
+            more = " (later records were not checked)" if len(self.problems) >= MOST_PROBLEMS else ""
+            raise SchemaError(f"{'; '.join(self.problems[:MOST_PROBLEMS])}{more}")
         if self._read_before not in (None, self.read):
             raise IntegrityError(
-                "the files of the source must stay as they are while they are read, and changed: run the "
+                "the files of the source must not change while they are read, but they did: run the "
                 "release again"
             )
         if self.wanted.sha256 not in (None, self._sha256):
             raise IntegrityError(
-                "source.sha256 must be that of what is read, and is not: bring back the files that it was "
-                "taken of, or state the one of these"
+                "source.sha256 must be that of the files read, but it is not: restore the files that it was "
+                "computed from, or state the SHA-256 of these"
             )
         self.repeats.require_none()
         self.scan.require_clean()
@@ -312,13 +312,13 @@ class Reading:
 
 
 def _copies(source: Source, files: slice, folder: Path | None, read: list[str]) -> Iterator[IO[bytes]]:
-    """Each of these files of a source, as a file of the folder without a name; its hash goes into `read`.
+    """Yield each of these files as an unnamed file of the folder, and add its hash to `read`.
 
-    Whoever takes one closes it, which removes it.
+    The consumer closes the file, which removes it.
     """
     for file, name in zip(source.files[files], source.names[files], strict=True):
         own, size = hashlib.sha256(), 0
-        # it is closed by whoever takes it
+        # it is closed by the consumer
         copy: IO[bytes] = io.BytesIO() if folder is None else tempfile.TemporaryFile(dir=folder)  # noqa: SIM115
         try:
             for block in _blocks(source, file, name):
@@ -331,13 +331,13 @@ def _copies(source: Source, files: slice, folder: Path | None, read: list[str]) 
         read.append(f"{name}\0{size}\0{own.hexdigest()}\n")
         try:
             yield copy
-        except GeneratorExit:  # nobody took it
+        except GeneratorExit:  # it was not consumed
             copy.close()
             raise
 
 
 def _blocks(source: Source, file: str, name: str) -> Iterator[bytes]:
-    """The bytes of a file of a source, some at a time."""
+    """Yield the bytes of a source file in blocks."""
     with reading(name), source.filesystem.open(file, "rb") as stream:
         while block := stream.read(_BLOCK):
             yield block
@@ -350,11 +350,11 @@ def tables_of(
     max_expansion: int = MAX_EXPANSION,
     partitions: "Mapping[str, pa.DataType] | None" = None,
 ) -> Iterator["pa.Table"]:
-    """The records of a file, some at a time, in plain types.
+    """Yield the records of a file in batches, in plain types.
 
     Raises:
-        SchemaError: if the file is damaged or unfolds too far, or text in it is not UTF-8.
-        CapacityError: if there is too little memory.
+        SchemaError: If the file is damaged or expands too far, or text in it is not UTF-8.
+        CapacityError: If there is too little memory.
     """
     opened, expansion = opened_source(stream, name, max_expansion)
     shown, rows = without_values(name), 0
@@ -370,9 +370,9 @@ def tables_of(
 
 
 def _normalized(table: "pa.Table", frame: "pd.DataFrame", schema: "DataSchema") -> "pa.Table":
-    """Records that fit, with derived columns, and dates and codes as `DataSchema.normalized` makes them.
+    """Add derived columns, and normalize dates and codes like `DataSchema.normalized`, for records that fit.
 
-    A column of numbers keeps its type, which pandas changes where there are nulls.
+    A column of numbers keeps its type, which pandas changes if there are nulls.
     """
     columns = {
         a.name: pa.array(frame[a.name], pa.int64()) if a.derive else table.column(a.name)
@@ -395,7 +395,7 @@ def _normalized(table: "pa.Table", frame: "pd.DataFrame", schema: "DataSchema") 
 
 
 def _without_nan(table: "pa.Table") -> "pa.Table":
-    """The records with nulls for numbers that are none, as pandas, and so a smaller table, has them."""
+    """Replace NaN by null, as pandas does, so that it does not depend on the size of the table."""
     columns = [
         pc.if_else(pc.is_nan(column), pa.scalar(None, column.type), column)
         if t.is_floating(column.type)

@@ -1,11 +1,10 @@
-"""Copying a source of many files and records in shares: by processes of this machine, or executors of Spark.
+"""Copy a source of many files and records in shares, by processes of this machine or executors of Spark.
 
-A share is some files of the source, one after the other, as few as give it half a million records; a larger
-file is one by itself. Whoever copies a share does with it what one process does with all (see `records`), and
-writes its records to files of the work area as it goes. What tells something of all files together comes
-back: their hashes, how many records there were and did not fit, and what was seen of identifiers, of text and
-of values that are nearly unique. The parts are as one process would have them, whoever copied which, and so
-is the hash of their list.
+A share is a sequence of source files, as few as have half a million records; a larger file is one share. A
+worker does with a share what one process does with a whole source (see `records`), and writes its records to
+files of the work area on the way. Facts that concern all files together are returned: their hashes, the
+numbers of records that were read and did not fit, and findings about identifiers, text and nearly unique
+values. The parts, and so the hash of their list, are the same as from a single process.
 """
 
 import pickle
@@ -23,7 +22,7 @@ from privacy_engine.engines.parquet import regrouped
 from privacy_engine.errors import IntegrityError
 from privacy_engine.pipeline import ahead
 from privacy_engine.progress import advance
-from privacy_release.sources.records import TOLD, Reading, Wanted
+from privacy_release.sources.records import MOST_PROBLEMS, Reading, Wanted
 from privacy_release.workarea.area import WorkArea
 from privacy_release.workarea.engines import engine_files, open_engine, reads_sources, require_sealed
 from privacy_release.workarea.file_sets import Part, list_bytes, list_of, new_folder, part_name
@@ -31,21 +30,21 @@ from privacy_release.workarea.fragment_files import PrivateFiles
 from privacy_release.workarea.parquet import part_bytes, write_private
 from privacy_release.workarea.references import EngineRef, FileRef
 
-SHARE = 500_000  # records
-IN_MEMORY = 500_000_000  # bytes of a file, which executors of a cluster hold in memory
-MANY = 10_000_000  # records, from which on it pays to start other processes
+SHARE = 500_000  # records of a share
+IN_MEMORY = 500_000_000  # largest size in bytes of a file that executors of a cluster hold in memory
+MANY = 10_000_000  # number of records from which starting other processes pays off
 
 
 @dataclass(frozen=True, kw_only=True)
 class Workers:
-    """Who copies a source of many files and records.
+    """The workers that copy a source of many files and records.
 
     Attributes:
-        engine: whose processes, or executors, they are.
-        rows: of each file of the source, as its footer says.
-        work: where the copy is kept.
-        many: fewer records are copied by one process.
-        share: records of a share, at least but for the last one; and of a file of the copy, at most.
+        engine: Engine whose processes or executors they are.
+        rows: Number of records in each file of the source, from its footer.
+        work: Work area of the copy.
+        many: Number of records below which one process copies the source.
+        share: Smallest number of records in a share, except for the last, and largest in a file of the copy.
     """
 
     engine: EngineRef
@@ -56,14 +55,14 @@ class Workers:
 
 
 class Copy(NamedTuple):
-    """A copy in the work area: its path, that of one file or of the list of several, and the sha256 of it."""
+    """A copy in the work area: the path of the file, or of the list of several, and its SHA-256."""
 
     path: Path
     sha256: str
 
 
 class Share(NamedTuple):
-    """Some files of a source, the number of the first part of the copy that they go into, and of the next."""
+    """Some files of a source, the number of the first part of the copy for them, and of the next share's."""
 
     files: slice
     begin: int
@@ -71,10 +70,10 @@ class Share(NamedTuple):
 
 
 def shares_of(wanted: Wanted, workers: Workers) -> list[Share]:
-    """The shares that workers copy a source in; none where one process copies it.
+    """Return the shares of a source for workers. Empty if one process copies it.
 
-    That is so of few records, of one file, where all files are read for the first day of each person or one
-    place keeps apart who the records are about, and where the workers do not reach the source.
+    One process copies few records, a single file, and a source that workers cannot reach. It also copies if
+    all files are read for the first day of each person, or one place collects the persons of the records.
     """
     source, engine = wanted.source, workers.engine
     alone = wanted.people is not None or wanted.disguise.is_kept
@@ -97,12 +96,12 @@ def shares_of(wanted: Wanted, workers: Workers) -> list[Share]:
 
 
 def _can_be_sent(wanted: Wanted) -> bool:
-    """Whether another process can be told: the file systems of some of Airflow's providers cannot."""
+    """Return whether `wanted` can be pickled. File systems of some Airflow providers cannot."""
     if wanted.source.is_of_process:
         return False
     try:
         pickle.dumps(wanted)
-    except Exception:  # noqa: BLE001  each library has errors of its own for what cannot be pickled
+    except Exception:  # noqa: BLE001  each library has its own errors for what cannot be pickled
         return False
     return True
 
@@ -110,23 +109,23 @@ def _can_be_sent(wanted: Wanted) -> bool:
 def copied_in_shares(
     wanted: Wanted, shares: Sequence[Share], target: Path, workers: Workers
 ) -> tuple[Copy, Reading]:
-    """A set of files with all records, written by workers; arguments and errors as of `copying.copy_source`.
+    """Write a set of files with all records by workers. Arguments and errors are as of `copying.copy_source`.
 
-    Once the first three parts that do not fit are known, no more shares are begun. Of several files that
-    cannot be read at all, the one is told of whose error came first.
+    Once the first three parts that do not fit are known, no more shares are started. If several files cannot
+    be read at all, the first error is raised.
     """
     path, whole = list_of(target), Reading(wanted, target.parent)
-    folder, told_in = new_folder(path), target.with_suffix(".told")
-    told_in.mkdir(mode=0o700, exist_ok=True)
+    folder, facts_in = new_folder(path), target.with_suffix(".facts")
+    facts_in.mkdir(mode=0o700, exist_ok=True)
     copy = _CopyShare(
         wanted=wanted,
         shares=tuple(shares),
         most=workers.share,
         folder=None if require_sealed(workers.engine) else target.parent,
         files=engine_files(workers.engine, folder),
-        seen=engine_files(workers.engine, told_in),
+        seen=engine_files(workers.engine, facts_in),
     )
-    told: dict[int, Mapping[str, Any]] = {}
+    results: dict[int, Mapping[str, Any]] = {}
     parts: list[Part] = []
     try:
         with (
@@ -134,15 +133,15 @@ def copied_in_shares(
             closing(engine.each(len(shares), copy, "share")) as outcomes,
         ):
             for outcome in outcomes:
-                told[outcome["share"]] = outcome
+                results[outcome["share"]] = outcome
                 for rows, written in outcome["parts"]:
                     ref = FileRef.from_ref(workers.work.fetch(written))
                     parts.append(Part(name=Path(ref.uri).name, rows=rows, sha256=ref.sha256))
-                advance(len(told) / len(shares))
-                if _is_enough(told):
+                advance(len(results) / len(shares))
+                if _is_enough(results):
                     break
-        for number in sorted(told):
-            _absorb(whole, shares[number], told[number], copy.seen)
+        for number in sorted(results):
+            _absorb(whole, shares[number], results[number], copy.seen)
         whole.require_fit()
         sha256 = write_private(path, list_bytes(parts))
     except BaseException:
@@ -150,25 +149,25 @@ def copied_in_shares(
         raise
     finally:
         whole.repeats.close()
-        shutil.rmtree(told_in)
+        shutil.rmtree(facts_in)
     return Copy(path=path, sha256=sha256), whole
 
 
-def _is_enough(told: Mapping[int, Mapping[str, Any]]) -> bool:
-    """Whether the first parts that do not fit are known, whichever share came first."""
-    known = takewhile(told.__contains__, count())
-    return any(total >= TOLD for total in accumulate(len(told[number]["problems"]) for number in known))
+def _is_enough(results: Mapping[int, Mapping[str, Any]]) -> bool:
+    """Return whether the first parts that do not fit are known, whichever share was finished first."""
+    known = takewhile(results.__contains__, count())
+    return any(total >= MOST_PROBLEMS for total in accumulate(len(results[i]["problems"]) for i in known))
 
 
 @dataclass(frozen=True, kw_only=True)
 class _CopyShare:
-    """Copies a share of a source; it can be pickled, and does the same when done again.
+    """Copies a share of a source. It can be pickled, and repeating it gives the same files.
 
     Attributes:
-        most: records of a part.
-        folder: for copies of files, one at a time; None: they are held in memory.
-        files: where the parts of the copy go.
-        seen: and what is told of all files together.
+        most: Largest number of records in a part.
+        folder: Folder for copies of files, one at a time. None: they are held in memory.
+        files: Destination of the parts of the copy.
+        seen: Destination of facts that concern all files together.
     """
 
     wanted: Wanted
@@ -189,7 +188,7 @@ class _CopyShare:
             for part, table in enumerate(tables, start=share.begin):
                 if part == share.end:
                     raise IntegrityError(
-                        "the files of the source must stay as they are while they are read, and one has more "
+                        "the files of the source must not change while they are read, but one has more "
                         "records than its footer said: run the release again"
                     )
                 parts.append((len(table), self.files.write(part_name(part), part_bytes(table)).to_ref()))
@@ -211,13 +210,13 @@ class _CopyShare:
 
 
 def _absorb(whole: Reading, share: Share, outcome: Mapping[str, Any], seen: PrivateFiles) -> None:
-    """Add a share to what is known of all before it."""
+    """Add the result of a share to those of all shares before it."""
     whole.read += outcome["read"]
     whole.rows += outcome["rows"]
     whole.dropped += outcome["dropped"]
     whole.unchecked += outcome["unchecked"]
     whole.problems += outcome["problems"]
-    # The file is as the worker wrote it, whose word for its hash is as good as its word for the rest.
+    # The file is trusted like the rest of the worker's result: the worker computed its hash itself.
     first, scan, unique = pickle.loads(seen.read(FileRef.from_ref(outcome["seen"])))
     whole.require_alike(first, whole.wanted.source.names[share.files][0])
     whole.scan.absorb(scan)

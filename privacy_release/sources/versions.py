@@ -1,6 +1,6 @@
-"""A version of a Delta or Iceberg table as a source: the same records whenever read, also while others write.
+"""A version of a Delta or Iceberg table as a source: always the same records, even while others write.
 
-Without a version the newest one is taken as the reading begins, and recorded.
+Without a version, the newest one when reading begins is used and recorded.
 """
 
 import re
@@ -24,8 +24,8 @@ from privacy_release.workarea.parquet import ROWS
 if TYPE_CHECKING:
     from privacy_engine.tables.schema import DataSchema
 
-_UNDERSTOOD = frozenset({"timestampNtz"})  # reader features of Delta that are read right
-_READER_VERSION = 3  # of Delta's protocol, the newest that lists its features
+_UNDERSTOOD = frozenset({"timestampNtz"})  # reader features of Delta that are read correctly
+_READER_VERSION = 3  # newest reader version of Delta's protocol, which lists its features
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,10 +33,10 @@ class DeltaVersion:
     """A version of a Delta table.
 
     Attributes:
-        uri: of its folder.
-        version: its number; None: see `at`.
-        at: the version that was the newest at that time, ISO 8601; None as well: the newest one.
-        storage_options: for the Delta library, where it is on an object store.
+        uri: Address of its folder.
+        version: Number of the version. None: see `at`.
+        at: Time, ISO 8601, whose newest version is read. If also None: the newest version.
+        storage_options: Options for the Delta library, if the table is in an object store.
     """
 
     uri: str
@@ -56,11 +56,11 @@ class DeltaVersion:
 
     @contextmanager
     def opened(self, schema: "DataSchema | None", columns: Sequence[str] | None) -> Iterator[Records]:
-        """The records, some at a time; see `Extract`.
+        """Open the records in batches; see `Extract`.
 
         Raises:
-            MissingSourceError: if there is no such table or version.
-            SchemaError: if it cannot be read.
+            MissingSourceError: If there is no such table or version.
+            SchemaError: If it cannot be read.
         """
         with _telling(self.name):
             require_allowed(self.uri)
@@ -74,11 +74,11 @@ class DeltaVersion:
             yield Records(
                 types=dataset.schema.empty_table().select(names).schema.remove_metadata(),
                 batches=self._batches(dataset, names),
-                told={"version": table.version()},
+                origin={"version": table.version()},
             )
 
     def _batches(self, dataset: Any, names: Sequence[str]) -> Iterator["pa.RecordBatch"]:
-        # one file after the other, in the order of the log, and few of them ahead
+        # one file after the other, in the order of the log, with little read-ahead
         for batch in dataset.to_batches(columns=list(names), batch_size=ROWS, fragment_readahead=1):
             yield batch.replace_schema_metadata(None)
 
@@ -91,7 +91,7 @@ class DeltaVersion:
                 f"{self.shown} must be the folder of a Delta table; correct the address, or wait for it"
             ) from None
         except DeltaError as error:
-            # of the library's text, which may quote anything, only the name of a feature is shown
+            # only the name of a feature is shown of the library's text, which may quote anything
             if found := re.search(
                 r"[Ff]eature '?([A-Za-z][A-Za-z0-9.-]{0,60})'? is not supported", str(error)
             ):
@@ -100,27 +100,27 @@ class DeltaVersion:
         wanted = self._wanted(table)
         if wanted > table.version():
             raise MissingSourceError(
-                f"{self.name} must have version {wanted}, its newest is {table.version()}; correct the "
+                f"{self.name} must have version {wanted}, but its newest is {table.version()}; correct the "
                 "version, or wait for it"
             )
         if wanted == table.version():
             return table
         try:
             return DeltaTable(self.uri, version=wanted, storage_options=options)
-        except Exception as error:  # noqa: BLE001 -- the Delta library has no exception of its own for it
+        except Exception as error:  # noqa: BLE001 -- the Delta library has no specific exception for it
             raise translated(error, f"reading {self.name}") or SchemaError(
-                f"{self.name} must still have version {wanted}, and it cannot be read "
-                f"({type(error).__name__}): it may have been cleaned up; take a later version"
+                f"{self.name} must still have version {wanted}, but it cannot be read "
+                f"({type(error).__name__}): it may have been cleaned up; use a later version"
             ) from None
 
     def _wanted(self, table: "DeltaTable") -> int:
         if self.at is None:
             return table.version() if self.version is None else self.version
-        asked = read_time(self.at).timestamp() * 1000
-        older = [commit["version"] for commit in table.history() if commit["timestamp"] <= asked]
+        moment = read_time(self.at).timestamp() * 1000
+        older = [commit["version"] for commit in table.history() if commit["timestamp"] <= moment]
         if not older:
             raise MissingSourceError(
-                f"{self.name} must have a version of {self.at} or before, and its log begins later; take a "
+                f"{self.name} must have a version of {self.at} or before, but its log begins later; use a "
                 "later time"
             )
         return int(max(older))
@@ -131,12 +131,12 @@ class IcebergVersion:
     """A snapshot of an Iceberg table.
 
     Attributes:
-        uri: of a metadata file of the table (`.../00012-....metadata.json`), or of its folder where that has
-            a `version-hint.text`; or `iceberg://CATALOG/namespace.table`, of a catalog that pyiceberg knows
-            by its own configuration.
-        version: number of the snapshot; None: see `at`.
-        at: the snapshot that was the newest at that time, ISO 8601; None as well: the newest one.
-        storage_options: for pyiceberg, where the files are on an object store.
+        uri: Address of a metadata file of the table (`.../00012-....metadata.json`), or of its folder if it
+            has a `version-hint.text`; or `iceberg://CATALOG/namespace.table`, for a catalog in pyiceberg's
+            own configuration.
+        version: Number of the snapshot. None: see `at`.
+        at: Time, ISO 8601, whose newest snapshot is read. If also None: the newest snapshot.
+        storage_options: Options for pyiceberg, if the files are in an object store.
     """
 
     uri: str
@@ -156,12 +156,12 @@ class IcebergVersion:
 
     @contextmanager
     def opened(self, schema: "DataSchema | None", columns: Sequence[str] | None) -> Iterator[Records]:
-        """The records, some at a time; see `Extract`. pyiceberg applies deletes and evolved columns.
+        """Open the records in batches; see `Extract`. pyiceberg applies deletes and evolved columns.
 
         Raises:
-            SpecError: if pyiceberg is not installed.
-            MissingSourceError: if there is no such table or snapshot.
-            SchemaError: if it cannot be read.
+            SpecError: If pyiceberg is not installed.
+            MissingSourceError: If there is no such table or snapshot.
+            SchemaError: If it cannot be read.
         """
         with _telling(self.name):
             table = self._table()
@@ -174,7 +174,7 @@ class IcebergVersion:
             yield Records(
                 types=types,
                 batches=(pa.RecordBatch.from_arrays(batch.columns, schema=types) for batch in reader),
-                told={"version": snapshot},
+                origin={"version": snapshot},
             )
 
     def _table(self) -> Any:
@@ -192,7 +192,7 @@ class IcebergVersion:
                 return _from_metadata(self.uri, dict(self.storage_options))
             known: Any = load_catalog(catalog[1], **self.storage_options)
             loaded = known._load_file_io
-            # The properties of a table come with the catalog's own here, and name classes to import.
+            # The table's properties come together with the catalog's here, and could name classes to import.
             known._load_file_io = lambda properties=None, location=None: loaded(
                 _without_code(properties or {}), location
             )
@@ -204,7 +204,7 @@ class IcebergVersion:
             ) from None
 
     def _require_inside(self, table: Any, snapshot: int, scan: Any) -> None:
-        """Refuse files outside of the table's folder: in its metadata stands any address."""
+        """Raise if files are outside of the table's folder: its metadata may contain any address."""
         folder = table.metadata_location.rpartition("/")[0].rpartition("/")[0]
         found = table.snapshot_by_id(snapshot)
         require_below(found.manifest_list, folder, f"the list of manifests of {self.name}")
@@ -224,14 +224,14 @@ class IcebergVersion:
         if found is None:
             which = self.at or (self.version if self.version is not None else "at all")
             raise MissingSourceError(
-                f"{self.name} must have a snapshot {which}, and has none; correct the version or time, or "
+                f"{self.name} must have a snapshot {which}, but it has none; correct the version or time, or "
                 "wait for it"
             )
         return int(found.snapshot_id)
 
 
 def _from_metadata(uri: str, options: dict[str, str]) -> Any:
-    """A table by its metadata file, which is read by nothing but the options: not by what it says itself."""
+    """Open a table by its metadata file, with only the given options: not with its own properties."""
     from pyiceberg.catalog.noop import NoopCatalog
     from pyiceberg.io import load_file_io
     from pyiceberg.serializers import FromInputFile
@@ -247,10 +247,10 @@ def _from_metadata(uri: str, options: dict[str, str]) -> Any:
 
 
 def _without_code(properties: Mapping[str, str]) -> Mapping[str, str]:
-    """The properties of a table, if none of them names a class: pyiceberg would import and run it.
+    """Return the properties of a table, if none names a class, which pyiceberg would import and run.
 
     Raises:
-        SchemaError: naming those that do.
+        SchemaError: Naming those that do.
     """
     if named := sorted(name for name in properties if name.endswith(("impl", "-class", ".class"))):
         raise SchemaError(
@@ -262,7 +262,7 @@ def _without_code(properties: Mapping[str, str]) -> Mapping[str, str]:
 
 @contextmanager
 def _telling(name: str) -> Iterator[None]:
-    """Turn what the libraries of tables raise into an error that quotes no record and no key."""
+    """Turn errors of the table libraries into an error that quotes no record and no key."""
     try:
         yield
     except PrivacyEngineError:
@@ -273,22 +273,22 @@ def _telling(name: str) -> Iterator[None]:
         raise translated(error, f"reading {name}") or SchemaError(
             f"{name} could not be read ({type(error).__name__}); check its address and keys, that no file of "
             "the version was removed (vacuum), and that it uses no features such as deletion vectors: "
-            "rewrite it without them, or take an export"
+            "rewrite it without them, or use an export"
         ) from None
 
 
 def require_understood(table: "DeltaTable", name: str) -> None:
-    """Refuse a Delta table with a feature that changes what its files say, unless it is read right.
+    """Raise if a Delta table has a feature that changes the meaning of its files and is not read correctly.
 
     Column mapping is judged by the table's configuration: tables of reader version 2 list no features, and
     the Delta library reads the values of renamed columns as nulls.
 
     Args:
-        table: A version of the table.
-        name: The table's name in the error.
+        table: Version of the table.
+        name: Name of the table in the error.
 
     Raises:
-        SchemaError: naming the features.
+        SchemaError: Naming the features.
     """
     protocol = table.protocol()
     features = set(protocol.reader_features or ()) - _UNDERSTOOD
@@ -301,38 +301,38 @@ def require_understood(table: "DeltaTable", name: str) -> None:
 
 
 def _require_known_columns(dataset: Any, name: str) -> None:
-    """Refuse data files with columns that the table does not have: it may read nulls in their place."""
+    """Raise if data files have columns that the table does not have, which may be read as nulls."""
     known = set(dataset.schema.names)
     unknown = [len(set(part.physical_schema.names) - known) for part in dataset.get_fragments()]
     if files := sum(map(bool, unknown)):
         raise SchemaError(
-            f"{name} must name the columns as its data files do, and {files} files have up to {max(unknown)} "
-            "columns that it does not know: their values would be read as nulls; rewrite the table, or take "
+            f"{name} must name the columns like its data files, but {files} files have up to {max(unknown)} "
+            "columns that it does not know: their values would be read as nulls; rewrite the table, or use "
             "an export"
         )
 
 
 def _not_understood(name: str, features: Iterable[str]) -> SchemaError:
     return SchemaError(
-        f"{name} must use no reader features but {', '.join(sorted(_UNDERSTOOD))}, got "
-        f"{', '.join(sorted(features))}: its files cannot be read right without understanding them; rewrite "
-        "the table without them (ALTER TABLE ... DROP FEATURE, CREATE TABLE ... AS SELECT), or take an export"
+        f"{name} must use no reader features except {', '.join(sorted(_UNDERSTOOD))}, got "
+        f"{', '.join(sorted(features))}: its files cannot be read correctly without supporting them; rewrite "
+        "the table without them (ALTER TABLE ... DROP FEATURE, CREATE TABLE ... AS SELECT), or use an export"
     )
 
 
 def version_of(
     form: str, uri: str, version: int | None, at: str | None, options: Mapping[str, str] | None = None
 ) -> DeltaVersion | IcebergVersion:
-    """A version of a table of the format `delta` or `iceberg`; `options` are for the format's library."""
+    """Return a version of a `delta` or `iceberg` table. `options` are for the format's library."""
     kind = DeltaVersion if form == "delta" else IcebergVersion
     return kind(uri=uri, version=version, at=at, storage_options=options or {})
 
 
 def read_time(text: str) -> datetime:
-    """A time with its zone, UTC where it names none.
+    """Parse a time with its zone, UTC if it names none.
 
     Raises:
-        SpecError: if it is none.
+        SpecError: If it is not a time.
     """
     try:
         found = datetime.fromisoformat(re.sub(r"Z$", "+00:00", text.strip()))

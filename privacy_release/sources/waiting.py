@@ -1,4 +1,4 @@
-"""A source that has not come: whether it is there by now, and what is said of one that never comes."""
+"""Wait for a source that has not arrived, and describe one that never does."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from fsspec import AbstractFileSystem
 
 Found = TypeVar("Found")
-FILE, ROW = "Parquet file", "row"  # what a source lacks that has not come
+FILE, ROW = "Parquet file", "row"  # what a source that has not arrived lacks
 
 
 def has_come(
@@ -21,10 +21,10 @@ def has_come(
     storage_options: Mapping[str, Any] | None = None,
     filesystem: "AbstractFileSystem | None" = None,
 ) -> bool:
-    """Whether there are Parquet files at an address.
+    """Return whether there are Parquet files at an address.
 
     Raises:
-        SchemaError: if the place cannot be looked at: keys are wrong, or a store is out of reach.
+        SchemaError: If the address cannot be listed because keys are wrong or a store is unreachable.
     """
     try:
         find_source(uri, storage_options, filesystem)
@@ -34,18 +34,18 @@ def has_come(
 
 
 def await_source(uri: str, when_missing: str, timeout: str, every: str, tell: Callable[[str], None]) -> None:
-    """Do here what a specification says of files that are late.
+    """Wait for late files in this process, as a specification says.
 
     Args:
-        uri: where they should be.
+        uri: Address of the files.
         when_missing: `fail`, `skip` or `wait`.
-        timeout: how long to wait at most.
-        every: how long to wait between two looks.
-        tell: is told of each look in vain.
+        timeout: Longest time to wait.
+        every: Time between two checks.
+        tell: Progress callback, called after each unsuccessful check.
 
     Raises:
-        MissingSourceError: if they must be there, or did not come in time.
-        SkippedError: if the release is left out.
+        MissingSourceError: If they must exist, or did not arrive in time.
+        SkippedError: If the release is skipped.
     """
     if when_missing != "fail":
         awaited(lambda: find_source(uri), without_secret(uri), FILE, when_missing, timeout, every, tell)
@@ -60,20 +60,20 @@ def awaited(
     every: str,
     tell: Callable[[str], None],
 ) -> Found:
-    """What a look at a source gives, once it is there.
+    """Call a function until the source exists, and return its result.
 
     Args:
-        look: raises MissingSourceError as long as it is not.
-        shown: what is looked at, for people.
-        lacks: what it lacks until then, `FILE` or `ROW`.
+        look: Function that raises MissingSourceError as long as the source is missing.
+        shown: Name of the source, for messages.
+        lacks: Name of what is missing until then, `FILE` or `ROW`.
         when_missing: `fail`, `skip` or `wait`.
-        timeout: how long to wait at most.
-        every: how long to wait between two looks.
-        tell: is told of each look in vain.
+        timeout: Longest time to wait.
+        every: Time between two checks.
+        tell: Progress callback, called after each unsuccessful check.
 
     Raises:
-        MissingSourceError: if it must be there, or did not come in time.
-        SkippedError: if the release is left out.
+        MissingSourceError: If it must exist, or did not arrive in time.
+        SkippedError: If the release is skipped.
     """
     begin, longest = time.monotonic(), parse_duration(timeout)
     while True:
@@ -92,13 +92,13 @@ def awaited(
 
 
 def skipped(shown: str, lacks: str) -> str:
-    """Why a release is left out."""
+    """Return the reason why a release is skipped."""
     return f"{shown} has no {lacks}, and when_missing is skip: this release is left out"
 
 
 def too_late(shown: str, timeout: str, lacks: str) -> str:
-    """Why it fails."""
+    """Return the reason why a release fails after waiting."""
     return (
-        f"{shown} must have a {lacks} within {timeout}, and none came; run the release again when it is "
-        "there, or say when_missing: skip"
+        f"{shown} must have a {lacks} within {timeout}, but none arrived; run the release again when it "
+        "exists, or set when_missing: skip"
     )

@@ -1,1 +1,1 @@
-"""A release as a YAML file: the model of it, its files, what is wrong with them, and a first draft."""
+"""A release as a YAML file: its model, the files that it names, the rules that they must meet, and drafts."""

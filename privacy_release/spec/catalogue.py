@@ -1,6 +1,6 @@
-"""All release specifications of the include folder: the usable ones, and what is wrong with the others.
+"""All release specifications of the include folder: the usable ones, and the faults of the others.
 
-One bad file is one bad file: whatever is in it, the others are found as if it were not there.
+A bad file affects only itself: whatever it contains, the others are found as if it did not exist.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -20,7 +20,7 @@ from privacy_release.spec.model import ReleaseSpec, ScheduleSpec, load_spec
 from privacy_release.spec.rules.judge import judged
 
 _SUFFIXES = (".yaml", ".yml")
-_MOST_TOLD = 50  # faults in one error
+_MOST_FAULTS = 50  # largest number of faults in one error
 Made = TypeVar("Made")
 
 
@@ -29,9 +29,9 @@ class Catalogue:
     """The specifications of a folder.
 
     Attributes:
-        read: those whose own file is right, by file.
-        usable: those of them whose other files are right, too, and keep the floor policy.
-        faults: one sentence for each release that is not usable, and one for a floor that cannot be read.
+        read: Specifications whose own file is right, by file.
+        usable: Those of them whose other files are right, too, and meet the floor policy.
+        faults: One sentence for each release that is not usable, and one for a floor that cannot be read.
     """
 
     read: Mapping[Path, ReleaseSpec]
@@ -40,16 +40,16 @@ class Catalogue:
 
 
 def readable_specs() -> list[ReleaseSpec]:
-    """The specifications whose own file is right, by name."""
+    """Return the specifications whose own file is right, by name."""
     return list(_read(release_files(), None)[0].values())
 
 
 def catalogue() -> Catalogue:
-    """All specifications, with the files that they name."""
+    """Return all specifications, checked with the files that they name."""
     faults, floor = list[str](), None
     try:
         floor = floor_policy()
-    except SpecError as error:  # no release goes on without it, but their DAGs stay to be seen
+    except SpecError as error:  # no release runs without the floor, but their DAGs stay visible
         faults.append(str(error))
     read, unread = _read(release_files(), floor)
     faults += unread
@@ -64,46 +64,46 @@ def catalogue() -> Catalogue:
 
 
 def only_of_its_name(path: Path) -> None:
-    """Refuse a file beside which another one is of the same release: one `.yaml`, one `.yml`.
+    """Raise if another file is for the same release: one `.yaml`, one `.yml`.
 
     Raises:
-        SpecError: naming the others.
+        SpecError: Naming the others.
     """
     same = (path.with_suffix(suffix) for suffix in _SUFFIXES)
     _only(path, [other for other in same if other.name != path.name and other.exists()])
 
 
 def release_files() -> list[Path]:
-    """The files of all releases of the include folder."""
+    """Return the files of all releases of the include folder."""
     return sorted(p for p in (include_folder() / "releases").glob("*.y*ml") if p.suffix in _SUFFIXES)
 
 
 def attempted(place: Path, make: Callable[[], Made]) -> tuple[Made | None, str | None]:
-    """What was made of one file, or a sentence about why nothing was: the others are made all the same."""
+    """Return what was made from one file, or a sentence on why it failed. Other files are not affected."""
     try:
         return make(), None
     except PrivacyEngineError as error:
-        told = str(located(place, error))
-        return None, told if told.startswith(str(place)) else str(wrong(place, told))
-    except Exception as error:  # noqa: BLE001  whatever it is, it is the fault of this file alone
+        reason = str(located(place, error))
+        return None, reason if reason.startswith(str(place)) else str(wrong(place, reason))
+    except Exception as error:  # noqa: BLE001  any error is the fault of this file only
         return None, str(wrong(place, f"cannot be used, {type(error).__name__}: {error}"))
 
 
 def raise_if_any(faults: Iterable[str]) -> None:
-    """Complain about releases that are left out.
+    """Raise if releases are left out.
 
     Raises:
-        SpecError: naming each file, its fields and what to do.
+        SpecError: Naming each file, its fields and the remedy.
     """
-    told = list(faults)
-    if more := told[_MOST_TOLD:]:
-        told = [*told[:_MOST_TOLD], f"and {len(more):,} more"]
-    if told:
-        raise SpecError("\n".join(["these releases are not scheduled:", *told]))
+    shown = list(faults)
+    if more := shown[_MOST_FAULTS:]:
+        shown = [*shown[:_MOST_FAULTS], f"and {len(more):,} more"]
+    if shown:
+        raise SpecError("\n".join(["these releases are not scheduled:", *shown]))
 
 
 def partitioned_releases(specs: Iterable[ReleaseSpec]) -> frozenset[str]:
-    """Releases that are published by partition: by their own schedule, or as all that they follow are."""
+    """Return the releases published by partition: by their own schedule, or like all that they follow."""
     followers = {spec.name: spec.schedule for spec in specs if isinstance(spec.schedule, ScheduleSpec)}
     found = {name for name, schedule in followers.items() if schedule.partitions is not None}
     while more := {
@@ -131,7 +131,7 @@ def _read(files: Iterable[Path], floor: Floor | None) -> tuple[dict[Path, Releas
 
 
 def _right_alone(path: Path, floor: Floor | None) -> ReleaseSpec:
-    """Read a specification whose own file is right; mistakes are reported with those of its other files."""
+    """Read a specification whose own file is right. Faults are reported with those of its other files."""
     spec = load_spec(path, judge=False)
     if judged(spec.facts()).problems:
         check_files(spec, floor)
@@ -144,7 +144,7 @@ def _only(path: Path, others: Iterable[Path]) -> None:
 
 
 def _by_release(files: Iterable[Path]) -> Iterator[tuple[Path, list[Path]]]:
-    """Each release's file, and the others of its name: one may end in `.yaml` and one in `.yml`."""
+    """Yield each release's file with the others of its name: one may end in `.yaml` and one in `.yml`."""
     for _, same in groupby(sorted(files), key=lambda path: path.stem):
         first, *others = same
         yield first, others

@@ -1,4 +1,4 @@
-"""A release's specification with all that it names: policy, suite, hierarchies, and the floor policy."""
+"""Check a release specification with all files that it names: policy, suite, hierarchies, floor policy."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -15,24 +15,24 @@ from privacy_release.spec.rules.facts import UNKNOWN, Declared, Facts
 from privacy_release.spec.rules.judge import judged
 
 Learn = Callable[[Facts], Facts]
-LARGEST_AT_PARSE = 1 << 20  # bytes of a hierarchy; a larger one is first read by the task that needs it
+LARGEST_AT_PARSE = 1 << 20  # bytes of a hierarchy; a larger one is only read by the task that needs it
 
 
 def check_files(spec: ReleaseSpec, floor: Floor | None) -> None:
-    """Read what a specification names, as far as that takes no more than a moment, and judge it.
+    """Read the files that a specification names, as far as that is fast, and judge it.
 
-    What needs the engine (the parameters of the method), the libraries of the gate (the arguments of an
-    expectation) or records is found by the tasks, and by `privacy-release check`.
+    Faults that need the engine (the parameters of the method), the libraries of the gate (the arguments of an
+    expectation) or records are found by the tasks, and by `privacy-release check`.
 
     Raises:
-        SpecError: naming the file, the field and what to do.
+        SpecError: Naming the file, the field and the remedy.
     """
     facts, found = learned(spec, policy_of(spec, floor), sources_of(spec))
     raise_problems([*gathered(files_of(spec)), *found, *judged(facts).problems])
 
 
 def files_of(spec: ReleaseSpec) -> list[Callable[[], object]]:
-    """What reads each file that a specification names beside its policy."""
+    """Return functions that read each file that a specification names, except its policy."""
     suites = [spec.expectation_suite, *(table.suite for table in (spec.tables or {}).values())]
     trees = dict.fromkeys(a.hierarchy for _, a in spec.every_attribute if a.hierarchy)
     return [*suites, *(partial(_read_if_small, Path(name)) for name in trees)]
@@ -44,7 +44,7 @@ def _read_if_small(hierarchy: Path) -> None:
 
 
 def learned(spec: ReleaseSpec, *further: Learn) -> tuple[Facts, list[Problem]]:
-    """What is known of a release by its file and by more; and what kept something from being known."""
+    """Return the facts about a release, from its file and further sources, and the problems found."""
     facts, found = spec.facts(), list[Problem]()
     for learn in further:
         try:
@@ -55,24 +55,24 @@ def learned(spec: ReleaseSpec, *further: Learn) -> tuple[Facts, list[Problem]]:
 
 
 def policy_of(spec: ReleaseSpec, floor: Floor | None) -> Learn:
-    """Learn what must hold."""
+    """Return a function that learns the policy."""
 
     def learn(facts: Facts) -> Facts:
         own = spec.release_policy()
-        asked = under_floor(own, floor)
-        return replace(facts, own_policy=(own, spec.policy), policy=asked, floor=floor)
+        combined = under_floor(own, floor)
+        return replace(facts, own_policy=(own, spec.policy), policy=combined, floor=floor)
 
     return learn
 
 
 def sources_of(spec: ReleaseSpec) -> Learn:
-    """Learn where sources are, and what the deployment says of their columns."""
+    """Return a function that learns where sources are, and how the deployment classifies their columns."""
 
     def learn(facts: Facts) -> Facts:
         from privacy_release.spec.classification import classification
 
         classes = classification()
-        # A table of a catalog has no address here: the catalog's own configuration has it.
+        # A table of a catalog has no address here, only in the catalog's own configuration.
         addresses = [s.uri for s in spec.sources if s.uri is not None and not s.uri.startswith("iceberg://")]
         declared = () if classes is None else tuple(_declared(spec))
         return replace(facts, addresses=addresses, classes=classes, declared=declared)
@@ -97,7 +97,7 @@ def _declared(spec: ReleaseSpec) -> Iterator[Declared]:
 
 
 def method_of(spec: ReleaseSpec) -> Learn:
-    """Learn the method, which loads it."""
+    """Return a function that learns the method, which imports it."""
 
     def learn(facts: Facts) -> Facts:
         from privacy_release.spec.methods import build_method
@@ -108,7 +108,7 @@ def method_of(spec: ReleaseSpec) -> Learn:
 
 
 def schema_of(spec: ReleaseSpec) -> Learn:
-    """Learn the schema of what the method is given, with its hierarchies, and what the method loses of it."""
+    """Return a function that learns the schema of the method's input, with hierarchies, and the loss."""
 
     def learn(facts: Facts) -> Facts:
         schema = spec.method_schema()

@@ -1,9 +1,9 @@
-"""The classification of a deployment: what columns of its sources are, whatever a release file says of them.
+"""The classification of a deployment: the classes of its sources' columns, independent of release files.
 
 It is a file next to the floor policy, which authors of release files cannot change. A release file may give
-a column a stricter role than its class, never a weaker one. The roles are no chain: a postcode as `sensitive`
-is linked to people as easily as before, and a diagnosis as `quasi_identifier` loses its diversity. So
-`STANDS_FOR` says which roles a class may have.
+a column a stricter role than its class, never a weaker one. The roles have no linear order: a postcode as
+`sensitive` is linked to people as easily as before, and a diagnosis as `quasi_identifier` loses its
+diversity. So `STANDS_FOR` lists the roles that a class may have.
 """
 
 import hashlib
@@ -46,12 +46,12 @@ _CLASS = ("role", "kind", "meaning")
 
 @dataclass(frozen=True, kw_only=True)
 class ColumnClass:
-    """What a column is.
+    """The class of a column.
 
     Attributes:
-        role: its class; a release may give it the roles `STANDS_FOR` it.
-        kind: that a release must state, where the classification does.
-        meaning: likewise.
+        role: Role of the class. A release may use the roles that `STANDS_FOR` lists for it.
+        kind: Kind that a release must state. None: any.
+        meaning: Meaning that a release must state. None: any.
     """
 
     role: Role
@@ -60,18 +60,18 @@ class ColumnClass:
 
 
 Classes = tuple[tuple[str, ColumnClass], ...]
-Place = tuple[str | int, ...]  # where in the file a field is
+Place = tuple[str | int, ...]  # path of a field in the file
 
 
 @dataclass(frozen=True, kw_only=True)
 class SourceClass:
-    """A source that the classification names.
+    """A source in the classification.
 
     Attributes:
-        address: pattern of its address; None for a view.
-        connection, view: of a database, as a query names it.
-        columns: pattern of a name and class, the first that matches counts.
-        unlisted: what becomes of columns that no pattern matches.
+        address: Pattern of its address. None for a view.
+        connection, view: Connection and view of a database, as a query names them.
+        columns: Pairs of name pattern and class. The first that matches counts.
+        unlisted: Treatment of columns that no pattern matches.
     """
 
     address: str | None
@@ -83,15 +83,15 @@ class SourceClass:
 
 @dataclass(frozen=True, kw_only=True)
 class Classification:
-    """What the columns of all sources are.
+    """The classes of the columns of all sources.
 
     Attributes:
-        path: of its file.
-        sha256: of the bytes of the file, as references record it.
-        columns: of every source, after those of the source itself.
-        made: of columns that a release derives, or makes in a step of its own, by their exact name.
-        sources: the first that matches counts.
-        unlisted: what becomes of columns that no pattern matches: `refuse` them, or leave their role to the
+        path: Path of its file.
+        sha256: SHA-256 of the file's bytes, as references record it.
+        columns: Classes for every source, after those of the source itself.
+        made: Classes of columns that a release derives or computes, by their exact name.
+        sources: Sources, of which the first that matches counts.
+        unlisted: Treatment of columns that no pattern matches: `refuse` them, or leave their role to the
             `author` of the release.
     """
 
@@ -103,24 +103,24 @@ class Classification:
     unlisted: str
 
     def of_addresses(self, addresses: Iterable[str]) -> SourceClass | None:
-        """The source that all of these addresses are of; None where none of them is of a named one.
+        """Return the source that all of these addresses belong to. None if they belong to no listed one.
 
         Raises:
-            SpecError: if they are of different ones.
+            SpecError: If they belong to different ones.
         """
         found = {self._of_address(address) for address in addresses}
         if len(found) > 1:
             raise SpecError(
                 f"the files of a source must be of one source of the classification {self.path}, got "
-                f"{len(found)}; read them as tables of their own"
+                f"{len(found)}; read them as separate tables"
             )
         return found.pop() if found else None
 
     def of_query(self, connection: str, sql: str) -> SourceClass:
-        """The view that a query reads.
+        """Return the view that a query reads.
 
         Raises:
-            SpecError: if the query does more than to select columns of a listed view.
+            SpecError: If the query does more than select columns of a listed view.
         """
         views = {source.view: source for source in self.sources if source.connection == connection}
         if (view := view_of(sql)) in views and view is not None:
@@ -129,33 +129,33 @@ class Classification:
             f"source.sql must select columns of one of the views that the classification {self.path} lists "
             f"for the connection {connection} ({', '.join(map(str, views)) or 'none'}), without other "
             "names, functions, joins or further queries: `SELECT a, b FROM view WHERE ...`; define a view in "
-            "the database, and have it listed"
+            "the database, and request its listing"
         )
 
     def require(self, schema: "DataSchema", source: SourceClass | None) -> None:
-        """Refuse roles, kinds and meanings that are weaker than the classes of the columns of a source.
+        """Raise if roles, kinds or meanings are weaker than the classes of a source's columns.
 
         Args:
-            schema: of the source, as the release declares it.
-            source: what `of_addresses` or `of_query` found.
+            schema: Schema of the source, as the release declares it.
+            source: Result of `of_addresses` or `of_query`.
 
         Raises:
-            SpecError: naming each column, its class, and what may stand for it.
+            SpecError: Naming each column, its class, and the allowed roles.
         """
         self._raise([problem for a in schema.attributes for problem in self._problems(a, schema, source)])
 
     def require_made(
         self, new: "DataSchema", old: "DataSchema", made_of: Mapping[str, Sequence[str]]
     ) -> None:
-        """Refuse roles of columns that a step of the release makes of a table whose roles are right.
+        """Raise if a step of the release makes columns with roles that are weaker than those of its input.
 
         Args:
-            new: of what the step makes.
-            old: of what the step reads.
-            made_of: the columns that each new one is computed of; one that is not named may come from any.
+            new: Schema of the step's output.
+            old: Schema of the step's input.
+            made_of: Columns that each new one is computed from. A missing one may be computed from any.
 
         Raises:
-            SpecError: naming each column, and what may stand for it.
+            SpecError: Naming each column, and the allowed roles.
         """
         roles = {a.name: a.role for a in old.attributes if a.role is not Role.IDENTIFIER}
         made = [a for a in new.attributes if a.role is not Role.IDENTIFIER]
@@ -173,7 +173,7 @@ class Classification:
         return next((s for s in named if fnmatchcase(found, normal(str(s.address)))), None)
 
     def _class_of(self, name: str, source: SourceClass | None) -> ColumnClass | None:
-        """The class of a column that is read; None where its role is left to the author."""
+        """Return the class of a source column. None if its role is left to the author."""
         patterns = (*(source.columns if source is not None else ()), *self.columns)
         return next(
             (of for pattern, of in patterns if fnmatchcase(name.casefold(), pattern.casefold())), None
@@ -197,7 +197,7 @@ class Classification:
     def _roles_of(
         self, names: Sequence[str], schema: "DataSchema", source: SourceClass | None
     ) -> dict[str, Role]:
-        """What columns of a source are; without those whose role is left to the author."""
+        """Return the roles of a source's columns, without those that are left to the author."""
         classes = {name: self._class_of(name, source) for name in names}
         if self._unlisted(source) == AUTHOR:
             return {name: of.role for name, of in classes.items() if of is not None}
@@ -210,7 +210,7 @@ class Classification:
         if a.role in allowed:
             return []
         return [
-            f"{a.name} is made of {', '.join(parents)}, so it must be {_listed(allowed)}, got "
+            f"{a.name} is computed from {', '.join(parents)}, so it must be {_listed(allowed)}, got "
             f"{a.role.value}: correct its role, or have it listed as `made`"
         ]
 
@@ -220,10 +220,10 @@ class Classification:
 
 
 def classification() -> Classification | None:
-    """The classification of this deployment; None where none is set.
+    """Return the classification of this deployment. None if there is none.
 
     Raises:
-        SpecError: if one is set and cannot be read, so that no release goes on without it.
+        SpecError: If one is set but cannot be read, so that no release runs without it.
     """
     chosen = setting(OPTION)
     return None if chosen is None else read_classification(Path(chosen).expanduser())
@@ -232,18 +232,18 @@ def classification() -> Classification | None:
 def classified(
     schema: "DataSchema", *, addresses: Sequence[str] = (), query: tuple[str, str] | None = None
 ) -> str | None:
-    """Hold the columns of a source against the classification of this deployment, before it is read.
+    """Check the columns of a source against the classification of this deployment, before it is read.
 
     Args:
-        schema: of the source, as the release declares it.
-        addresses: of its files, or of the folder of a table.
-        query: instead of them, the connection and the text of a query.
+        schema: Schema of the source, as the release declares it.
+        addresses: Addresses of its files, or of the folder of a table.
+        query: Connection and text of a query, instead of addresses.
 
     Returns:
-        The sha256 of the classification, as references record it; None without one.
+        The SHA-256 of the classification, as references record it. None if there is none.
 
     Raises:
-        SpecError: if a column contradicts its class, or the source is none that may be read.
+        SpecError: If a column contradicts its class, or the source must not be read.
     """
     found = classification()
     if found is None:
@@ -252,27 +252,27 @@ def classified(
     return found.sha256
 
 
-def require_classified(told: Iterable[str | None]) -> None:
-    """Refuse a release whose columns were not held against the classification of today.
+def require_classified(hashes: Iterable[str | None]) -> None:
+    """Raise if the columns of a release were not checked against the current classification.
 
     Args:
-        told: what `classified` gave of each of its sources.
+        hashes: Result of `classified` for each of its sources.
 
     Raises:
-        VerificationError: if there is a classification, and it is another one.
-        SpecError: if it cannot be read.
+        VerificationError: If there is a classification, and it is another one.
+        SpecError: If it cannot be read.
     """
     found = classification()
-    if found is not None and set(told) != {found.sha256}:
+    if found is not None and set(hashes) != {found.sha256}:
         raise VerificationError(
-            f"the columns of the release were not held against the classification {found.path}, which was "
+            f"the columns of the release were not checked against the classification {found.path}, which was "
             "set or changed since; run the release again"
         )
 
 
 def _contradictions(a: "Attribute", of: ColumnClass, *, as_pseudonym: bool = False) -> list[str]:
     if as_pseudonym and of.role is not Role.IDENTIFIER:
-        return [f"{a.name} is classified as {of.role.value}, and only identifiers are released as pseudonyms"]
+        return [f"{a.name} is classified as {of.role.value}, but only identifiers are released as pseudonyms"]
     found = []
     if a.role not in STANDS_FOR[of.role]:
         allowed = _listed(STANDS_FOR[of.role])
@@ -294,10 +294,10 @@ def _listed(roles: Iterable[Role]) -> str:
 
 
 def read_classification(path: Path) -> Classification:
-    """What stands in the file of a classification.
+    """Read a classification from its file.
 
     Raises:
-        SpecError: if it cannot be read, naming the line and the field.
+        SpecError: If it cannot be read, naming the line and the field.
     """
     if not path.is_absolute():
         raise wrong(path, f"must be an absolute path: {_NOTE}", " ")
@@ -362,7 +362,7 @@ def _unlisted_of(given: Mapping[str, Any], default: str, place: Place) -> str:
 
 
 def _known(given: Any, known: Sequence[str], place: Place) -> Mapping[str, Any]:
-    """The fields, if there is none but the known ones."""
+    """Return the fields. Raise if one is unknown."""
     if not isinstance(given, Mapping):
         raise _refused(place, f"must be a mapping with some of {', '.join(known)}")
     for name in given:

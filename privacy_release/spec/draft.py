@@ -1,8 +1,8 @@
-"""A first draft of a release specification from a table, for a person to finish.
+"""Write a first draft of a release specification from a table, to be completed by a person.
 
-The draft shows as little of the data as can be: only categories that many records share, and bounds rounded
-outward. It decides on no role but that of a likely identifier, which is not released: a role that nobody
-thought about is how a name gets published.
+The draft shows as little of the data as possible: only categories that many records share, and bounds rounded
+outward. It decides on no role except for likely identifiers, which are not released: a role without thought
+is how a name gets published.
 """
 
 import math
@@ -19,26 +19,26 @@ if TYPE_CHECKING:
 _MOST_CATEGORIES = 50
 _FEW_NUMBERS = 20
 _IDENTIFYING_SHARE = 0.5
-_NEARLY_UNIQUE = 0.9  # values a record, from which on ingest asks for the reason of an insensitive column
-_FEW_RECORDS = 50  # among which it asks for none
-_PERSONS_SHARE = 0.01  # values a record, from which on there may be as many persons
-_ROWS_EACH = 1.5  # records a value, from which on a column may name persons with several records
+_NEARLY_UNIQUE = 0.9  # values per record from which ingest requires a reason for an insensitive column
+_FEW_RECORDS = 50  # number of records below which it requires none
+_PERSONS_SHARE = 0.01  # values per record from which there may be as many persons
+_ROWS_EACH = 1.5  # records per value from which a column may name persons with several records
 
-_NULLS = "  # or keep: a null is a value of its own; or drop: records with one are left out"
+_NULLS = "  # or keep: null is a value like others; or drop: records with a null are left out"
 
 _ROLES = """\
 # DRAFT of a release specification. It cannot run before a person has decided on every TODO:
 #   role:   identifier (never released), quasi_identifier (known to others), sensitive (must not be learned),
-#           insensitive (released as it is).
+#           insensitive (released unchanged).
 #   person: whose record a row is; {column: ..., rows: linked} where the release must link a person's rows.
 #   policy: what must hold before anything is published. The privacy officer owns it.
 """
 _MEANING = """\
-#   meaning: what a released column is about; `other` says that it is none of the identifiers of safe harbor.
-#           Check what was guessed from names, too: docs/rule_packs.md.
+#   meaning: what a released column is about; `other` states that it is no identifier of safe harbor.
+#           Check the guesses from names, too: docs/rule_packs.md.
 """
 _CHECK = """\
-# CHECK before this file is shared or committed: what stands in it comes from the data. Categories are shown
+# CHECK before this file is shared or committed: it contains values from the data. Categories are shown
 # if at least {least} records have them, bounds are the smallest and largest value rounded outward (dates to
 # decades). Replace both by what is publicly known of the attribute, and give categorical quasi-identifiers a
 # hierarchy.
@@ -56,21 +56,21 @@ def draft_spec(
     found: Mapping[str, Mapping[str, int]] | None = None,
     preset: Preset | None = None,
 ) -> str:
-    """YAML text of a draft.
+    """Return the YAML text of a draft.
 
     Args:
-        engine: counts the values; the table may be larger than memory.
-        files: of the records.
-        uri: where they are.
-        name: of the release.
-        source: other fields of the source in the place of `uri`: of a query, or a version of a table.
-        least: a category is named only if at least so many records have it.
-        found: direct identifiers in text, by column and kind, see `privacy_release.sources.text.scan`.
-        preset: the rule pack that it is to keep; None: none.
+        engine: Engine that counts the values. The table may be larger than memory.
+        files: Files of the records.
+        uri: Address of the files.
+        name: Name of the release.
+        source: Fields of the source instead of `uri`, for a query or a version of a table.
+        least: Smallest number of records of a category that is shown.
+        found: Direct identifiers in text, by column and kind, see `privacy_release.sources.text.scan`.
+        preset: Rule pack that the release is to meet. None: none.
 
     Raises:
-        ValueError: as `check_least`.
-        SchemaError: if a file is no whole Parquet file, or the files differ in their columns.
+        ValueError: As `check_least`.
+        SchemaError: If a file is no complete Parquet file, or the columns of the files differ.
     """
     check_least(least)
     columns = engine.columns(files).names
@@ -85,10 +85,10 @@ def draft_spec(
         "schema:",
     ]
     for profile in profiles:
-        told = dict((found or {}).get(profile.name, {}))
+        in_text = dict((found or {}).get(profile.name, {}))
         known = profile.dates is not None or profile.unreadable is not None
         line = _left_behind(profile) if preset and preset.safe_harbor else None
-        line = line or (None if known else _identifier(profile, told))
+        line = line or (None if known else _identifier(profile, in_text))
         lines.append(
             line or _attribute(profile, least, safe_harbor=preset is not None and preset.safe_harbor)
         )
@@ -102,19 +102,19 @@ def draft_spec(
 
 
 def check_least(least: int) -> None:
-    """Refuse to name values that only one person may have.
+    """Raise if values of a single person would be shown.
 
     Raises:
-        ValueError: if least is below 2.
+        ValueError: If least is below 2.
     """
     if least < 2:
         raise ValueError(
-            f"the least count must be >= 2, got {least}: a smaller one would name values of one person"
+            f"the least count must be >= 2, got {least}: a smaller one would show values of one person"
         )
 
 
 def draft_name(path: str) -> str:
-    """A release name from the name of a file or folder.
+    """Return a release name from the name of a file or folder.
 
     >>> draft_name("/data/My people (2026).parquet")
     'My_people_2026'
@@ -125,7 +125,7 @@ def draft_name(path: str) -> str:
 
 
 def _identifier(column: "ColumnProfile", found: Mapping[str, int]) -> str | None:
-    """The line of a column that looks like an identifier, of which nothing is shown; None for any other."""
+    """Return the line of a column that looks like an identifier, without values. None for other columns."""
     kinds = [f"{kind.replace('_', ' ')} in {n:,} records" for kind, n in sorted(found.items())]
     known, names = column.rows - column.nulls, column.whole or not column.number
     if names and known >= _FEW_RECORDS and column.distinct >= _NEARLY_UNIQUE * known:
@@ -135,13 +135,13 @@ def _identifier(column: "ColumnProfile", found: Mapping[str, int]) -> str | None
     kind = "numeric" if column.number else "categorical"
     released = "redact or allow its text, see docs/identifiers.md" if found else "give it another role"
     return (
-        f"  {_yaml(column.name)}: {{role: identifier, kind: {kind}}}  # {'; '.join(kinds)}: not released as "
-        f"it is; to release it, {released}"
+        f"  {_yaml(column.name)}: {{role: identifier, kind: {kind}}}  # {'; '.join(kinds)}: not released "
+        f"unchanged; to release it, {released}"
     )
 
 
 def _left_behind(column: "ColumnProfile") -> str | None:
-    """The line of a column whose name says that safe harbor removes it; None for any other."""
+    """Return the line of a column whose name is one that safe harbor removes. None for other columns."""
     meaning = likely_meaning(column.name)
     if meaning not in LEFT_BEHIND:
         return None
@@ -153,7 +153,7 @@ def _left_behind(column: "ColumnProfile") -> str | None:
 
 
 def _attribute(column: "ColumnProfile", least: int, *, safe_harbor: bool = False) -> str:
-    """The line of one column: role to be decided, kind guessed, domain as far as it may be shown."""
+    """Return the line of one column: role to be decided, guessed kind, domain as far as it may be shown."""
     meaning = likely_meaning(column.name) if safe_harbor else None
     if meaning == "postcode":
         return (
@@ -166,9 +166,9 @@ def _attribute(column: "ColumnProfile", least: int, *, safe_harbor: bool = False
         fields.append("kind: TODO")
         notes.append(f"{column.unreadable} is of no kind: cast it in the source, or do not read it")
     elif column.dates is not None:
-        own, told = _dates(column.dates, safe_harbor=safe_harbor)
+        own, date_notes = _dates(column.dates, safe_harbor=safe_harbor)
         fields += own
-        notes += told
+        notes += date_notes
     elif column.number:
         few = column.whole and column.distinct <= _FEW_NUMBERS
         fields.append("kind: ordinal" if few else "kind: numeric")
@@ -187,19 +187,19 @@ def _attribute(column: "ColumnProfile", least: int, *, safe_harbor: bool = False
         fields.append(f"meaning: {meaning or 'TODO'}")
     if _may_name_persons(column):
         notes.append(
-            f"{column.distinct:,} values in {column.rows:,} records: if it tells whose record a row is, it "
-            f"is an identifier, and `person: {column.name}` must stand below"
+            f"{column.distinct:,} values in {column.rows:,} records: if it identifies whose record a row is, "
+            f"it is an identifier, and add `person: {column.name}` below"
         )
     line = f"  {_yaml(column.name)}: {{{', '.join(fields)}}}"
     return line + (f"  # {'; '.join(notes)}" if notes else "")
 
 
 def _dates(dates: "DatesProfile", *, safe_harbor: bool = False) -> tuple[list[str], list[str]]:
-    """The fields of a column of dates: no more exact than a month, unless a person decides so; and notes.
+    """Return the fields of a column of dates, with notes: by default no more exact than a month.
 
-    Under safe harbor no more exact than a year, and years that tell of an age over 89 as one group.
+    Under safe harbor, no more exact than a year, with years that imply an age over 89 as one group.
     """
-    fields, notes = [f"kind: {dates.kind.value}"], ["more exact dates tell people apart"]
+    fields, notes = [f"kind: {dates.kind.value}"], ["more exact dates identify people"]
     if dates.formats:
         fields.append(f"format: {_yaml(dates.formats[0])}")
     if len(dates.formats) > 1:
@@ -221,7 +221,7 @@ def _dates(dates: "DatesProfile", *, safe_harbor: bool = False) -> tuple[list[st
 
 
 def _may_name_persons(column: "ColumnProfile") -> bool:
-    """Whether a column has very many values, most in several records: no category, and no measurement."""
+    """Return whether a column has very many values, most in several records, like names of persons."""
     measured = column.dates is not None or (column.number and not column.whole)
     if measured or column.distinct <= _MOST_CATEGORIES:
         return False
@@ -229,9 +229,9 @@ def _may_name_persons(column: "ColumnProfile") -> bool:
 
 
 def _categories(column: "ColumnProfile") -> tuple[list[str], str | None]:
-    """The categories that may be shown, and what is left out."""
+    """Return the categories that may be shown, and a note on those omitted."""
     if column.distinct > _IDENTIFYING_SHARE * column.rows:
-        return [], "most values are of one record: an identifier or free text?"
+        return [], "most values are in a single record: an identifier or free text?"
     if column.distinct > _MOST_CATEGORIES or not column.common:
         return [], f"{column.distinct:,} categories, not shown: give a hierarchy"
     hidden = column.distinct - len(column.common)
@@ -240,7 +240,7 @@ def _categories(column: "ColumnProfile") -> tuple[list[str], str | None]:
 
 
 def outward(low: float, high: float) -> tuple[float, float]:
-    """Bounds that hold both numbers, on a grid of about the size of their distance.
+    """Return bounds that contain both numbers, on a grid of about the size of their distance.
 
     >>> outward(17, 88), outward(0.12, 0.31)
     ((10.0, 90.0), (0.1, 0.4))
@@ -251,7 +251,7 @@ def outward(low: float, high: float) -> tuple[float, float]:
 
 
 def _yaml(value: Any) -> str:
-    """A value on one line, quoted where YAML needs it."""
+    """Return a value on one line, quoted if YAML requires it."""
     import yaml
 
     text: str = yaml.safe_dump(value, default_flow_style=True, width=math.inf, allow_unicode=True)

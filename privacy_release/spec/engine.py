@@ -1,4 +1,4 @@
-"""The field `engine` of a release specification: what works on the table, and what goes with it."""
+"""The field `engine` of a release specification, and its restrictions."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any, Self
@@ -20,10 +20,10 @@ from privacy_release.workarea.engines import (
 
 
 class EngineSpec(EngineSettings):
-    """The settings of an engine; in a file a kind alone stands for a mapping with it.
+    """The settings of an engine. In a file, a kind is short for a mapping with only that kind.
 
     Attributes:
-        mapped: of kind `fragments`: each fragment is a mapped task of its own, retried by itself.
+        mapped: Whether each fragment is a mapped task that is retried separately, for kind `fragments`.
     """
 
     rows: Whole = Field(default=DEFAULT_ROWS, ge=LEAST_ROWS)
@@ -35,14 +35,14 @@ class EngineSpec(EngineSettings):
     def _settings_are_of_the_kind(self) -> Self:
         if idle := sorted(self.model_fields_set - {"kind"} - _SETTINGS[self.kind]):
             raise ValueError(
-                f"{', '.join(idle)} must not stand beside kind {self.kind}, which has no use for it; remove "
-                "it, or take another kind"
+                f"{', '.join(idle)} cannot be combined with kind {self.kind}, which does not use it; remove "
+                "it, or choose another kind"
             )
         return self
 
     @property
     def settings(self) -> dict[str, Any]:
-        """What `engines.read_engine` reads."""
+        """The settings for `engines.read_engine`."""
         return self.model_dump(exclude={"mapped"}, exclude_unset=True) | {"kind": self.kind}
 
 
@@ -64,23 +64,23 @@ EngineField = Annotated[EngineSpec, BeforeValidator(_mapping, json_schema_input_
 
 
 def problem_of_engine(kind: str, method: str, *, history: bool) -> str | None:
-    """Why a release cannot be made with an engine, and what to do; None where it can, as far as names tell.
+    """Return why a release cannot be made with an engine, with the remedy. None if it seems possible.
 
     Args:
-        kind: of the engine.
-        method: registry key of the release method.
-        history: whether it is followed who is in which class, over releases of the same people.
+        kind: Kind of the engine.
+        method: Registry key of the release method.
+        history: Whether memberships are recorded, across releases of the same people.
     """
     if kind == LOCAL:
         return None
     if needs_whole_table(method):
         return (
-            f"release.method {method} must see the whole table, and engine {kind} shows it a fragment at a "
-            "time, of which each would keep other features; take another method, or engine local"
+            f"release.method {method} must see the whole table, but engine {kind} shows it one fragment at a "
+            "time, each of which would keep other features; choose another method, or engine local"
         )
     if history:
         return (
-            f"history must not stand beside engine {kind}: it follows each record into its class, and "
-            "fragments do not tell where a record was; remove it, or take engine local"
+            f"history cannot be combined with engine {kind}: it follows each record into its class, but "
+            "fragments do not show where a record was; remove it, or choose engine local"
         )
     return None

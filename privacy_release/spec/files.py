@@ -1,4 +1,4 @@
-"""The files of an include folder: schemas, policies and suites, with errors that name file and field."""
+"""Read the files of an include folder: schemas, policies and suites, with errors that name file and field."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -19,31 +19,31 @@ if TYPE_CHECKING:
 
 
 def include_folder() -> Path:
-    """The folder with releases, policies, hierarchies and expectations.
+    """Return the folder with releases, policies, hierarchies and expectations.
 
-    It is `include` under the option `home`, else under the checkout that this package lies in.
+    It is `include` under the option `home`, or else in the checkout that contains this package.
 
     Raises:
-        SpecError: if there is no such folder.
+        SpecError: If there is no such folder.
     """
     chosen = setting("home")
     home = Path(chosen).expanduser() if chosen else Path(__file__).resolve().parents[2]
     folder = home / "include"
     if not folder.is_dir():
         raise SpecError(
-            f"{folder} must be a folder: set {VARIABLES['home']} to the folder that holds include/"
+            f"{folder} must be a folder: set {VARIABLES['home']} to the folder that contains include/"
         )
     return folder
 
 
 def load_schema(schema: str | Path | Mapping[str, Any]) -> "DataSchema":
-    """A schema from a YAML or JSON file, or from the mapping that stands in a release's `schema`.
+    """Read a schema from a YAML or JSON file, or from the mapping in a release's `schema`.
 
-    Paths of the file and of hierarchies are absolute or relative to the include folder; what is not there is
-    looked for among the files that the Airflow provider ships.
+    Paths of the file and of hierarchies are absolute or relative to the include folder. A file that does not
+    exist there is searched among the files that the Airflow provider ships.
 
     Raises:
-        SpecError: naming the file, the column and what to do.
+        SpecError: Naming the file, the column and the remedy.
     """
     from privacy_engine.tables.schema import DataSchema
 
@@ -65,12 +65,12 @@ def load_schema(schema: str | Path | Mapping[str, Any]) -> "DataSchema":
 
 
 def _wrong_columns(fields: Mapping[str, Any], trees: "Mapping[str, Hierarchy]") -> list[Problem]:
-    """What is wrong with each column by itself."""
+    """Return the problems of each column by itself."""
     from privacy_engine.tables.schema import Attribute
 
     found = []
     for name, attribute in fields.items():
-        if name == "person":  # says whose record a row is, too
+        if name == "person":  # also a field of the schema
             continue
         try:
             Attribute.from_dict(name, attribute, trees)
@@ -80,15 +80,15 @@ def _wrong_columns(fields: Mapping[str, Any], trees: "Mapping[str, Hierarchy]") 
 
 
 def load_tables(tables: Mapping[str, Mapping[str, Any]], person: str) -> "DataSchema":
-    """The schema of several tables that share a person, as one.
+    """Read the schema of several tables that share a person, as one schema.
 
     Args:
-        tables: of each its `schema`; the columns of others that are carried to it, as `carry`; and what the
-            column that names the person is called in it, as `person`, where it is called otherwise.
-        person: what that column is called in the release.
+        tables: For each table its `schema`; the columns of other tables that are carried to it, as `carry`;
+            and the name of the column that names the person, as `person`, if it differs.
+        person: Name of the person's column in the release.
 
     Raises:
-        SpecError: as `load_schema`, or if the tables do not fit each other.
+        SpecError: As `load_schema`, or if the tables do not fit together.
     """
     from privacy_engine.tables.linked import renamed_person, schema_of_tables
 
@@ -102,15 +102,15 @@ def load_tables(tables: Mapping[str, Mapping[str, Any]], person: str) -> "DataSc
 
 
 def _hierarchy_path(name: str, *, in_file: bool) -> Path:
-    """A file may name no hierarchy outside of the include folder; a program may."""
+    """Return the path of a hierarchy. A file may only name those of the include folder; a program any."""
     return file_within(_home(), name) if in_file else _include_path(name)
 
 
 def read_hierarchy(path: Path) -> "Hierarchy":
-    """A hierarchy from its CSV file.
+    """Read a hierarchy from its CSV file.
 
     Raises:
-        SpecError: naming the file and what to do.
+        SpecError: Naming the file and the remedy.
     """
     from privacy_engine.tables.hierarchy import Hierarchy, HierarchyError
 
@@ -125,10 +125,10 @@ def read_hierarchy(path: Path) -> "Hierarchy":
 
 
 def load_policy(policy: str | Path | Mapping[str, Any]) -> "ReleasePolicy":
-    """A policy from a YAML file (absolute, or relative to the include folder) or a mapping.
+    """Read a policy from a YAML file (absolute, or relative to the include folder) or a mapping.
 
     Raises:
-        SpecError: naming the file and the field.
+        SpecError: Naming the file and the field.
     """
     from privacy_engine.verification.policy import ReleasePolicy
 
@@ -140,13 +140,13 @@ def load_policy(policy: str | Path | Mapping[str, Any]) -> "ReleasePolicy":
 
 
 def load_suite(suite: str | Path | Mapping[str, Any]) -> dict[str, Any]:
-    """A Great Expectations suite from a JSON file (absolute, or relative to the include folder) or a mapping.
+    """Read a Great Expectations suite from a JSON file (absolute or in the include folder) or a mapping.
 
     A mapping of `context`, a folder with a `great_expectations.yml`, and `checkpoint` names a Checkpoint
-    instead; it comes back with the whole path of the folder.
+    instead. It is returned with the absolute path of the folder.
 
     Raises:
-        SpecError: if it is no mapping with `name` and at least one expectation, and names no checkpoint.
+        SpecError: If it is no mapping with `name` and at least one expectation, and names no checkpoint.
     """
     fields, place = _fields(suite, "suite")
     if "checkpoint" in fields:
@@ -160,7 +160,7 @@ def load_suite(suite: str | Path | Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _fields(given: str | Path | Mapping[str, Any], what: str) -> tuple[dict[str, Any], Path | str]:
-    """A mapping, from a file or as it is, and the file, or its name for errors."""
+    """Return a mapping, from a file or as given, with the file or its name for errors."""
     if isinstance(given, Mapping):
         return dict(given), what
     path = _include_path(given)
@@ -168,19 +168,19 @@ def _fields(given: str | Path | Mapping[str, Any], what: str) -> tuple[dict[str,
 
 
 def _include_path(path: str | Path) -> Path:
-    """A file by its absolute path, or by that below the include folder."""
+    """Return a file by its absolute path, or by its path below the include folder."""
     return Path(path) if Path(path).is_absolute() else file_below(None, path)
 
 
 def file_below(home: Path | None, path: str | Path) -> Path:
-    """A file of an include folder; where it has none of that name, the one that the provider brings.
+    """Return a file of an include folder, or else the provider's file of that name.
 
     Args:
-        home: the include folder; None: that of `include_folder`.
-        path: relative to it; an absolute one stays as it is.
+        home: Include folder. None: that of `include_folder`.
+        path: Path relative to it. An absolute path is unchanged.
 
     Raises:
-        SpecError: if there is no include folder, and the provider brings no such file.
+        SpecError: If there is no include folder, and the provider has no such file.
     """
     try:
         own = (home or include_folder()) / path
@@ -192,24 +192,24 @@ def file_below(home: Path | None, path: str | Path) -> Path:
 
 
 def file_within(home: Path, name: str) -> Path:
-    """A file that another file names: of the include folder, or of those that the provider brings.
+    """Return a file that another file names: of the include folder, or of the provider's.
 
-    Whoever writes a release file chooses among the policies, suites and hierarchies that stand in these
-    folders. The file does not bring its own from elsewhere.
+    The author of a release file chooses among the policies, suites and hierarchies in these folders. The file
+    cannot use others from elsewhere.
 
     Raises:
-        SpecError: if the name leads out of these folders, by itself or by a symbolic link, or to no file.
+        SpecError: If the name leads out of these folders, directly or by a symbolic link, or to no file.
     """
     if Path(name).is_absolute() or ".." in Path(name).parts:
         raise wrong(
-            name, f"must be a path below {home}, without '..'; put the file there and name it so", " "
+            name, f"must be a path below {home}, without '..'; put the file there and use its path", " "
         )
     try:
         found = file_below(home, name)
         folders = [folder.resolve() for folder in (home, _shipped()) if folder is not None]
         inside = any(found.resolve().is_relative_to(folder) for folder in folders)
         exists = found.is_file()
-    except (OSError, ValueError, RuntimeError):  # too long a name, a null byte, links in a circle
+    except (OSError, ValueError, RuntimeError):  # too long a name, a null byte, circular links
         raise wrong(name, f"must be the path of a file below {home}; correct the path", " ") from None
     if not exists:
         hint = did_you_mean(found.name, _names_in(found.parent))
@@ -217,7 +217,7 @@ def file_within(home: Path, name: str) -> Path:
     if not inside:
         raise wrong(
             f"the file {found}",
-            f"must lie below {home}, and a symbolic link leads out of it; put the file itself there",
+            f"must be below {home}, but a symbolic link leads out of it; put the file itself there",
             " ",
         )
     return found
@@ -231,14 +231,14 @@ def _names_in(folder: Path) -> list[str]:
 
 
 def _brought(path: str | Path) -> Path | None:
-    """The file of that name that the provider brings, if it does."""
+    """Return the provider's file of that name, if it has one."""
     shipped = _shipped()
     file = None if shipped is None else shipped / path
     return file if file is not None and file.is_file() else None
 
 
 def _home() -> Path:
-    """The include folder; where there is none, the one that the provider brings."""
+    """Return the include folder, or else the provider's."""
     try:
         return include_folder()
     except SpecError:
@@ -248,6 +248,6 @@ def _home() -> Path:
 
 
 def _shipped() -> Path | None:
-    """The include folder that the provider brings."""
+    """Return the include folder of the provider."""
     shipped = answer_of("shipped")
     return None if shipped is None else Path(shipped())

@@ -1,9 +1,9 @@
-"""The floor policy: what every release of a deployment must keep, whatever policy its own file names.
+"""The floor policy: the minimum for every release of a deployment, whatever policy its own file names.
 
-It is set beside the lake and the ledger, not in the include folder, so who writes release files cannot lower
-it. In the file of the floor stands what stands in any policy, and besides: `approval: true` where nothing may
-be published that nobody approved, `signed: required`, and `insensitive: as_quasi_identifiers` where the k of
-its k-anonymity counts every released column that is not sensitive.
+It is configured next to the lake and the ledger, not in the include folder, so authors of release files
+cannot lower it. Its file has the fields of any policy, and in addition: `approval: true` if nothing may be
+published without an approval, `signed: required`, and `insensitive: as_quasi_identifiers` if the k of its
+k-anonymity counts every released column that is not sensitive.
 """
 
 import hashlib
@@ -30,14 +30,14 @@ _TAKE_CARE = (
 
 @dataclass(frozen=True, kw_only=True)
 class Floor:
-    """What must hold for every release.
+    """The requirements for every release.
 
     Attributes:
-        path: of its file.
-        sha256: of the bytes of the file, as manifests record it.
-        policy: the least that every policy asks for.
-        approval: whether somebody must approve every release.
-        signed: whether every release must be signed.
+        path: Path of its file.
+        sha256: SHA-256 of the file's bytes, as manifests record it.
+        policy: Minimum of every policy.
+        approval: Whether every release must be approved.
+        signed: Whether every release must be signed.
     """
 
     path: Path
@@ -48,31 +48,31 @@ class Floor:
 
 
 def floor_policy() -> Floor | None:
-    """The floor of this deployment; None where none is set.
+    """Return the floor policy of this deployment. None if there is none.
 
     Raises:
-        SpecError: if one is set and cannot be read, so that no release goes on without it.
+        SpecError: If one is set but cannot be read, so that no release runs without it.
     """
     chosen = setting(OPTION)
     return None if chosen is None else read_floor(Path(chosen).expanduser(), _TAKE_CARE)
 
 
 def under_floor(policy: "ReleasePolicy", floor: Floor | None) -> "ReleasePolicy":
-    """What a release must keep: its own policy and the floor, both."""
+    """Return the policy of a release combined with the floor policy."""
     return policy if floor is None else policy.with_floor(floor.policy)
 
 
 def require_floor(floored: Mapping[str, str] | None, *, approved: bool, signed: bool) -> None:
-    """Refuse a release that was not verified and approved under the floor of today, or is not to be signed.
+    """Raise if a release was not verified and approved under the current floor, or lacks a signature.
 
     Args:
-        floored: what the verification says of the floor that it was done under; None: there was none.
-        approved: whether somebody approved the release.
-        signed: whether it is going to be signed.
+        floored: Floor policy in the verification report. None: there was none.
+        approved: Whether the release was approved.
+        signed: Whether the release is going to be signed.
 
     Raises:
-        VerificationError: if there is a floor, and it is another one, or asks for an approval or a signature.
-        SpecError: if the floor cannot be read.
+        VerificationError: If the floor policy is another one, or requires an approval or a signature.
+        SpecError: If the floor policy cannot be read.
     """
     floor = floor_policy()
     if floor is None:
@@ -84,37 +84,37 @@ def require_floor(floored: Mapping[str, str] | None, *, approved: bool, signed: 
         )
     if floor.approval and not approved:
         raise VerificationError(
-            f"the floor policy {floor.path} asks that somebody approves every release, and nobody did; "
+            f"the floor policy {floor.path} requires an approval of every release, but there is none; "
             "require an approval and run the release again"
         )
     require_signature(floor, signed=signed)
 
 
 def require_signature(floor: Floor | None, *, signed: bool) -> None:
-    """Refuse a release that is not to be signed where the floor asks for a signature.
+    """Raise if the floor policy requires a signature, but the release is not to be signed.
 
     Raises:
-        VerificationError: see above.
+        VerificationError: See above.
     """
     if floor is not None and floor.signed and not signed:
         raise VerificationError(
-            f"the floor policy {floor.path} asks that every release is signed, and there is no key: add the "
+            f"the floor policy {floor.path} requires signed releases, but there is no key: add the "
             f"Airflow connection signing_default, or name the file of a key as {VARIABLES['signing_key']}"
         )
 
 
 def weaker_than_floor(policy: "ReleasePolicy", floor: Floor | None) -> str | None:
-    """In which rules a policy says less than the floor, and what to do: whoever reads it would be misled."""
+    """Return where a policy is weaker than the floor, which would mislead its readers, with the remedy."""
     if floor is None or not (found := policy.weaker_than(floor.policy)):
         return None
     return (
-        f"{'; '.join(found)} of the floor policy {floor.path}; ask for at least as much, or leave the rule "
-        "out, for the floor holds anyway"
+        f"{'; '.join(found)} of the floor policy {floor.path}; require at least as much, or remove the rule, "
+        "because the floor applies anyway"
     )
 
 
 def _of_all_columns(policy: "ReleasePolicy", path: Path) -> "ReleasePolicy":
-    """The same, with the k of its k-anonymity counted over every released column that is not sensitive."""
+    """Count the k of a policy's k-anonymity over every released column that is not sensitive."""
     from privacy_engine.verification.all_columns import AllColumnsKAnonymity
     from privacy_engine.verification.models import KAnonymity
 
@@ -122,20 +122,20 @@ def _of_all_columns(policy: "ReleasePolicy", path: Path) -> "ReleasePolicy":
     if not found:
         raise wrong(
             path,
-            f"insensitive: {_AS_QUASI} must stand beside k_anonymity, whose k it is about; add it to require",
+            f"insensitive: {_AS_QUASI} requires k_anonymity, whose k it changes; add it to require",
         )
     return replace(policy, all_columns=(*policy.all_columns, AllColumnsKAnonymity(k=max(found))))
 
 
 def read_floor(path: Path, note: str) -> Floor:
-    """What stands in the file of a floor.
+    """Read a floor policy from its file.
 
     Args:
-        path: absolute.
-        note: ends the message of an error.
+        path: Absolute path.
+        note: End of the message of an error.
 
     Raises:
-        SpecError: if it cannot be read.
+        SpecError: If it cannot be read.
     """
     from privacy_engine.verification.policy import ReleasePolicy
 

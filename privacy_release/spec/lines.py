@@ -1,6 +1,6 @@
-"""In which line of a file a problem is: what errors say of the place, found again in the text.
+"""Find the line of a problem in a file, from the path of its field.
 
-A file is read a second time only where something is wrong with it.
+A file is only read a second time if something is wrong with it.
 """
 
 import re
@@ -15,37 +15,37 @@ from privacy_release.config.problems import problems_in, shortened
 from privacy_release.spec.reading import LARGEST_JSON, compose, read_text
 
 _LONGEST = 2_000  # characters of a problem
-# A field as sentences name it: `release.k`, `schema.age`.
+# A field as sentences write it: `release.k`, `schema.age`.
 _NAMED = re.compile(r"[A-Za-z_][\w-]*(?:\.[\w-]+)*")
 
 
 def located(file: Path, error: PrivacyEngineError) -> ProblemsError:
-    """The problems of an error with the lines in which they are.
+    """Add line numbers to the problems of an error.
 
-    A problem that says of no field where it is, is at the first one that its sentence names: a rule about
-    several fields begins with one of them.
+    A problem without a path is located at the first field that its sentence names: a rule about several
+    fields begins with one of them.
 
     Args:
-        file: that was read. Problems that are of another file, such as the policy, stay as they are.
-        error: what is wrong.
+        file: File that was read. Problems of other files, such as the policy, are unchanged.
+        error: Error with the problems.
     """
     return at_lines(file, problems_in(error))
 
 
 def at_lines(file: Path, problems: Iterable[Problem]) -> ProblemsError:
-    """The problems of a file with the lines in which they are, see `located`."""
+    """Add line numbers to the problems of a file, see `located`."""
     root, fields = _root(file), _Fields()
     return ProblemsError(p if p.file is not None else _placed(p, file, root, fields) for p in problems)
 
 
 class _Fields:
-    """The fields of each mapping of a file, looked for once: thousands of problems may be of one mapping."""
+    """The fields of each mapping of a file, cached, because thousands of problems may be in one mapping."""
 
     def __init__(self) -> None:
         self._of: dict[int, dict[str, tuple[yaml.Node, yaml.Node]]] = {}
 
     def of(self, node: yaml.MappingNode) -> Mapping[str, tuple[yaml.Node, yaml.Node]]:
-        """Key and value by name; the first one counts where a name is repeated."""
+        """Return key and value by name. If a name is repeated, the first one counts."""
         if id(node) not in self._of:
             pairs = [pair for pair in node.value if isinstance(pair[0], yaml.ScalarNode)]
             self._of[id(node)] = {pair[0].value: pair for pair in reversed(pairs)}
@@ -70,7 +70,7 @@ def _placed(problem: Problem, file: Path, root: yaml.Node | None, fields: _Field
 def _walked(
     node: yaml.Node, path: Sequence[str | int], fields: _Fields
 ) -> tuple[int, tuple[str | int, ...], yaml.Node]:
-    """As far down a path as the file has it: the line, the part of the path, and what stands there."""
+    """Follow a path as far as the file has it. Return the line, that part of the path, and its node."""
     line, done = node.start_mark.line + 1, list[str | int]()
     for part in path:
         step = _step(node, part, fields)
@@ -91,7 +91,7 @@ def _step(node: yaml.Node, part: str | int, fields: _Fields) -> tuple[yaml.Node,
 
 
 def _root(file: Path) -> yaml.Node | None:
-    """The file as nodes, which know their lines; None where it cannot be read."""
+    """Return the file as nodes, which know their lines. None if it cannot be read."""
     try:
         return compose(read_text(file, LARGEST_JSON))
     except (PrivacyEngineError, yaml.YAMLError, RecursionError):

@@ -1,4 +1,4 @@
-"""The release methods by name: built with their parameters, and described for people."""
+"""Build the release methods by name with their parameters, and describe them."""
 
 import dataclasses
 import inspect
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def described_methods() -> str:
-    """Return what `describe_methods` gave when it was recorded, without importing a method.
+    """Return the recorded result of `describe_methods`, without importing a method.
 
     `make docs` writes it.
     """
@@ -58,7 +58,7 @@ def _loss(loss: Any) -> str:
 
 
 def _small_schema() -> Any:
-    """A schema with one attribute of each role that matters: guarantees depend on roles, never on data."""
+    """Return a schema with one attribute of each relevant role: guarantees depend on roles, never on data."""
     from privacy_engine.tables.schema import Attribute, DataSchema
     from privacy_engine.vocabulary import Kind, Role
 
@@ -86,10 +86,10 @@ def _default(field: "dataclasses.Field[Any]") -> str:
 
 
 def build_method(method: str, parameters: Mapping[str, Any]) -> "ReleaseMethod":
-    """The release method with its parameters.
+    """Return the release method with its parameters.
 
     Raises:
-        SpecError: naming the parameter, what it must be and what was given.
+        SpecError: Naming the parameter, its valid values and the given one.
     """
     from privacy_engine.registry import load_method
 
@@ -104,20 +104,20 @@ def build_method(method: str, parameters: Mapping[str, Any]) -> "ReleaseMethod":
 def weaker_than_policy(
     method: "ReleaseMethod", schema: "DataSchema", policy: "ReleasePolicy", name: str
 ) -> list[str]:
-    """Where a method promises less than the policy asks for, as text; verification measures it anyway.
+    """Return where a method claims less than the policy requires. Verification measures it anyway.
 
     Args:
-        method: with its parameters.
-        schema: of what it is given.
-        policy: with the deployment's floor.
-        name: of the method.
+        method: Method with its parameters.
+        schema: Schema of the method's input.
+        policy: Policy combined with the floor policy.
+        name: Name of the method.
     """
     from privacy_engine.verification.policy import ReleasePolicy
 
     loss, guarantees = method.privacy_loss(schema), method.guarantees(schema)
     found = []
     if loss is None and (policy.max_epsilon is not None or policy.max_delta is not None):
-        found.append(f"{name} claims no differential privacy, and the policy limits its loss")
+        found.append(f"{name} claims no differential privacy, but the policy limits its loss")
     if loss is None and not guarantees:
         return found
     promised = ReleasePolicy(require=guarantees, max_epsilon=None if loss is None else loss.epsilon)

@@ -1,7 +1,7 @@
-"""A release as one YAML file: source, schema, method, policy, and where it goes.
+"""The model of a release file: source, schema, method, policy, and where to publish.
 
 Reading one imports neither pandas nor an algorithm, because Airflow does it at every parse of the DAGs.
-`ReleaseSpec.data_schema` and `ReleaseSpec.release_policy` do, and find what only the engine can know.
+`ReleaseSpec.data_schema` and `ReleaseSpec.release_policy` do, and find faults that only the engine can find.
 """
 
 import re
@@ -102,14 +102,14 @@ __all__ = [
 ]
 
 _LONGEST_WORD = 40  # characters of a word that an error quotes
-# Sections that are about one table -> their fields.
+# Sections that apply to one table -> their fields.
 _SECTIONS = {
     **{name: name for name in ("source", "expectations", "budget", "history", "outliers", "transform")},
     "schema": "attributes",
 }
-_KEPT = ("k", "m", "departures", "reserve", "counterfeits", "hold_back")  # over all releases of a person
-RELEASE = "{release}"  # stands for the release id in the address of a source
-_NAME = r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}"  # a DAG id, a table name and a folder at once
+_KEPT = ("k", "m", "departures", "reserve", "counterfeits", "hold_back")  # fields of a kept history
+RELEASE = "{release}"  # placeholder of the release ID in the address of a source
+_NAME = r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}"  # valid as DAG ID, table name and folder name
 
 
 def _existing_file(value: str, info: ValidationInfo) -> str:
@@ -159,7 +159,7 @@ Duration = Annotated[str, AfterValidator(_duration)]
 
 
 def _require_plain(parameters: object) -> None:
-    """Refuse dates among parameters: no method takes one, and a DAG cannot be stored with them."""
+    """Refuse dates among parameters: no method accepts them, and Airflow cannot store a DAG with them."""
     inside = [parameters]
     while inside:
         here = inside.pop()
@@ -170,17 +170,17 @@ def _require_plain(parameters: object) -> None:
 
 
 class _Strict(BaseModel):
-    """A mapping whose fields are all known: a misspelt one must not be ignored in silence."""
+    """A mapping that allows only known fields: a misspelt one must not be ignored silently."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, validate_by_name=False, validate_by_alias=True)
 
 
 class WaitSpec(_Strict):
-    """How long a run waits for files that are late, and how often it looks.
+    """How long a run waits for late files, and how often it checks.
 
     Attributes:
-        timeout: the longest wait; after that the run fails.
-        every: between two looks.
+        timeout: Longest wait. After it, the run fails.
+        every: Time between two checks.
     """
 
     timeout: Duration = "1 day"
@@ -188,30 +188,32 @@ class WaitSpec(_Strict):
 
 
 class SourceSpec(_Strict):
-    """Where the records come from: Parquet files, a version of a table, or a query of a database.
+    """The source of the records: Parquet files, a version of a table, or a query of a database.
 
     Attributes:
-        uri: a Parquet file, folder or glob, or the folder of a table, as a path or address. A relative path
-            is relative to the folder that holds `releases/`. `{release}` in it stands for the release's id:
-            the partition key of the run, else its run id; `{release:%Y-%m-%d}` for the date of the release:
-            that of its partition key, else its logical date, on the command line a release id that is one.
-        sql: instead of it: a SELECT that the database of `connection` answers. `{release}` and
+        uri: Parquet file, folder or glob, or the folder of a table, as a path or address. A relative path
+            is relative to the folder that contains `releases/`. `{release}` in it is replaced by the release
+            ID: the partition key of the run, or else its run ID. `{release:%Y-%m-%d}` is replaced by the date
+            of the release: that of its partition key, or else its logical date; on the command line, the
+            release ID must be a date.
+        sql: SELECT that the database of `connection` answers, instead of `uri`. `{release}` and
             `{release:%Y-%m-%d}` in it are bound as parameters, never pasted into the text.
-        connection: Airflow connection id of the object store or database; of a database on the command line
-            the variable $PRIVACY_SOURCE_<ID> has its address.
-        format: what is at the address: `parquet` files, a `delta` table, or an `iceberg` table, see
+        connection: Airflow connection ID of the object store or database. On the command line, the variable
+            $PRIVACY_SOURCE_<ID> has the address of a database.
+        format: Format at the address: `parquet` files, a `delta` table, or an `iceberg` table, see
             `privacy_release.sources.versions`.
-        version, timestamp: of a table: its number (of Iceberg that of a snapshot), or the version that was
-            the newest at a time. Without both the newest one is taken; which one stands in the manifest.
-        columns: to read, none of them derived; None reads all, and each must be in the schema then.
-        nulls: `fail` where a quasi-identifier or sensitive attribute that is not nullable has one, `drop`
-            these records, or `keep` them: a null is a value then, as if each attribute were `nullable`.
-        when_missing: what a run does where no Parquet file is (yet) at the address, or the query gives no row
-            (yet): `fail`; `skip`, which leaves this release out; or `wait` for it.
-        wait: for how long.
-        max_expansion: most bytes that records may take in memory for each byte of their file: a small file
-            that unfolds further, beyond a GiB, is refused as a Parquet bomb.
-        sha256: what the SHA-256 of the Parquet file must be, as `sha256sum` prints it; of several files their
+        version, timestamp: Version of a table: its number (for Iceberg, of a snapshot), or a time whose
+            newest version is read. Without both, the newest version is read. The manifest records the
+            version.
+        columns: Columns to read, none of them derived. None reads all, and then each must be in the schema.
+        nulls: `fail` raises on a null in a quasi-identifier or sensitive attribute that is not nullable,
+            `drop` drops these records, `keep` treats null as a value, as if each attribute were `nullable`.
+        when_missing: Action of a run if there is no Parquet file at the address (yet), or the query returns
+            no row (yet): `fail`; `skip`, which skips this release; or `wait` for it.
+        wait: How long to wait.
+        max_expansion: Largest ratio of bytes in memory to bytes in a file. A small file that expands further,
+            beyond a GiB, is refused as a Parquet bomb.
+        sha256: Required SHA-256 of the Parquet file, as `sha256sum` prints it. For several files, their
             fingerprint, which the report of a release shows. Other files are refused.
     """
 
@@ -235,23 +237,25 @@ class SourceSpec(_Strict):
     @model_validator(mode="after")
     def _one_form(self) -> Self:
         if (self.uri is None) == (self.sql is None):
-            raise ValueError("source must have a uri, or a sql with its connection; give one of both")
+            raise ValueError("source must have a uri, or a sql with its connection; set one of both")
         if self.sql is not None and self.connection is None:
-            raise ValueError("source.sql must stand beside the connection of its database; add it")
+            raise ValueError("source.sql requires the connection of its database; add it")
         if self.format != "parquet" and self.when_missing != "fail":
             raise ValueError("source.when_missing is about Parquet files and queries; remove it")
         if self.format != "parquet" and self.sql is not None:
-            raise ValueError("source.format is of what is at an address; remove it, or sql")
-        told = [name for name in ("version", "timestamp") if getattr(self, name) is not None]
-        if told and (self.format == "parquet" or len(told) > 1):
+            raise ValueError("source.format only applies to an address; remove it, or sql")
+        given = [name for name in ("version", "timestamp") if getattr(self, name) is not None]
+        if given and (self.format == "parquet" or len(given) > 1):
             raise ValueError(
-                f"source.{' and '.join(told)}: one of both may stand beside format: delta or iceberg, and "
-                "neither elsewhere; correct it"
+                f"source.{' and '.join(given)}: one of both may be set with format: delta or iceberg, and "
+                "neither otherwise; correct it"
             )
         if self.wait is not None and self.when_missing != "wait":
-            raise ValueError("source.wait must stand beside when_missing: wait; add it, or remove wait")
+            raise ValueError("source.wait requires when_missing: wait; add it, or remove wait")
         if self.sha256 is not None and (self.uri is None or self.format != "parquet" or "{" in self.uri):
-            raise ValueError("source.sha256 is of Parquet files at one address without {release}; remove it")
+            raise ValueError(
+                "source.sha256 requires Parquet files at one address without {release}; remove it"
+            )
         check_placeholders(self.place)
         if self.sql is not None:
             check_query(self.sql)
@@ -264,19 +268,19 @@ class SourceSpec(_Strict):
 
     @property
     def waits(self) -> WaitSpec:
-        """For how long, where it waits."""
+        """How long to wait."""
         return self.wait or WaitSpec()
 
 
 class PseudonymSpec(_Strict):
-    """What is released in the place of an identifier, see `privacy_release.sources.pseudonyms`.
+    """The pseudonyms that replace an identifier, see `privacy_release.sources.pseudonyms`.
 
     Attributes:
-        connection: Airflow connection id whose password is the key; without Airflow it is
+        connection: Airflow connection ID whose password is the key. Without Airflow, the key is
             $PRIVACY_PSEUDONYM_KEY.
-        scope: equal identifiers have equal pseudonyms within one `release`, or in a `series` of them.
-        series: names the series, where it is not that of this release: tables that name the same one and have
-            the same key share pseudonyms.
+        scope: Scope in which equal identifiers have equal pseudonyms: one `release`, or a `series` of them.
+        series: Name of the series, if it is not that of this release. Tables with the same series and key
+            share pseudonyms.
     """
 
     connection: Connection
@@ -285,14 +289,14 @@ class PseudonymSpec(_Strict):
 
 
 class ShiftSpec(_Strict):
-    """By how much the dates of a person are moved, see `privacy_release.sources.person_dates`.
+    """The shift of a person's dates, see `privacy_release.sources.person_dates`.
 
     Attributes:
-        connection: Airflow connection id whose password is the key; without Airflow it is
+        connection: Airflow connection ID whose password is the key. Without Airflow, the key is
             $PRIVACY_PSEUDONYM_KEY.
-        days: by how many at most, either way, and never by none.
-        scope: the dates of a person are moved by the same number within one `release`, or in a `series`.
-        series: names the series, where it is not that of this release.
+        days: Largest number of days in either direction. Dates are always moved by at least one day.
+        scope: Scope in which a person's dates are moved by the same number: one `release`, or a `series`.
+        series: Name of the series, if it is not that of this release.
     """
 
     connection: Connection
@@ -302,15 +306,15 @@ class ShiftSpec(_Strict):
 
 
 class DeriveSpec(_Strict):
-    """How a column of whole numbers is made from dates, see `privacy_engine.tables.date_form.Derivation`.
+    """A column of whole numbers derived from dates, see `privacy_engine.tables.date_form.Derivation`.
 
-    Exactly one of the fields is given. It names columns of the schema that are dates or timestamps; one end
-    of a span may also be a day, such as 2026-01-01.
+    Exactly one of the fields must be set. It names columns of the schema that are dates or timestamps. One
+    end of a span may also be a day, such as 2026-01-01.
 
     Attributes:
-        years_between: complete years from the first day to the second, such as an age.
-        days_between: days from the first day to the second.
-        days_since_first: days since the first one of the person, in all files of the source.
+        years_between: Complete years from the first date to the second, such as an age.
+        days_between: Days from the first date to the second.
+        days_since_first: Days since the person's first date in all files of the source.
     """
 
     years_between: tuple[Moment, Moment] | None = None
@@ -325,10 +329,10 @@ class DeriveSpec(_Strict):
 
 
 class AllowSpec(_Strict):
-    """Leave, with the reason that goes into the manifest.
+    """An exemption, with the reason that goes into the manifest.
 
     Attributes:
-        allow: the reason.
+        allow: Reason for the exemption.
     """
 
     allow: Annotated[str, AfterValidator(_not_blank)]
@@ -339,7 +343,7 @@ class SignatureSpec(_Strict):
 
     Attributes:
         signed_by: Name and office of the person.
-        reason: Why the text identifies no person.
+        reason: Reason why the text identifies no one.
     """
 
     signed_by: Annotated[str, AfterValidator(_not_blank)]
@@ -370,10 +374,10 @@ TextRule = Annotated[
 
 
 class YearSpec(_Strict):
-    """A year that goes by that of the release.
+    """A year relative to the year of the release.
 
     Attributes:
-        years_before_release: how many years before.
+        years_before_release: Number of years before the release.
     """
 
     years_before_release: Whole = Field(ge=1)
@@ -387,23 +391,23 @@ BottomCode = Annotated[float | str | YearSpec, BeforeValidator(_bottom_code)]
 
 
 class AttributeSpec(_Strict):
-    """One column, see `privacy_engine.tables.schema.Attribute`; somebody must have decided on its role.
+    """One column, see `privacy_engine.tables.schema.Attribute`. Its role must have been decided.
 
     Attributes:
-        pseudonym: what is released in the place of an identifier.
-        text: what is done where released text holds addresses, numbers or names of persons: `redact`, or
-            leave with a reason. Otherwise the source is refused.
-        unique: leave for an insensitive column with nearly one value a record, or a person.
-        free_text: who signs for text whose values are not listed, for policies that ask for it.
-        exact: leave to count the spellings of a text as different values, of a sensitive attribute or of the
-            identifier that names the person. Otherwise spellings that read the same count once.
-        top_code, bottom_code: larger and smaller values become it. `{years_before_release: 90}` as bottom is
-            the year so many years before that of the release.
-        prefix: so many characters of a code are kept. Numbers are filled up with zeros to `width` before.
-        rare: prefixes that become zeros, or the name of a list of them.
-        meaning: what the values are about, for policies that ask for it.
-        shift: by how much dates are moved, all of a person by the same.
-        derive: how the column is made from dates; the source has none of its name.
+        pseudonym: Pseudonyms that replace an identifier.
+        text: Action if released text contains addresses, numbers or names of persons: `redact`, or an
+            exemption with a reason. By default the source is refused.
+        unique: Exemption for an insensitive column with nearly one value per record or person.
+        free_text: Person who signs for text without listed values, if the policy requires it.
+        exact: Exemption to count spellings of a text as different values, for a sensitive attribute or the
+            identifier that names the person. By default, spellings that read the same count once.
+        top_code, bottom_code: Largest and smallest value. Values beyond it are replaced by it. As bottom,
+            `{years_before_release: 90}` is the year 90 years before that of the release.
+        prefix: Number of characters of a code that are kept. Numbers are padded with zeros to `width` before.
+        rare: Prefixes that are replaced by zeros, or the name of a list of them.
+        meaning: Meaning of the values, for policies that require it.
+        shift: Shift of dates, by the same number of days for all dates of a person.
+        derive: Derivation of the column from dates. The source has no column of its name.
     """
 
     role: Literal["identifier", "quasi_identifier", "sensitive", "insensitive"]
@@ -440,12 +444,12 @@ class AttributeSpec(_Strict):
 
     @property
     def hierarchical(self) -> bool:
-        """Whether it has a hierarchy of its own."""
+        """Whether it has a hierarchy."""
         return self.hierarchy is not None
 
     @property
     def is_free_text(self) -> bool:
-        """Whether text may be released that no schema lists, as of `privacy_engine.tables.schema`."""
+        """Whether it may release text that no schema lists, as in `privacy_engine.tables.schema`."""
         return self.nominal and self.role != "identifier" and not has_public_domain(self)
 
     @property
@@ -457,17 +461,17 @@ class AttributeSpec(_Strict):
     @model_validator(mode="after")
     def _pseudonym_fits(self) -> Self:
         if self.pseudonym is not None and self.role != "identifier":
-            raise ValueError("pseudonym must stand on a column with the role identifier; correct the role")
+            raise ValueError("pseudonym requires a column with the role identifier; correct the role")
         return self
 
 
 class ScheduleSpec(_Strict):
-    """A schedule by upstream assets or by partition; exactly one of the fields.
+    """A schedule by upstream assets or by partition. Exactly one of the fields must be set.
 
     Attributes:
-        asset: name of the release whose publication starts a run.
-        assets: names of several; all must have been published anew.
-        partitions: cron expression; each of its times is a partition, and a release of its own.
+        asset: Name of the release whose publication starts a run.
+        assets: Names of several releases, all of which must have been published again.
+        partitions: Cron expression. Each of its times is a partition, with a separate release.
     """
 
     asset: Name | None = None
@@ -482,18 +486,18 @@ class ScheduleSpec(_Strict):
 
     @property
     def upstream(self) -> tuple[str, ...]:
-        """Names of the releases whose assets are awaited; empty for a schedule by partition."""
+        """Names of the releases whose assets are awaited. Empty for a schedule by partition."""
         return (self.asset,) if self.asset else self.assets or ()
 
 
 class MethodSpec(BaseModel):
-    """The release method; what is not named here is a parameter of the method.
+    """The release method. Fields that are not listed here are parameters of the method.
 
     Attributes:
-        method: registry key.
-        seed: of the random choices; None takes fresh entropy in every run.
-        secret: Airflow connection id whose password is the secret of memoised answers.
-        replaces: fingerprint of the earlier secret that is given up on purpose, see
+        method: Registry key of the method.
+        seed: Seed of the random choices. None draws fresh entropy in every run.
+        secret: Airflow connection ID whose password is the secret of memoised answers.
+        replaces: Fingerprint of the earlier secret that is replaced on purpose, see
             `privacy_release.budget.secrets`.
     """
 
@@ -515,11 +519,11 @@ class MethodSpec(BaseModel):
     def _secret_fits(self) -> Self:
         if self.memoised != (self.secret is not None):
             raise ValueError(
-                "release.secret, the connection of the secret, must stand beside randomness: memoised and "
-                "nowhere else; add or remove it"
+                "release.secret, the connection of the secret, requires randomness: memoised, and the other "
+                "way round; add or remove it"
             )
         if self.replaces is not None and self.secret is None:
-            raise ValueError("release.replaces must stand beside a secret; remove it")
+            raise ValueError("release.replaces requires a secret; remove it")
         return self
 
     @property
@@ -539,12 +543,13 @@ class MethodSpec(BaseModel):
 
 
 class OutliersSpec(BaseModel):
-    """The search for outliers; what is not named here is a parameter of the detector.
+    """The search for outliers. Fields that are not listed here are parameters of the detector.
 
     Attributes:
-        method: registry key of the detector.
-        action: what is done with them, see `privacy_release.steps.outliers.Action`.
-        max_share: the release fails if a larger share of the records are outliers; `fail` needs it.
+        method: Registry key of the detector.
+        action: Action on outliers, see `privacy_release.steps.outliers.Action`.
+        max_share: Largest share of outliers among the records. With more, the release fails. Required by
+            `fail`.
     """
 
     model_config = ConfigDict(extra="allow", frozen=True)
@@ -575,10 +580,10 @@ class TransformSpec(_Strict):
     """A step of your own between validation and release, see `privacy_release.transforms`.
 
     Attributes:
-        sql: a SELECT over the table `records`, answered by DuckDB without files and network. It keeps the
-            column `_record`, which tells whose record a row is.
-        attributes: field `schema`: of the columns that come out, without identifiers; None: those that went
-            in.
+        sql: SELECT over the table `records`, answered by DuckDB without files and network. It keeps the
+            column `_record`, which identifies the record of a row.
+        attributes: Field `schema`: the resulting columns, without identifiers. None: the columns of the
+            source.
     """
 
     sql: str = Field(min_length=1)
@@ -592,8 +597,8 @@ class TransformSpec(_Strict):
             if a.role == "identifier" or a.shift is not None or a.derive is not None
         ]:
             raise ValueError(
-                f"transform.schema {wrong_ones} must have no identifiers, shift or derive: these are of the "
-                "source; remove them"
+                f"transform.schema {wrong_ones} must have no identifiers, shift or derive: these belong "
+                "to the source; remove them"
             )
         return self
 
@@ -608,14 +613,14 @@ Window = Annotated[str, AfterValidator(_window)]
 
 
 class ParticipationSpec(_Strict):
-    """A person takes part in so many releases of any period at most; later ones leave their rows out.
+    """Limits the number of releases of a period that a person takes part in. Later ones omit their rows.
 
     Attributes:
-        regime: `participation`.
-        releases: most releases that a person takes part in, in any period.
-        period: how long it is, such as `365d`, or `total`: the schedule's whole life.
-        key: Airflow connection id whose password is the key of the hashes that stand for persons; without
-            Airflow it is $PRIVACY_MEMBERSHIP_KEY.
+        regime: Name of the regime, `participation`.
+        releases: Largest number of releases that a person takes part in, in any period.
+        period: Length of the period, such as `365d`, or `total`: the schedule's whole life.
+        key: Airflow connection ID whose password is the key of the hashes that replace persons. Without
+            Airflow, the key is $PRIVACY_MEMBERSHIP_KEY.
     """
 
     regime: Literal["participation"]
@@ -625,13 +630,13 @@ class ParticipationSpec(_Strict):
 
 
 class ArrivalsSpec(_Strict):
-    """A person takes part in one release, the first that has rows of theirs: each release is of new people.
+    """A person takes part in one release, the first with rows of theirs: each release is of new people.
 
     Attributes:
-        regime: `arrivals`.
-        seen: what happens to rows of a person who took part in an earlier release: `leave_out`, or `refuse`
-            the whole release.
-        key: as of participation.
+        regime: Name of the regime, `arrivals`.
+        seen: Treatment of rows of a person who took part in an earlier release: `leave_out` omits them,
+            `refuse` fails the whole release.
+        key: Airflow connection ID of the key, as for participation.
     """
 
     regime: Literal["arrivals"]
@@ -640,20 +645,20 @@ class ArrivalsSpec(_Strict):
 
 
 class YearlySpec(_Strict):
-    """A promise to everybody in the table, whoever is in every release, kept in equal parts.
+    """A guarantee for every person in the table, even in every release, kept in equal parts.
 
-    What a release spends is worked out from it; `release.epsilon` is left out.
+    The loss of each release is computed from it, so `release.epsilon` must be omitted.
 
     Attributes:
-        regime: `yearly`.
-        epsilon, delta: what all releases of a period lose together. With a delta the parts add as
-            zero-concentrated differential privacy, which leaves each of many releases more.
-        releases: most releases of any period; one more is refused.
-        period: how long it is, such as `365d`, or `total`: the schedule's whole life.
-        opening: epsilon of the schedule's first release, with the same delta, which is paid for beside the
-            promise, once. It chooses the tables; all later releases measure these again and smooth over
-            time, instead of choosing anew with a small part. Only of `latent_class`. None: each release
-            stands by itself.
+        regime: Name of the regime, `yearly`.
+        epsilon, delta: Total loss of all releases of a period. With a delta, the parts add up as
+            zero-concentrated differential privacy, which gives each of many releases more.
+        releases: Largest number of releases in any period. Further ones are refused.
+        period: Length of the period, such as `365d`, or `total`: the schedule's whole life.
+        opening: Epsilon of the schedule's first release, with the same delta, which is paid once in addition
+            to the guarantee. That release chooses the tables. All later releases measure these again and
+            smooth over time, instead of choosing again with a small part. Only for `latent_class`. None: each
+            release is independent.
     """
 
     regime: Literal["yearly"]
@@ -668,7 +673,7 @@ def _still_there(given: Any) -> Any:
     if isinstance(given, Mapping) and given.get("regime") in ("continual", "on_change"):
         raise ValueError(
             f"regime {given['regime']} was removed, because measuring the same tables in every release is "
-            "nearer; take `regime: yearly` with `opening`"
+            "more accurate; use `regime: yearly` with `opening`"
         )
     return given
 
@@ -680,7 +685,7 @@ OverTimeSpec = Annotated[
 ]
 
 
-# Regimes that must know a person again in a later release.
+# Regimes that must recognise a person in a later release.
 _KnowsPeople = ParticipationSpec | ArrivalsSpec
 
 
@@ -688,13 +693,15 @@ class BudgetSpec(_Strict):
     """The privacy budget that a differentially private release spends.
 
     Attributes:
-        dataset: whose budget, by its name in the ledger. Releases about the same people share one.
-        promise: What all releases of the schedule promise together, and how they keep it; None: each release
-            is paid by itself.
-        ledger: Airflow connection id of the budget ledger.
-        when_short: what a run does when too little is left: `skip` all of its tasks and end green, or `fail`.
-        curator_report: whether to compare each release with its source, in a file that stays inside, see
-            `airflow_privacy_release.operators.curator`; only with the engine `local`.
+        dataset: Name of the data set in the ledger whose budget is spent. Releases about the same people must
+            share one.
+        promise: Guarantee of all releases of the schedule together, and the regime that keeps it. None: each
+            release is paid separately.
+        ledger: Airflow connection ID of the budget ledger.
+        when_short: Action of a run if the remaining budget is too small: `skip` all tasks, so that the run
+            ends as a success without a release, or `fail`.
+        curator_report: Whether to compare each release with its source, in a file for the curator, see
+            `airflow_privacy_release.operators.curator`. Only with the engine `local`.
     """
 
     dataset: Name
@@ -706,18 +713,18 @@ class BudgetSpec(_Strict):
     @model_validator(mode="before")
     @classmethod
     def _takes_the_former_name(cls, given: Any) -> Any:
-        """`promise` was called `over_time`."""
+        """Accept the former name of `promise`, which was `over_time`."""
         if not isinstance(given, Mapping) or "over_time" not in given:
             return given
         if "promise" in given:
-            raise ValueError("promise and over_time are one field; remove over_time, its former name")
+            raise ValueError("promise and over_time are the same field; remove over_time, its former name")
         text = "budget.over_time is called budget.promise; rename it, because the former name ends with 0.3"
         warnings.warn(text, FutureWarning, stacklevel=2)
         return {"promise" if name == "over_time" else name: value for name, value in given.items()}
 
     @property
     def schedule(self) -> dict[str, Any] | None:
-        """What a schedule takes, but for its name, see `spending.schedules.schedule_named`."""
+        """The fields of the schedule except for its name, see `spending.schedules.schedule_named`."""
         match self.promise:
             case YearlySpec():
                 return self.promise.model_dump(exclude={"regime"}, exclude_none=True)
@@ -735,10 +742,10 @@ class _OverTimeArgument(_Strict):
 
 
 def schedule_of(over_time: Mapping[str, Any]) -> dict[str, Any]:
-    """What a schedule is made of, outside of a specification.
+    """Return the fields of a schedule that is given outside of a specification.
 
     Raises:
-        SpecError: naming each wrong field and what to do.
+        SpecError: Naming each wrong field and the remedy.
     """
     try:
         given = _OverTimeArgument.model_validate({"over_time": over_time})
@@ -748,14 +755,14 @@ def schedule_of(over_time: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class ApprovalSpec(_Strict):
-    """Whether somebody must approve the verified release before it is published.
+    """The approval of a verified release before it is published.
 
     Attributes:
-        required: always. Otherwise nobody is asked but where a run says so: the DAG's parameter `approval`.
-            What the file requires no run can switch off.
-        assigned_to: ids of the Airflow users who may answer; None: whoever may answer in this DAG.
-        timeout: how long to wait for an answer; after that the release counts as rejected.
-        approvers: 2 where two different people must approve, else 1.
+        required: Whether every release must be approved. Otherwise an approval is only required if the run
+            sets the DAG's parameter `approval`. A run cannot switch off what the file requires.
+        assigned_to: IDs of the Airflow users who may answer. None: all users with permission on this DAG.
+        timeout: Longest wait for an answer. After it, the release counts as rejected.
+        approvers: Number of different users who must approve, 1 or 2.
     """
 
     required: bool = True
@@ -765,25 +772,27 @@ class ApprovalSpec(_Strict):
 
 
 class HistorySpec(_Strict):
-    """How people are known again in a later release, and what is kept over all releases of a person.
+    """How people are recognised in later releases, and what is guaranteed to a person over all releases.
 
     Attributes:
-        identifier: the column that identifies a person, one record each; only a keyed hash of it is kept.
-        key: Airflow connection id whose password is the key; without Airflow it is $PRIVACY_MEMBERSHIP_KEY.
-        keep: whether a release is made to stay safe together with the earlier ones of its table, see
-            `privacy_release.steps.history.Past`; otherwise verification alone looks at them.
-        k, m, departures: what is kept: as many persons, as many distinct values of each sensitive attribute,
-            and whether it is known who left; None: what the policy asks for, which judges it in any case.
-        reserve: how many times k a class holds that is released for the first time, for those of it who will
-            leave; None: once.
-        counterfeits: with `m`, the largest share of the records that may be added as counterfeits, so that
-            classes keep their sets of values; None: none, who would need one is withheld. Where the policy
-            requires `unique` classes, any number may be added.
-        hold_back: Releases that a person waits at most for others who are alike, where the policy names an
-            attacker who subtracts; None: none, who fits no class is withheld.
+        identifier: Column that identifies a person, with one record each. Only a keyed hash of it is kept.
+        key: Airflow connection ID whose password is the key. Without Airflow, the key is
+            $PRIVACY_MEMBERSHIP_KEY.
+        keep: Whether a release is made so that it stays safe together with the earlier ones of its table, see
+            `privacy_release.steps.history.Past`. Otherwise only the verification considers them.
+        k, m, departures: Guarantee over all releases: smallest number of persons, smallest number of distinct
+            values of each sensitive attribute, and whether it is known who left. None: as the policy
+            requires, which judges the release in any case.
+        reserve: Size of a class that is released for the first time, in multiples of k, to allow for
+            departures. None: 1.
+        counterfeits: Largest share of the records that may be added as counterfeits, with `m`, so that
+            classes keep their sets of values. None: no counterfeits, and persons who would need one are
+            withheld. If the policy requires `unique` classes, any number may be added.
+        hold_back: Largest number of releases that a person waits for similar persons, if the policy names an
+            attacker who subtracts. None: 0, and persons who fit no class are withheld.
         accept_unjudged: Reason why a release may be published although earlier releases of its table were
-            made before differences between releases could be judged; the manifest and the report state it.
-            None: such a release is refused where the policy names `republication`.
+            made before differences between releases could be judged. The manifest and the report state it.
+            None: such a release is refused if the policy names `republication`.
     """
 
     identifier: str = Field(min_length=1)
@@ -799,27 +808,27 @@ class HistorySpec(_Strict):
 
     @property
     def kept(self) -> dict[str, Any]:
-        """What is said of how releases are made with the earlier ones."""
+        """The given fields on how releases are made with the earlier ones."""
         return self.model_dump(include=set(_KEPT), exclude_none=True)
 
     @model_validator(mode="after")
     def _kept_fits(self) -> Self:
         if not self.keep and self.kept:
             raise ValueError(
-                f"history.{', '.join(self.kept)} must not stand beside keep: false, which only looks at the "
-                "earlier releases; remove one of both"
+                f"history.{', '.join(self.kept)} cannot be combined with keep: false, which only verifies "
+                "against the earlier releases; remove one of both"
             )
         return self
 
 
 def kept_of(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """What is said of how releases are made with the earlier ones, outside of a specification.
+    """Return fields on how releases are made with the earlier ones, given outside of a specification.
 
     Raises:
-        SpecError: naming each wrong field and what to do.
+        SpecError: Naming each wrong field and the remedy.
     """
     if unknown := sorted(set(fields) - set(_KEPT)):
-        raise wrong("history", f"must have policy, {', '.join(_KEPT)} alone, got {unknown}; remove it")
+        raise wrong("history", f"must have only policy, {', '.join(_KEPT)}, got {unknown}; remove it")
     try:
         return HistorySpec.model_validate({"identifier": "person", **fields}).kept
     except ValidationError as error:
@@ -827,12 +836,13 @@ def kept_of(fields: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class PersonSpec(_Strict):
-    """Whose record a row is: a column, or a reason why each row is of another person.
+    """The person of a row: a column, or a reason why each row is of another person.
 
     Attributes:
-        column: the identifier that names the person of a row; several rows may be of one person.
-        none: why each row is of another person although an identifier repeats; it goes into the manifest.
-        rows: `linked`: the release has a random pseudonym in the column, so its classes are of all rows of a
+        column: Identifier that names the person of a row. A person may have several rows.
+        none: Reason why each row is of another person although an identifier repeats. It goes into the
+            manifest.
+        rows: `linked` releases a random pseudonym in the column, so that classes consist of all rows of a
             person together.
     """
 
@@ -843,11 +853,9 @@ class PersonSpec(_Strict):
     @model_validator(mode="after")
     def _one_of_both(self) -> Self:
         if (self.column is None) == (self.none is None):
-            raise ValueError("person must have a column, or the reason why there is none; give one of both")
+            raise ValueError("person must have a column, or the reason why there is none; set one of both")
         if self.rows == "linked" and self.column is None:
-            raise ValueError(
-                "person.rows can be linked only where person.column names the person of each row"
-            )
+            raise ValueError("person.rows can only be linked if person.column names the person of each row")
         return self
 
 
@@ -858,20 +866,21 @@ def _person_of_column(value: object) -> object:
 
 
 class PublishSpec(_Strict):
-    """Where the release goes: an Airflow connection id and the name of a release table.
+    """The destination of the release: an Airflow connection ID and the name of a release table.
 
     Attributes:
-        lake: Airflow connection id of the lake.
-        table: the release table; one specification a table.
-        mode: which releases the table holds: `snapshot` the newest alone, `partitions` one a partition key,
-            for sources of which each partition is other records, `append` all, where `history` knows who was
-            in the earlier ones. Default: partitions for a schedule by partition, else snapshot.
-        superseded: what becomes of a release that the table holds no more: `drop` erases its rows, `history`
-            moves them to the table `<table>_history` of `history_lake`. What was proven of it stays.
-        history_lake: Airflow connection id of that lake, which only those see who are to read old releases.
-        grace: for how long the files of a superseded release stay for those who are reading them.
-        evidence: whether a signed evidence pack of each release is made once it is published, for the
-            curator's folder; the release must be signed.
+        lake: Airflow connection ID of the lake.
+        table: Name of the release table. Each specification needs its own.
+        mode: Releases that the table keeps: `snapshot` only the newest; `partitions` one per partition key,
+            for sources whose partitions have different records; `append` all, if `history` records who was
+            in the earlier ones. Default: `partitions` for a schedule by partition, otherwise `snapshot`.
+        superseded: Treatment of a release when a newer one replaces it: `drop` erases its rows, `history`
+            moves them to the table `<table>_history` of `history_lake`. Its proof stays in the log.
+        history_lake: Airflow connection ID of that lake. Give access only to readers of old releases.
+        grace: How long the files of a superseded release are kept for queries that are still running, for
+            example `1 hour`.
+        evidence: Whether a signed evidence pack of each published release is written to the curator's folder.
+            The release must be signed.
     """
 
     lake: Connection = "lake_default"
@@ -886,17 +895,17 @@ class PublishSpec(_Strict):
     def _kept_somewhere(self) -> Self:
         if (self.superseded is Superseded.HISTORY) != (self.history_lake is not None):
             raise ValueError(
-                "superseded: history must stand beside history_lake, and only then; add or remove one"
+                "superseded: history requires history_lake, and the other way round; add or remove one"
             )
         if self.history_lake == self.lake:
             raise ValueError(
-                "history_lake must be another lake, for whoever reads a lake sees all its tables; name one"
+                "history_lake must be another lake, because readers of a lake see all its tables; name one"
             )
         return self
 
 
 def _check_read(source: SourceSpec, attributes: Mapping[str, AttributeSpec]) -> None:
-    """Refuse columns that are read and have no role, and such that have one and are not read."""
+    """Refuse columns that are read without a role, and columns with a role that are not read."""
     read = source.columns
     if read is None:
         return
@@ -916,9 +925,9 @@ def _check_read(source: SourceSpec, attributes: Mapping[str, AttributeSpec]) -> 
 
 
 def _fields_of(attributes: Mapping[str, AttributeSpec], source: SourceSpec) -> dict[str, dict[str, Any]]:
-    """Attributes as plain values that `load_schema` reads."""
+    """Return attributes as plain values for `load_schema`."""
     fields = {name: a.model_dump(mode="json", exclude_none=True) for name, a in attributes.items()}
-    if source.nulls == "keep":  # as `DataSchema.keeping_nulls`: a null more can make a loss larger
+    if source.nulls == "keep":  # as in `DataSchema.keeping_nulls`: another null can make a loss larger
         for name, attribute in attributes.items():
             fields[name]["nullable"] |= attribute.role != "identifier"
     return fields
@@ -931,12 +940,12 @@ def _context_folder(value: str, info: ValidationInfo) -> str:
 class CheckpointSpec(_Strict):
     """A named Checkpoint of Great Expectations, whose suites are run with its actions.
 
-    What it stores, draws and sends says which expectation held, and nothing else of the records, whatever its
-    result format.
+    What it stores, draws and sends states which expectations were met, and nothing else about the records,
+    whatever its result format.
 
     Attributes:
-        context: folder of a file context, with its `great_expectations.yml`.
-        checkpoint: its name there.
+        context: Folder of a file context, with its `great_expectations.yml`.
+        checkpoint: Name of the checkpoint in the context.
     """
 
     context: Annotated[str, Field(min_length=1), AfterValidator(_context_folder)]
@@ -954,7 +963,7 @@ Expectations = Annotated[
 
 
 def _suite_of(given: str | CheckpointSpec | None) -> str | dict[str, Any] | None:
-    """A suite's file, or the name of a checkpoint, as plain values that `load_suite` reads."""
+    """Return a suite's file, or the name of a checkpoint, as plain values for `load_suite`."""
     return given.model_dump() if isinstance(given, CheckpointSpec) else given
 
 
@@ -962,11 +971,11 @@ class TableSpec(_Strict):
     """One of several tables that share a person.
 
     Attributes:
-        attributes: field `schema`, as of a release of one table; the person is among them.
-        person: the column that names the person, where it is called otherwise than in the release.
-        carry: quasi-identifiers of another one of the tables, with one row a person, whose released values
-            the rows of this one get, too.
-        expectations: file of its suite, or a checkpoint.
+        attributes: Field `schema`, as for a release of one table. It includes the person.
+        person: Column that names the person, if its name differs from that of the release.
+        carry: Quasi-identifiers of another table with one row per person, whose released values are added to
+            the rows of this one.
+        expectations: File of its suite, or a checkpoint.
     """
 
     source: SourceSpec
@@ -982,7 +991,7 @@ class TableSpec(_Strict):
 
     @property
     def settings(self) -> dict[str, Any]:
-        """What is read, and how, as plain values: what `IngestTablesOperator` takes."""
+        """The settings for reading the table, as plain values for `IngestTablesOperator`."""
         source = self.source.model_dump(exclude_none=True, exclude={"columns", "when_missing", "format"})
         columns = {} if self.source.columns is None else {"columns": list(self.source.columns)}
         schema = _fields_of(self.attributes, self.source)
@@ -991,21 +1000,21 @@ class TableSpec(_Strict):
 
     @property
     def suite_given(self) -> str | dict[str, Any] | None:
-        """What `ValidateOperator` takes as its suite."""
+        """The suite for `ValidateOperator`."""
         return _suite_of(self.expectations)
 
     def suite(self) -> dict[str, Any] | None:
-        """The Great Expectations suite, or the name of a checkpoint; None if the table has neither."""
+        """The Great Expectations suite, or the name of a checkpoint. None if the table has neither."""
         return None if self.suite_given is None else load_suite(self.suite_given)
 
 
 class AlertSpec(_Strict):
-    """When a figure is worth a warning; at least one of the fields.
+    """The limits of a figure that cause a warning. At least one of the fields must be set.
 
     Attributes:
-        above, below: the figure itself is.
-        rises_by, falls_by: it is further above or below the median of the last releases than this share of
-            it: 0.2 is a fifth.
+        above, below: Limits of the figure.
+        rises_by, falls_by: Limits of its deviation from the median of the last releases, as a share of the
+            median: 0.2 is a fifth.
     """
 
     above: Number | None = Field(default=None, ge=0)
@@ -1023,39 +1032,40 @@ class AlertSpec(_Strict):
 
 
 class ShareAlertSpec(AlertSpec):
-    """The same for a figure from 0 to 1, whose own limits are, too."""
+    """The same for a figure from 0 to 1, whose limits are also from 0 to 1."""
 
     above: Number | None = Field(default=None, ge=0, lt=1)
     below: Number | None = Field(default=None, gt=0, le=1)
 
 
 class BudgetAlertSpec(_Strict):
-    """When too little is left of the privacy budget that the release spends.
+    """The limit of the remaining privacy budget that causes a warning.
 
     Attributes:
-        left_below: a smaller share of a limit is left.
+        left_below: Remaining share of a limit below which a warning is given.
     """
 
     left_below: Number = Field(gt=0, le=1)
 
 
 class AlertsSpec(_Strict):
-    """Figures of a release that are worth a warning where they leave their limits or their trend.
+    """The figures of a release that cause a warning if they exceed their limits or deviate from their trend.
 
-    An alert stops nothing: what must hold stands in the policy. The figures have the names of the manifest;
-    they are public, so of a release that spends a budget none is of the source.
+    An alert never stops a release: requirements are in the policy. The figures have the names of the
+    manifest. They are public, so for a release that spends a budget none is about the source.
 
     Attributes:
-        last: of how many earlier releases the median is taken, those that were not retracted.
-        rows: records released.
-        k, l, t: as measured, where the policy asks for them.
-        epsilon: that the release spends.
-        gcp_lca, gcp_own, non_uniform_entropy, query_error, average_class_size, discernibility: loss.
-        suppressed_records, suppressed_cells: what does not show its original value.
-        prosecutor_max, prosecutor_mean, journalist_max, journalist_mean, marketer, share_at_risk: risk of
+        last: Number of earlier releases, not retracted, of which the median is computed.
+        rows: Number of released records.
+        k, l, t: Measured values, as far as the policy requires the models.
+        epsilon: Epsilon that the release spends.
+        gcp_lca, gcp_own, non_uniform_entropy, query_error, average_class_size, discernibility: Information
+            loss.
+        suppressed_records, suppressed_cells: Share of records or cells without their original value.
+        prosecutor_max, prosecutor_mean, journalist_max, journalist_mean, marketer, share_at_risk: Risk of
             linking.
-        hasr, values_left, persons_below_l: risk of learning a sensitive value.
-        budget: what is left of the privacy budget.
+        hasr, values_left, persons_below_l: Risk of learning a sensitive value.
+        budget: Remaining privacy budget.
     """
 
     last: Whole = Field(default=5, ge=1, le=60)
@@ -1085,15 +1095,15 @@ class AlertsSpec(_Strict):
 
     @property
     def figures(self) -> dict[str, AlertSpec]:
-        """The limits of each figure that has some."""
+        """The limits of each figure that has any."""
         return {name: given for name, given in self if isinstance(given, AlertSpec)}
 
 
 def read_alerts(fields: Mapping[str, Any]) -> AlertsSpec:
-    """Limits that are given outside of a specification.
+    """Return limits that are given outside of a specification.
 
     Raises:
-        SpecError: naming each wrong field and what to do.
+        SpecError: Naming each wrong field and the remedy.
     """
     try:
         return AlertsSpec.model_validate(dict(fields))
@@ -1108,15 +1118,15 @@ def _schedule_form(value: object) -> str:
 class RegisterSpec(_Strict):
     """Public records of the whole population, which attackers may use.
 
-    The attack `linkage` tries to name people with them, and the attacker `population` of the policy model
-    `republication` knows them of each release.
+    The attack `linkage` tries to name people with them. The attacker `population` of the policy model
+    `republication` knows them for each release.
 
     Attributes:
-        uri: Parquet file, folder or glob, as the `uri` of a source.
-        connection: Airflow connection id of the object store.
-        columns: which quasi-identifiers it tells, by the names and with the forms of schema.
+        uri: Parquet file, folder or glob, like the `uri` of a source.
+        connection: Airflow connection ID of the object store.
+        columns: Quasi-identifiers in the register, with the names and forms of the schema.
         identifier: Column that identifies a person, the same as `history.identifier`, for the attacker
-            `population`; None: the register is for `linkage`. Only a keyed hash of it is kept.
+            `population`. None: the register is only for `linkage`. Only a keyed hash of it is kept.
     """
 
     uri: str = Field(min_length=1)
@@ -1136,18 +1146,18 @@ class ReleaseSpec(_Strict):
     """One release; see the files in `include/releases`.
 
     Attributes:
-        name: of the DAG; the file must be called the same.
-        description: one line for the list of DAGs.
-        tags: by which the list of DAGs can be filtered.
-        schedule: a cron expression or a preset such as `@weekly`, or a mapping; None: runs are triggered.
-        attributes: field `schema` of the file: each column's role and kind, by its name.
-        tables: instead of source, schema and expectations: several tables that share the person.
-        expectations: file of a Great Expectations suite, or a checkpoint of a context.
-        policy: file of what must hold.
-        person: whose record a row is; the guarantee is of persons then.
-        engine: what works on the table; with another than `local` no step holds it in memory.
-        transform: a step of your own, after the expectations were met.
-        public_register: public records that attackers may use, beside `attack_risk` of linkage or the
+        name: Name of the DAG. The file must have the same name.
+        description: One line for the list of DAGs.
+        tags: Tags by which the list of DAGs can be filtered.
+        schedule: Cron expression, preset such as `@weekly`, or mapping. None: runs are triggered.
+        attributes: Field `schema` of the file: role and kind of each column, by its name.
+        tables: Several tables that share the person, instead of source, schema and expectations.
+        expectations: File of a Great Expectations suite, or a checkpoint of a context.
+        policy: File of the policy.
+        person: Person of each row. The guarantee is then about persons.
+        engine: Engine for the table. With engines other than `local`, no step holds the table in memory.
+        transform: Step of your own, after the expectations are met.
+        public_register: Public records that attackers may use, for `attack_risk` of linkage or the
             attacker `population` of `republication` in the policy.
     """
 
@@ -1194,19 +1204,19 @@ class ReleaseSpec(_Strict):
 
     @model_validator(mode="after")
     def _spends_a_part(self) -> Self:
-        """What a release of a promise to a standing population spends, worked out."""
+        """Compute what a release under a guarantee for a standing population spends."""
         over_time = None if self.budget is None else self.budget.promise
         if not isinstance(over_time, YearlySpec):
             return self
         if self.release.random_answers:
             raise ValueError(
-                f"budget.promise yearly must not stand beside {self.release.method}: memoised answers "
-                "repeat, and are not paid for in parts; take a synthesizer, or remove promise"
+                f"budget.promise yearly cannot be combined with {self.release.method}: memoised answers "
+                "repeat, and are not paid for in parts; use a synthesizer, or remove promise"
             )
         if over_time.opening is not None and not can_be_followed(self.release.method):
             raise ValueError(
-                f"budget.promise.opening must not stand beside {self.release.method}, which chooses no "
-                "tables that later releases could measure again; take latent_class, or remove it"
+                f"budget.promise.opening cannot be combined with {self.release.method}, which chooses no "
+                "tables that later releases could measure again; use latent_class, or remove it"
             )
         try:
             part = part_of_promise(
@@ -1220,10 +1230,10 @@ class ReleaseSpec(_Strict):
         given = {name: self.release.parameters[name] for name in part if name in self.release.parameters}
         if any(value != part[name] for name, value in given.items()):
             raise ValueError(
-                f"release.{', '.join(given)} must be left out beside budget.promise yearly: each of "
+                f"release.{', '.join(given)} must be omitted with budget.promise yearly: each of "
                 f"{over_time.releases} releases spends {part}, an equal part of the promise; remove it"
             )
-        # Frozen for everybody else; from here on it says what is spent.
+        # The model is frozen for others; from here on it states what is spent.
         object.__setattr__(self, "release", self.release.model_copy(update=part))
         return self
 
@@ -1245,7 +1255,7 @@ class ReleaseSpec(_Strict):
 
     @property
     def every_attribute(self) -> tuple[tuple[str, AttributeSpec], ...]:
-        """Name and description of each column that the method is given, of all tables."""
+        """Name and description of each column of the method's input, of all tables."""
         if self.tables is None:
             made = self.transform.attributes if self.transform is not None else None
             named = {n: a for n, a in self.attributes.items() if made is None or a.role == "identifier"}
@@ -1254,7 +1264,7 @@ class ReleaseSpec(_Strict):
 
     @property
     def table_settings(self) -> dict[str, dict[str, Any]]:
-        """What is read for each of several tables, see `TableSpec.settings`; empty where there is one."""
+        """Settings for reading each of several tables, see `TableSpec.settings`. Empty for one table."""
         return {name: table.settings for name, table in (self.tables or {}).items()}
 
     @property
@@ -1264,13 +1274,13 @@ class ReleaseSpec(_Strict):
 
     @property
     def mapped(self) -> bool:
-        """Whether each fragment of the table is anonymized by a task of its own."""
+        """Whether each fragment of the table is anonymized by a separate task."""
         fragments = self.engine.kind == FRAGMENTS and self.engine.mapped
         return fragments and is_anonymizer(self.release.method)
 
     @property
     def individual(self) -> str | None:
-        """The identifier that memoised answers go by; None where there is none, or they are not memoised."""
+        """The identifier by which answers are memoised. None if they are not memoised, or there is none."""
         names = [name for name, a in self.attributes.items() if a.role == "identifier"]
         if not self.release.memoised:
             return None
@@ -1279,19 +1289,19 @@ class ReleaseSpec(_Strict):
 
     @property
     def numbered(self) -> str | None:
-        """The person's column, where a person has the same number in every run; None elsewhere."""
+        """The person's column, if a person has the same number in every run. Otherwise None."""
         bounded = self.budget is not None and isinstance(self.budget.promise, _KnowsPeople)
         return self.person.column if bounded and self.person is not None else None
 
     @property
     def numbering_key(self) -> str | None:
-        """The connection whose password is the key of their numbers; None elsewhere."""
+        """The connection whose password is the key of person numbers. None if there is none."""
         over_time = None if self.budget is None else self.budget.promise
         return over_time.key if isinstance(over_time, _KnowsPeople) else None
 
     @property
     def publish_mode(self) -> PublishMode:
-        """Which releases the table holds."""
+        """Releases that the table keeps."""
         by_partition = isinstance(self.schedule, ScheduleSpec) and self.schedule.partitions is not None
         return self.publish.mode or (PublishMode.PARTITIONS if by_partition else PublishMode.SNAPSHOT)
 
@@ -1302,9 +1312,9 @@ class ReleaseSpec(_Strict):
 
     @property
     def unfollowed(self) -> tuple[str, ...]:
-        """Columns that name people of whom nothing is known in a later release.
+        """Columns that name people who are not recognised in later releases.
 
-        None beside a budget or random answers: their losses add up in the ledger.
+        Empty with a budget or random answers, because their losses add up in the ledger.
         """
         if self.history is not None or self.budget is not None or self.release.random_answers:
             return ()
@@ -1312,39 +1322,39 @@ class ReleaseSpec(_Strict):
 
     @property
     def told_to_curator(self) -> bool:
-        """Whether a report compares the release with its source: only of records drawn from a model."""
+        """Whether a report compares the release with its source. Only for records drawn from a model."""
         if self.budget is None or self.release.random_answers:
             return False
-        asked = "curator_report" in self.budget.model_fields_set  # it needs both tables in memory
-        return self.budget.curator_report and (asked or not self.scaled)
+        explicit = "curator_report" in self.budget.model_fields_set  # it needs both tables in memory
+        return self.budget.curator_report and (explicit or not self.scaled)
 
     @property
     def schema_fields(self) -> dict[str, dict[str, Any]]:
-        """The schema as plain values that `load_schema` reads."""
+        """The schema as plain values for `load_schema`."""
         return self._with_person(_fields_of(self.attributes, self.only_source))
 
     @property
     def register_identifier(self) -> str | None:
-        """The column that identifies the persons of the public register; None where it has none."""
+        """The column that identifies the persons of the public register. None if there is none."""
         return None if self.public_register is None else self.public_register.identifier
 
     @property
     def register_fields(self) -> dict[str, dict[str, Any]]:
-        """The schema of the public register and of the identifier that it may have; empty without one."""
+        """The schema of the public register and of its identifier. Empty without a register."""
         names = self.public_register.columns if self.public_register is not None else ()
-        if self.register_identifier in self.attributes:  # else a rule says so
+        if self.register_identifier in self.attributes:  # otherwise a rule reports it
             names = (*names, self.register_identifier)
         return _fields_of({name: self.attributes[name] for name in names}, self.only_source)
 
     @property
     def transformed_fields(self) -> dict[str, dict[str, Any]] | None:
-        """The schema of what `transform` makes, without identifiers; None: as of the source."""
+        """The schema of the result of `transform`, without identifiers. None: as the source."""
         own = self.transform.attributes if self.transform is not None else None
         return None if own is None else _fields_of(own, self.only_source)
 
     @property
     def method_fields(self) -> dict[str, dict[str, Any]]:
-        """The schema of what the method is given: of the source, or of what `transform` makes of it."""
+        """The schema of the method's input: the source, or the result of `transform`."""
         made = self.transformed_fields
         if made is None:
             return self.schema_fields
@@ -1352,17 +1362,17 @@ class ReleaseSpec(_Strict):
         return self._with_person(_fields_of(named, self.only_source) | made)
 
     def _with_person(self, fields: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
-        if self.person is not None:  # a column of that name keeps its own fields beside
+        if self.person is not None:  # a column of that name keeps its own fields, too
             fields["person"] = fields.get("person", {}) | self.person.model_dump(exclude_defaults=True)
         return fields
 
     @property
     def undeclared_types(self) -> Literal["values", "schema"]:
-        """Where the types of columns come from that a database does not declare, see `Query`."""
+        """The origin of column types that a database does not declare, see `Query`."""
         return "schema" if self.budget is not None else "values"
 
     def facts(self) -> Facts:
-        """What rules are judged by; nothing heavy is loaded for it."""
+        """Return the facts for rules. Nothing heavy is imported."""
         over_time, history = None if self.budget is None else self.budget.promise, self.history
         return Facts(
             columns=self.every_attribute,
@@ -1411,51 +1421,51 @@ class ReleaseSpec(_Strict):
         )
 
     def data_schema(self) -> "DataSchema":
-        """The schema for the engine, with its hierarchies read.
+        """Return the schema for the engine, with its hierarchies.
 
         Raises:
-            SpecError: if the engine finds that its parts contradict each other.
+            SpecError: If the engine finds that its parts contradict each other.
         """
         if self.tables is None or self.person is None:
             return load_schema(self.schema_fields)
         return load_tables(self.table_settings, self.person.column or "")
 
     def method_schema(self) -> "DataSchema":
-        """The schema of what the method is given, see `method_fields`.
+        """Return the schema of the method's input, see `method_fields`.
 
         Raises:
-            SpecError: as `data_schema`.
+            SpecError: As `data_schema`.
         """
         return self.data_schema() if self.tables is not None else load_schema(self.method_fields)
 
     def release_policy(self) -> "ReleasePolicy":
-        """The policy for the engine.
+        """Return the policy for the engine.
 
         Raises:
-            SpecError: naming the file and the field.
+            SpecError: Naming the file and the field.
         """
         return load_policy(self.policy)
 
     @property
     def suite_given(self) -> str | dict[str, Any] | None:
-        """What `ValidateOperator` takes as its suite."""
+        """The suite for `ValidateOperator`."""
         return _suite_of(self.expectations)
 
     def expectation_suite(self) -> dict[str, Any] | None:
-        """The Great Expectations suite, or the name of a checkpoint; None if the release has neither."""
+        """Return the Great Expectations suite, or the name of a checkpoint. None if there is neither."""
         return None if self.suite_given is None else load_suite(self.suite_given)
 
 
 def load_spec(path: str | Path, *, judge: bool = True) -> ReleaseSpec:
-    """Read a specification; other files are looked up in the folder that holds `releases/`.
+    """Read a specification. Other files are searched in the folder that contains `releases/`.
 
     Args:
-        path: Of the file.
-        judge: Whether to raise for rules that the file alone breaks. Without it the caller judges them,
+        path: Path of the file.
+        judge: Whether to raise for rules that the file alone breaks. Otherwise the caller judges them,
             together with those that need other files.
 
     Raises:
-        SpecError: naming the file, each wrong field and what to do.
+        SpecError: Naming the file, each wrong field and the remedy.
     """
     path = Path(path).absolute()
     home = path.parents[1] if path.parent.name == "releases" else path.parent
@@ -1467,7 +1477,7 @@ def load_spec(path: str | Path, *, judge: bool = True) -> ReleaseSpec:
     if judge and (found := judged(spec.facts()).problems):
         raise at_lines(path, found)
     if spec.name != path.stem:
-        text = f"name must be {path.stem!r} like the file, so that no two are the same; rename one"
+        text = f"name must be {path.stem!r} like the file, so that names are unique; rename one"
         raise at_lines(path, [Problem(text=text, path=("name",))])
     if spec.tables is None:
         absolute: dict[str, Any] = {"source": _found_from(spec.only_source, home)}
@@ -1483,19 +1493,19 @@ def load_spec(path: str | Path, *, judge: bool = True) -> ReleaseSpec:
 
 
 def _found_from(source: SourceSpec, home: Path) -> SourceSpec:
-    """A source whose address depends on no folder."""
+    """Return a source whose address does not depend on a folder."""
     if source.uri is None:
         return source
     return source.model_copy(update={"uri": _address_from(source.uri, home)})
 
 
 def _address_from(uri: str, home: Path) -> str:
-    """An address that depends on no folder."""
+    """Return an address that does not depend on a folder."""
     return uri if re.match(r"[A-Za-z][\w+.-]*://|/", uri) else str(home / uri)
 
 
 def json_schema() -> dict[str, Any]:
-    """JSON Schema of a specification, for editors."""
+    """Return the JSON Schema of a specification, for editors."""
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         **in_keywords(ReleaseSpec.model_json_schema(by_alias=True)),

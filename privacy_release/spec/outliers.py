@@ -1,4 +1,4 @@
-"""What may be done with outliers, and the detector that finds them."""
+"""The actions on outliers, and the detector that finds them."""
 
 from collections.abc import Mapping
 from enum import StrEnum
@@ -11,22 +11,22 @@ if TYPE_CHECKING:
 
 
 class Action(StrEnum):
-    """What is done with the outliers."""
+    """What to do with outliers."""
 
-    REPORT = "report"  # nothing: they are counted
-    SET_ASIDE = "set_aside"  # they do not go on; the release is about the others
-    SUPPRESS = "suppress"  # they do not go on and count as suppressed, also against the policy
-    FAIL = "fail"  # all go on, unless there are too many
+    REPORT = "report"  # only count them
+    SET_ASIDE = "set_aside"  # remove them; the release is about the others
+    SUPPRESS = "suppress"  # remove them and count them as suppressed, also for the policy
+    FAIL = "fail"  # keep all, unless there are too many
 
 
 REMOVING = (Action.SET_ASIDE, Action.SUPPRESS)
 
 
 def check_action(action: Action | str, max_share: float | None) -> Action:
-    """The action, if it fits the share.
+    """Return the action, if it fits the share.
 
     Raises:
-        SpecError: naming what must hold and what to do.
+        SpecError: Naming the requirement and the remedy.
     """
     if action not in list(Action):
         raise SpecError(f"outliers: action must be one of {[a.value for a in Action]}, got {action!r}")
@@ -36,15 +36,15 @@ def check_action(action: Action | str, max_share: float | None) -> Action:
     if action == Action.FAIL and max_share is None:
         raise SpecError("outliers: the action fail needs max_share, the largest share of outliers; add it")
     if action == Action.REPORT and max_share is not None:
-        raise SpecError("outliers: the action report never fails; take fail, or leave max_share out")
+        raise SpecError("outliers: the action report never fails; use fail, or remove max_share")
     return Action(action)
 
 
 def build_detector(method: str, parameters: Mapping[str, Any]) -> "OutlierDetector":
-    """The detector with its parameters.
+    """Return the detector with its parameters.
 
     Raises:
-        SpecError: naming the parameter, what it must be and what was given.
+        SpecError: Naming the parameter, its valid values and the given one.
     """
     from privacy_engine.registry import load_detector
 

@@ -1,6 +1,6 @@
-"""What the parameters of a method mean, and within which limits a policy lets one run change them.
+"""The meanings of a method's parameters, and the limits within which a policy lets a run change them.
 
-For a form: neither methods nor the libraries that they need are imported.
+For forms: neither methods nor the libraries that they need are imported.
 """
 
 import json
@@ -12,19 +12,19 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from privacy_engine.verification.policy import ReleasePolicy
 
-_TOLD = Path(__file__).with_name(
+_RECORDED = Path(__file__).with_name(
     "parameters.json"
 )  # `make docs` writes it, from the docstrings of the methods
 
 
 @cache
 def _meanings() -> Mapping[str, Mapping[str, str]]:
-    told: Mapping[str, Mapping[str, str]] = json.loads(_TOLD.read_text(encoding="utf-8"))
-    return told
+    recorded: Mapping[str, Mapping[str, str]] = json.loads(_RECORDED.read_text(encoding="utf-8"))
+    return recorded
 
 
 def meaning(method: str, parameter: str) -> str:
-    """What a parameter of a method means.
+    """Return the meaning of a method's parameter.
 
     >>> meaning("mondrian", "rule")
     "Rule that picks one of the allowed cuts: `least_loss`, or `widest`, the paper's."
@@ -33,13 +33,13 @@ def meaning(method: str, parameter: str) -> str:
 
 
 def part_of_promise(method: str, *, epsilon: float, delta: float, releases: int) -> dict[str, float]:
-    """The parameters of a method that make each of so many releases an equal part of a promise.
+    """Return the parameters that make each of a number of releases an equal part of a promise.
 
     >>> part_of_promise("latent_class", epsilon=1.0, delta=0.0, releases=64)
     {'epsilon': 0.015625}
 
     Raises:
-        ValueError: if the parts are too small for any noise.
+        ValueError: If the parts are too small for any noise.
     """
     from privacy_engine.dp.loss import Neighbours, PrivacyLoss
     from privacy_engine.dp.promises import equal_part
@@ -51,7 +51,7 @@ def part_of_promise(method: str, *, epsilon: float, delta: float, releases: int)
 
 
 def limits(policy: "ReleasePolicy") -> dict[str, dict[str, Any]]:
-    """The least and the largest values of parameters with which a release can keep a policy, as JSON Schema.
+    """Return limits of parameters with which a release can meet a policy, as JSON Schema.
 
     >>> from privacy_engine.verification.policy import ReleasePolicy
     >>> limits(

@@ -1,4 +1,4 @@
-"""What `{release}` and `{release:%Y-%m-%d}` stand for in the address or the query of a source."""
+"""The placeholders `{release}` and `{release:%Y-%m-%d}` in the address or the query of a source."""
 
 import re
 from dataclasses import dataclass
@@ -9,15 +9,15 @@ from privacy_engine.errors import SpecError
 _PLACEHOLDER = re.compile(r"\{release(?::([^{}]*))?\}")
 _FORMAT = re.compile(r"(?:%[YmdHMSjyGVuBb]|[\w ./=-])+")
 _DAY = "%Y-%m-%d"
-# Parts of a query that are no code: comments, and what stands in quotes.
+# Parts of a query that are no code: comments and quoted text.
 _APART = re.compile(r"--[^\n]*|/\*.*?\*/|'(?:[^']|'')*'|\"[^\"]*\"", re.DOTALL)
 
 
 def check_placeholders(text: str) -> str:
-    """The text, if what is asked of the date in it can be told.
+    """Return the text if its placeholders are valid.
 
     Raises:
-        SpecError: if a placeholder is not one, so that no file would ever be found by it.
+        SpecError: If a placeholder is invalid, so that no file would ever be found.
     """
     for found in re.finditer(r"\{release[^{}]*\}", text):
         whole = _PLACEHOLDER.fullmatch(found[0])
@@ -32,7 +32,7 @@ def check_placeholders(text: str) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class ReleaseName:
-    """What names a release: its id, and its date where it has one.
+    """The ID of a release, and its date if it has one.
 
     >>> name = ReleaseName(id="scheduled/1", moment=datetime(2026, 11, 2))
     >>> name.address("/data/{release:%Y/%m}/day={release:%Y-%m-%d}/{release}.parquet")
@@ -41,8 +41,8 @@ class ReleaseName:
     ('SELECT * FROM visits WHERE day = :release_0', {'release_0': datetime.date(2026, 11, 2)})
 
     Attributes:
-        id: names it in its table.
-        moment: its date: of the partition key, else the logical date of its run; None where there is none.
+        id: ID of the release in its table.
+        moment: Date of the partition key, or else the logical date of its run. None if there is none.
     """
 
     id: str
@@ -50,7 +50,7 @@ class ReleaseName:
 
     @classmethod
     def of(cls, release_id: str) -> "ReleaseName":
-        """By the id alone, which may be a date.
+        """Return a name from only the ID, which may be a date.
 
         >>> ReleaseName.of("2026-11-02").moment
         datetime.datetime(2026, 11, 2, 0, 0)
@@ -58,45 +58,45 @@ class ReleaseName:
         return cls(id=release_id, moment=moment_of(release_id))
 
     def address(self, text: str) -> str:
-        """An address with id and date in it.
+        """Insert ID and date into an address.
 
         Raises:
-            SpecError: if it has a date and the release has none.
+            SpecError: If it has a date and the release has none.
         """
         return _PLACEHOLDER.sub(
-            lambda found: self._told(found[1]) if found[1] else self.id.replace("/", "_"), text
+            lambda found: self._formatted(found[1]) if found[1] else self.id.replace("/", "_"), text
         )
 
     def bound(self, sql: str) -> tuple[str, dict[str, str | date]]:
-        """A query for SQLAlchemy, in which placeholders are bound parameters, and nothing else is one.
+        """Return a query for SQLAlchemy with bound parameters in place of its placeholders only.
 
-        What a placeholder stands for never becomes part of the text, so it needs no quotes and can inject
-        nothing. A day, `%Y-%m-%d`, is bound as a date; any other form and the id as text.
+        The value of a placeholder never becomes part of the text, so it needs no quotes and cannot inject
+        anything. A day, `%Y-%m-%d`, is bound as a date; any other form and the ID as text.
 
         Raises:
-            SpecError: as `address` and `check_query`; or if quotes stand around a placeholder: it would be no
-                parameter then.
+            SpecError: As `address` and `check_query`; or if a placeholder is in quotes, where it would not be
+                a parameter.
         """
         check_query(sql)
         if any("{release" in found[0] for found in _APART.finditer(sql)):
             raise SpecError(
-                "{release} in a query must stand outside of quotes and comments: it is bound as a parameter, "
+                "{release} in a query must be outside of quotes and comments: it is bound as a parameter, "
                 "a day as a date; remove the quotes, and join texts with ||"
             )
         parts, values = [], dict[str, str | date]()
         at = 0
         for number, found in enumerate(_PLACEHOLDER.finditer(sql)):
             form, name = found[1], f"release_{number}"
-            told = self._told(form) if form else self.id
-            values[name] = date.fromisoformat(told) if form == _DAY else told
+            value = self._formatted(form) if form else self.id
+            values[name] = date.fromisoformat(value) if form == _DAY else value
             parts += [_literal(sql[at : found.start()]), f":{name}"]
             at = found.end()
         return "".join([*parts, _literal(sql[at:])]), values
 
-    def _told(self, form: str) -> str:
+    def _formatted(self, form: str) -> str:
         if self.moment is None:
             raise SpecError(
-                f"{{release:{form}}} needs a release with a date, and this one has none: run it by a "
+                f"{{release:{form}}} needs a release with a date, but this one has none: run it by a "
                 "schedule or partition, give a manual run a logical date, or on the command line "
                 "--release-id 2026-11-02"
             )
@@ -104,7 +104,7 @@ class ReleaseName:
 
 
 def moment_of(key: str) -> datetime | None:
-    """The date that a partition key or release id is; None if it is none.
+    """Return the date in a partition key or release ID. None if it is no date.
 
     >>> moment_of("2026-11-02T06:00:00"), moment_of("manual__2026-11-02")
     (datetime.datetime(2026, 11, 2, 6, 0), None)
@@ -118,10 +118,10 @@ def moment_of(key: str) -> datetime | None:
 
 
 def check_query(sql: str) -> str:
-    """The text, if it is one query.
+    """Return the text if it is a single query.
 
     Raises:
-        SpecError: if it is none, or several.
+        SpecError: If it is no query, or several.
     """
     plain = _APART.sub(" ", sql).strip()
     if not re.match(r"(?i)(?:\(\s*)*(?:select|with)\b", plain) or ";" in plain.rstrip("; \n\t"):
@@ -130,5 +130,5 @@ def check_query(sql: str) -> str:
 
 
 def _literal(sql: str) -> str:
-    """Text of a query in which a colon begins no parameter."""
+    """Escape text of a query so that no colon begins a parameter."""
     return sql.replace(":", "\\:")

@@ -1,4 +1,4 @@
-"""Rule packs as presets of a draft: the policy that it keeps, and columns as that policy asks."""
+"""Presets of a draft for rule packs: the policy, and the columns that the policy requires."""
 
 import re
 from collections.abc import Mapping
@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, kw_only=True)
 class Preset:
-    """What a draft under a rule pack has.
+    """The settings of a draft under a rule pack.
 
     Attributes:
-        policy: of the pack, in the include folder.
-        release: method and parameters to begin with.
-        safe_harbor: whether columns are drafted as safe harbor asks: dates to the year, three digits of a ZIP
+        policy: Policy of the pack, in the include folder.
+        release: Method and parameters to start with.
+        safe_harbor: Whether columns are drafted for safe harbor: dates to the year, three digits of a ZIP
             code, ages over 89 as one group, and a meaning for each.
     """
 
@@ -31,7 +31,7 @@ PRESETS: Mapping[str, Preset] = {
         release="{method: mondrian, k: 12, l: 3, require: [{model: t_closeness, t: 0.5}]}",
     ),
 }
-# Words of a column's name -> what it is likely about; the first that fits.
+# Words in a column's name -> its likely meaning; the first that fits.
 _WORDS: Mapping[str, str] = {
     "contact": "phone telephone tel mobile cell fax email mail url web website ip",
     "number": "id uuid guid ssn mrn mbi npi account acct drivers driver license licence passport passports "
@@ -49,10 +49,10 @@ LEFT_BEHIND = frozenset({"contact", "number", "name", "place", "biometric"})
 
 
 def likely_meaning(column: str) -> str | None:
-    """What the name of a column says that it is about; None where it says nothing.
+    """Return the meaning that a column's name suggests. None if it suggests nothing.
 
     >>> likely_meaning("homeZip"), likely_meaning("LAST"), likely_meaning("gender")
     ('postcode', 'name', None)
     """
     words = set(re.split(r"[\W\d_]+", re.sub(r"([a-z])([A-Z])", r"\1 \2", column).lower()))
-    return next((meaning for meaning, told in _WORDS.items() if words & set(told.split())), None)
+    return next((meaning for meaning, listed in _WORDS.items() if words & set(listed.split())), None)

@@ -1,7 +1,7 @@
-"""Files that people write, as plain values: whatever is in them, the outcome is values or one short error.
+"""Read files that users write as plain values. Any content leads to values or to one short error.
 
-A release file is read at every parse of the DAGs and for the pages, so nothing in it may cost more than a
-moment: sizes, depth and what aliases expand to are bounded before anything is built.
+A release file is read at every parse of the DAGs and for the pages, so no content may take more than a
+moment: sizes, depth and expansion of aliases are limited before anything is built.
 """
 
 import json
@@ -24,30 +24,30 @@ from privacy_release.config.problems import shortened, wrong
 LARGEST_YAML = 1 << 20  # bytes
 LARGEST_JSON = 2 << 20
 LARGEST_HIERARCHY = 16 << 20
-LARGEST_MANIFEST = 64 << 20  # made by this project, with hierarchies written out
-MOST_VALUES = 20_000  # of a YAML file, keys and what aliases stand for included
+LARGEST_MANIFEST = 64 << 20  # written by this project, with full hierarchies
+MOST_VALUES = 20_000  # values of a YAML file, including keys and expanded aliases
 DEEPEST = 32
-LONGEST_NUMBER = 400  # characters
+LONGEST_NUMBER = 400  # characters of a number
 LARGEST_NUMBER = 2**128  # seeds may have this many bits
 _CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff]")
 _TAGS = frozenset(
     f"tag:yaml.org,2002:{name}" for name in ("null", "bool", "int", "str", "timestamp", "float")
 )
 _COLLECTIONS = frozenset({"tag:yaml.org,2002:seq", "tag:yaml.org,2002:map"})
-# The parser of libyaml is ten times faster; PyYAML may have been built without it.
+# The parser of libyaml is ten times faster, but PyYAML may have been built without it.
 _Parser: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 def read_text(path: Path, largest: int) -> str:
-    """The text of a regular file, see `read_file` and `text_of`."""
+    """Return the text of a regular file, see `read_file` and `text_of`."""
     return text_of(read_file(path, largest), path)
 
 
 def read_file(path: Path, largest: int) -> bytes:
-    """The bytes of a regular file.
+    """Return the bytes of a regular file.
 
     Raises:
-        SpecError: if it cannot be read, or is larger than it may be.
+        SpecError: If it cannot be read, or is too large.
     """
     try:
         with open(path, "rb", opener=_open_at_once) as file:
@@ -64,10 +64,10 @@ def read_file(path: Path, largest: int) -> bytes:
 
 
 def text_of(data: bytes, path: Path) -> str:
-    """The text of a file's bytes, without a byte order mark.
+    """Return the text of a file's bytes, without a byte order mark.
 
     Raises:
-        SpecError: if they are no UTF-8 text, or hold control characters such as NUL.
+        SpecError: If they are no UTF-8 text, or contain control characters such as NUL.
     """
     try:
         text = data.decode("utf-8-sig")
@@ -76,7 +76,7 @@ def text_of(data: bytes, path: Path) -> str:
         raise wrong(path, f"must be a readable UTF-8 file, got {kind}; save it as UTF-8", " ") from None
     if found := _CONTROL.search(text):
         line = text.count("\n", 0, found.start()) + 1
-        raise _wrong_at(path, line, "must hold no control characters; remove them")
+        raise _wrong_at(path, line, "must contain no control characters; remove them")
     return text
 
 
@@ -86,38 +86,38 @@ def _wrong_at(path: Path, line: int | None, problem: str) -> ProblemsError:
 
 
 def _open_at_once(path: str, flags: int) -> int:
-    """Opens a pipe that nobody writes to without waiting for somebody."""
+    """Open without blocking on a pipe that has no writer."""
     return os.open(path, flags | os.O_NONBLOCK)
 
 
 def read_mapping(path: Path, largest: int | None = None) -> dict[str, Any]:
-    """The fields of a YAML or JSON file of at most so many bytes; by default as many as people write.
+    """Return the fields of a YAML or JSON file of limited size, by default that of files that users write.
 
     Raises:
-        SpecError: if it cannot be read, is no mapping, names a field twice, or holds what no such file needs.
+        SpecError: If it cannot be read, is no mapping, repeats a field, or contains unsupported values.
     """
     most = largest or (LARGEST_JSON if path.suffix == ".json" else LARGEST_YAML)
     return mapping_of(read_file(path, most), path)
 
 
 def mapping_of(data: bytes, path: Path) -> dict[str, Any]:
-    """The fields in the bytes of a YAML or JSON file.
+    """Return the fields in the bytes of a YAML or JSON file.
 
     Raises:
-        SpecError: as `read_mapping`.
+        SpecError: As `read_mapping`.
     """
     text, as_json = text_of(data, path), path.suffix == ".json"
     try:
         fields = _from_json(text) if as_json else _from_yaml(text)
     except json.JSONDecodeError as error:
-        raise _wrong_at(path, error.lineno, f"must be JSON; mend it: {error.msg}") from None
+        raise _wrong_at(path, error.lineno, f"must be JSON; correct it: {error.msg}") from None
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         problem = getattr(error, "problem", None) or "its form"
         raise _wrong_at(path, mark.line + 1 if mark else None, f"must be YAML; mend it: {problem}") from None
     except RecursionError:
         raise wrong(path, f"must be nested at most {DEEPEST} deep; write it flatter") from None
-    except ValueError as error:  # of ours, or of a number with thousands of digits
+    except ValueError as error:  # raised here, or for a number with thousands of digits
         ours = isinstance(error, SpecError)
         raise wrong(path, str(error) if ours else "must hold no number of thousands of digits") from None
     if not isinstance(fields, dict):
@@ -131,10 +131,10 @@ def _from_yaml(text: str) -> Any:
 
 
 def compose(text: str) -> yaml.Node | None:
-    """YAML or JSON as nodes, which know their lines; None: it is empty.
+    """Parse YAML or JSON to nodes, which know their lines. None if it is empty.
 
     Raises:
-        yaml.YAMLError: if it is no YAML, or larger or deeper than anybody writes.
+        yaml.YAMLError: If it is no YAML, or larger or deeper than any real file.
     """
     _require_small(yaml.parse(text, Loader=_Parser))
     found: yaml.Node | None = yaml.compose(text, Loader=_Parser)
@@ -142,19 +142,19 @@ def compose(text: str) -> yaml.Node | None:
 
 
 def _fault(problem: str, place: Any) -> ConstructorError:
-    """What is wrong at a node or event, with its line."""
+    """Return an error at a node or event, with its line."""
     return ConstructorError(None, None, problem, place.start_mark)
 
 
 def _require_small(events: Iterator[yaml.Event]) -> None:
-    """Refuse what would take long to build, from the events alone: depth, and how much aliases stand for."""
+    """Refuse what would take long to build, based on the events: depth, and expansion of aliases."""
     sizes: dict[str, int] = {}
     open_: list[tuple[str | None, int]] = []
     count = 0
     for event in events:
         if isinstance(event, yaml.AliasEvent):
             if event.anchor not in sizes:
-                raise _fault("an alias must stand behind what it names, and outside of it", event)
+                raise _fault("an alias must come after what it names, and outside of it", event)
             count += sizes[event.anchor]
         elif isinstance(event, yaml.NodeEvent):
             count += 1
@@ -173,19 +173,19 @@ def _require_small(events: Iterator[yaml.Event]) -> None:
 
 
 class _PlainLoader(_Parser):  # type: ignore[misc]  # one of two classes, both of PyYAML
-    """YAML of plain values, in which no key stands twice: the last role of a column would win in silence."""
+    """YAML of plain values without repeated keys: the last role of a column would silently win."""
 
     def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
-        """Build a value; what cannot be built, and what is no plain value, is an error with its line."""
+        """Build a value. Unsupported values are an error with their line."""
         if isinstance(node, yaml.ScalarNode):
             self._require_plain(node)
         elif node.tag not in _COLLECTIONS:
-            raise _fault("a tag must not stand here, remove it", node)
+            raise _fault("a tag is not allowed here, remove it", node)
         try:
             value = super().construct_object(node, deep)
         except (ValueError, OverflowError, LookupError, AttributeError):
             raise _fault(
-                "a value must be what its form says: there is no such date or number; correct it, or put "
+                "a value must be what its form suggests: there is no such date or number; correct it, or put "
                 "quotes around it",
                 node,
             ) from None
@@ -194,9 +194,9 @@ class _PlainLoader(_Parser):  # type: ignore[misc]  # one of two classes, both o
         return value
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
-        """Build a mapping; a repeated key is an error, and one that is no text."""
+        """Build a mapping. A repeated key, or one that is no text, is an error."""
         if not isinstance(node, yaml.MappingNode):
-            raise _fault("a tag must not stand here, remove it", node)
+            raise _fault("a tag is not allowed here, remove it", node)
         if any(key.tag != "tag:yaml.org,2002:str" for key, _ in node.value):
             raise _fault(
                 "the name of a field must be text: put quotes around a number, a date, and words such as yes "
@@ -212,7 +212,7 @@ class _PlainLoader(_Parser):  # type: ignore[misc]  # one of two classes, both o
     @staticmethod
     def _require_plain(node: yaml.ScalarNode) -> None:
         if node.tag not in _TAGS:
-            raise _fault("a tag must not stand here, remove it", node)
+            raise _fault("a tag is not allowed here, remove it", node)
         if node.tag in NUMBERS and len(node.value) > LONGEST_NUMBER:
             raise _fault(f"a number must have at most {LONGEST_NUMBER} characters", node)
         require_plain_number(node)
@@ -235,21 +235,21 @@ def _from_json(text: str) -> Any:
 def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     fields = dict(pairs)
     if len(fields) < len(pairs):
-        raise SpecError("a field stands twice in a mapping; remove one")
+        raise SpecError("a field occurs twice in a mapping; remove one")
     if any(_problem_of(name) for name in fields):
-        raise SpecError("the name of a field must hold no control characters; rename it")
+        raise SpecError("the name of a field must contain no control characters; rename it")
     return fields
 
 
 def _refuse_constant(name: str) -> Any:
-    raise SpecError(f"must hold finite numbers alone, got {name}; correct it")
+    raise SpecError(f"must contain only finite numbers, got {name}; correct it")
 
 
 def _problem_of(value: object) -> str | None:
-    """Why a value can stand in no file of ours; None where it can. Databases take no NUL and no surrogate."""
+    """Return why a value is not allowed, or None. Databases accept no NUL and no surrogate."""
     match value:
         case str():
-            return "text must hold no control characters" if _CONTROL.search(value) else None
+            return "text must contain no control characters" if _CONTROL.search(value) else None
         case bool() | None | date() | list() | dict():
             return None
         case int():

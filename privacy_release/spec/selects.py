@@ -1,6 +1,7 @@
-"""What a SELECT does, by its text: which view it reads, and which columns its columns are computed of.
+"""Analyse the text of a SELECT: the view that it reads, and the columns that its columns are computed from.
 
-DuckDB parses the text. Whatever is not understood gives no answer, so that a rule on columns refuses it.
+DuckDB parses the text. If anything is not understood, there is no result, so that a rule on columns refuses
+it.
 """
 
 import json
@@ -8,13 +9,13 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-RECORDS = "records"  # what a step of a release calls the table
-RECORD = "_record"  # the number of a record in it
+RECORDS = "records"  # name of the table in a step's query
+RECORD = "_record"  # column with the number of a record
 ROW_NUMBER = "file_row_number"  # DuckDB's column from which that number is computed
-# Text that every database reads alike: no comment, backslash, backtick or dollar quote.
+# Text that every database reads the same way: no comment, backslash, backtick or dollar quote.
 _PLAIN = re.compile(r"(?:(?!--|/\*)[\w\s.,:*=<>!()'\"%+/-]|\$release)*;?\s*")
 _NOT_PLAIN = ("modifiers", "group_expressions", "group_sets", "having", "sample", "qualify")
-# Classes of expressions that name a column by nothing but its name.
+# Classes of expressions that only name a column.
 _UNDERSTOOD = (
     *("BETWEEN", "CASE", "CAST", "COLLATE", "COLUMN_REF", "COMPARISON", "CONJUNCTION"),
     *("CONSTANT", "FUNCTION", "OPERATOR", "TYPE", "WINDOW"),
@@ -23,9 +24,9 @@ _STAR_PARTS = ("exclude_list", "replace_list", "rename_list", "qualified_exclude
 
 
 def view_of(sql: str) -> str | None:
-    """The view that a query reads, if it does nothing but to select columns of it; None for any other query.
+    """Return the view of a query that only selects columns of it. None for any other query.
 
-    DuckDB parses it. A text that databases may read in different ways, for its comments, backslashes or
+    DuckDB parses it. A text that databases may read in different ways, because of comments, backslashes or
     quotes, is not understood.
 
     >>> view_of("SELECT age, sex FROM public.visits WHERE day = :release")
@@ -48,14 +49,14 @@ def view_of(sql: str) -> str | None:
 
 
 def computed_of(sql: str, columns: Sequence[str]) -> dict[str, tuple[str, ...]]:
-    """The columns of `RECORDS` that each column of a query is computed of.
+    """Return the columns of `RECORDS` that each column of a query is computed from.
 
     Args:
-        sql: the query.
-        columns: of the table, without `RECORD`.
+        sql: Text of the query.
+        columns: Columns of the table, without `RECORD`.
 
     Returns:
-        Only what is known: a column of the query that is missing may be computed of any.
+        Only what is known. A missing column of the query may be computed from any column.
 
     >>> computed_of("SELECT _record, age, age // 10 AS decade FROM records", ["age", "sex"])
     {'_record': (), 'age': ('age',), 'decade': ('age',)}
@@ -72,7 +73,7 @@ def computed_of(sql: str, columns: Sequence[str]) -> dict[str, tuple[str, ...]]:
         else:
             made += [(name, [name]) for name in columns]
     found: dict[str, set[str] | None] = {}
-    for name, parts in made:  # of two of one name nobody says here which one stays
+    for name, parts in made:  # of two columns with one name, it is not known which one stays
         before = found.get(name, set())
         known = parts is not None and set(parts) <= {RECORD, *columns}
         found[name] = before | set(parts or ()) if known and before is not None else None
@@ -84,18 +85,18 @@ def computed_of(sql: str, columns: Sequence[str]) -> dict[str, tuple[str, ...]]:
 
 
 def _parsed(sql: str) -> dict[str, Any] | None:
-    """What DuckDB parses a query as that only selects from one table; None for any other query.
+    """Parse a query that only selects from one table. None for any other query.
 
-    It has no further query in it, groups and samples nothing, and its table has no other name.
+    It contains no other query, does not group or sample, and its table has no alias.
     """
     import duckdb
 
     with duckdb.connect(":memory:") as database:
         found = database.execute("SELECT json_serialize_sql(?)", [sql]).fetchone()
-    told: dict[str, Any] = json.loads(found[0]) if found else {"error": True}
-    if told["error"] or len(told["statements"]) != 1:
+    parsed: dict[str, Any] = json.loads(found[0]) if found else {"error": True}
+    if parsed["error"] or len(parsed["statements"]) != 1:
         return None
-    query: dict[str, Any] = told["statements"][0]["node"]
+    query: dict[str, Any] = parsed["statements"][0]["node"]
     if query["type"] != "SELECT_NODE" or query["cte_map"]["map"] or any(query.get(p) for p in _NOT_PLAIN):
         return None
     table = query["from_table"]
@@ -110,14 +111,14 @@ def _parsed(sql: str) -> dict[str, Any] | None:
 
 
 def _has_query(expression: Any) -> bool:
-    """Whether an expression holds a query of its own."""
+    """Return whether an expression contains a query."""
     if isinstance(expression, Mapping):
         return expression.get("class") == "SUBQUERY" or any(map(_has_query, expression.values()))
     return isinstance(expression, list) and any(map(_has_query, expression))
 
 
 def _columns_in(expression: Any) -> list[str] | None:
-    """The columns that an expression names; None where it names more than columns of the one table."""
+    """Return the columns that an expression names. None if it names more than columns of the one table."""
     if isinstance(expression, list):
         parts = [_columns_in(part) for part in expression]
         return None if None in parts else [name for part in parts for name in part or ()]

@@ -1,1 +1,1 @@
-"""The work of the steps of a release, without Airflow: each is a module, which the run or a task calls."""
+"""The work of the steps of a release, one module each, without Airflow. A run or a task calls it."""

@@ -1,7 +1,7 @@
-"""What somebody is told who has to approve a release, and what an approval is.
+"""The question that a reviewer answers before a release is published, and the approval that results.
 
-The text is Markdown for Airflow's form. Whatever was not written here is escaped: the name of a table, a
-column or a release is shown as text, whatever stands in it. No record and no cell value is in it, and of a
+The text is Markdown for Airflow's form. Every text that is not written here is escaped, so that the name of a
+table, a column or a release is shown literally. The question contains no record and no cell value, and for a
 differentially private release no figure of the source.
 """
 
@@ -44,18 +44,18 @@ _MARKS = str.maketrans({mark: f"\\{mark}" for mark in string.punctuation})
 
 @dataclass(frozen=True, kw_only=True)
 class ApprovalRef(Reference):
-    """An approval of the very bytes that were verified.
+    """An approval of exactly the bytes that were verified.
 
     Attributes:
-        by: id and name of the user; a name alone where it was given on the command line; None where nobody
-            was asked.
-        at: time of the answer, ISO 8601.
-        comment: what they said; it is published.
-        automatic: nobody was asked, because this run needs no approval.
-        sha256: of the bytes that are approved.
+        by: ID and name of the user. Only a name if the approval was given on the command line. None if no
+            approval was required.
+        at: Time of the answer, ISO 8601.
+        comment: Comment of the user, which is published.
+        automatic: Whether the run needs no approval, so that no one had to answer.
+        sha256: SHA-256 of the approved bytes.
         report_sha256: SHA-256 of the verification report that was shown.
-        question_sha256: SHA-256 of the question as it was shown; None where nobody was asked.
-        first: who had approved the same bytes before, where two people must.
+        question_sha256: SHA-256 of the question as it was shown. None if no question was shown.
+        first: Earlier approval of the same bytes by another person, if two people must approve.
     """
 
     by: dict[str, str] | str | None
@@ -69,7 +69,7 @@ class ApprovalRef(Reference):
 
 
 class Answer(TypedDict):
-    """What one of two people said of a release: id and name, time in ISO 8601, comment."""
+    """The answer of one of two reviewers: ID and name, time in ISO 8601, comment."""
 
     by: dict[str, str]
     at: str
@@ -77,31 +77,31 @@ class Answer(TypedDict):
 
 
 class Question(TypedDict):
-    """What somebody is shown who decides on a release: names, roles, counts and measures, no record.
+    """The question that is shown to a reviewer: names, roles, counts and measures, but no record.
 
     Attributes:
-        table, release: their names.
-        sha256: of the staged bytes that the answer is about.
-        report_sha256: SHA-256 of the verification report that it was made from.
-        file: name of these bytes in the work area of the run.
-        columns: name, role and kind of each released column.
-        findings: of the verification.
-        over_time: Sentences on which attackers with the earlier releases were judged; absent from a question
-            of an earlier version.
-        promise: what the releases of its schedule lose together, where they are bounded.
-        figures: label, value and meaning of each figure of utility and risk; of a private release only of
-            records that are alone in it.
-        limits: what is not protected: name and text.
-        alerts: warnings about figures that are out of their trend.
-        attacks: what attacks found that the policy bounds: attack, subject and figures as text; of a private
-            release, that the bound was kept.
-        excess: what each attack gained on the earlier releases and on this one, where there is a figure.
-        expectations: Number of expectations of the source, of those that were evaluated, and of those that
-            held; None of a private release, and where there were none.
-        assigned: IDs of the users who may answer; empty: every user who may in the DAG.
-        approvers: how many people must approve.
-        first: what the first of two has said.
-        until: when the question ends, ISO 8601.
+        table, release: Names of the table and of the release.
+        sha256: SHA-256 of the staged bytes that the answer is about.
+        report_sha256: SHA-256 of the verification report that the question was made from.
+        file: Name of the staged file in the work area of the run.
+        columns: Name, role and kind of each released column.
+        findings: Findings of the verification.
+        over_time: Sentences on the attackers with earlier releases that were considered. Missing in questions
+            of earlier versions.
+        promise: Bound on the total loss of all releases of the schedule, if there is one.
+        figures: Label, value and meaning of each figure of utility and risk. For a private release only
+            figures about unique records.
+        limits: Name and text of each risk that the release does not protect against.
+        alerts: Warnings about figures that deviate from their trend.
+        attacks: Results of the attacks that the policy bounds: attack, subject and figures as text. For a
+            private release only that the bound was met.
+        excess: Excess risk of each attack on the earlier releases and on this one, where it is known.
+        expectations: Numbers of expectations of the source: defined, evaluated and met. None for a private
+            release, and if there are none.
+        assigned: IDs of the users who may answer. Empty: every user with permission on the DAG.
+        approvers: Number of different users who must approve, 1 or 2.
+        first: Answer of the first of two reviewers.
+        until: Deadline of the question, ISO 8601.
     """
 
     table: str
@@ -132,7 +132,7 @@ class Question(TypedDict):
 
 
 class Excess(TypedDict):
-    """What an attack gained on a release, with its interval; `committed` is empty before it is published."""
+    """Excess risk of an attack on one release, with its interval. `committed` is empty before publication."""
 
     release: str
     committed: str
@@ -142,7 +142,7 @@ class Excess(TypedDict):
 
 
 class Course(TypedDict):
-    """What an attack gained on the releases of a table, oldest first; the last is the one to decide on."""
+    """The excess risk of an attack on the releases of a table, oldest first. The last awaits a decision."""
 
     attack: str
     subject: str
@@ -151,13 +151,13 @@ class Course(TypedDict):
 
 
 class Difference(TypedDict):
-    """Against the last release of the table that is not retracted.
+    """The difference from the last release of the table that is not retracted.
 
     Attributes:
-        release, committed: its id, and when it was published.
-        replaces: whether a release of this very name is replaced.
-        new, gone: columns.
-        numbers: what is counted or measured, in the last release and in this one.
+        release, committed: ID of the last release and time of its publication.
+        replaces: Whether the new release replaces the last one under the same ID.
+        new, gone: Names of columns that are new, and of columns that no longer exist.
+        numbers: Counts and measures in the last release and in this one.
     """
 
     release: str
@@ -169,11 +169,11 @@ class Difference(TypedDict):
 
 
 def approval_of(report: ReportRef, by: str | None, at: str) -> ApprovalRef:
-    """An approval that came with a command, without a question.
+    """Return an approval that was given on the command line, without a question.
 
     Args:
         report: Verification report of the release.
-        by: Name of the person who approves; None where the release needs no approval.
+        by: Name of the person who approves. None if the release needs no approval.
         at: Time in ISO 8601.
     """
     return ApprovalRef(
@@ -188,26 +188,26 @@ def approval_of(report: ReportRef, by: str | None, at: str) -> ApprovalRef:
 
 
 def public_approval(approval: ApprovalRef, report: ReportRef) -> dict[str, Any]:
-    """What a manifest says of an approval.
+    """Return the section of the manifest about an approval.
 
     Raises:
-        IntegrityError: if other bytes were approved than those that were verified, or by another report.
+        IntegrityError: If the approval is about other bytes or another report than the verified ones.
     """
     if approval.sha256 != report.sha256:
         raise IntegrityError(
-            f"what was approved must be the verified bytes (sha256 {report.sha256}), got an approval of "
-            "others; ask for approval again"
+            f"the approved bytes must be the verified bytes (sha256 {report.sha256}), but the approval is of "
+            "other bytes; request the approval again"
         )
     if approval.report_sha256 != sha256_of(report):
         raise IntegrityError(
-            "what was approved must be the report of this release, got an approval of another one: it was "
-            "verified again since; ask for approval again"
+            "the approval must be based on the current verification report, but the release was verified "
+            "again since; request the approval again"
         )
     return {name: value for name, value in approval.to_ref().items() if name in _PUBLIC}
 
 
 def plain_comment(given: object) -> str:
-    """A comment as one line of at most `LONGEST_COMMENT` characters; empty where there is none."""
+    """Return a comment as one line of at most `LONGEST_COMMENT` characters, empty if there is none."""
     text = (
         " ".join("".join(c if c.isprintable() else " " for c in given).split())
         if isinstance(given, str)
@@ -217,7 +217,7 @@ def plain_comment(given: object) -> str:
 
 
 def escaped(text: object) -> str:
-    r"""Text that Markdown shows as it is, on one line: neither form, nor link, nor HTML.
+    r"""Escape text so that Markdown shows it literally on one line: no form, link or HTML.
 
     >>> print(escaped("a_b <img> | [x](y)"))
     a\_b \<img\> \| \[x\]\(y\)
@@ -226,12 +226,12 @@ def escaped(text: object) -> str:
 
 
 def subject(name: str, release_id: str) -> str:
-    """The headline of the form, which shows plain text."""
+    """Return the heading of the form, which is shown as plain text."""
     return f"Publish release {release_id} of {name}?"
 
 
 def page_address(dag_id: str, run_id: str, task_id: str, map_index: int = -1) -> str:
-    """Where the page of an approval is, below Airflow's own address."""
+    """Return the path of an approval's page, relative to Airflow's own address."""
     place = {"dag_id": dag_id, "run_id": run_id, "task_id": task_id, "map_index": map_index}
     return f"/privacy/approval?{urlencode(place)}"
 
@@ -246,17 +246,17 @@ def question(
     assigned: Sequence[str] = (),
     until: str = "",
 ) -> Question:
-    """What there is to decide on.
+    """Return the question about a staged release.
 
     Raises:
-        PublishError: if the lake cannot be reached.
-        IntegrityError: if the manifest of the last release was changed, or the schema is gone.
+        PublishError: If the lake cannot be reached.
+        IntegrityError: If the manifest of the last release was changed, or the schema is missing.
     """
     from privacy_release.workarea.staged import read_schema
 
     attributes = read_schema(staged.schema).attributes
     booking = staged.booking
-    figures = staged.figures if staged.loss is None else {}  # else they would be figures of the source
+    figures = staged.figures if staged.loss is None else {}  # of a private release, they describe the source
     return Question(
         table=table.name,
         release=release_id,
@@ -296,13 +296,15 @@ def body(
     task_id: str = "approve",
     map_index: int = -1,
 ) -> str:
-    """The text of Airflow's own form, which stands in where the page cannot be used."""
+    """Return the text of Airflow's own form, which replaces the page if that cannot be used."""
     link = f"/privacy/report?{urlencode({'dag_id': dag_id, 'run_id': run_id})}"
     page = page_address(dag_id, run_id, task_id, map_index)
-    two = " **Two different people must approve**, so this is asked twice." if asked["approvers"] > 1 else ""
+    two = (
+        " **Two different people must approve**, so there are two answers." if asked["approvers"] > 1 else ""
+    )
     parts = [
         f"**[Decide on the page of this approval]({page})**: it shows the columns and some records as "
-        f"they would be published, and asks twice before it rejects.{two}",
+        f"they would be published, and asks you to confirm a rejection.{two}",
         f"Release **{escaped(asked['release'])}** of the table **{escaped(asked['table'])}**: "
         f"{counted(asked['rows'], 'record')}, made by {escaped(asked['method'])}.{_counterfeits(asked)} "
         f"[Read the whole report]({link}).",
@@ -318,28 +320,30 @@ def body(
         *_attacked(asked),
         *_changes(asked["difference"]),
         _heading("What your answer does"),
-        f"**{APPROVE}** publishes these very bytes (sha256 {asked['sha256']}) and no others. **{REJECT}**, "
+        f"**{APPROVE}** publishes exactly these bytes (sha256 {asked['sha256']}). **{REJECT}**, "
         f"or no answer in time, publishes nothing and removes the staged records. **{SEND_BACK}** does the "
-        "same, and the run ends without a failure: say in the comment what should change. Of an approval "
-        "your name, the time and your comment stand in the manifest of the release, which all its readers "
-        "may read: a comment must "
-        f"not speak of a person. It may be left out; {LONGEST_COMMENT} characters are kept.",
+        "same, but the run does not fail: say in the comment what should change. If you approve, "
+        "your name, the time and your comment become part of the release's manifest, which all its readers "
+        "can read. Do not write about a person in the comment. "
+        f"It is optional; the first {LONGEST_COMMENT} characters are kept.",
     ]
     return "\n\n".join(parts)
 
 
 def _counterfeits(asked: Question) -> str:
-    """How many of the records are of nobody, where there are any."""
+    """Return a sentence on counterfeit records, empty if there are none."""
     count = asked["counterfeits"]
-    return f" {count:,} of them are counterfeits: records of nobody, told in each class." if count else ""
+    if not count:
+        return ""
+    return f" {count:,} of them are counterfeits: they belong to no person, and each class states how many."
 
 
 def expectations_in_words(asked: Question) -> str:
-    """How many expectations of the source held; empty where there were none."""
+    """Return a sentence on how many expectations of the source are met, empty if there are none."""
     found = asked.get("expectations")
     if not found:
         return ""
-    return f"{found['passed']:,} of {counted(found['expected'], 'expectation')} of the source held."
+    return f"{found['passed']:,} of {counted(found['expected'], 'expectation')} of the source are met."
 
 
 def _expectations(asked: Question) -> list[str]:
@@ -375,13 +379,15 @@ def _loss(asked: Question) -> list[str]:
     )
     dataset = asked["dataset"]
     paid = f", paid from the privacy budget of **{escaped(dataset)}**" if dataset else ""
-    promise = asked.get("promise")  # not in a question that an earlier version asked
+    promise = asked.get("promise")  # missing in questions of earlier versions
     return [_heading("Privacy loss"), f"{text}{paid}.", *([promise] if promise else [])]
 
 
 def _figures(known: Mapping[str, tuple[str, str, str]], found: Mapping[str, float]) -> list[list[str]]:
-    """The known figures that were measured: label, value and meaning."""
-    return [[told, shown(found[key], unit), why] for key, (told, unit, why) in known.items() if key in found]
+    """Return label, value and meaning of the figures that were measured."""
+    return [
+        [label, shown(found[key], unit), why] for key, (label, unit, why) in known.items() if key in found
+    ]
 
 
 def _measures(title: str, known: Mapping[str, tuple[str, str, str]], asked: Question) -> list[str]:
@@ -391,7 +397,7 @@ def _measures(title: str, known: Mapping[str, tuple[str, str, str]], asked: Ques
 
 
 def _limits(staged: StagedRelease) -> list[list[str]]:
-    """What the guarantees leave open: first of the models that are claimed, then of their kind."""
+    """Return what the guarantees do not protect against: by the claimed models first, then by their kind."""
     claimed = [PROMISES[g["model"]] for g in staged.guarantees if g["model"] in PROMISES]
     if staged.loss is None:
         general = LIMITS
@@ -403,7 +409,7 @@ def _limits(staged: StagedRelease) -> list[list[str]]:
 def _difference(
     staged: StagedRelease, report: ReportRef, table: "ReleaseTable", release_id: str
 ) -> Difference | None:
-    """Against the last release of the table that is not retracted; None where there is none."""
+    """Return the difference from the last release that is not retracted. None if there is no such release."""
     from privacy_release.lake.log import State
     from privacy_release.lake.read import releases, standing_manifest
     from privacy_release.workarea.staged import read_schema
@@ -443,7 +449,7 @@ ATTACKED = ("attack", "of", "in the release", "control", "excess risk", "bound",
 
 
 def _attacks(report: ReportRef) -> list[list[str]]:
-    """One line for each outcome under `ATTACKED`, or for each rule whose figures are the curator's alone."""
+    """Return a row under `ATTACKED` for each outcome, or for each rule whose figures are the curator's."""
     lines = []
     for trial in report.attacks.trials if report.attacks is not None else ():
         bound = f"{trial.bound:g}"
@@ -458,7 +464,7 @@ def _attacks(report: ReportRef) -> list[list[str]]:
 
 
 def _courses(report: ReportRef, table: "ReleaseTable", release_id: str) -> list[Course]:
-    """What each attack gained on the earlier releases, as far as it is known, and on this one."""
+    """Return the excess risk of each attack on this release and, where it is known, on the earlier ones."""
     from privacy_release.steps.attacks.earlier import figures_of_earlier
 
     found = report.attacks
@@ -495,15 +501,15 @@ def _excess(release_id: str, committed: str, found: Mapping[str, float]) -> Exce
 
 def _attacked(asked: Question) -> list[str]:
     lines = asked.get("attacks") or []
-    told = "What attackers gain beyond what they know of people who are not in it. None certifies anything."
-    return [_heading("Attacks on this release"), told, _table(ATTACKED, lines)] if lines else []
+    note = "What attackers gain compared with people who are not in the release. No attack proves safety."
+    return [_heading("Attacks on this release"), note, _table(ATTACKED, lines)] if lines else []
 
 
 def _changes(difference: Difference | None) -> list[str]:
     heading = _heading("Difference from the last release")
     if difference is None:
         return [heading, "There is none: this would be the first release of the table."]
-    told = [
+    changes = [
         f"{what}: {', '.join(map(escaped, names))}."
         for what, names in (
             ("New columns", difference["new"]),
@@ -518,7 +524,7 @@ def _changes(difference: Difference | None) -> list[str]:
     )
     return [
         heading,
-        " ".join([about, *again, *told]),
+        " ".join([about, *again, *changes]),
         _table(("", "last", "this one"), difference["numbers"]),
     ]
 
@@ -529,12 +535,12 @@ _ORDER = ("rows", "k", "l", "t", "epsilon", "gcp", "suppressed", "rules kept")
 def _numbers(
     findings: Sequence[Mapping[str, Any]], loss: Mapping[str, Any] | None, figures: Mapping[str, float]
 ) -> dict[str, float]:
-    told = (
+    figures_of_loss = (
         {"epsilon": loss["epsilon"]}
         if loss
         else {key: figures[key] for key in ("gcp", "suppressed") if key in figures}
     )
-    return symbols_of(findings) | told
+    return symbols_of(findings) | figures_of_loss
 
 
 def _number(value: float | None) -> str:

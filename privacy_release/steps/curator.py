@@ -1,4 +1,4 @@
-"""What private releases are beside their source, in exact figures of it: for the curator; without Airflow."""
+"""Compare private releases with their source, in exact figures that only the curator may see."""
 
 import csv
 import io
@@ -33,24 +33,25 @@ if TYPE_CHECKING:
     from privacy_engine.synthesizers.model import SynthesizerModel
     from privacy_release.spec.model import ReleaseSpec
 
-SEED = 20_261_122  # of the drawing; the same for every report, so that two of them compare
+SEED = 20_261_122  # of the drawing; the same for every report, so that reports can be compared
 
 
 def write_missing_values(spec: "ReleaseSpec", release_id: str, work: WorkArea) -> Path | None:
     """Write the values of a source that its categories and hierarchies miss into the curator's folder.
 
     Args:
-        spec: of a release of Parquet files.
-        release_id: what `{release}` stands for in their address.
-        work: where files of an object store are kept meanwhile.
+        spec: Specification of a release of Parquet files.
+        release_id: Release ID, which replaces `{release}` in the address of the files.
+        work: Work area in which files of an object store are kept during the call.
 
     Returns:
-        The file, lines of `column;value;records` that nobody else can read; None where no value is missed.
+        The file, with lines of `column;value;records`, readable only by the service's user. None if the
+        categories and hierarchies cover all values.
 
     Raises:
-        SpecError: if the source is another one.
-        SchemaError: if it cannot be read.
-        IntegrityError: if the curator's folder is a link or another user's.
+        SpecError: If the source is of another kind.
+        SchemaError: If the source cannot be read.
+        IntegrityError: If the curator's folder is a link or belongs to another user.
     """
     found = _missing_values(spec, release_id, work)
     if not found:
@@ -63,7 +64,7 @@ def write_missing_values(spec: "ReleaseSpec", release_id: str, work: WorkArea) -
 
 def _missing_values(spec: "ReleaseSpec", release_id: str, work: WorkArea) -> dict[str, Counter[str]]:
     if spec.tables is not None or spec.only_source.uri is None or spec.only_source.format != "parquet":
-        raise SpecError("--curator shows values of one table of Parquet files; leave it out for others")
+        raise SpecError("--curator shows values of one table of Parquet files; omit it for other sources")
     uri = ReleaseName.of(release_id).address(spec.only_source.uri)
     named = [a for a in spec.data_schema().attributes if a.categories is not None or a.hierarchy is not None]
     found: dict[str, Counter[str]] = {}
@@ -81,13 +82,13 @@ def _missing_values(spec: "ReleaseSpec", release_id: str, work: WorkArea) -> dic
 
 
 def by_weight(frame: "pd.DataFrame", person: str) -> "pd.DataFrame":
-    """As many records, each drawn by first drawing a person: what such a release is to be like."""
+    """Draw as many records, each by first drawing a person: the distribution that such a release imitates."""
     rows = frame.groupby(person)[person].transform("size")
     return frame.sample(len(frame), replace=True, weights=1 / rows, random_state=SEED, ignore_index=True)
 
 
 def model_of(staged: StagedRelease) -> "SynthesizerModel":
-    """The model that the records of a synthetic release were drawn from."""
+    """Return the model that the records of a synthetic release were drawn from."""
     from privacy_engine.synthesizers.model import SynthesizerModel
 
     return SynthesizerModel.from_json(Path(need(staged.model, "model")).read_text())
@@ -101,40 +102,40 @@ def compare_synthetic(
     title: str,
     public: bool,
 ) -> str:
-    """A page that holds synthetic releases of one table against it: epsilon, loss, use and an attack.
+    """Return a page that compares synthetic releases of one table: epsilon, loss, usefulness and an attack.
 
     Args:
-        source: what they were made from.
-        staged: the releases.
-        reports: what verification found on each, in the same order.
-        title: for people.
-        public: whether everybody may know exact figures of the source; else the page warns.
+        source: Table that the releases were made from.
+        staged: Staged releases.
+        reports: Verification reports of the releases, in the same order.
+        title: Title of the page.
+        public: Whether exact figures of the source may be published. Otherwise the page carries a warning.
 
     Raises:
-        SpecError: if there is nothing to compare, a release is not synthetic, or only some weigh persons.
-        IntegrityError: if a file of the work area is missing or changed, or a report is about other bytes.
+        SpecError: If there is no release, one is not synthetic, or only some of them weight persons equally.
+        IntegrityError: If a file of the work area is missing or changed, or a report is about other bytes.
     """
     from privacy_engine.measures.synthetic_assessment import assess
 
     require_comparable(staged, reports)
     if other := sorted({s.method for s in staged if s.model is None or s.loss is None}):
         raise SpecError(
-            f"synthesizers are compared, {', '.join(other)} draws no records from a model; leave it out, or "
-            "take CompareOperator, which compares anonymizers"
+            f"only synthesizers are compared, but {', '.join(other)} draws no records from a model; omit it, "
+            "or use CompareOperator, which compares anonymizers"
         )
     if any(s.source.fingerprint != source.source.fingerprint for s in staged):
-        raise IntegrityError("the source must be the table that the releases were made from; pass that one")
+        raise IntegrityError("the source must be the table that the releases were made from; pass that table")
     frame, schema = read_private(source.uri, source.sha256), read_schema(source.schema)
     parameters = [model_of(s).parameters for s in staged]
     weighed = {"weight" in given for given in parameters}
     if len(weighed) > 1:
         raise SpecError(
-            "synthesizers are compared where all weigh persons or none does: each would be held against "
-            "another truth; compare them apart"
+            "either all releases must weight persons equally or none, because all are compared with one "
+            "source; compare the two kinds separately"
         )
     if weighed == {True}:
         frame = by_weight(frame, schema.by)
-    # One seed for all: the same records are redrawn, learned from and attacked beside each of them.
+    # One seed for all releases, so that the same source records are redrawn, learned from and attacked.
     found = [
         assess(frame, read_private(s.uri, s.sha256), schema, np.random.default_rng(SEED)) for s in staged
     ]
@@ -159,21 +160,21 @@ def compare_synthetic(
 
 
 def report_to_curator(source: Table, staged: StagedRelease, name: str, release_id: str) -> str:
-    """Write how near a synthetic release is to its source; the path of the file, which must stay inside.
+    """Write a private report on how close a synthetic release is to its source, and return its path.
 
     Args:
-        source: what the release was made from.
-        staged: the release.
-        name: of the release; each has a folder of its own.
-        release_id: of this one.
+        source: Table that the release was made from.
+        staged: Staged release.
+        name: Name of the release. Each has its own folder.
+        release_id: ID of the release.
 
     Raises:
-        SpecError: if the release was not drawn from a differentially private model.
-        IntegrityError: if a file of the work area is missing or changed.
+        SpecError: If the release was not drawn from a differentially private model.
+        IntegrityError: If a file of the work area is missing or changed.
     """
     if staged.model is None or staged.loss is None:
         raise SpecError(
-            f"a curator's report is about a synthetic release, {staged.method} made none; leave it out"
+            f"a curator's report needs a synthetic release, but {staged.method} makes none; omit the report"
         )
     release = Release(
         table=read_private(staged.uri, staged.sha256),

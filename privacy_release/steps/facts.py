@@ -1,4 +1,4 @@
-"""The facts of an ingested table, of the lake and of the ledger, before records are read or booked."""
+"""Facts about an ingested table, the lake and the ledger, found before records are read or losses booked."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -42,18 +42,18 @@ def facts_of_table(
     past: Past | None = None,
     policy: "ReleasePolicy | None" = None,
 ) -> Facts:
-    """What is known of an ingested table and of what is to be made of it, before its records are read.
+    """Return the facts about an ingested table and the release to make of it, before its records are read.
 
-    Its loss is not: a method that cannot tell one refuses the schema itself.
+    The privacy loss is not among them: a method that cannot state its loss refuses the schema itself.
 
     Args:
-        table: that is to be released.
-        schema: of it.
-        releaser: the method.
-        parameters: that it was built with.
-        budget: that is to pay.
-        past: the earlier releases that it is made with.
-        policy: what must hold, the floor policy included; None: it is not known.
+        table: Table that is to be released.
+        schema: Schema of the table.
+        releaser: Release method.
+        parameters: Parameters that the method was built with.
+        budget: Budget that is to pay for the release. None if none does.
+        past: Earlier releases that this one stays safe with.
+        policy: Policy of the release, including the floor policy. None if it is not known.
     """
     followed, source = table.persons is not None, table.source
     history = None
@@ -90,14 +90,14 @@ def facts_of_method(
     budget: Budget | None = None,
     policy: "ReleasePolicy | None" = None,
 ) -> Facts:
-    """What is known of a method and of the schema that it is to be given, before there is a table.
+    """Return the facts about a method and the schema that it will be given, before there is a table.
 
     Args:
-        schema: of what the method is given.
-        releaser: the method.
-        parameters: that it was built with.
-        budget: that is to pay.
-        policy: what must hold, the floor policy included; None: it is not known.
+        schema: Schema of the method's input.
+        releaser: Release method.
+        parameters: Parameters that the method was built with.
+        budget: Budget that is to pay for the release. None if none does.
+        policy: Policy of the release, including the floor policy. None if it is not known.
     """
     return Facts(
         columns=tuple((a.name, a) for a in schema.attributes),
@@ -116,18 +116,18 @@ def facts_of_method(
 
 
 def loss_by_rules(facts: Facts) -> "PrivacyLoss | None":
-    """The loss of a release that breaks no rule; None: its method claims none.
+    """Return the privacy loss of a release that breaks no rule. None if its method claims no loss.
 
     Args:
-        facts: of the method at least; where a budget is to pay, the policy must be known.
+        facts: Facts about the method at least. If a budget is to pay, the policy must be known.
 
     Raises:
-        PrivacyEngineError: with all that is wrong.
+        PrivacyEngineError: With all problems.
     """
     must = ("policy",) if facts.budget else ()
     try:
         loss = facts.releaser.privacy_loss(facts.schema)
-    except PrivacyEngineError:  # of a schema that a rule may say more of
+    except PrivacyEngineError:  # the schema is wrong, and a rule may explain it better
         refuse(facts, must)
         raise
     refuse(replace(facts, loss=loss), must)
@@ -135,12 +135,12 @@ def loss_by_rules(facts: Facts) -> "PrivacyLoss | None":
 
 
 def budget_of(spec: "ReleaseSpec", run: str, ledger: "BudgetLedger") -> Budget:
-    """The budget that a release of a specification spends.
+    """Return the budget that a release of a specification spends.
 
     Args:
-        spec: has a budget.
-        run: names the run.
-        ledger: where it is booked.
+        spec: Specification with a budget.
+        run: Name of the run.
+        ledger: Ledger in which the loss is booked.
     """
     assert spec.budget is not None
     said = spec.budget.schedule
@@ -158,16 +158,16 @@ def with_ledger(
     budget: Budget | None,
     table: "ReleaseTable | None" = None,
 ) -> Facts:
-    """The same with what the ledger says; nothing is booked, and another run may book first.
+    """Add what the ledger says to the facts. Nothing is booked, so another run may book first.
 
     Args:
-        facts: what is known before.
-        budget: that is to pay; None: none does.
+        facts: Facts known so far.
+        budget: Budget that is to pay. None if none does.
         table: The release table.
 
     Raises:
-        LedgerError: if it cannot be reached.
-        PublishError: if the lake cannot be reached.
+        LedgerError: If the ledger cannot be reached.
+        PublishError: If the lake cannot be reached.
     """
     if budget is None or (loss := facts.loss) is None:
         return replace(facts, promise=None, shortage=None, restored=False)
@@ -176,7 +176,7 @@ def with_ledger(
         facts = replace(facts, restored=lacks_entries(budget, table))
     try:
         budget.promise(loss)
-    except SpecError:  # of which a rule tells
+    except SpecError:  # a rule reports this
         return facts
     try:
         require_left(budget, loss)
@@ -186,10 +186,10 @@ def with_ledger(
 
 
 def with_lake(facts: Facts, spec: "ReleaseSpec", table: "ReleaseTable", release_id: str) -> Facts:
-    """The same with what verification will say of the earlier releases of the table.
+    """Add what verification will find about the earlier releases of the table to the facts.
 
     Raises:
-        PublishError: if the lake cannot be reached.
+        PublishError: If the lake cannot be reached.
     """
     if not asks_for_earlier(facts):
         return replace(facts, earlier=None, unjudged=0)
@@ -202,12 +202,12 @@ def with_lake(facts: Facts, spec: "ReleaseSpec", table: "ReleaseTable", release_
     if not _is_silent_about_people(facts):
         return replace(facts, earlier=None)
     finding = silence_about_people(table.name, spec.unfollowed, published)
-    told = None if finding.passed else f"{finding.rule} is not kept: {finding.remedy}"
-    return replace(facts, earlier=told)
+    problem = None if finding.passed else f"{finding.rule} is not kept: {finding.remedy}"
+    return replace(facts, earlier=problem)
 
 
 def asks_for_earlier(facts: Facts) -> bool:
-    """Whether the earlier releases of the table have a bearing on whether there may be another."""
+    """Return whether the earlier releases of the table affect whether another one is allowed."""
     return _is_silent_about_people(facts) or _judges_differences(facts)
 
 

@@ -1,11 +1,11 @@
-"""Who is in which release: private files, for models that are about several releases of the same people.
+"""The memberships of releases: private files that record which person is in which class of which release.
 
-A person is known here by a keyed hash of an identifier column. It is taken while the source is read, kept
-beside the table in the run's work area, and follows the records into the release. Once a release is
-published, which person is in which class of it is kept in the curator's folder, readable by the service user
-alone, until the release is retracted. Without the key nobody can tell who a hash is; with another key the
-persons of two releases could not be compared, so a file of another key is refused. Neither hashes nor key are
-ever published.
+They are needed by models about several releases of the same people. A person is identified by a keyed hash of
+an identifier column. The hash is taken while the source is read, kept next to the table in the run's work
+area, and follows the records into the release. Once a release is published, its memberships are kept in the
+curator's folder, readable only by the service user, until the release is retracted. Without the key, no one
+can find out who a hash belongs to. With another key, the persons of two releases could not be compared, so a
+file with another key is refused. Neither hashes nor key are ever published.
 """
 
 import fcntl
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from privacy_engine.verification.policy import ReleasePolicy
     from privacy_release.lake.store import ReleaseTable
 
-_LEAST = 2  # persons who cannot be told apart, where sensitive values alone are to be kept
+_LEAST = 2  # smallest allowed k if only `m` is given
 _RESERVE = 1.0
 _PERSON, _CLASS, _KEY, _RELEASE = "person", "class", "key", "sha256 of the release"
 _RECORDS, _FORM, _WRITTEN = "records of the release", "form of the identifiers", "person as written"
@@ -62,32 +62,32 @@ _SIGNATURE, _SET, _CELL, _VALUES = "signature of ", "set of ", "cell of ", "valu
 _SALT, _MARK = "salt", "mark of "
 _OWNER, _OWNERS = "number of the person", "form of the persons"
 _REGISTER, _WAITING, _SCHEMA = "sha256 of the register", "sha256 of who waits", "schema of the release"
-_KINDS = ("register", "records", "waiting")  # files beside the memberships of a release
+_KINDS = ("register", "records", "waiting")  # files that are kept with the memberships of a release
 
 
 class Persons:
-    """Who the records of a table are about, in its order, taken down while the table is copied.
+    """The persons of a table's records, in order, collected while the table is copied.
 
-    Two spellings that read the same are one person, who has several records then, and is refused.
+    Two spellings that read the same are one person, who then has several records and is refused.
 
     Args:
-        identification: the column, and the key of the hashes.
-        exact: whether two spellings of an identifier that read the same are two persons.
+        identification: Identifier column and key of the hashes.
+        exact: Whether two spellings of an identifier that read the same are two persons.
     """
 
     def __init__(self, identification: Identification, *, exact: bool = False) -> None:
         self._by = identification
         self._exact = exact
-        self._hashes: list[npt.NDArray[np.object_]] = []  # each (3, n): as of `_hashes_of`
+        self._hashes: list[npt.NDArray[np.object_]] = []  # each (3, n), as from `_hashes_of`
         self._nulls = 0
 
     @property
     def column(self) -> str:
-        """The identifier of the persons."""
+        """Name of the identifier column."""
         return self._by.column
 
     def add(self, identifiers: "pd.Series") -> None:
-        """Take the identifiers of the next records.
+        """Add the identifiers of the next records.
 
         Whole numbers count as the same person in either number type, and as text.
         """
@@ -104,41 +104,41 @@ class Persons:
         self._hashes.append(np.array([read, written, salts], dtype=object)[:, coded.codes[coded.codes >= 0]])
 
     def write(self, path: Path) -> PersonsRef:
-        """Write them to a private file of their own; errors as of `hashes`."""
+        """Write the persons to a private file. Raises the errors of `hashes`."""
         form = WRITTEN if self._exact else FORM
-        self.hashes()  # refuses records without a person of their own
+        self.hashes()  # raises if a record has no person, or two share one
         return write_persons(self._all, path, self._by.key_id, form)
 
     @property
     def _all(self) -> "npt.NDArray[np.object_]":
-        """(3, n) as of `_hashes_of`."""
+        """All hashes, shape (3, n), as from `_hashes_of`."""
         return np.concatenate(self._hashes, axis=1)
 
     def hashes(self) -> "npt.NDArray[np.object_]":
-        """(n,) text: who each record is about.
+        """Person of each record as text, shape (n,).
 
         Raises:
-            SchemaError: naming the column and how many records have no identifier, or one that another has.
+            SchemaError: If identifiers are missing or repeated, with the column and the numbers of records.
         """
         hashes: npt.NDArray[np.object_] = self._all[0]
         repeated = len(hashes) - len(set(hashes.tolist()))
         if self._nulls or repeated:
             raise SchemaError(
-                f"{self.column} must identify one person a record: {self._nulls} records have no value, "
-                f"{repeated} repeat another's; mend the source, aggregate it by person, or choose another"
+                f"{self.column} must identify one person per record: {self._nulls} records have no value, "
+                f"{repeated} repeat another's; correct the source, aggregate it by person, or choose another "
             )
         return hashes
 
 
 def write_persons(hashes: "npt.NDArray[np.object_]", path: Path, key_id: str, form: str) -> PersonsRef:
-    """Write who the records of a table are about, in its order.
+    """Write the persons of a table's records to a private file.
 
     Args:
-        hashes: (3, n) text of each record: a hash of the person, one of the identifier as it is written, and
-            the salt of the person's marks; None of a counterfeit, and of salts that are not known.
-        path: of the file.
-        key_id: of the key of the hashes.
-        form: of the identifiers that they are hashes of.
+        hashes: Hash of the person, hash of the identifier as written, and salt of the person's marks, for
+            each record, shape (3, n). None for counterfeits and for unknown salts.
+        path: Path of the file.
+        key_id: ID of the key of the hashes.
+        form: Form of the identifiers that were hashed.
     """
     frame = pd.DataFrame(dict(zip((_PERSON, _WRITTEN, _SALT), hashes, strict=True)))
     sha256 = write_private(path, parquet_bytes(frame))
@@ -146,19 +146,19 @@ def write_persons(hashes: "npt.NDArray[np.object_]", path: Path, key_id: str, fo
 
 
 def read_persons(persons: PersonsRef) -> "npt.NDArray[np.object_]":
-    """(n,) text: who the records are about; None of a counterfeit, which is of nobody.
+    """Return the person of each record as text, shape (n,). None for counterfeits, which belong to no person.
 
     Raises:
-        IntegrityError: if the file is missing or changed.
+        IntegrityError: If the file is missing or changed.
     """
     hashes: npt.NDArray[np.object_] = _hashes_of(persons)[0]
     return hashes
 
 
 def _hashes_of(persons: PersonsRef) -> "npt.NDArray[np.object_]":
-    """(3, n) the persons, the hashes of the identifiers as they are written, and the salts of their marks.
+    """Return persons, hashes of the identifiers as written, and salts of their marks, shape (3, n).
 
-    A file that was written before there were marks has None for each salt.
+    A file that was written before marks existed has None for each salt.
     """
     found = read_private(persons.uri, persons.sha256).astype(object)
     found = found.reindex(columns=[_PERSON, _WRITTEN, _SALT])
@@ -172,13 +172,13 @@ def follow(
     path: Path,
     before: "npt.NDArray[np.object_] | None" = None,
 ) -> PersonsRef:
-    """The persons of some of the records, by position or flag, in a file of their own.
+    """Write the persons of selected records, by position or flag, to a new file.
 
     Args:
-        persons: of n records.
-        rows: of the records, -1 of a counterfeit, which is no person's; n and more: of those before.
-        path: of the file.
-        before: (l,) persons of further records, whose salts are not known.
+        persons: Persons of n records.
+        rows: Positions of the selected records. -1 is a counterfeit; n and above refer to `before`.
+        path: Path of the new file.
+        before: Persons of further records, whose salts are not known, shape (l,).
     """
     known = _hashes_of(persons)
     if before is not None:
@@ -193,7 +193,7 @@ def follow(
 def with_records(
     table: Table, frame: "pd.DataFrame", kept: "npt.NDArray[np.bool_]", path: Path, persons: Path
 ) -> Table:
-    """The table with some of its records, in their order, and with their persons.
+    """Return the table with a selection of its records, in their order, and with their persons.
 
     Args:
         table: The table.
@@ -212,10 +212,10 @@ def with_records(
 
 
 def staged_membership(staged: StagedRelease) -> "Membership":
-    """Who is in which class of a staged release, read from its bytes.
+    """Return the class of each person in a staged release, read from its bytes.
 
     Raises:
-        IntegrityError: if a file is missing or changed.
+        IntegrityError: If a file is missing or changed.
     """
     frame, schema = read_private(staged.uri, staged.sha256), read_schema(staged.schema)
     return Membership.of_table(
@@ -224,48 +224,48 @@ def staged_membership(staged: StagedRelease) -> "Membership":
 
 
 def owners_of(staged: StagedRelease) -> "npt.NDArray[np.int64] | None":
-    """(n,) whose record each is, the same number in every run; None where each is of another person.
+    """Return the number of each record's person, the same in every run, shape (n,). None if all differ.
 
     Raises:
-        IntegrityError: if the file is missing, changed or of other records.
+        IntegrityError: If the file is missing, changed or about other records.
     """
     if need(staged.persons, "persons").owners is None:
         return None
     people = staged.people
     if people is None or people.of != staged.sha256:
         raise IntegrityError(
-            "the persons of the staged records must stand beside them; run the release again"
+            "the persons of the staged records must be stored with them; run the release again"
         )
     found = read_private(people.uri, people.sha256)["person"].to_numpy(dtype="int64")
     if len(found) != staged.rows:
-        raise IntegrityError("there must be one person for each released record; run the release again")
+        raise IntegrityError("there must be one person per released record; run the release again")
     return found
 
 
 def known(table: "ReleaseTable | None") -> "ReleaseTable":
-    """The release table of a policy that is about its earlier releases.
+    """Return the release table, which a policy about earlier releases needs.
 
     Raises:
-        SpecError: if the table is not known.
+        SpecError: If the table is not known.
     """
     if table is None:
         raise SpecError(
-            "the policy is about the earlier releases of the table, too; verify needs the name of the "
+            "the policy is also about the earlier releases of the table, so verify needs the name of the "
             "table and its lake"
         )
     return table
 
 
 def published_releases(table: "ReleaseTable", but: tuple[str, str] | None = None) -> list[dict[str, Any]]:
-    """Every publication in a table that was not retracted, oldest first.
+    """Return all publications in a table that were not retracted, oldest first.
 
     Args:
         table: The release table.
-        but: release id and run key of a run whose own publication is left out: a retry of it publishes the
+        but: Release ID and run key of a run whose own publication is omitted, because a retry publishes the
             same bytes or nothing.
 
     Raises:
-        PublishError: if the lake cannot be reached.
+        PublishError: If the lake cannot be reached.
     """
     return [
         entry
@@ -282,22 +282,22 @@ def earlier_releases(
     marked: int = 0,
     registers: bool = False,
 ) -> "dict[int, Membership]":
-    """Who is in which class of each release of a table that was published and not retracted, by version.
+    """Return the memberships of all releases of a table that were published and not retracted, by version.
 
-    What a later run replaced counts, too: whoever read it may have kept it.
+    Releases that were replaced are included, because readers may have kept them.
 
     Args:
         table: The release table.
-        persons: of the new release, by whose hashes the earlier ones are known, too.
-        but: as of `published_releases`.
-        marked: Number of the newest releases of which the values of persons are read, too, for those who are
-            in the new one: about 5 s for each 1,000,000 persons.
-        registers: Whether the register of each release is read, too, where one was kept.
+        persons: Persons of the new release. The earlier memberships must use the same key and form.
+        but: As in `published_releases`.
+        marked: Number of the newest releases whose sensitive values are read, too, for persons who are in
+            the new one. This takes about 5 s per 1,000,000 persons.
+        registers: Whether the register of each release is read, too, if one was kept.
 
     Raises:
-        VerificationError: if it is not on record for one of them, or was recorded with another key or form.
-        IntegrityError: if a file is missing, damaged or not the one that was published.
-        PublishError: if the lake cannot be reached.
+        VerificationError: If a membership is not recorded, or was recorded with another key or form.
+        IntegrityError: If a file is missing, damaged or not the published one.
+        PublishError: If the lake cannot be reached.
     """
     found, entries = {}, published_releases(table, but)
     recorded = _recorded(table.name, entries)
@@ -312,10 +312,10 @@ def earlier_releases(
 
 
 def _recorded(name: str, entries: Sequence[Mapping[str, Any]]) -> dict[Path, str]:
-    """The SHA-256 of the file of each publication as it was published, by path.
+    """Return the SHA-256 of each publication's membership file at publication, by path.
 
-    Runs that publish the same bytes again have one file, which the newest of them wrote. Publications of
-    earlier versions state none.
+    Runs that publish the same bytes again share one file, which the newest run wrote. Publications of earlier
+    versions state no SHA-256.
     """
     found = {}
     for entry in entries:
@@ -325,11 +325,11 @@ def _recorded(name: str, entries: Sequence[Mapping[str, Any]]) -> dict[Path, str
 
 
 def _require_recorded(path: Path, recorded: str | None, name: str, entry: Mapping[str, Any]) -> str:
-    """Refuse a membership file that is missing or is not the published one.
+    """Raise if a membership file is missing or is not the published one.
 
     Args:
         path: Path of the file.
-        recorded: SHA-256 that was published with the release; None where none was.
+        recorded: SHA-256 that was published with the release. None if none was published.
         name: Name of the release table.
         entry: Publication of the release.
 
@@ -339,7 +339,7 @@ def _require_recorded(path: Path, recorded: str | None, name: str, entry: Mappin
     if not path.is_file() and recorded is None:
         raise VerificationError(
             f"version {entry['version']} of table {name} was published without recording who is in "
-            "it, so it cannot be held against this release; retract it, or publish under a new table name"
+            "it, so it cannot be compared with this release; retract it, or publish under a new table name"
         )
     found = sha256_file(path) if path.is_file() else None
     if found is None or found != (recorded or found):
@@ -353,23 +353,23 @@ def _require_recorded(path: Path, recorded: str | None, name: str, entry: Mappin
 
 
 def asks_for_differences(policy: "ReleasePolicy") -> bool:
-    """Whether a policy refuses a release after those that were made before differences could be judged.
+    """Return whether a policy refuses to publish after releases whose differences cannot be judged.
 
-    Those whose policy does not name the model `republication` are published as before.
+    Policies that do not name the model `republication` publish as before.
     """
     return any(isinstance(model, Republication) for model in policy.across_people)
 
 
 def made_before(name: str, published: Sequence[Mapping[str, Any]], form: str) -> int:
-    """How many releases of a table were recorded so that differences from them cannot be judged.
+    """Return how many releases of a table were recorded in a form that allows no judgement of differences.
 
-    Their files have the classes of sensitive attributes, and not the values of the classes or no marks of the
-    values of persons, or marks that were made by another form of the identifiers.
+    Their files lack the values of classes, or marks of the persons' values, for a sensitive attribute, or
+    their marks were made with another form of the identifiers.
 
     Args:
-        name: of the release table.
-        published: what `published_releases` gave; those that nothing is kept of do not count.
-        form: of the identifiers in the new release.
+        name: Name of the release table.
+        published: Publications from `published_releases`. Those without a file do not count.
+        form: Form of the identifiers in the new release.
     """
     found = 0
     for entry in published:
@@ -377,24 +377,24 @@ def made_before(name: str, published: Sequence[Mapping[str, Any]], form: str) ->
         try:
             columns = pq.read_schema(path).names
             known = pq.read_table(path, columns=[_FORM])[_FORM].to_pylist() if _FORM in columns else []
-        except (OSError, pa.ArrowException):  # it is missing or damaged, which verification refuses
+        except (OSError, pa.ArrowException):  # missing or damaged: verification refuses it
             continue
-        asked = [column.removeprefix(_SIGNATURE) for column in columns if column.startswith(_SIGNATURE)]
-        without = any(kind + own not in columns for own in asked for kind in (_VALUES, _MARK))
-        found += bool(asked) and (without or set(known) != {form})
+        named = [column.removeprefix(_SIGNATURE) for column in columns if column.startswith(_SIGNATURE)]
+        without = any(kind + own not in columns for own in named for kind in (_VALUES, _MARK))
+        found += bool(named) and (without or set(known) != {form})
     return found
 
 
 def unjudged_finding(
     name: str, published: Sequence[Mapping[str, Any]], form: str, accepted: str | None
 ) -> "Finding | None":
-    """The finding on releases from which differences cannot be judged; None where there are none.
+    """Return the finding on releases from which differences cannot be judged. None if there are none.
 
     Args:
-        name: of the release table.
-        published: what `published_releases` gave.
-        form: of the identifiers in the new release.
-        accepted: Reason why a release may be published after them; None: it may not.
+        name: Name of the release table.
+        published: Publications from `published_releases`.
+        form: Form of the identifiers in the new release.
+        accepted: Reason why a release may be published after them. None: it may not.
     """
     if not (count := made_before(name, published, form)):
         return None
@@ -413,19 +413,19 @@ def unjudged_finding(
 def silence_about_people(
     name: str, identifiers: Sequence[str], published: Sequence[Mapping[str, Any]], sha256: str | None = None
 ) -> "Finding":
-    """How many releases a table has that may be about the same people, of whom nothing is followed.
+    """Return the finding on earlier releases that may be about the same people, who are not followed.
 
     Args:
-        name: of the release table.
-        identifiers: columns of the source that name people.
-        published: what `published_releases` gave.
-        sha256: of the release; the same bytes again tell nothing more of anybody.
+        name: Name of the release table.
+        identifiers: Columns of the source that name people.
+        published: Publications from `published_releases`.
+        sha256: SHA-256 of the new release. Publishing the same bytes again reveals nothing new.
     """
     count = sum(entry["sha256"] != sha256 for entry in published)
     remedy = (
         f"table {name} has {count} earlier releases that people named by {', '.join(identifiers)} may be in; "
         "declare `history` in the specification (person and membership_key of the ingest operator), retract "
-        "what was published without it, or ask for a policy that allows it"
+        "what was published without it, or use a policy that allows it"
     )
     return Finding(
         rule="repeated_people: history",
@@ -438,15 +438,15 @@ def silence_about_people(
 
 @dataclass(frozen=True, kw_only=True)
 class Past:
-    """The earlier releases of a table, and what a new one is to keep together with them.
+    """The earlier releases of a table, and what a new release must guarantee together with them.
 
-    What is not said is taken from the policy, which judges the release in any case.
+    Values that are not given are taken from the policy, which judges the release in any case.
 
     Attributes:
         table: The release table.
-        policy: what must hold, that of the release and the floor policy together.
-        run: release id and run key of who asks: a retry does not stand in its own way.
-        k, m, departures, reserve, counterfeits, hold_back: as of `privacy_release.spec.model.HistorySpec`.
+        policy: Policy of the release combined with the floor policy.
+        run: Release ID and run key of this run, so that a retry does not count itself as an earlier release.
+        k, m, departures, reserve, counterfeits, hold_back: As in `privacy_release.spec.model.HistorySpec`.
     """
 
     table: "ReleaseTable"
@@ -460,37 +460,37 @@ class Past:
     hold_back: int | None = None
 
     def memberships(self, persons: PersonsRef) -> "dict[int, Membership]":
-        """Who is in which class of each earlier release, by version; errors as of `earlier_releases`."""
+        """Return the memberships of the earlier releases, by version. Raises as `earlier_releases`."""
         marked = 1 if self.subtracted else 0
         return earlier_releases(self.table, persons, self.run, marked=marked)
 
     @property
     def asked(self) -> "tuple[CrossReleaseModel, ...]":
-        """What the policy asks for over all releases."""
+        """The policy's models over all releases."""
         return self.policy.across_people or self.policy.across_of_each
 
     @property
     def subtracted(self) -> bool:
-        """Whether the policy names an attacker who subtracts one release from another."""
+        """Whether the policy names an attacker who computes differences between releases."""
         return subtracting(self.asked)
 
     def across(self, kept: Mapping[str, Any]) -> "tuple[CrossReleaseModel, ...]":
-        """What must hold over all releases: what the policy asks for, and what is kept besides."""
+        """Return the models that must hold over all releases: the policy's, and those kept in addition."""
         (model, *_) = (m for m in self.asked if isinstance(m, Republication) and m.subtracts)
         own = [replace(model, k=kept["k"], m=m, attribute=name) for name, m in kept["m"].items()]
         return (*self.asked, *(own or [replace(model, k=kept["k"])]))
 
     def last(self, memberships: "Mapping[int, Membership]") -> "tuple[LastRelease, dict[str, int]] | None":
-        """The newest release as it was published, and how many releases persons have waited since.
+        """Return the newest release as published, and the number of releases that each person has waited.
 
         Args:
-            memberships: as `memberships` gave them.
+            memberships: Memberships from `memberships`.
 
         Returns:
-            None where there is no earlier release, or it was made before classes could be published again.
+            None if there is no earlier release, or it was made before classes could be published again.
 
         Raises:
-            IntegrityError: if what is kept of it is missing or was changed.
+            IntegrityError: If the kept copy is missing or was changed.
         """
         if not memberships:
             return None
@@ -503,30 +503,30 @@ class Past:
         return read_last(path, sha256, memberships[version], entry)
 
     def kept(self, schema: "DataSchema") -> dict[str, Any]:
-        """What is kept over all releases of a person.
+        """Return the parameters that every person is guaranteed over all releases.
 
         Raises:
-            SpecError: if neither is said nor follows from the policy, or counterfeits have no m to keep.
+            SpecError: If neither the parameters nor the policy state any, or counterfeits have no m.
         """
-        asked = self.asked
-        of_k = [model for model in asked if isinstance(model, CrossReleaseKAnonymity)]
-        by_attackers = [model for model in asked if isinstance(model, Republication)]
+        models = self.asked
+        of_k = [model for model in models if isinstance(model, CrossReleaseKAnonymity)]
+        by_attackers = [model for model in models if isinstance(model, Republication)]
         k, m = self.k, dict(self.m or {})
         if k is None:
             k = max([*(model.k for model in of_k), *(model.k for model in by_attackers)], default=None)
         if self.m is None:
-            for model in (model for model in asked if isinstance(model, MInvariance | Republication)):
+            for model in (model for model in models if isinstance(model, MInvariance | Republication)):
                 names = [a.name for a in schema.sensitive] if model.attribute is None else [model.attribute]
                 m |= {name: max(model.m, m.get(name, 0)) for name in names if model.m is not None}
         if k is None and not m:
             raise SpecError(
-                "history must say what is kept over all releases of a person, for the policy has no k and no "
-                "l; write k or m into it, or keep: false"
+                "history must state what is guaranteed over all releases, because the policy has no k and no "
+                "l; set k or m in history, or keep: false"
             )
         if self.counterfeits and not m:
             raise SpecError(
-                "history.counterfeits complete sets of sensitive values, and neither m nor the policy asks "
-                "for any; write m into history, or remove counterfeits"
+                "history.counterfeits complete sets of sensitive values, but neither m nor policy requires "
+                "any; set m in history, or remove counterfeits"
             )
         strict = any(model.departures is Departures.KNOWN for model in of_k) or not of_k or bool(by_attackers)
         departures = self.departures or (Departures.KNOWN if strict else Departures.UNKNOWN)
@@ -534,17 +534,17 @@ class Past:
         kept = {"k": k or _LEAST, "m": m, "departures": Departures(departures), "reserve": reserve}
         if self.subtracted:
             kept["hold_back"] = self.hold_back or 0
-        if any(isinstance(model, MInvariance) and model.unique for model in asked):
+        if any(isinstance(model, MInvariance) and model.unique for model in models):
             kept["unique"] = True
         return kept | ({"counterfeits": self.counterfeits} if self.counterfeits else {})
 
 
 @contextmanager
 def one_at_a_time(name: str) -> Iterator[None]:
-    """Let nobody else publish into a table between the look at its releases and the record of this one.
+    """Lock a table from the look at its releases until the new one is recorded.
 
-    Two releases that were each held against the earlier ones know nothing of each other. The lock ends with
-    the process that has it; it is a file of the curator's folder, which all workers see.
+    Without the lock, two releases could each be compared with the earlier ones but not with each other. The
+    lock is a file of the curator's folder, which all workers share, and ends with the process that holds it.
     """
     path = WorkArea(curator_folder() / "membership", name).path("lock")
     handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
@@ -556,14 +556,14 @@ def one_at_a_time(name: str) -> Iterator[None]:
 
 
 def refuse_unseen(table: "ReleaseTable", run: tuple[str, str], report: ReportRef) -> None:
-    """Refuse a release that was verified before another one of its table was published.
+    """Raise if another release of the table was published after this one was verified.
 
     Raises:
-        VerificationError: if there are such releases, by their number.
+        VerificationError: With the number of such releases.
     """
     if report.compared is None:
         return
-    mine = (run[0], report.sha256)  # the same bytes, by whatever run
+    mine = (run[0], report.sha256)  # the same bytes, from any run
     unseen = [
         entry
         for entry in published_releases(table, run)
@@ -572,7 +572,7 @@ def refuse_unseen(table: "ReleaseTable", run: tuple[str, str], report: ReportRef
     if unseen:
         raise VerificationError(
             f"{len(unseen)} releases of table {table.name} were published after this one was verified "
-            "together with the earlier ones; start a new run"
+            "against the earlier ones; start a new run"
         )
 
 
@@ -582,20 +582,20 @@ def is_recorded(staged: StagedRelease, name: str, release_id: str) -> bool:
 
 
 def record(staged: StagedRelease, name: str, release_id: str, register: Table | None = None) -> str:
-    """Keep who is in which class of a release of a table; doing it again changes nothing.
+    """Record the memberships of a release. Recording the same release again changes nothing.
 
     Args:
-        staged: the release.
-        name: of the release table.
-        release_id: of the release.
-        register: of the population at its time, whose persons are kept, too.
+        staged: Staged release.
+        name: Name of the release table.
+        release_id: ID of the release.
+        register: Register of the population at the time of the release, whose persons are kept, too.
 
     Returns:
         The SHA-256 of the file, which is published with the release.
     """
     kept = need(staged.persons, "persons")
     membership, (persons, _, salts) = staged_membership(staged), _hashes_of(kept)
-    own = salts[persons != None]  # noqa: E711 - of each element
+    own = salts[persons != None]  # noqa: E711 - elementwise
     columns = {_PERSON: membership.persons, _CLASS: membership.labels}
     signatures = {_SIGNATURE + name: texts for name, texts in membership.signatures.items()}
     sets = {_SET + name: texts for name, texts in membership.sets.items()}
@@ -604,7 +604,7 @@ def record(staged: StagedRelease, name: str, release_id: str, register: Table | 
         _VALUES + name: pd.Series(counts.to_json(), dtype=object).to_numpy()[membership.labels]
         for name, counts in membership.counts.items()
     }
-    if any(salt is not None for salt in own):  # a person who left has none, and another form has none at all
+    if any(salt is not None for salt in own):  # salts of persons who left, or of another form, are missing
         marked = marks_of(membership, own, staged.sha256)
         values |= {_MARK + name: texts for name, texts in marked.items()}
     frame = pd.DataFrame({**columns, **signatures, **sets, **cells, **values}).assign(
@@ -613,7 +613,7 @@ def record(staged: StagedRelease, name: str, release_id: str, register: Table | 
     if membership.owners is not None:
         frame[_OWNER], frame[_OWNERS] = membership.owners, kept.owners
     frame[_RECORDS] = staged.rows
-    frame = frame.sort_values(_PERSON, ignore_index=True)  # the order must not tell whose which record is
+    frame = frame.sort_values(_PERSON, ignore_index=True)  # the order must not reveal whose record is whose
     path = _path(name, release_id, staged.sha256)
     if staged.waiting is not None:
         frame[_WAITING] = write_waiting(
@@ -631,7 +631,7 @@ def record(staged: StagedRelease, name: str, release_id: str, register: Table | 
 def read_last(
     path: Path, sha256: str, membership: "Membership", entry: Mapping[str, Any]
 ) -> "tuple[LastRelease, dict[str, int]] | None":
-    """What is kept of a release whose classes may be published again; as of `Past.last`."""
+    """Read the kept copy of a release whose classes may be published again, as for `Past.last`."""
     frame = read_private(str(path), sha256)
     if _WAITING not in frame:
         return None
@@ -642,12 +642,12 @@ def read_last(
 
 
 def forget_unpublished(staged: StagedRelease, name: str, release_id: str) -> None:
-    """Remove what `record` kept of staged bytes that were not published."""
+    """Remove what `record` kept about staged bytes that were not published."""
     _remove(_path(name, release_id, staged.sha256))
 
 
 def forget(table: "ReleaseTable", release_id: str) -> int:
-    """Remove what is kept about the people of a retracted release; how many files that were."""
+    """Remove what is kept about the people of a retracted release. Return the number of removed files."""
     kept = {entry["sha256"] for entry in published_releases(table) if entry["release_id"] == release_id}
     removed = 0
     for entry in releases(table):
@@ -664,7 +664,7 @@ def _remove(path: Path) -> None:
 
 
 def _path(name: str, release_id: str, sha256: str) -> Path:
-    """One file for each publication, in a folder that the service user alone can enter."""
+    """Return the path of a publication's file, in a folder that only the service user can enter."""
     slug = re.sub(r"[^A-Za-z0-9_-]+", "_", release_id)[:60]
     digest = hashlib.sha256(json.dumps([name, release_id, sha256]).encode()).hexdigest()[:16]
     return WorkArea(curator_folder() / "membership", name).path(f"{slug}-{digest}.parquet")
@@ -680,18 +680,18 @@ def _read(
     marked: bool,
     register: bool,
 ) -> "Membership":
-    """Who is in which class of a publication, by the hashes that the persons have now."""
-    # Those that were recorded before it was told of which release they are have no such column.
-    records = set(frame.get(_RECORDS, [len(frame)]))  # with the counterfeits, which are not followed
+    """Read the memberships of a publication, with the hashes that its persons have now."""
+    # Files from before the SHA-256 of the release was recorded have no such column.
+    records = set(frame.get(_RECORDS, [len(frame)]))  # including counterfeits, which are not followed
     if records != {entry["rows"]} or set(frame.get(_RELEASE, [])) - {entry["sha256"]}:
         raise IntegrityError(
-            f"{path.name}, what is kept about the people of version {entry['version']} of table {name}, is "
-            "of another release; restore it, or retract that release"
+            f"{path.name}, which records the people of version {entry['version']} of table {name}, is of "
+            "another release; restore it, or retract that release"
         )
     if _KEY not in frame or set(frame[_KEY]) != {persons.key}:
         raise VerificationError(
             f"who is in the earlier releases of table {name} was recorded with another key, so persons "
-            "cannot be compared; bring the key back, or retract those releases"
+            "cannot be compared; restore the key, or retract those releases"
         )
     people = frame[_PERSON]
     for form in set(frame.get(_FORM, [WRITTEN])):
@@ -702,7 +702,7 @@ def _read(
     if twice := int(people.duplicated().sum()):
         raise VerificationError(
             f"version {entry['version']} of table {name} has {twice} persons in two records, whose "
-            "identifiers were written in two ways; retract it, or publish under a new table name"
+            "identifiers were spelled in two ways; retract it, or publish under a new table name"
         )
     _require_owners(frame, persons, f"version {entry['version']} of table {name}")
     everybody = _register(frame, path, persons) if register else None
@@ -713,35 +713,35 @@ def _read(
             labels=labels,
             owners=frame[_OWNER].to_numpy(dtype="int64") if _OWNER in frame else None,
             signatures=_columns(frame, _SIGNATURE),
-            sets=_columns(frame, _SET),  # none of those that were recorded before sets were kept
-            boxes=_columns(frame, _CELL),  # none of those that were recorded before cells were kept
-            counts=counts,  # none of those that were recorded before the values of classes were kept
+            sets=_columns(frame, _SET),  # empty in files from before sets were kept
+            boxes=_columns(frame, _CELL),  # empty in files from before cells were kept
+            counts=counts,  # empty in files from before the values of classes were kept
             values=_values(frame, counts, labels, persons, entry["sha256"]) if marked else {},
             register=everybody,
         )
     except (IntegrityError, KeyError, TypeError, ValueError):
         raise IntegrityError(
-            f"what is kept about the people of table {name} is damaged; restore {path.name}, or retract that "
+            f"the record of the people of table {name} is damaged; restore {path.name}, or retract that "
             "release"
         ) from None
 
 
 def _require_owners(frame: "pd.DataFrame", persons: PersonsRef, what: str) -> None:
-    """Refuse a release whose persons cannot be compared with those of the new one.
+    """Raise if the persons of a release cannot be compared with those of the new one.
 
     Raises:
-        VerificationError: if it is known of one of both alone whose records they are, or by other forms.
+        VerificationError: If persons with several records are known in only one of both, or in other forms.
     """
     forms = set(frame.get(_OWNERS, []))
     if len(frame) and forms != ({persons.owners} if persons.owners is not None else set()):
         raise VerificationError(
-            f"{what} was made with another `person`, or with another `exact` of it, so persons cannot be "
-            "compared; bring it back, retract that release, or publish under a new table name"
+            f"{what} was made with another `person`, or with another `exact` for it, so persons cannot be "
+            "compared; restore the setting, retract that release, or publish under a new table name"
         )
 
 
 def _counts(frame: "pd.DataFrame") -> "dict[str, ClassValues]":
-    """The multiset of values of each class, by the sensitive attribute."""
+    """Return the multiset of values of each class, by sensitive attribute."""
     first = frame.drop_duplicates(_CLASS)
     found = {}
     for column in (name for name in frame.columns if name.startswith(_VALUES)):
@@ -758,9 +758,9 @@ def _values(
     persons: PersonsRef,
     release: str,
 ) -> "dict[str, npt.NDArray[np.int64]]":
-    """The values of those who are among the persons now, as of `values_of`.
+    """Return the sensitive values of persons who are in the new release, as `values_of`.
 
-    None of those that were recorded before there were marks, or by another form: then the salts are others.
+    Empty for files from before marks existed, or with another form of identifiers, which has other salts.
     """
     if set(frame.get(_FORM, [WRITTEN])) != {persons.form}:
         return {}
@@ -773,10 +773,10 @@ def _values(
 
 
 def _register(frame: "pd.DataFrame", path: Path, persons: PersonsRef) -> "Membership | None":
-    """The register of a release; None where none was kept, or one by another form of the identifiers.
+    """Return the register of a release. None if none was kept, or it has another form of the identifiers.
 
     Raises:
-        IntegrityError: if it is missing or changed.
+        IntegrityError: If it is missing or changed.
     """
     if _REGISTER not in frame or set(frame.get(_FORM, [WRITTEN])) != {persons.form}:
         return None
@@ -794,11 +794,11 @@ def _beside(path: Path, kind: str) -> Path:
 
 
 def population(register: Table | None, persons: PersonsRef) -> "Membership | None":
-    """The persons of a register that a run has read; None where it has none, or not whose records they are.
+    """Return the persons of the register that a run has read. None if there is none, or it has no persons.
 
     Raises:
-        SpecError: if they are known by another key or form than the persons of the release.
-        IntegrityError: if a file is missing or changed.
+        SpecError: If the register has another key or form than the persons of the release.
+        IntegrityError: If a file is missing or changed.
     """
     if register is None or register.persons is None:
         return None
@@ -812,7 +812,7 @@ def population(register: Table | None, persons: PersonsRef) -> "Membership | Non
 
 
 def _columns(frame: "pd.DataFrame", kind: str) -> "dict[str, npt.NDArray[np.object_]]":
-    """(n,) text of each column of a kind, by the attribute that it is about; None of a null."""
+    """Return the columns of a kind, by attribute, each as text of shape (n,) with None for nulls."""
     return {
         name.removeprefix(kind): frame[name].astype(object).where(frame[name].notna(), None).to_numpy()
         for name in frame.columns

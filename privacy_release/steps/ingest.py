@@ -1,4 +1,4 @@
-"""Reading a table about people into a run's work area, without Airflow."""
+"""Read a table about people into a run's work area."""
 
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
@@ -57,47 +57,45 @@ def ingest(
     numbering: Identification | None = None,
     sha256: str | None = None,
 ) -> Table:
-    """Read a table about people into the work area, without its identifiers, or with pseudonyms for them.
+    """Read a table about people into the work area, without its identifiers or with pseudonyms for them.
 
-    Columns that the schema derives from dates are made on the way, and dates are shifted, where it says so.
-    Text that will be released is looked through for addresses, numbers and names of persons, and insensitive
-    columns for values that are nearly unique: both stop it unless the schema allows them.
+    Columns that the schema derives from dates are computed, and dates are shifted if the schema says so.
+    Text that will be released is searched for addresses, numbers and names of persons, and insensitive
+    columns for nearly unique values. Both stop the ingest unless the schema allows them.
 
     Args:
         uri: Parquet file, folder or glob, as a path or address; or a query, or a version of a table.
-        schema: what the columns must be.
-        work: where the copy is kept until teardown.
-        columns: to read; None reads all, and each must be in the schema then.
-        nulls: `fail` on a null in a quasi-identifier or sensitive attribute that is not nullable, `drop` its
-            record, or `keep` it: a null is a value of its own then, as if each attribute were nullable.
-        storage_options: for fsspec, where the address is of an object store.
-        filesystem: an fsspec file system to use instead, such as that of an `ObjectStoragePath`.
-        people: by which identifier the records are known again, for models across releases: keyed hashes are
-            kept beside the table, in a file of their own. Where the schema names a person, whose records they
-            are is known again, too, by numbers that are made with the same key.
-        individual: the one identifier that is kept, in the work area alone, for answers that are memoised by
-            it.
-        label: begins the names of the files; tasks that share a work area need different ones.
-        engine: that later steps work on the table with, where it may be larger than memory: it is copied in
-            parts, in shares of its files by the engine's processes where there are many records, and no step
-            loads it. None, or one of kind `local`: it is held in memory.
-        max_expansion: most bytes of records in memory for each byte of their file: no Parquet bomb.
-        naming: which release identifiers get pseudonyms for, and dates are shifted for, where the schema
-            asks for it.
-        numbering: by what key a person has the same number in every run, for a schedule that bounds in how
-            many releases a person takes part; it names the column of the person.
-        sha256: what that of the only file must be, or of several files the fingerprint, which the report of a
-            release shows; None: anything.
+        schema: Schema that the columns must match.
+        work: Work area in which the copy is kept until teardown.
+        columns: Columns to read. None reads all, and then each must be in the schema.
+        nulls: `fail` raises on a null in a quasi-identifier or sensitive attribute that is not nullable,
+            `drop` drops its record, `keep` treats null as a value, as if each attribute were nullable.
+        storage_options: Options for fsspec if the address is in an object store.
+        filesystem: fsspec file system to use instead, such as that of an `ObjectStoragePath`.
+        people: Identifier and key by which persons are recognised across releases. Keyed hashes are kept in
+            a file next to the table. If the schema names a person, persons also get numbers that are made
+            with the same key.
+        individual: Identifier that is kept, in the work area only, for answers that are memoised by it.
+        label: Prefix of the file names. Tasks that share a work area need different ones.
+        engine: Engine that later steps use for the table, which may then be larger than memory: it is copied
+            in parts, for many records in parallel by the engine's processes, and no step loads it. None or
+            kind `local`: the table is held in memory.
+        max_expansion: Largest ratio of bytes in memory to bytes in the file, against decompression bombs.
+        naming: Series and release that pseudonyms and date shifts are made for, if the schema requires them.
+        numbering: Identifier and key that give a person the same number in every run, for a schedule that
+            limits in how many releases a person takes part. Its column must be the schema's person.
+        sha256: Required SHA-256 of the only file, or fingerprint of several files as the report of a release
+            shows it. None: any.
 
     Raises:
-        SchemaError: if the files cannot be read or do not fit the schema, by column, rule and remedy.
-        MissingSourceError: if there are none.
-        SourceError: if a database cannot be reached.
-        SecretError: if a key of pseudonyms or shifted dates is missing or too short.
-        IntegrityError: if the files change while they are read twice, or are not those of `sha256`.
-        CapacityError: if the disk or the memory is too small.
-        SpecError: if its records are to be known by a person in two ways, or the floor policy of the
-            deployment cannot be read: nothing could be published then.
+        SchemaError: If the files cannot be read or do not fit the schema, with column, rule and remedy.
+        MissingSourceError: If there are no files.
+        SourceError: If a database cannot be reached.
+        SecretError: If a key of pseudonyms or shifted dates is missing or too short.
+        IntegrityError: If the files change while they are read twice, or do not match `sha256`.
+        CapacityError: If the disk or the memory is too small.
+        SpecError: If persons are to be recognised in two different ways, or the floor policy of the
+            deployment cannot be read, so that nothing could be published.
     """
     floor_policy()
     large = engine is not None and engine.kind != LOCAL
@@ -105,8 +103,8 @@ def ingest(
         raise SpecError("history is about classes, which random answers have none of; leave history out")
     if numbering is not None and numbering.column != schema.by:
         raise SpecError(
-            f"persons who are to be known again must be those of the schema's person, got {numbering.column} "
-            f"for {schema.by or 'none'}; name the same column as both"
+            f"persons who are recognised across releases must be the schema's persons, got "
+            f"{numbering.column} and {schema.by or 'none'}; name the same column in both places"
         )
     persons = disguise = None
     if people is not None:
@@ -119,8 +117,8 @@ def ingest(
     schema = schema.as_of(datetime.now(UTC).date())
     schema = schema.keeping_nulls() if nulls == "keep" else schema
     path = work.path(f"{label}.parquet")
-    told = TableSource(uri=uri, columns=columns, storage_options=storage_options, filesystem=filesystem)
-    with _found(told, schema, work) as (found, checked):
+    source = TableSource(uri=uri, columns=columns, storage_options=storage_options, filesystem=filesystem)
+    with _found(source, schema, work) as (found, checked):
         footers = check_source(found.source, schema, columns, max_expansion)
         read = copy_source(
             found.source,
@@ -160,10 +158,10 @@ def ingest(
 
 @dataclass(frozen=True, kw_only=True)
 class TableSource:
-    """What is read of one of several tables that share a person; as the arguments of `ingest`.
+    """One of several tables that share a person. The other attributes are as the arguments of `ingest`.
 
     Attributes:
-        person: the column that names the person, where it is called otherwise than in the schema.
+        person: Column that names the person, if its name differs from the schema's.
     """
 
     uri: str | Extract
@@ -179,41 +177,41 @@ class TableSource:
 def ingest_tables(
     sources: Mapping[str, TableSource], schema: "DataSchema", work: WorkArea, *, label: str = "ingest"
 ) -> Table:
-    """Read tables that share persons into one file of the work area, as `ingest` reads each.
+    """Read tables that share persons into one file of the work area, each as `ingest` does.
 
-    Their records stand below each other, with the name of their table in the column `table_name`, and nulls
-    for what their table does not have. A person has the same number in all of them.
+    Their records are stacked, with the name of their table in the column `table_name` and nulls in columns
+    that their table does not have. A person has the same number in all tables.
 
     Args:
-        sources: of each table of the schema.
-        schema: of all of them.
-        work: where the copy is kept until teardown.
-        label: begins the names of the files.
+        sources: Source of each table of the schema, by name.
+        schema: Schema of all tables.
+        work: Work area in which the copy is kept until teardown.
+        label: Prefix of the file names.
 
     Raises:
-        SchemaError: as `ingest`, naming the table; or if two tables have a column of different types.
-        CapacityError, SpecError: as `ingest`.
+        SchemaError: As `ingest`, naming the table; or if two tables have a column of different types.
+        CapacityError, SpecError: As `ingest`.
     """
     floor_policy()
     schema, disguise = schema.as_of(datetime.now(UTC).date()), Disguise(exact=schema.exact_persons)
     read: dict[str, Copied] = {}
     origins: dict[str, SourceRef] = {}
     paths = {name: work.path(f"{label}.{name}.parquet") for name in sources}
-    for name, told in sources.items():
-        own = renamed_person(schema.of_table(name), schema.by, told.person or schema.by)
-        own = own.keeping_nulls() if told.nulls == "keep" else own
-        with _of_table(name), _found(told, own, work) as (found, checked):
-            footers = check_source(found.source, own, told.columns, told.max_expansion)
+    for name, table in sources.items():
+        own = renamed_person(schema.of_table(name), schema.by, table.person or schema.by)
+        own = own.keeping_nulls() if table.nulls == "keep" else own
+        with _of_table(name), _found(table, own, work) as (found, checked):
+            footers = check_source(found.source, own, table.columns, table.max_expansion)
             read[name] = copy_source(
                 found.source,
                 own,
                 paths[name],
-                told.columns,
-                told.nulls,
-                max_expansion=told.max_expansion,
+                table.columns,
+                table.nulls,
+                max_expansion=table.max_expansion,
                 disguise=disguise,
                 types=footers.types,
-                sha256=told.sha256,
+                sha256=table.sha256,
             )
         origins[name] = _origin(found, read[name], own, checked)
     whole = schema_of_tables(
@@ -236,19 +234,21 @@ def ingest_tables(
 
 
 @contextmanager
-def _found(told: TableSource, schema: "DataSchema", work: WorkArea) -> Iterator[tuple[Extracted, str | None]]:
-    """The files behind an address; of a query or a version of a table one that goes with the block.
+def _found(
+    table: TableSource, schema: "DataSchema", work: WorkArea
+) -> Iterator[tuple[Extracted, str | None]]:
+    """Find the files behind an address. Those of a query or a table version exist only within the block.
 
-    Before a record is read, its columns are held against the classification of the deployment.
+    Before a record is read, the columns are checked against the classification of the deployment.
     """
-    if isinstance(told.uri, str):
-        source = find_source(told.uri, told.storage_options, told.filesystem)
-        scheme = scheme_of(told.uri)
+    if isinstance(table.uri, str):
+        source = find_source(table.uri, table.storage_options, table.filesystem)
+        scheme = scheme_of(table.uri)
         files = [f"{scheme}://{file}" if scheme and "://" not in file else file for file in source.files]
-        yield Extracted(source=source, told={}), classified(schema, addresses=files)
+        yield Extracted(source=source, origin={}), classified(schema, addresses=files)
         return
-    checked = _classified(told.uri, schema)
-    with extracted(told.uri, schema, told.columns, work.create().folder) as found:
+    checked = _classified(table.uri, schema)
+    with extracted(table.uri, schema, table.columns, work.create().folder) as found:
         yield found, checked
 
 
@@ -259,12 +259,12 @@ def _classified(extract: Extract, schema: "DataSchema") -> str | None:
         return classified(schema, addresses=[extract.uri])
     if classification() is None:
         return None
-    raise SpecError("the classification knows files, versions of tables and queries only; read one of these")
+    raise SpecError("the classification covers files, versions of tables and queries only; read one of these")
 
 
 @contextmanager
 def _of_table(name: str) -> Iterator[None]:
-    """Say which table an error is about."""
+    """Name the table in errors of the block."""
     try:
         yield
     except SchemaError as error:
@@ -272,7 +272,7 @@ def _of_table(name: str) -> Iterator[None]:
 
 
 class _Copy(NamedTuple):
-    """A copied table: its name, file, the file's sha256, and the column of its persons."""
+    """A copied table: its name, file, SHA-256 of the file, and column of its persons."""
 
     name: str
     path: Path
@@ -280,17 +280,17 @@ class _Copy(NamedTuple):
     person: str
 
     def batches(self, person: str) -> Iterator["pa.RecordBatch"]:
-        """Its records, with the persons in a column of this name."""
+        """Yield its records, with the persons in a column of this name."""
         for batch in unchanged_batches(self.path, self.sha256):
             names = [person if name == self.person else name for name in batch.schema.names]
             yield batch.rename_columns(names)
 
 
 def _stacked(copies: Sequence[_Copy], schema: "DataSchema", path: Path) -> str:
-    """Write copied tables below each other, part by part; the sha256 of the file.
+    """Write copied tables below each other, part by part, and return the SHA-256 of the file.
 
     Raises:
-        SchemaError: if two tables have a column of different types.
+        SchemaError: If two tables have a column of different types.
     """
     kinds: dict[str, pa.DataType] = {TABLE: pa.string()}
     for copy in copies:
@@ -300,19 +300,19 @@ def _stacked(copies: Sequence[_Copy], schema: "DataSchema", path: Path) -> str:
                     f"table {copy.name}: column {column.name!r} must have one type in all tables, got "
                     f"{column.type} and {kinds[column.name]}; cast it in one source, or rename it"
                 )
-    told = pa.schema([(name, kinds[name]) for name in schema.names])
+    stacked = pa.schema([(name, kinds[name]) for name in schema.names])
     with private_parquet(path) as file:
         for copy in copies:
             for batch in copy.batches(schema.by):
                 cells = {TABLE: pa.repeat(pa.scalar(copy.name), len(batch))}
                 cells |= dict(zip(batch.schema.names, batch.columns, strict=True))
                 columns = [cells[n] if n in cells else pa.nulls(len(batch), kinds[n]) for n in schema.names]
-                file.write(pa.Table.from_arrays(columns, schema=told))
+                file.write(pa.Table.from_arrays(columns, schema=stacked))
     return file.sha256
 
 
 def _joined(origins: Mapping[str, SourceRef]) -> SourceRef:
-    """Where the records of all tables came from, and those of each."""
+    """Return the origin of all tables together, with the origin of each."""
     whole = hashlib.sha256()
     for name, origin in origins.items():
         whole.update(f"{name}\0{origin.fingerprint}\n".encode())
@@ -325,7 +325,7 @@ def _joined(origins: Mapping[str, SourceRef]) -> SourceRef:
         identifiers=list(dict.fromkeys(n for origin in origins.values() for n in origin.identifiers)),
         tables=dict(origins),
         guessed=any(origin.guessed for origin in origins.values()),
-        derived={name: told for origin in origins.values() for name, told in origin.derived.items()},
+        derived={name: method for origin in origins.values() for name, method in origin.derived.items()},
     )
 
 
@@ -342,6 +342,6 @@ def _origin(found: Extracted, read: Copied, schema: "DataSchema", checked: str |
         shifted=read.shifted,
         classification=checked,
         left_out=list(found.source.left_out),
-        unchecked=0 if found.told else read.unchecked,  # else of files that were written here
-        **found.told,
+        unchecked=0 if found.origin else read.unchecked,  # extracts were written here
+        **found.origin,
     )

@@ -1,7 +1,7 @@
-"""Learning from published randomized releases alone, without Airflow: train, evaluate, write.
+"""Train, evaluate and store a model that learns from published randomized releases.
 
-The bytes and the manifest of a release are all that training reads, so a model and everything that is told of
-it is post-processing: it costs no privacy, and may be as public as the release. A test on true records is
+Training reads only the bytes and the manifest of a release. The model and everything reported about it are
+therefore post-processing: they cost no privacy and may be as public as the release. A test on true records is
 different, see `evaluate`.
 """
 
@@ -27,10 +27,10 @@ if TYPE_CHECKING:
 
 
 def newest_release(table: "ReleaseTable") -> str:
-    """The release that was published last and still stands.
+    """Return the ID of the last published release that is not retracted.
 
     Raises:
-        PublishError: if there is none.
+        PublishError: If there is none.
     """
     current = (e for e in newest_releases(table) if e["state"] == State.CURRENT.value)
     found = next(current, None)
@@ -54,30 +54,31 @@ def train(
 
     Args:
         table: The release table.
-        releases: ids; of different people, for answers about the same ones say nothing new.
-        target: the class, a listed attribute.
-        features: attributes to learn from; None: all others.
-        alpha: so many records are added to each listed value of each class.
-        var_smoothing: the least variance of a class, as a share of the attribute's.
+        releases: IDs of the releases. They must be about different people, because further answers about
+            the same people add nothing.
+        target: Name of the class, a listed attribute.
+        features: Names of the attributes to learn from. None: all others.
+        alpha: Number of records that are added to each listed value of each class (smoothing).
+        var_smoothing: Smallest variance of a number within a class, as a share of the attribute's variance.
 
     Raises:
-        PublishError: if a release is not there, or the lake cannot be reached.
-        SpecError: if a release was not randomized, they were randomized differently, or a name or parameter
-            is wrong.
-        SchemaError: if values do not fit the manifest.
+        PublishError: If a release does not exist, or the lake cannot be reached.
+        SpecError: If a release was not randomized, releases were randomized differently, or a name or
+            parameter is wrong.
+        SchemaError: If values do not fit the manifest.
     """
     from privacy_engine.learning.ppnb import PrivateNaiveBayes
 
     if not releases:
-        raise SpecError("learning: there must be a release to learn from, none was named; name one")
+        raise SpecError("learning: no release to learn from was given; name at least one")
     if not (alpha >= 0 and var_smoothing >= 0):
         raise SpecError(f"learning: alpha and var_smoothing must be >= 0, got {alpha} and {var_smoothing}")
     manifests = [standing_manifest(table, release) for release in releases]
     attributes, *others = [made.randomization.attributes if made.randomization else {} for made in manifests]
     if not attributes or any(other != attributes for other in others):
         raise SpecError(
-            f"learning: the releases of table {table.name} must all be randomized, and by the same "
-            "probabilities; learn from others, or from one at a time"
+            f"learning: the releases of table {table.name} must all be randomized with the same "
+            "probabilities; choose other releases, or one at a time"
         )
     if attributes.get(target, {}).get("mechanism", "channel") != "channel":
         raise SpecError(f"learning: the target must be a listed attribute, {target} was released as a number")
@@ -86,7 +87,7 @@ def train(
     for frame in frames:
         _require_columns(frame, target, names)
     named = sorted(set().union(*(frame[target].unique() for frame in frames)))
-    classes = None if target in attributes else named  # a channel names its own
+    classes = None if target in attributes else named  # a channel lists its own classes
     model = PrivateNaiveBayes(manifests[0].stored, label=target, alpha=alpha, var_smoothing=var_smoothing)
     for frame in frames:
         model.partial_fit(frame[names], frame[target], classes)
@@ -100,24 +101,24 @@ def train(
 
 
 def evaluate(trained: Trained, test: Table) -> Score:
-    """Ask the model about true records.
+    """Score the model on true records.
 
-    The score is an exact figure of these records. Where they are about people it is no part of any claim, and
-    stays with whoever may see the records.
+    The score is an exact figure of these records. If they are about people, it is not part of any guarantee,
+    and only people who may see the records may see it.
 
     Args:
-        trained: the model.
-        test: an ingested table with the model's attributes and its class.
+        trained: Trained model.
+        test: Ingested table with the model's attributes and its class.
 
     Raises:
-        SchemaError: if the table lacks a column, or a value is not in the release's public domain.
-        IntegrityError: if it changed since it was ingested.
-        SpecError: if an engine works on the table.
+        SchemaError: If the table lacks a column, or a value is not in the release's public domain.
+        IntegrityError: If the table changed since it was ingested.
+        SpecError: If an engine other than `local` works on the table.
     """
     if test.engine is not None:
         raise SpecError(
-            "a model is scored on a table in memory, which the engine "
-            f"{test.engine.kind} is to spare; ingest the test records with the engine local"
+            "a model is scored on a table in memory, but the engine "
+            f"{test.engine.kind} keeps the table on disk; ingest the test records with the engine local"
         )
     frame = read_private(test.uri, test.sha256)
     names, target = list(trained.model.feature_names_in_), str(trained.model.label_)
@@ -134,7 +135,7 @@ def evaluate(trained: Trained, test: Table) -> Score:
 
 
 def figures_of(trained: Trained) -> dict[str, Any]:
-    """Epsilon of a person, the largest breach coefficient, and the breach width of each number."""
+    """Return a person's epsilon, the largest breach coefficient, and the breach width of each number."""
     found = trained.accounts()
     known = [account.breach for account in found if account.breach is not None]
     loss = trained.manifest.loss
@@ -146,13 +147,13 @@ def figures_of(trained: Trained) -> dict[str, Any]:
 
 
 def write_model(lake: "Lake", path: str, trained: Trained, score: Score | None) -> dict[str, str]:
-    """Store the model and its report in the lake; where they are.
+    """Store the model and its report in the lake, and return their paths.
 
     Args:
-        lake: where.
-        path: below its root, without an ending.
-        trained: the model.
-        score: on public records, to be told to everybody; None tells none.
+        lake: Lake that stores them.
+        path: Path below the lake's root, without an extension.
+        trained: Trained model.
+        score: Score on public records, which is published with the model. None: no score is published.
     """
     from privacy_engine.learning.stored import model_to_dict
 
@@ -163,8 +164,8 @@ def write_model(lake: "Lake", path: str, trained: Trained, score: Score | None) 
 
 
 def write_private_score(score: Score, trained: Trained, name: str, release_id: str) -> str:
-    """Write a score on people's records to the curator's folder, for the service user alone; its path."""
-    told = {
+    """Write a score on people's records to the curator's folder and return its path."""
+    content = {
         "table": trained.table,
         "releases": list(trained.releases),
         "target": trained.model.label_,
@@ -173,7 +174,7 @@ def write_private_score(score: Score, trained: Trained, name: str, release_id: s
         "majority": score.majority,
         "notes": list(score.notes),
     }
-    return str(write_for_curator(json.dumps(told, indent=2), name, release_id, ending=".accuracy.json"))
+    return str(write_for_curator(json.dumps(content, indent=2), name, release_id, ending=".accuracy.json"))
 
 
 def _require_columns(frame: "pd.DataFrame", target: str, names: Sequence[str]) -> None:
@@ -183,6 +184,6 @@ def _require_columns(frame: "pd.DataFrame", target: str, names: Sequence[str]) -
         raise SchemaError(f"columns {missing} must be in the table; correct target and features")
     if nulls := int(frame[target].isna().sum()):
         raise SchemaError(
-            f"{target}: {counted(nulls, 'class is', 'classes are')} null: learn another one, or drop them at "
-            "ingest"
+            f"{target}: {counted(nulls, 'class is', 'classes are')} null: use another target, or drop "
+            "them at ingest"
         )

@@ -1,6 +1,6 @@
-"""Looking for outliers in an ingested table: counts are told, all else stays where the records are.
+"""Search an ingested table for outliers. Only counts are reported; scores stay with the records.
 
-And what outliers that were taken out mean for a release: its manifest, its figures, what it may claim.
+The module also states what removed outliers mean for a release: its manifest, its figures and its claims.
 """
 
 from collections.abc import Mapping, Sequence
@@ -32,30 +32,32 @@ def detect_outliers(
     max_share: float | None = None,
     label: str = "outliers",
 ) -> Table:
-    """Count the outliers of a table and do with them what was asked for.
+    """Count the outliers of a table and apply the requested action.
 
     Args:
-        table: what `ingest` gave.
-        work: where scores, and the records that are taken out, are kept until teardown.
-        method: registry key of the detector.
-        parameters: of the detector.
-        action: see `Action`.
-        max_share: largest share of outliers, 0 to 1; with more the step fails. `fail` needs it.
-        label: begins the names of the files.
+        table: Table from `ingest`.
+        work: Work area in which scores and removed records are kept until teardown.
+        method: Registry key of the detector.
+        parameters: Parameters of the detector.
+        action: Action on outliers, see `Action`.
+        max_share: Largest allowed share of outliers, 0 to 1. Required by the action `fail`.
+        label: Prefix of the file names.
 
     Returns:
-        The table to go on with; its `outliers` say what was found, after what earlier searches found.
+        The table for the next step. Its `outliers` list the results of this search and earlier ones.
 
     Raises:
-        SpecError: if detector, parameters, action or share are wrong, or the table is of several.
-        SchemaError: if there are too many outliers, or the table does not suit the detector.
-        InfeasibleError: if the detector cannot work with so few records, or none would be left.
-        IntegrityError: if the table changed since it was ingested.
+        SpecError: If detector, parameters, action or share are wrong, or there are several tables.
+        SchemaError: If there are too many outliers, or the table does not suit the detector.
+        InfeasibleError: If the detector cannot work with so few records, or none would remain.
+        IntegrityError: If the table changed since it was ingested.
     """
     action = check_action(action, max_share)
     detector, schema = build_detector(method, parameters or {}), read_schema(table.schema)
     if schema.tables:
-        raise SpecError("outliers are of one table: look for them before several are released together")
+        raise SpecError(
+            "outliers are searched in one table; search each table before they are released together"
+        )
     frame = read_private(table.uri, table.sha256)
     found = detector.detect(frame, schema)
     scores = work.path(f"{label}.scores.parquet")
@@ -63,10 +65,10 @@ def detect_outliers(
     if max_share is not None and found.share > max_share:
         raise SchemaError(
             f"at most a share {max_share:g} of the records may be outliers, {method} found {found.count} of "
-            f"{len(found)}; look at the source, or change the detector's parameters or max_share"
+            f"{len(found)}; check the source, or change the detector's parameters or max_share"
         )
     removed = found.count if action in REMOVING else 0
-    told = OutlierRef(
+    entry = OutlierRef(
         method=method,
         action=action.value,
         records=len(found),
@@ -80,13 +82,13 @@ def detect_outliers(
     passed = table
     if removed:
         passed, aside = _without(table, frame, found, work, label)
-        told = replace(told, aside=aside)
-    return replace(passed, outliers=[*table.outliers, told])
+        entry = replace(entry, aside=aside)
+    return replace(passed, outliers=[*table.outliers, entry])
 
 
 def _threshold(detector: Any) -> float | None:
     if detector.top is not None:
-        return None  # the lowest score among the top ones would be a number of one raw record
+        return None  # the lowest score among the top ones is a number of one raw record
     return float(USUAL_THRESHOLD if detector.threshold is None else detector.threshold)
 
 
@@ -99,10 +101,10 @@ def _score_bytes(found: "Outliers") -> bytes:
 def _without(
     table: Table, frame: "pd.DataFrame", found: "Outliers", work: WorkArea, label: str
 ) -> tuple[Table, str]:
-    """The table without the outliers, in its order, and the path of a file with the outliers."""
+    """Return the table without the outliers, in its order, and the path of a file with the outliers."""
     if found.count == len(frame):
         raise InfeasibleError(
-            f"all {found.count} records are outliers, none would be left; change the detector's parameters"
+            f"all {found.count} records are outliers, so none would remain; change the detector's parameters"
         )
     aside, kept = work.path(f"{label}.aside.parquet"), work.path(f"{label}.parquet")
     write_private(aside, parquet_bytes(frame[found.flags]))
@@ -110,46 +112,48 @@ def _without(
     return left, str(aside)
 
 
-# Shares of the records' quasi-identifier cells, of which a suppressed record has lost all.
+# Figures that are shares of lost quasi-identifier cells. A suppressed record has lost all of its cells.
 _LOSSES = ("gcp", "gcp_lca", "gcp_own")
 _PRIVATE = ("scores", "aside")
 
 
 def suppressed_before(table: Table) -> int:
-    """Records that count as suppressed although the release method never saw them."""
+    """Return the number of records that count as suppressed but never reached the release method."""
     return sum(o.removed for o in table.outliers if o.action == Action.SUPPRESS)
 
 
 def public_outliers(outliers: Sequence[OutlierRef]) -> list[dict[str, Any]]:
-    """What a manifest says of outliers: counts, not where the scores were."""
+    """Return the section of the manifest about outliers: counts, without the location of the scores."""
     return [{name: value for name, value in o.to_ref().items() if name not in _PRIVATE} for o in outliers]
 
 
 def counted_in(figures: Mapping[str, float], suppressed: int, rows: int, attributes: int) -> dict[str, float]:
-    """Figures of a release over all records, with those that were suppressed before the method ran.
+    """Return the figures of a release over all records, including those suppressed before the method ran.
 
     A suppressed record has lost everything, see `privacy_engine.measures.utility`. Figures that cannot be
-    carried over from the other records (entropy, query error) are left out.
+    derived from those of the other records (entropy, query error) are omitted.
 
     Args:
-        figures: over the records that the method was given.
-        suppressed: number of records suppressed before.
-        rows: number of records that the method was given.
-        attributes: number of quasi-identifiers.
+        figures: Figures over the records that the method was given.
+        suppressed: Number of records suppressed before.
+        rows: Number of records that the method was given.
+        attributes: Number of quasi-identifiers.
     """
     if not suppressed or "suppressed_records" not in figures:
         return dict(figures)
     n, before = rows + suppressed, figures["suppressed_records"]
-    told = {
+    over_all = {
         name: value for name, value in figures.items() if name not in ("non_uniform_entropy", "query_error")
     }
-    told |= {name: (figures[name] * rows + suppressed) / n for name in _LOSSES if name in figures}
-    told["suppressed_records"] = before + suppressed
-    told["suppressed"] = told["suppressed_records"] / n
+    over_all |= {name: (figures[name] * rows + suppressed) / n for name in _LOSSES if name in figures}
+    over_all["suppressed_records"] = before + suppressed
+    over_all["suppressed"] = over_all["suppressed_records"] / n
     if "suppressed_cells" in figures:
-        told["suppressed_cells"] = figures["suppressed_cells"] + suppressed * attributes
+        over_all["suppressed_cells"] = figures["suppressed_cells"] + suppressed * attributes
     if "discernibility" in figures:  # the sum of the squared class sizes, and n for each suppressed record
-        told["discernibility"] = figures["discernibility"] - before * rows + told["suppressed_records"] * n
+        over_all["discernibility"] = (
+            figures["discernibility"] - before * rows + over_all["suppressed_records"] * n
+        )
     if "distorted" in figures:
-        told["distorted"] = figures["distorted"] * rows / n
-    return told
+        over_all["distorted"] = figures["distorted"] * rows / n
+    return over_all

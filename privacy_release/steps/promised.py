@@ -1,4 +1,4 @@
-"""The promises that spend a data set's budget, and the warnings where a limit does not suit one of them."""
+"""The promises that spend a data set's budget, and warnings about limits that do not suit them."""
 
 from collections.abc import Iterable
 from contextlib import suppress
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 def promises_of(
     ledger: "BudgetLedger", dataset: str, specs: Iterable["ReleaseSpec"]
 ) -> "tuple[Promise, ...]":
-    """The promises that spend a data set's budget, each once; it reads the whole history of the data set.
+    """Return the promises that spend a data set's budget, each once. Reads the data set's whole history.
 
     Args:
-        ledger: Ledger of the data set, whose bookings are under promises.
+        ledger: Ledger of the data set, whose bookings name their promises.
         dataset: Name of the data set in the ledger.
-        specs: Release specifications; those that spend the data set declare promises, too.
+        specs: Release specifications. The promises of those that spend the data set are included.
     """
     booked = (promise_of(entry) for entry in ledger.history(dataset) if "promise" in entry.detail)
     declared = (_declared(spec) for spec in specs if spec.budget and spec.budget.dataset == dataset)
@@ -32,12 +32,12 @@ def promises_of(
 
 
 def unsuited(limit: "Limit", promises: Iterable["Promise"]) -> list[str]:
-    """Why a limit does not suit the promises that spend it, a sentence each; empty if it suits all."""
+    """Return reasons why a limit does not suit the promises that spend it, one sentence each."""
     return [reason for reason in (promise.unsuited(limit) for promise in promises) if reason]
 
 
 def _declared(spec: "ReleaseSpec") -> "Promise | None":
-    """The promise of a specification; None of one without, or of which `privacy-release check` complains."""
+    """Return the promise of a specification. None if it has none, or `privacy-release check` refuses it."""
     said = spec.budget.schedule if spec.budget else None
     if said is None:
         return None

@@ -1,7 +1,7 @@
-"""Publishing the verified bytes of a release with their proof, without Airflow.
+"""Publish the verified bytes of a release with their proof.
 
-Between the steps of a release travel small dictionaries (`privacy_release.workarea.references`), never
-records. Each step that reads a file of an earlier one first holds its bytes against the recorded hash.
+The steps of a release exchange small dictionaries (`privacy_release.workarea.references`), never records. A
+step that reads a file of an earlier step first checks its bytes against the recorded hash.
 """
 
 from collections.abc import Mapping, Sequence
@@ -79,29 +79,27 @@ def publish_staged(
     signer: "Signer | None" = None,
     rules: "TableRules | None" = None,
 ) -> Published:
-    """Publish the verified bytes with manifest and report; a retry of the same run changes nothing.
+    """Publish the verified bytes with manifest and report. A retry of the same run changes nothing.
 
     Args:
-        staged: what `make_release` gave.
-        report: what `verify_staged` found on it.
+        staged: Staged release from `make_release`.
+        report: Report from `verify_staged`.
         table: The release table.
-        release_id: partition key of the run, else its run id.
-        run_key: names the run across its retries, e.g. DAG id and run id.
-        approved: who approved these bytes and when, where somebody was to be asked.
-        signer: signs the release; None: nobody does.
-        rules: which releases the table holds, and what becomes of the others; default: this one alone, and
-            the others are dropped.
+        release_id: Partition key of the run if it has one, otherwise its run ID.
+        run_key: Name of the run that is the same in retries, for example DAG ID and run ID.
+        approved: Approval of these bytes. None if no approval is required.
+        signer: Signer of the release. None: it is not signed.
+        rules: Rules on which releases the table keeps. Default: it keeps only this one, and others are
+            dropped.
 
     Raises:
-        VerificationError: if the report does not pass, or an attack that the policy bounds was not tried on
-            the release, or another release of the table was published after
-            the release was verified together with the earlier ones, or it was not verified under the floor
-            policy, or that asks for an approval or a signature and there is none, or it is to be appended to
-            releases of which nothing is known.
-        IntegrityError: if the report or the approval is about other bytes than the staged file's.
-        SecretError: if its answers do not repeat those of the table's earlier releases.
-        PublishError: if the lake cannot be reached or refuses, or what the release replaced could not be
-            cleared away.
+        VerificationError: If the report does not pass, a bounded attack was not tried, or another release of
+            the table was published after this one was verified against the earlier ones; if it was not
+            verified under the floor policy, or lacks an approval or a signature that the floor policy
+            requires; or if it is to be appended to releases whose people are not known.
+        IntegrityError: If the report or the approval is about other bytes than the staged file's.
+        SecretError: If its answers do not repeat those of the table's earlier releases.
+        PublishError: If the lake cannot be reached or refuses, or a replaced release could not be removed.
     """
     raise_if_failed(report)
     require_attacked(report)
@@ -111,21 +109,21 @@ def publish_staged(
     require_classified(source.classification for source in tables_of(staged.source))
     if report.sha256 != staged.sha256:
         raise IntegrityError(
-            f"the verified bytes (sha256 {report.sha256}) must be the staged ones, got "
+            f"the verified bytes (sha256 {report.sha256}) must be the staged bytes, got "
             f"{staged.sha256}; run the release and verify it again"
         )
     manifest = read_manifest(staged.manifest)
     if manifest.sha256 != report.sha256:
         raise IntegrityError(
-            "the manifest must be of the staged release; run the release and verify it again"
+            "the manifest must be that of the staged release; run the release and verify it again"
         )
     require_one_claim(staged, manifest)
     rules = rules or TableRules(mode=PublishMode.SNAPSHOT)
     followed = report.compared is not None or staged.persons is not None
     if rules.mode is PublishMode.APPEND and not followed:
         raise VerificationError(
-            f"a release must not be appended to table {table.name} unless who is in its earlier releases is "
-            "known: declare `history` in the specification, or publish in the mode snapshot"
+            f"a release must not be appended to table {table.name} unless the people in its earlier releases "
+            "are known: declare `history` in the specification, or publish in the mode snapshot"
         )
     require_same_secret(table, manifest)
     described = _described(staged, report, manifest, table.name, release_id)
@@ -136,10 +134,10 @@ def publish_staged(
         "floor_policy": report.floor_policy,
         "attacks": published_attacks(report) or None,
         "approval": approval,
-        # Anyone who checks a signed release measures it again, and needs the schema for that.
+        # Anyone who checks a signed release measures it again, which requires the schema.
         "schema": read_schema(staged.schema).to_dict() if signer is not None else None,
         "left_out": described.left_out or None,
-        "membership": None,  # known once the file is written
+        "membership": None,  # set once the file is written
     }
     if early := sorted(manifest.stored.keys() & found.keys() - {"left_out"}):
         raise IntegrityError(
@@ -149,7 +147,7 @@ def publish_staged(
     with one_at_a_time(table.name) if followed else nullcontext():
         run = (release_id, run_key or release_id)
         refuse_unseen(table, run, report)
-        # Before the commit, which states its hash: a file that an earlier attempt committed is not replaced.
+        # Written before the commit, which states its hash: a file that an earlier attempt committed is kept.
         if staged.persons is not None and not (
             is_recorded(staged, table.name, release_id) and store.committed(table, *run)
         ):
@@ -171,7 +169,7 @@ def publish_staged(
             )
         if staged.persons is not None and done.completed:
             forget_unpublished(staged, table.name, release_id)
-        published = _told(table.lake, done)
+        published = _published_as(table.lake, done)
         if not done.completed:
             published = replace(published, left_out=described.left_out, alerts=report.alerts)
     with as_readable_as_the_lake(table.lake):
@@ -180,30 +178,30 @@ def publish_staged(
 
 
 def published_by(table: "ReleaseTable", release_id: str, run_key: str) -> Published | None:
-    """What a run published, as the commit in the lake says; None if it published nothing.
+    """Return what a run published, according to the commit in the lake. None if it published nothing.
 
     Raises:
-        PublishError: if the lake cannot be reached, or what the run published was retracted.
+        PublishError: If the lake cannot be reached, or the run's release was retracted.
     """
     done = committed(table, release_id, run_key)
-    return None if done is None else _told(table.lake, done)
+    return None if done is None else _published_as(table.lake, done)
 
 
 def require_published_by(table: "ReleaseTable", release_id: str, run_key: str) -> None:
-    """Refuse a release of another run.
+    """Raise unless this run published the release.
 
     Raises:
-        IntegrityError: if this run has not published it.
-        PublishError: as `published_by`.
+        IntegrityError: If this run has not published it.
+        PublishError: As `published_by`.
     """
     if published_by(table, release_id, run_key) is None:
         raise IntegrityError(
-            f"release {release_id} of table {table.name} must be published by this run, and is not: the "
-            "value of the task that publishes was changed outside of the run; clear that task"
+            f"release {release_id} of table {table.name} must be published by this run, but it is not: the "
+            "result of the publishing task was changed outside of the run; clear that task"
         )
 
 
-def _told(lake: "Lake", done: "Done") -> Published:
+def _published_as(lake: "Lake", done: "Done") -> Published:
     return Published(
         release=done.release_id,
         table=done.name,
@@ -219,19 +217,19 @@ def _told(lake: "Lake", done: "Done") -> Published:
 
 
 def _verified(report: ReportRef) -> dict[str, str]:
-    """Hashes of the verification report and of the policies that it is about."""
+    """Return the hashes of the verification report and of its policies."""
     floor = {"floor_policy_sha256": report.floor_policy["sha256"]} if report.floor_policy else {}
     return {"report_sha256": sha256_of(report), "policy_sha256": sha256_of(report.policy), **floor}
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Described:
-    """Description of a release, next to its manifest, as far as it could be made.
+    """The description of a release that is stored with its manifest. Parts that failed are missing.
 
     Attributes:
         report: Page of the release.
         proofs: Further files by name: the dictionary, and replicates of a model.
-        words: Description and comments of the table.
+        words: Description of the table and comments on its columns.
         left_out: Entries of the manifest about figures that failed in this step or an earlier one.
     """
 
@@ -244,7 +242,7 @@ class _Described:
 def _described(
     staged: StagedRelease, report: ReportRef, manifest: Manifest, name: str, release_id: str
 ) -> _Described:
-    """Describe a release. A part that cannot be made is omitted and named."""
+    """Describe a release. A part that cannot be made is omitted and listed."""
     attempts = Attempts()
     proofs: dict[str, bytes] = {}
     words = Words()
@@ -268,12 +266,12 @@ def _described(
 
 
 def _words(dictionary: Mapping[str, Any]) -> "Words":
-    """Description of the table and comments of its columns."""
+    """Return the description of the table and the comments on its columns."""
     return Words(description=table_description(dictionary), comments=column_comments(dictionary))
 
 
 def _page(path: Path, report: ReportRef, notes: Sequence[str]) -> bytes | None:
-    """The staged report with the results of the attacks and the notes; None if there are neither."""
+    """Return the staged report with the results of the attacks and the notes. None if there are neither."""
     if report.attacks is None and not notes:
         return None
     page = with_over_time(path.read_text("utf-8"), notes)
@@ -281,7 +279,7 @@ def _page(path: Path, report: ReportRef, notes: Sequence[str]) -> bytes | None:
 
 
 def _replicates(staged: StagedRelease) -> dict[str, bytes]:
-    """The file by which answers get intervals, where the release was drawn from a model that has them."""
+    """Return the file from which answers get intervals, if the release's model has replicates."""
     if staged.model is None:
         return {}
     from privacy_engine.synthesizers.model import SynthesizerModel
@@ -294,10 +292,10 @@ def _replicates(staged: StagedRelease) -> dict[str, bytes]:
 def table_rules(
     mode: PublishMode | str, superseded: Superseded | str, grace: str, history: "Lake | None"
 ) -> "TableRules":
-    """How a table keeps its releases, as a specification or a task says it.
+    """Return the rules on which releases a table keeps, from the words of a specification or a task.
 
     Raises:
-        SpecError: if a word is not known, or a history lake is missing or of no use.
+        SpecError: If a word is unknown, or a history lake is missing or not needed.
     """
     try:
         return TableRules(
@@ -311,23 +309,23 @@ def table_rules(
 
 
 def _settle(table: "ReleaseTable", published: Published, rules: "TableRules") -> None:
-    """Clear away what was superseded; a retry of the run does it again."""
+    """Remove or move superseded releases. A retry of the run repeats it."""
     try:
         settle(table, history=rules.history)
     except PublishError as error:
         raise PublishError(
-            f"the release is published, as version {published.version} of table {table.name}, but what "
-            f"later releases replaced could not be cleared away: {error}; retry the run, or clear it with "
+            f"the release is published, as version {published.version} of table {table.name}, but releases "
+            f"that were replaced could not be removed: {error}; retry the run, or remove them with "
             "`privacy-release table LAKE/TABLE --clear`"
         ) from None
 
 
 def _dictionary(staged: StagedRelease, manifest: Manifest, name: str, release_id: str) -> dict[str, Any]:
-    """The data dictionary, with the types that the columns have in the table."""
+    """Return the data dictionary, with the types of the columns in the table."""
     file = next(iter(files_of(staged.uri, staged.sha256)))
     kept = Schema.from_arrow(plain_schema(pq.read_schema(file)))
     types = {field.name: str(field.type.type) for field in kept.fields}
-    # A release that was staged before an upgrade says less of its columns.
+    # A release that was staged before an upgrade has fewer facts about its columns.
     known = {name: column.stored for name, column in manifest.columns.items()}
     columns = read_columns(staged.columns) if staged.columns is not None else known
     return dictionary(manifest, columns, table=name, release=release_id, types=types)

@@ -1,4 +1,4 @@
-"""Running a release method and staging what it made: table, schema, manifest and report, in the work area."""
+"""Run a release method and stage the result: table, schema, manifest and report, in the work area."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from privacy_engine.verification.policy import ReleasePolicy
 
 Producer = Callable[[Any, Any, Table, Job], ProducedRelease]
-# Who makes the releases of a family's methods.
+# The producer for the methods of each family.
 _PRODUCERS: Mapping[Family, Producer] = {
     Family.ANONYMIZER: anonymized,
     Family.SYNTHESIZER: synthesized,
@@ -52,35 +52,36 @@ def make_release(
     past: Past | None = None,
     engine: EngineRef | None = None,
 ) -> StagedRelease:
-    """Run a release method and stage what it made, with manifest and report, in the work area.
+    """Run a release method and stage the result, with manifest and report, in the work area.
 
     Args:
-        table: what `ingest` gave.
-        work: where the release is staged.
-        method: registry key.
-        parameters: of the method.
-        seed: of its random choices; None takes fresh entropy. It is not recorded: it tells the choices. Of a
-            differentially private method it chooses the sampled records alone, and None derives it from the
-            measured model; the noise can never be seeded. Random answers take it with `randomness: seeded`.
-        title: of the report.
-        label: begins the names of the files.
-        progress: told the name of each part of the work as it begins.
-        budget: pays for a differentially private method, which needs one.
-        policy: what must hold, the floor policy included. Beside a budget it must be given: what it would
-            refuse in the end is refused before anything is booked.
-        memory: of memoised answers, which need one.
-        past: the earlier releases of the same people, where the release is to stay safe together with them.
-        engine: that works on the table; None: its own, or this machine's.
+        table: Table from `ingest`.
+        work: Work area in which the release is staged.
+        method: Registry key of the method.
+        parameters: Parameters of the method.
+        seed: Seed of its random choices. None draws fresh entropy. It is not recorded, because it reveals the
+            choices. For a differentially private method it only chooses the sampled records, and None derives
+            it from the measured model; the noise can never be seeded. Random answers use it with
+            `randomness: seeded`.
+        title: Title of the report.
+        label: Prefix of the file names.
+        progress: Progress callback, called with the name of each part of the work as it begins.
+        budget: Budget of a differentially private method, which requires one.
+        policy: Policy of the release, including the floor policy. Required with a budget, because a release
+            that the policy would refuse in the end is refused before its loss is booked.
+        memory: Secret of memoised answers. Required if answers are memoised.
+        past: Earlier releases of the same people, if the release must stay safe together with them.
+        engine: Engine for the table. None: the engine it was ingested with, or this machine's.
 
     Raises:
-        SpecError: if method or parameters are wrong, or a rule is broken, see `spec.rules`.
-        SecretError: if the answers are to be memoised and there is no secret, or another than before.
-        SchemaError: if the table does not fit its schema.
-        InfeasibleError: if the guarantees cannot be met.
-        IntegrityError: if the table changed since it was ingested.
-        VerificationError: if fragments, joined, do not keep what the method claims.
-        BudgetExceededError: if the budget does not cover the loss; the table was not read.
-        LedgerError: if the budget's ledger cannot be reached.
+        SpecError: If method or parameters are wrong, or a rule is broken, see `spec.rules`.
+        SecretError: If the answers are to be memoised and the secret is missing, or differs from the last.
+        SchemaError: If the table does not fit its schema.
+        InfeasibleError: If the guarantees cannot be met.
+        IntegrityError: If the table changed since it was ingested.
+        VerificationError: If the joined fragments do not meet what the method claims.
+        BudgetExceededError: If the budget does not cover the loss. The table was not read.
+        LedgerError: If the budget's ledger cannot be reached.
     """
     tell, given = progress or say_nothing, dict(parameters or {})
     table, schema = worked_on_by(engine, table), read_schema(table.schema)
@@ -108,42 +109,42 @@ def make_release(
 
 
 def _producer_of(method: str, table: Table) -> Producer:
-    """Who makes a release of a table; an engine makes that of an anonymizer in fragments."""
+    """Return the producer for a table. An engine makes the release of an anonymizer in fragments."""
     family = family_of(method)
     in_fragments = family is Family.ANONYMIZER and table.engine is not None
     return released_in_fragments if in_fragments else _PRODUCERS[family]
 
 
 def worked_on_by(engine: EngineRef | None, table: Table) -> Table:
-    """A table that an engine works on; this machine's, in one piece, where that is `local`."""
+    """Return the table with the engine that works on it. With `local` it is this machine's, in one piece."""
     if engine is None:
         return table
     return replace(table, engine=None if engine.kind == LOCAL else engine)
 
 
 def with_required(table: Table, required: Sequence[Table] | None) -> Table:
-    """A table with what the tasks found that had to end well before it is released.
+    """Add the results of tasks that had to succeed before the release to a table.
 
     Args:
-        table: that is to be released.
-        required: what these tasks handed on; None: nothing was required.
+        table: Table that is to be released.
+        required: Results of these tasks. None: no task was required.
 
     Raises:
-        SpecError: if nothing was required of a table that was made of several.
-        IntegrityError: if one was about an earlier state of the source.
+        SpecError: If no task was required for a table that was made from several.
+        IntegrityError: If a result is about an earlier state of the source.
     """
     if required is None:
         if table.source.tables:
             raise SpecError(
-                "`requires` must list the tasks that validate each of the tables, `requires=[]` if there are "
-                "none: that they ended well cannot be seen from the table"
+                "`requires` must list the tasks that validate each of the tables, or be `[]` if there are "
+                "none: the table does not show whether they succeeded"
             )
         return table
     source = table.source
     for other in required:
         if other.source.uri == source.uri and other.source.fingerprint != source.fingerprint:
             raise IntegrityError(
-                "what was validated must be the table that is released, and it was read again since; clear "
+                "the validated table must be the one that is released, but it was read again since; clear "
                 "the tasks that validate it"
             )
     return with_expectations(table, [other.source.expectations for other in required])

@@ -1,4 +1,4 @@
-"""Taking a release back, and with it what is kept inside about the people in it; clearing tables up."""
+"""Retract releases and forget the people in them, and remove superseded releases from tables."""
 
 from typing import TYPE_CHECKING
 
@@ -23,9 +23,9 @@ def retract_release(
     history: "Lake | None" = None,
     signer: "Signer | None" = None,
 ) -> "Retraction":
-    """Retract a release from the lake, forget who was in it, and clear the table up; safe to repeat.
+    """Retract a release from the lake, forget the people in it, and clean the table up. Safe to repeat.
 
-    Arguments and errors as of `privacy_release.lake.retract.retract`.
+    Arguments and errors are as for `privacy_release.lake.retract.retract`.
     """
     with as_readable_as_the_lake(table.lake):
         done = retract(table, release_id, reason, history=history, signer=signer)
@@ -35,22 +35,20 @@ def retract_release(
 
 
 def settle_tables(lake: "Lake", history: "Lake | None" = None) -> "tuple[Settled, list[str]]":
-    """Move or erase what was superseded in all tables of a lake; what was done, and where it could not be.
+    """Move or erase superseded releases in all tables of a lake. Return the results and the failures.
 
     Args:
-        lake: where.
-        history: the lake of the superseded releases; for tables whose history is in another one, what the
-            rights to their own lake reach.
+        lake: Lake with the tables.
+        history: Lake of superseded releases. A table whose history is in another lake is only cleaned as far
+            as possible without it.
 
     Raises:
-        PublishError: if the lake cannot be reached.
+        PublishError: If the lake cannot be reached.
     """
     done, problems = Settled(), []
     for name in table_names(lake):
         try:
-            if (
-                open_table(lake.table(name)) is not None
-            ):  # a first publication may have stored its proof alone
+            if open_table(lake.table(name)) is not None:  # a first publication may have stored only its proof
                 done += settle(lake.table(name), history=history)
         except PrivacyEngineError as error:
             problems.append(f"{name}: {error}")

@@ -1,4 +1,4 @@
-"""Column types of a coming release, compared with its release table before the method runs."""
+"""Compare the column types of a coming release with its release table before the method runs."""
 
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def check_types_of(spec: "ReleaseSpec", table: Table, release_table: "ReleaseTable") -> None:
-    """Do as `check_kept_types` for a specification."""
+    """Call `check_kept_types` with the values of a specification."""
     release, scheduled = spec.release, spec.budget is not None and spec.budget.schedule is not None
     check_kept_types(table, release.method, release.parameters, release_table, scheduled=scheduled)
 
@@ -39,7 +39,7 @@ def check_kept_types(
     *,
     scheduled: bool = False,
 ) -> None:
-    """Raise if columns of the release will have other types than in its release table, as far as is known.
+    """Raise if columns of the release will have other types than the release table, as far as is known.
 
     Publishing compares all types again.
 
@@ -48,12 +48,11 @@ def check_kept_types(
         method: Registry key of the method.
         parameters: Parameters of the method.
         release_table: The release table.
-        scheduled: Whether a schedule pays, whose first release decides the types of all; then nothing is
-            compared here.
+        scheduled: Whether a schedule pays. Its first release decides all types, so nothing is compared here.
 
     Raises:
-        SchemaError: naming the columns and both types.
-        PublishError: if the lake cannot be reached.
+        SchemaError: Naming the columns and both types.
+        PublishError: If the lake cannot be reached.
     """
     if scheduled:
         return
@@ -62,19 +61,19 @@ def check_kept_types(
 
 
 def kept_types(table: "ReleaseTable") -> dict[str, str]:
-    """The type of each column of a release table by name; empty if there is no table yet.
+    """Return the type of each column of a release table, by name. Empty if there is no table yet.
 
     Raises:
-        PublishError: if the lake cannot be reached.
+        PublishError: If the lake cannot be reached.
     """
     delta = open_table(table)
     return {} if delta is None else {field.name: str(field.type) for field in pa.schema(delta.schema())}
 
 
 def made_types(table: Table, method: str, parameters: Mapping[str, Any]) -> dict[str, str]:
-    """The types of the numeric columns of a release, as far as they follow from the schema and the file.
+    """Return the types of the numeric columns of a release that follow from the schema and the file.
 
-    The types of columns that are missing here are known only after the method.
+    The types of other columns are only known after the method has run.
 
     Args:
         table: Reference to the ingested table.
@@ -96,7 +95,7 @@ def made_types(table: Table, method: str, parameters: Mapping[str, Any]) -> dict
 def _drawn(
     columns: "pa.Schema", schema: "DataSchema", attributes: "list[Attribute]"
 ) -> Iterator[tuple[str, str]]:
-    """Types of the columns of records that are drawn from a model."""
+    """Yield the types of columns of records that are drawn from a model."""
     empty = with_nullable_types(to_frame(columns.empty_table()), schema)
     types = {Storage.WHOLE: "int64", Storage.REAL: "double"}
     for attribute in attributes:
@@ -107,7 +106,7 @@ def _drawn(
 def _anonymized(
     columns: "pa.Schema", attributes: "list[Attribute]", *, in_bounds: bool
 ) -> Iterator[tuple[str, str]]:
-    """Types of numbers that are released unchanged, and of the bounds of intervals."""
+    """Yield the types of numbers that are released unchanged, and of the bounds of intervals."""
     for attribute in attributes:
         kind = columns.field(attribute.name).type
         if not (t.is_integer(kind) or t.is_floating(kind) or t.is_decimal128(kind)):

@@ -1,4 +1,4 @@
-"""Holding an ingested table against a Great Expectations suite, without Airflow."""
+"""Validate an ingested table against a Great Expectations suite, without Airflow."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from privacy_engine.tables.schema import DataSchema
     from privacy_release.expectations.gate import SuiteResult
 
-EXPECTATIONS = "expectations"  # the XCom that has what was found, for the page of the run
+EXPECTATIONS = "expectations"  # XCom with the result, for the page of the run
 
 
 def validate(
@@ -29,23 +29,23 @@ def validate(
     name: str | None = None,
     tell: "Callable[[SuiteResult], None]" = lambda result: None,
 ) -> "SuiteResult":
-    """Run a Great Expectations suite on an ingested table; counts and names, no values.
+    """Run a Great Expectations suite on an ingested table. Results are counts and names, never values.
 
-    A table that an engine works on is read part by part, see `privacy_release.expectations.parts`. Of a named
-    Checkpoint all suites are run, and then its actions, whether the suites held or not.
+    A table of an engine is read part by part, see `privacy_release.expectations.parts`. For a named
+    Checkpoint, all its suites run and then its actions, whether the suites passed or not.
 
     Args:
-        table: what `ingest` or `ingest_tables` gave.
-        suite: what must hold; or a checkpoint, as `load_suite` gives it.
-        name: which of several tables that were ingested together.
-        tell: gets what was found, before an error is raised for it.
+        table: Table from `ingest` or `ingest_tables`.
+        suite: Suite to run, or a checkpoint from `load_suite`.
+        name: Name of the table to check, if several were ingested together.
+        tell: Callback for the result, called before an error is raised.
 
     Raises:
-        SchemaError: if an expectation that gates is not met, by type, column and count.
-        SpecError: if it is not said which of several tables is meant; if the suite is wrong, such as by a
-            misspelt expectation, or needs the whole table in memory and an engine works on it; if a
-            checkpoint cannot be used, or an action of it failed.
-        IntegrityError: if the table changed since it was ingested.
+        SchemaError: If a gating expectation is not met, with type, column and count.
+        SpecError: If it is not clear which of several tables is meant; if the suite is wrong, for example
+            because of a misspelt expectation, or needs the whole table in memory while an engine works on
+            it; or if a checkpoint cannot be used, or one of its actions failed.
+        IntegrityError: If the table changed since it was ingested.
     """
     schema = read_schema(table.schema)
     names = [own.name for own in schema.tables]
@@ -66,30 +66,30 @@ def validate(
     expectations.raise_if_failed(result)
     if failed:
         raise SpecError(
-            f"validation: the expectations held, but {', '.join(failed)} of checkpoint {checkpoint!r} "
-            "failed; mend it in its context"
+            f"validation: the expectations are met, but {', '.join(failed)} of checkpoint {checkpoint!r} "
+            "failed; correct it in its context"
         )
     return result
 
 
 def counts_of(found: "SuiteResult") -> dict[str, int]:
-    """How many expectations there were, how many were evaluated, and how many held."""
+    """Return how many expectations there were, how many were evaluated, and how many were met."""
     return {"expected": found["expected"], "evaluated": found["evaluated"], "passed": found["passed"]}
 
 
 def with_expectations(table: Table, found: "Sequence[Mapping[str, int] | None]") -> Table:
-    """The table with how many expectations there were, were evaluated and held, added to those it has."""
-    told = [counts for counts in (table.source.expectations, *found) if counts]
-    if not told:
+    """Add counts of expectations to those that the table already has."""
+    all_counts = [counts for counts in (table.source.expectations, *found) if counts]
+    if not all_counts:
         return table
-    total = {name: sum(counts[name] for counts in told) for name in told[0]}
+    total = {name: sum(counts[name] for counts in all_counts) for name in all_counts[0]}
     return replace(table, source=replace(table.source, expectations=total))
 
 
 def _runner(
     table: Table, schema: "DataSchema", name: str | None
 ) -> "Callable[[Mapping[str, Any]], SuiteResult]":
-    """Runs a suite on the table."""
+    """Return a function that runs a suite on the table."""
     if not name and table.engine is not None:
         return partial(run_suite_in_parts, table.uri, table.sha256)
     records = read_private(table.uri, table.sha256)
@@ -100,10 +100,10 @@ def _runner(
 
 
 def check_suite(suite: Mapping[str, Any]) -> None:
-    """Refuse a suite of which an expectation is unknown or has a wrong argument; or a checkpoint of such.
+    """Raise if an expectation of a suite or of a checkpoint is unknown or has a wrong argument.
 
     Raises:
-        SpecError: naming all of them; or why the checkpoint cannot be used.
+        SpecError: Naming all of them, or why the checkpoint cannot be used.
     """
     named = "checkpoint" in suite
     for own in suites_of(suite["context"], suite["checkpoint"]) if named else (suite,):

@@ -1,4 +1,4 @@
-"""Holding staged bytes against a policy, without Airflow."""
+"""Verify staged bytes against a policy, without Airflow."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -62,31 +62,29 @@ def verify_staged(
     register: Table | None = None,
     accept_unjudged: str | None = None,
 ) -> ReportRef:
-    """Hold the staged bytes against a policy and the floor; a rule that fails is in the report, not raised.
+    """Verify the staged bytes against a policy and the floor policy. Failed rules are reported, not raised.
 
-    No file is loaded: an engine counts their classes, and each is hashed before and after. A differentially
-    private release is held against its budget ledger, too; and one that a policy demands models across
-    releases of, against the earlier releases of its table.
+    No file is loaded as a whole: an engine counts the classes, and each file is hashed before and after. A
+    differentially private release is also checked against its budget ledger. If the policy requires models
+    across releases, the release is also checked against the earlier releases of its table.
 
     Args:
-        staged: what `make_release` gave.
-        policy: what must hold.
-        ledger: that booked the loss of a differentially private release; without one it is refused.
-        table: The release table.
-        run: release id and run key of who asks: what this run has published itself is no earlier release.
+        staged: Staged release from `make_release`.
+        policy: Policy of the release.
+        ledger: Ledger that booked the loss. Required for a differentially private release.
+        table: The release table. Required if the policy is about earlier releases.
+        run: Release ID and run key of this run, whose own publication is no earlier release.
         register: Register of the population, ingested with the identifier of its persons, for the attacker
-            `population`; None: the population is all persons of all releases.
+            `population`. None: the population is all persons of all releases.
         accept_unjudged: Reason why the release may be published after releases that were made before
-            differences could be judged; None: it may not, where the policy names `republication`.
+            differences could be judged. None: it may not, if the policy names `republication`.
 
     Raises:
-        IntegrityError: if the staged file is not the one that the method made, or the ledger was edited.
-        VerificationError: if its columns are not those of the released schema.
-        SpecError: if the release is differentially private and there is no ledger, or the policy is about
-            earlier releases and the release table is not known, or the floor policy cannot be
-            read.
-        CapacityError: if the engine has too little memory or disk.
-        LedgerError: if the ledger cannot be reached.
+        IntegrityError: If the staged file is not the one that the method made, or the ledger was edited.
+        VerificationError: If its columns are not those of the released schema.
+        SpecError: If a required ledger or release table is missing, or the floor policy cannot be read.
+        CapacityError: If the engine has too little memory or disk.
+        LedgerError: If the ledger cannot be reached.
     """
     schema, manifest = read_schema(staged.schema), read_manifest(staged.manifest)
     require_one_claim(staged, manifest)
@@ -95,7 +93,7 @@ def verify_staged(
     loss = PrivacyLoss(**staged.loss) if staged.loss else None
     together = _held_together(staged, manifest, schema, policy, loss, (table, run), register)
     policy = together.policy
-    measured = replace(policy, attacks=())  # they are tried after this, see `privacy_release.steps.attacks`
+    measured = replace(policy, attacks=())  # attacks follow later, see `privacy_release.steps.attacks`
     before = _unjudged(staged, policy, (table, run), accept_unjudged)
     require_unchanged(staged.uri, staged.sha256)
     files = paths_of(staged.uri, staged.sha256)
@@ -139,27 +137,27 @@ def verify_staged(
 
 
 def require_no_counterfeits(files: Sequence[str]) -> None:
-    """Refuse to count the records of a table as people where some of them are nobody's.
+    """Raise if the records of a table are to be counted as people, but some belong to no person.
 
     Raises:
-        VerificationError: if a class tells that it has counterfeits.
+        VerificationError: If a class states that it has counterfeits.
     """
     for file in files:
         if COUNTERFEITS not in pq.read_schema(file).names:
             continue
-        told = pq.read_table(file, columns=[COUNTERFEITS])[COUNTERFEITS]
-        if records := pc.sum(pc.not_equal(told, 0)).as_py():
+        counterfeits = pq.read_table(file, columns=[COUNTERFEITS])[COUNTERFEITS]
+        if records := pc.sum(pc.not_equal(counterfeits, 0)).as_py():
             raise VerificationError(
                 f"{counted(records, 'record is', 'records are')} in classes with counterfeits, and the table "
-                "does not tell which records are nobody's, so people cannot be counted; verify it in its "
-                "work area, with the persons that were kept beside it"
+                "does not show which records belong to no person, so people cannot be counted; verify it in "
+                "its work area, with the persons that were kept with it"
             )
 
 
 def text_findings(
     files: Sequence[str], schema: "DataSchema", policy: "ReleasePolicy"
 ) -> "tuple[Finding, ...]":
-    """Whether released text is clean, where the policy asks for it: what stands in the bytes themselves."""
+    """Return findings on whether the released text is clean, if the policy requires it."""
     if policy.columns is None or not policy.columns.clean_text:
         return ()
     found = found_in_release(files, schema)
@@ -172,7 +170,7 @@ def text_findings(
             measured=float(records),
             passed=False,
             failing_rows=records,
-            remedy="write `text: redact`, give it the role identifier, or list its values in the schema",
+            remedy="set `text: redact`, give it the role identifier, or list its values in the schema",
         )
         for column, kinds in found.items()
         for kind, records in sorted(kinds.items())
@@ -180,10 +178,10 @@ def text_findings(
 
 
 def require_one_claim(staged: StagedRelease, manifest: Manifest) -> None:
-    """Refuse a manifest that claims another loss than the release that is verified and published with it.
+    """Raise if the manifest claims another loss than the release that is verified and published with it.
 
     Raises:
-        IntegrityError: see above.
+        IntegrityError: See above.
     """
     if (manifest.loss and manifest.loss.stored) != staged.loss:
         raise IntegrityError(
@@ -192,20 +190,20 @@ def require_one_claim(staged: StagedRelease, manifest: Manifest) -> None:
 
 
 def _frames(staged: StagedRelease) -> "Iterator[pd.DataFrame]":
-    """The staged records, part by part."""
+    """Yield the staged records, part by part."""
     for batch in unchanged_batches(staged.uri, staged.sha256):
         yield to_frame(pa.Table.from_batches([batch]))
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Together:
-    """A release held against the earlier ones of its table.
+    """The result of checking a release against the earlier releases of its table.
 
     Attributes:
-        policy: what must hold, with the models across releases that it implies of people who are known again.
-        across: what these models found.
-        silence: what is found where people may be in several releases and nothing follows them.
-        compared: versions of the table that were looked at; None where the policy does not ask.
+        policy: Policy of the release, plus the models across releases that it implies for recurring people.
+        across: Findings of these models.
+        silence: Finding on people who may be in several releases without being followed.
+        compared: Versions of the table that were compared. None if the policy requires no comparison.
     """
 
     policy: "ReleasePolicy"
@@ -223,7 +221,7 @@ def _held_together(
     earlier_of: "tuple[ReleaseTable | None, tuple[str, str] | None]",
     register: Table | None,
 ) -> _Together:
-    """What the policy asks of people who are in several releases of the table; of the run itself, none."""
+    """Check the policy's rules about people who are in several releases of the table."""
     table, run = earlier_of
     losses_add_up = manifest.private
     if staged.persons is not None:
@@ -241,13 +239,11 @@ def _held_together(
             )
         across = _across(staged, schema, policy, loss, earlier, register)
         if unseen := len(set(earlier) - set(earlier if staged.earlier is None else staged.earlier)):
-            remedy = (
-                f"{unseen} releases were published after this one was made with those before; start a new run"
-            )
+            remedy = f"{unseen} releases were published after this one was made; start a new run"
             across = tuple(found if found.passed else replace(found, remedy=remedy) for found in across)
         compared = list(earlier) if policy.across else staged.earlier
         return _Together(policy=policy, across=across, compared=compared)
-    across = _across(staged, schema, policy, loss, {})  # it says what to do where they are demanded
+    across = _across(staged, schema, policy, loss, {})  # if models are required, the findings give the remedy
     identifiers = staged.source.identifiers
     if policy.repeated_people != "history" or losses_add_up or not identifiers:
         return _Together(policy=policy, across=across)
@@ -264,7 +260,7 @@ def _unjudged(
     earlier_of: "tuple[ReleaseTable | None, tuple[str, str] | None]",
     accepted: str | None,
 ) -> "tuple[Finding, ...]":
-    """What is found of releases that were made before differences could be judged."""
+    """Return the finding on releases that were made before differences could be judged."""
     table, run = earlier_of
     if staged.persons is None or not asks_for_differences(policy):
         return ()
@@ -281,7 +277,7 @@ def _across(
     earlier: "Mapping[int, Membership]",
     register: Table | None = None,
 ) -> "tuple[Finding, ...]":
-    """What the models across releases find, which follow every person: their classes are held in memory."""
+    """Return the findings of the models across releases. The classes of all persons are held in memory."""
     if not policy.across:
         return ()
     frame = read_private(staged.uri, staged.sha256)
@@ -303,7 +299,7 @@ def _across(
 def _with_counterfeits(
     findings: "Sequence[Finding]", staged: StagedRelease, schema: "DataSchema", policy: "ReleasePolicy"
 ) -> "Sequence[Finding]":
-    """The findings, where counterfeits may be among the records: what is of nobody counts for no k."""
+    """Adjust findings if records may include counterfeits, which belong to no person and count for no k."""
     if staged.persons is None:
         return findings
     frame = read_private(staged.uri, staged.sha256)
@@ -311,14 +307,14 @@ def _with_counterfeits(
 
 
 def raise_if_failed(report: ReportRef) -> None:
-    """Refuse a release whose report does not pass.
+    """Raise if the report of a release does not pass.
 
     Raises:
-        VerificationError: naming each rule that fails, the measured number and the counts.
+        VerificationError: Naming each failed rule, the measured number and the counts.
     """
     findings = tuple(Finding(**finding) for finding in report.findings)
     Report(rows=report.rows, classes=report.classes, findings=findings).raise_if_failed()
     if not report.passed:
         raise VerificationError(
-            "the report says that the release does not pass, but no finding does; verify it again"
+            "the report says that the release does not pass, but it has no failed finding; verify it again"
         )

@@ -29,7 +29,7 @@ class FunctionStep:
     """A function of the table, and of other tables by the names of its parameters.
 
     Attributes:
-        frame: whether it takes and gives back frames of pandas, or tables of pyarrow.
+        frame: Whether it takes and returns data frames of pandas, or tables of pyarrow.
     """
 
     function: Callable[..., Any]
@@ -42,7 +42,7 @@ class FunctionStep:
 
     @property
     def sha256(self) -> str:
-        """Of its source, or where there is none of its byte code."""
+        """SHA-256 of its source, or of its byte code if there is no source."""
         try:
             code = textwrap.dedent(inspect.getsource(self.function)).encode()
         except (OSError, TypeError):
@@ -50,16 +50,16 @@ class FunctionStep:
         return hashlib.sha256(code).hexdigest()
 
     def made_of(self, columns: Sequence[str]) -> Mapping[str, Sequence[str]]:
-        """Nothing is known of it: each column may come from any of `records`."""
+        """Return nothing, because each column may come from any of `records`."""
         return {}
 
     @contextmanager
     def run(self, tables: Mapping[str, Table], folder: Path) -> Iterator[Output]:
-        """What the function gives back, in the order of the record that each row comes from."""
+        """Provide the function's result, in the order of the record that each row comes from."""
         if tables[RECORDS].engine is not None:
             raise SpecError(
-                f"the step {self.name} must have its table in memory, and this one may be larger: write it "
-                "as sql, or take the engine local"
+                f"the step {self.name} must have its table in memory, but this one may be larger: write it "
+                "as sql, or use the engine local"
             )
         given = {name: read_private(table.uri, table.sha256) for name, table in tables.items()}
         records = given.pop(RECORDS)
@@ -69,7 +69,7 @@ class FunctionStep:
         made = self.function(of(records), **{name: of(frame) for name, frame in given.items()})
         if not isinstance(made, pa.Table if self.frame == "arrow" else pd.DataFrame):
             raise SpecError(
-                f"the step {self.name} must give back a table of {self.frame}, got {type(made).__name__}"
+                f"the step {self.name} must return a table of {self.frame}, got {type(made).__name__}"
             )
         if list(made.column_names if isinstance(made, pa.Table) else made.columns).count(RECORD) != 1:
             raise lost_records(self.name)

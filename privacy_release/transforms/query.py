@@ -1,4 +1,4 @@
-"""A step in SQL: DuckDB over ingested tables, with no way to a file, the network, or a setting."""
+"""A step in SQL: DuckDB over ingested tables, without access to files, the network, or settings."""
 
 import hashlib
 import json
@@ -29,7 +29,7 @@ _CLOSED: dict[str, str | bool | int | float | list[str]] = {
     "allow_community_extensions": False,
     "allow_persistent_secrets": False,
 }
-# What makes of each record one record, by itself alone: any other part of a plan may look at several.
+# Parts of a plan that make one record from each record independently. Others may read several records.
 _ROW_BY_ROW = frozenset({"PROJECTION", "SEQ_SCAN", "TABLE_SCAN"})
 
 
@@ -38,7 +38,7 @@ class SqlStep:
     """A SELECT over the table `records`, and others under their names.
 
     Attributes:
-        memory: bytes that the database may take; what is larger goes to files of the work area.
+        memory: Largest memory of the database in bytes. Larger data goes to files of the work area.
     """
 
     sql: str
@@ -46,21 +46,21 @@ class SqlStep:
 
     @property
     def name(self) -> str:
-        """What it is called in manifests."""
+        """Its name in manifests."""
         return "sql"
 
     @property
     def sha256(self) -> str:
-        """Of the text."""
+        """SHA-256 of the text."""
         return hashlib.sha256(self.sql.encode()).hexdigest()
 
     def made_of(self, columns: Sequence[str]) -> dict[str, tuple[str, ...]]:
-        """The columns of `records` that each column is computed of, as far as the text tells; see `Step`."""
+        """Return the columns of `records` that each column is computed from, as far as known; see `Step`."""
         return computed_of(self.sql, columns)
 
     @contextmanager
     def run(self, tables: Mapping[str, Table], folder: Path) -> Iterator[Output]:
-        """The records of the query, in the order of the record that each comes from."""
+        """Provide the records of the query, in the order of the record that each comes from."""
         with (
             tempfile.TemporaryDirectory(dir=folder) as scratch,
             _telling(),
@@ -70,8 +70,8 @@ class SqlStep:
             alone = _is_row_by_row(database, query)
             database.execute("SET lock_configuration = true")
             database.execute(f"CREATE TABLE result AS ({query}\n)")
-            told = database.execute("SELECT column_name FROM (DESCRIBE result)").fetchall()
-            if (names := [name for (name,) in told]).count(RECORD) != 1:
+            described = database.execute("SELECT column_name FROM (DESCRIBE result)").fetchall()
+            if (names := [name for (name,) in described]).count(RECORD) != 1:
                 raise lost_records(self.name)
             order = ", ".join(_quoted(n) for n in sorted(names, key=lambda name: name != RECORD))
             reader = database.sql(f"SELECT * FROM result ORDER BY {order}").to_arrow_reader(ROWS)
@@ -80,16 +80,16 @@ class SqlStep:
 
 
 def lost_records(name: str) -> SchemaError:
-    """The step did not keep what tells whose record each is."""
+    """Return the error that a step did not keep the number of each row's record."""
     return SchemaError(
-        f"the step {name} must keep the column {RECORD} once: it tells which record, and so whose, each row "
-        f"is; select it, or * from {RECORDS}, and do not aggregate: aggregate in the source"
+        f"the step {name} must keep the column {RECORD} once: it identifies the record, and so the person, "
+        f"of each row; select it, or * from {RECORDS}, and do not aggregate: aggregate in the source"
     )
 
 
 @contextmanager
 def _database(tables: Mapping[str, Table], scratch: Path, memory: int) -> Iterator["DuckDBPyConnection"]:
-    """A database with the records of these tables, and no way out."""
+    """Open a database with only the records of these tables."""
     config = {**_CLOSED, "memory_limit": f"{memory}B", "temp_directory": str(scratch / "spill")}
     with duckdb.connect(str(scratch / "records.duckdb"), config=config) as database:
         for name, table in tables.items():
@@ -108,14 +108,14 @@ def _database(tables: Mapping[str, Table], scratch: Path, memory: int) -> Iterat
 
 
 def _size(database: "DuckDBPyConnection", name: str) -> int:
-    """How many records a table has."""
+    """Return the number of records of a table."""
     found = database.execute(f"SELECT count(*) FROM {_quoted(name)}").fetchone()
     assert found is not None
     return int(found[0])
 
 
 def _only_select(database: "DuckDBPyConnection", sql: str) -> str:
-    """The text of the one statement."""
+    """Return the text of the only statement."""
     statements = database.extract_statements(sql)
     if len(statements) != 1 or statements[0].type.name != "SELECT":
         raise SpecError("the sql of a step must be one SELECT; correct it")
@@ -123,11 +123,11 @@ def _only_select(database: "DuckDBPyConnection", sql: str) -> str:
 
 
 def _is_row_by_row(database: "DuckDBPyConnection", query: str) -> bool:
-    """Whether each record becomes one record, by itself alone; by the plan, before anything is optimized."""
+    """Return whether each record becomes one record independently, by the plan before optimization."""
     database.execute("PRAGMA disable_optimizer")
-    (told,) = [plan for _, plan in database.execute(f"EXPLAIN (FORMAT json) {query}").fetchall()]
+    (plan_text,) = [plan for _, plan in database.execute(f"EXPLAIN (FORMAT json) {query}").fetchall()]
     database.execute("PRAGMA enable_optimizer")
-    parts = list(_parts(json.loads(told)))
+    parts = list(_parts(json.loads(plan_text)))
     scans = [part for part in parts if "SCAN" in part["name"]]
     named = {part["name"].strip() for part in parts}
     table = str(scans[0].get("extra_info", {}).get("Table", "")) if len(scans) == 1 else ""
@@ -146,7 +146,7 @@ def _quoted(name: str) -> str:
 
 @contextmanager
 def _telling() -> Iterator[None]:
-    """Turn what DuckDB raises into an error that quotes no record."""
+    """Turn errors of DuckDB into an error that quotes no record."""
     try:
         yield
     except duckdb.Error as error:
@@ -159,9 +159,9 @@ def _ours(error: Exception) -> Exception:
         return ours
     said = {
         "ParserException": "is not valid SQL",
-        "BinderException": "names a column, or uses a function, that is not there or does not fit",
-        "CatalogException": f"names a table or function that is not there; the table is {RECORDS}",
-        "PermissionException": "asks for a file, an address or a setting, which no step may",
+        "BinderException": "names a column, or uses a function, that does not exist or does not fit",
+        "CatalogException": f"names a table or function that does not exist; the table is {RECORDS}",
+        "PermissionException": "requests a file, an address or a setting, which no step may",
         "ConversionException": "casts a value that cannot be cast",
     }.get(kind, "could not be run")
     return SchemaError(f"the sql of a step {said} ({kind}); correct it")

@@ -1,10 +1,10 @@
-"""A step of the user's own: it reads ingested tables and stages a new one, as ingest would have.
+"""A step of the user's own: it reads ingested tables and stages a new one, like ingest.
 
-Each record has a number, in the column `_record`, while the step sees it, and each row that comes out must
-still have it. By it the row gets back what tells whose record it is: the person's column, the identifier of
-memoised answers, the hashes for models across releases. So no step loses or multiplies people in silence.
-What comes out is copied as a source is: held against its schema, looked through for addresses and names in
-text, and for columns that are nearly unique.
+While the step runs, each record has a number in the column `_record`, and each resulting row must still have
+it. By this number, the row gets back the columns that identify whose record it is: the person's column, the
+identifier of memoised answers, the hashes for models across releases. So no step can lose or multiply people
+unnoticed. The result is copied like a source: checked against its schema, and searched for addresses and
+names in text, and for nearly unique columns.
 """
 
 import hashlib
@@ -37,30 +37,30 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Numbers:
-    """Numbers of records that nobody makes by counting: position times `stride` plus `offset`."""
+    """Numbers of records that no step makes by counting: position times `stride` plus `offset`."""
 
     stride: int
     offset: int
 
     @classmethod
     def of(cls, table: Table) -> "Numbers":
-        """Those of a table, the same whenever a step is repeated."""
-        told = hashlib.sha256(f"records of {table.sha256}".encode()).digest()
-        return cls(stride=int.from_bytes(told[:2]) + 65_537, offset=int.from_bytes(told[2:7]) + (1 << 40))
+        """Return the numbers of a table, the same whenever a step is repeated."""
+        digest = hashlib.sha256(f"records of {table.sha256}".encode()).digest()
+        return cls(stride=int.from_bytes(digest[:2]) + 65_537, offset=int.from_bytes(digest[2:7]) + (1 << 40))
 
     def positions(self, numbers: "npt.NDArray[np.int64]") -> "npt.NDArray[np.int64]":
-        """(n,) which record each is, -1 = none."""
+        """Return the position of each record, shape (n,), -1 if it is none."""
         at, rest = np.divmod(numbers - self.offset, self.stride)
         return np.where(rest == 0, at, -1)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Output:
-    """What a step made.
+    """The result of a step.
 
     Attributes:
-        batches: its records, ordered by `RECORD`.
-        row_by_row: whether it is known that each record became one record, by itself alone.
+        batches: Resulting records, ordered by `RECORD`.
+        row_by_row: Whether it is known that each record became one record independently.
     """
 
     batches: Iterator["pa.RecordBatch"]
@@ -68,21 +68,21 @@ class Output:
 
 
 class Step(Protocol):
-    """What makes a table of tables."""
+    """A step that makes a table from tables."""
 
     @property
     def name(self) -> str:
-        """What manifests call it."""
+        """Its name in manifests."""
 
     @property
     def sha256(self) -> str:
-        """Of its code."""
+        """SHA-256 of its code."""
 
     def made_of(self, columns: Sequence[str]) -> Mapping[str, Sequence[str]]:
-        """The columns of `records` that each column is computed of; one that is missing may come from any.
+        """Return the columns of `records` that each column is computed from. A missing one may use any.
 
         Args:
-            columns: of `records`, without `RECORD`.
+            columns: Columns of `records`, without `RECORD`.
         """
 
     def run(self, tables: Mapping[str, Table], folder: Path) -> AbstractContextManager[Output]:
@@ -98,24 +98,24 @@ def transform(
     schema: "DataSchema | None" = None,
     label: str = "transform",
 ) -> Table:
-    """Run a step over an ingested table and stage what it made.
+    """Run a step over an ingested table and stage the result.
 
     Args:
-        table: what `ingest` gave, or another step.
-        work: where the new table is kept until teardown.
-        step: what is to be done.
-        others: further ingested tables that it may look at, by the names that it calls them.
-        schema: of the columns that come out, without those that tell persons apart, which stay; None: those
+        table: Table from `ingest`, or from another step.
+        work: Work area in which the new table is kept until teardown.
+        step: Step to run.
+        others: Further ingested tables that it may read, by the names that it uses.
+        schema: Schema of the resulting columns, without those that identify persons, which stay. None: that
             of the table.
-        label: begins the names of the files.
+        label: Prefix of the file names.
 
     Raises:
-        SpecError: if the table was already searched for outliers or released, or is one of several that share
+        SpecError: If the table was already searched for outliers or released, or is one of several that share
             persons, or has pseudonyms.
-        SchemaError: if rows lost their record's number or, where each record is of another person, repeat
-            one; or if what came out does not fit the schema.
-        IntegrityError: if a table changed since it was ingested.
-        CapacityError: if the disk or the memory is too small.
+        SchemaError: If rows lost their record's number or, if each record is of another person, repeat one;
+            or if the result does not fit the schema.
+        IntegrityError: If a table changed since it was ingested.
+        CapacityError: If the disk or the memory is too small.
     """
     _require_between(table, others or {})
     old = read_schema(table.schema)
@@ -139,17 +139,19 @@ def transform(
                 if not file.rows:
                     raise SchemaError(f"the step {step.name} left no record: nothing can be released")
         source = find_source(str(made))
-        source = replace(source, names=(f"what the step {step.name} made",))
+        source = replace(source, names=(f"the result of the step {step.name}",))
         check_source(source, new)
         individual = next((n for n in kept.column_names if n != old.by), None)
         read = copy_source(source, new, path, individual=individual)
     finally:
         with suppress(FileNotFoundError):
             made.unlink()
-    told = TransformRef(name=step.name, code=step.sha256, before=table.rows, rows=read.rows, row_by_row=alone)
+    entry = TransformRef(
+        name=step.name, code=step.sha256, before=table.rows, rows=read.rows, row_by_row=alone
+    )
     origin = replace(
         table.source,
-        transforms=[*table.source.transforms, told],
+        transforms=[*table.source.transforms, entry],
         text=table.source.text | read.text,
     )
     persons = table.persons
@@ -168,12 +170,12 @@ def transform(
 
 
 def _require_between(table: Table, others: Mapping[str, Table]) -> None:
-    """Refuse references that are no ingested tables, and what a step would put out of order."""
+    """Raise if references are no ingested tables, or a step would come in the wrong order."""
     for ref in (table, *others.values()):
         if isinstance(ref, StagedRelease) or not isinstance(ref, Table):
             raise SpecError(
-                "a step of your own must stand between ingest and release: what was released, measured or "
-                "cut into fragments must stay as it is; put it before the release"
+                "a step of your own must be between ingest and release: what was released, measured or "
+                "cut into fragments must not change; put it before the release"
             )
         if ref.source.tables:
             raise SpecError(
@@ -191,26 +193,26 @@ def _require_between(table: Table, others: Mapping[str, Table]) -> None:
 def _require_plain(schema: "DataSchema") -> None:
     if named := [a.name for a in schema.attributes if a.pseudonym is not None]:
         raise SpecError(
-            f"a step of your own must not change records with pseudonyms, {named} are some: transform in the "
-            "source, or leave the pseudonyms out"
+            f"a step of your own must not change records with pseudonyms, but {named} are some: transform in "
+            "the source, or remove the pseudonyms"
         )
 
 
 def _joined(old: "DataSchema", new: "DataSchema | None") -> "DataSchema":
-    """The schema of what comes out: what tells persons apart stays as it is."""
+    """Return the schema of the result. Columns that identify persons stay as they are."""
     old = old.without_zones()
     if new is None:
         return old
     if named := [a.name for a in new.identifiers]:
         raise SpecError(
             f"the schema of a step must have no identifiers, got {named}: they stayed in the source, and "
-            "what tells persons apart stays by itself; remove them"
+            "the columns that identify persons are kept automatically; remove them"
         )
     return DataSchema((*old.identifiers, *new.attributes), old.person)
 
 
 def _kept(table: Table, schema: "DataSchema") -> "pa.Table":
-    """The columns that tell persons apart, of all records: eight bytes a record for a person."""
+    """Return the columns that identify persons, of all records: eight bytes per record for a person."""
     names = [a.name for a in schema.identifiers]
     if not names:
         return pa.table({})
@@ -218,13 +220,13 @@ def _kept(table: Table, schema: "DataSchema") -> "pa.Table":
 
 
 class _Rows:
-    """The rows of a step, with what tells whose record each is.
+    """The rows of a step, with the columns that identify whose record each is.
 
     Args:
-        kept: columns that tell persons apart, by the number of a record.
-        once: whether a record may come out once alone: where it counts as a person.
-        name: of the step.
-        table: whose records they are.
+        kept: Columns that identify persons, by the number of a record.
+        once: Whether a record may occur only once, because it counts as a person.
+        name: Name of the step.
+        table: Table that the records come from.
     """
 
     def __init__(self, *, kept: "pa.Table", once: bool, name: str, table: Table) -> None:
@@ -234,24 +236,22 @@ class _Rows:
         self._positions: list[npt.NDArray[np.int64]] = []
 
     def named(self, batch: "pa.RecordBatch") -> "pa.Table":
-        """Rows without the number, and with the columns that tell persons apart."""
+        """Return rows without the number, but with the columns that identify persons."""
         numbers = batch.column(RECORD) if RECORD in batch.schema.names else None
         if numbers is None or numbers.null_count or not t.is_integer(numbers.type):
             raise SchemaError(
                 f"the step {self._name} must keep the column {RECORD}, a whole number without nulls: it "
-                "tells whose record each row is; keep it as it is"
+                "identifies the record of each row; do not change it"
             )
         positions = self._numbers.positions(numbers.cast(pa.int64()).to_numpy())
         steps = np.diff(positions, prepend=self._last)
         if len(positions) and (positions.min() < 0 or positions.max() >= self._total or steps.min() < 0):
-            raise SchemaError(
-                f"the step {self._name} must leave the column {RECORD} as it is, and changed it"
-            )
+            raise SchemaError(f"the step {self._name} must not change the column {RECORD}, but it did")
         if self._once and (again := int((steps == 0).sum())):
             raise SchemaError(
-                f"the step {self._name} must not repeat a record where each is of another person, and "
+                f"the step {self._name} must not repeat a record if each is of another person, but it "
                 f"repeated {again} or more: join by a key that is unique in the other table; or name the "
-                "column that tells whose record a row is as `person`"
+                "column that identifies the person of a row as `person`"
             )
         if len(positions):
             self._last = int(positions[-1])
@@ -263,12 +263,12 @@ class _Rows:
         return table
 
     def positions(self) -> "npt.NDArray[np.int64]":
-        """(n,) which record each row is."""
+        """The position of the record of each row, shape (n,)."""
         return np.concatenate(self._positions)
 
 
 def _followed(persons: PersonsRef, positions: "npt.NDArray[Any]", path: Path) -> PersonsRef:
-    """Who the rows are about, in a file of their own."""
+    """Write the persons of the rows to a new file."""
     whole = pa.Table.from_batches(unchanged_batches(persons.uri, persons.sha256))
     with private_parquet(path) as file:
         file.write(whole.take(pa.array(positions)))

@@ -1,4 +1,4 @@
-"""The private work area of one run: raw and staged personal data live here alone, until teardown."""
+"""The private work area of one run, the only place for raw and staged personal data, until teardown."""
 
 import hashlib
 import os
@@ -18,23 +18,23 @@ from privacy_release.workarea.presence import LOCK, Mark, Owner, Presence, enter
 _SLUG_LENGTH = 60
 _HASH_LENGTH = 16
 
-Told = TypeVar("Told")
+Value = TypeVar("Value")
 
 
 def work_area_root() -> Path:
-    """Folder that holds all work areas: the option `work_area`, else the one under `$AIRFLOW_HOME`.
+    """Return the folder of all work areas: the option `work_area`, or else the one under `$AIRFLOW_HOME`.
 
     Raises:
-        ValueError: as `folder_of`.
+        ValueError: As `folder_of`.
     """
     return folder_of("work_area", "work_area")
 
 
 def sha256_file(path: Path) -> str:
-    """Hexadecimal sha256 of a file's bytes, read in blocks.
+    """Return the hexadecimal SHA-256 of a file's bytes, read in blocks.
 
     Raises:
-        OSError: if the file cannot be read.
+        OSError: If the file cannot be read.
     """
     with path.open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
@@ -46,15 +46,15 @@ class WorkArea:
 
     As a context manager it creates the folder, shows sweepers that it is in use (see `work.presence`), and
     keeps new files of this process at mode 0600 inside the block. It does not remove the folder, because
-    tasks of one run share it: a teardown task calls `remove`, or else a sweeper does, see `work.sweep`.
+    the tasks of a run share it. A teardown task calls `remove`; otherwise a sweeper does, see `work.sweep`.
 
-    Do not write to the lake inside the block: what is published is for more than the service user.
+    Do not write to the lake inside the block: published files must be readable by others.
 
     Args:
-        root: absolute folder that holds all work areas, see `work_area_root`.
-        key: names the run, e.g. its DAG id and run id; any text that is not blank. Two keys never share a
+        root: Absolute path of the folder that contains all work areas, see `work_area_root`.
+        key: Name of the run, for example its DAG ID and run ID. It must not be blank. Two keys never share a
             folder.
-        owner: what the area lives as long as: after this process, or Airflow run, a sweeper may remove it.
+        owner: Process or Airflow run that the area belongs to. When it has ended, a sweeper may remove it.
 
     >>> area = WorkArea(Path("/srv/work"), "adult/scheduled 1")
     >>> area.folder.name
@@ -74,19 +74,19 @@ class WorkArea:
 
     @property
     def folder(self) -> Path:
-        """The run's folder."""
+        """The path of the run's folder."""
         return self.root / folder_name(self.key)
 
     def create(self) -> Self:
-        """Make the folder with mode 0700, or take the one that this run made before; idempotent.
+        """Make the folder with mode 0700, or reuse the one that this run made before. Idempotent.
 
         Raises:
-            IntegrityError: if the folder is a link or belongs to another user, who could read or swap its
+            IntegrityError: If the folder is a link or belongs to another user, who could read or swap its
                 files.
-            OSError: if it cannot be made.
+            OSError: If the folder cannot be made.
         """
         while True:
-            with suppress(FileNotFoundError):  # a sweeper may take an empty folder for one that nobody uses
+            with suppress(FileNotFoundError):  # a sweeper may remove the folder while it is empty
                 return self._made()
 
     def _made(self) -> Self:
@@ -96,51 +96,51 @@ class WorkArea:
         found = self.folder.lstat()
         if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():
             raise IntegrityError(
-                f"the work area {self.folder} must be a folder of the service user; remove what stands there"
+                f"the work area {self.folder} must be a folder of the service user; remove the existing file"
             )
         self.folder.chmod(0o700)  # an odd umask or an older run may have left other bits
         return self
 
     def path(self, name: str) -> Path:
-        """Where a file of this run is kept; makes the folder if need be.
+        """Return the path of a file of this run. Makes the folder if it does not exist.
 
         Args:
-            name: a bare file name, without separators.
+            name: Bare file name, without separators.
 
         Raises:
-            ValueError: if the name could point outside the folder.
+            ValueError: If the name could point outside of the folder.
         """
         if not name or name in (".", "..") or "/" in name or "\\" in name or "\0" in name:
             raise ValueError("a name in the work area must be a bare file name, without separators")
         return self.create().folder / name
 
-    def fetch(self, told: Told) -> Told:
-        """What a task was told, whose files stand in this folder already; see `remote.scratch`."""
-        return told
+    def fetch(self, value: Value) -> Value:
+        """Return the input of a task. Its files are already in this folder; see `remote.scratch`."""
+        return value
 
-    def send(self, told: Told) -> Told:
-        """What a task tells, whose files all tasks of the run find in this folder; see `remote.scratch`."""
-        return told
+    def send(self, value: Value) -> Value:
+        """Return the output of a task. All tasks of the run share this folder; see `remote.scratch`."""
+        return value
 
     def recall(self, name: str) -> Path:
-        """Where a file is that an earlier attempt of the task may have kept; arguments as of `path`."""
+        """Return the path of a file that an earlier attempt may have kept. Arguments are as for `path`."""
         return self.path(name)
 
     def remove(self) -> None:
-        """Remove the folder and all in it; doing it twice, or before anything was made, is fine.
+        """Remove the folder and its content. It is no error if it does not exist.
 
         Raises:
-            IntegrityError: if a link stands in the folder's place: it is not followed.
-            OSError: if something could not be removed: personal data would stay behind, so it must be seen.
+            IntegrityError: If the folder is a link, which is not followed.
+            OSError: If something could not be removed, because personal data would stay behind unnoticed.
         """
         if self.folder.is_symlink():
             raise IntegrityError(
-                f"the work area {self.folder} is a link; remove it by hand and look at its target"
+                f"the work area {self.folder} is a link; remove it by hand and check its target"
             )
         erase(self.folder)
 
     def keep(self) -> None:
-        """Have sweepers leave the folder to whoever wants to look into it; only while it is in use."""
+        """Tell sweepers to keep the folder for inspection. Only while it is in use."""
         keep_mark(self.folder)
 
     def enter(self) -> Presence:
@@ -161,33 +161,33 @@ class WorkArea:
 
 
 def folder_name(key: str) -> str:
-    """Names the folder of a key: a readable slug, and a hash because slugs of two keys may be equal."""
+    """Return the folder name of a key: a readable slug, and a hash because two slugs may be equal."""
     slug = re.sub(r"[^A-Za-z0-9_-]+", "_", key)[:_SLUG_LENGTH]
     digest = hashlib.sha256(key.encode("utf-8", "surrogatepass")).hexdigest()
     return f"{slug}-{digest[:_HASH_LENGTH]}"
 
 
 def erase(folder: Path) -> None:
-    """Remove the folder of a work area and all in it.
+    """Remove the folder of a work area and its content.
 
     Raises:
-        OSError: if something could not be removed.
+        OSError: If something could not be removed.
     """
-    while folder.exists():  # another task of the run, or a sweeper, may remove at the same time
+    while folder.exists():  # another task of the run, or a sweeper, may remove it at the same time
         with suppress(FileNotFoundError):
             empty(folder)
             folder.rmdir()
 
 
 def empty(folder: Path) -> None:
-    """Remove all in a work area, its lock last: what is left after a kill still says whose it is.
+    """Remove the content of a work area, its lock last, so that after a kill the owner is still known.
 
     Raises:
-        OSError: if something could not be removed.
+        OSError: If something could not be removed.
     """
     while entries := [entry for entry in folder.iterdir() if entry.name != LOCK]:
         for entry in entries:
-            with suppress(FileNotFoundError):  # another one may remove at the same time
+            with suppress(FileNotFoundError):  # another process may remove at the same time
                 if entry.is_dir() and not entry.is_symlink():
                     shutil.rmtree(entry)
                 else:

@@ -1,4 +1,4 @@
-"""Which engine works on a table: in memory as a whole, in fragments on this machine, or on Spark."""
+"""Settings and start of the engine of a table: in memory, in fragments on this machine, or on Spark."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -26,10 +26,10 @@ if TYPE_CHECKING:
 LOCAL, FRAGMENTS, SPARK = "local", "fragments", "spark"
 Kind = Literal["local", "fragments", "spark"]
 DEFAULT_CONNECTION = "spark_default"
-DEFAULT_ROWS = 500_000  # a fragment of so many records is anonymized within about a gigabyte
+DEFAULT_ROWS = 500_000  # a fragment of this size is anonymized within about a gigabyte of memory
 DEFAULT_MEMORY = "1GB"
 LEAST_ROWS = 1_000
-SMALL = 2**20  # bytes of all fragments that are released without starting other processes
+SMALL = 2**20  # bytes of all fragments up to which no other processes are started
 _LEAST_MEMORY = 200_000_000
 _UNITS = {"MB": 10**6, "GB": 10**9, "MiB": 2**20, "GiB": 2**30}
 
@@ -43,16 +43,16 @@ def _memory(value: str | int) -> str | int:
 
 
 class EngineSettings(BaseModel):
-    """What works on a table, and what each engine may be told.
+    """The settings of an engine.
 
     Attributes:
-        kind: `local`, the whole table in memory; `fragments`, DuckDB and a fragment in memory at a time; or
-            `spark`.
-        rows: most records of a fragment.
-        memory: that an aggregation may take, such as `1GB`.
-        processes: of kind `fragments`: that work on fragments at a time, where one task does them all; None:
-            one for each core, as far as memory goes.
-        connection: of kind `spark`: Airflow connection id of the session.
+        kind: `local` holds the whole table in memory; `fragments` uses DuckDB and holds one fragment at a
+            time; `spark` uses a Spark session.
+        rows: Largest number of records in a fragment.
+        memory: Memory that an aggregation may use, such as `1GB`.
+        processes: Number of processes that work on fragments in one task, for kind `fragments`. None: one
+            per core, as far as the memory allows.
+        connection: Airflow connection ID of the session, for kind `spark`.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -65,19 +65,21 @@ class EngineSettings(BaseModel):
 
 
 def read_engine(given: str | Mapping[str, Any] | None) -> EngineRef:
-    """An engine by its kind, or by a mapping of `kind` and its settings.
+    """Return an engine given by its kind, or by a mapping of `kind` and its settings.
 
     >>> read_engine("fragments").rows
     500000
 
     Raises:
-        SpecError: naming the field and what it must be.
+        SpecError: Naming the field and its valid values.
     """
     fields = {"kind": given} if isinstance(given, str) else dict(given or {"kind": LOCAL})
     try:
         found = EngineSettings.model_validate(fields, strict=True)
     except ValidationError as error:
-        raise SpecError("; ".join(f"engine.{told}" for told in problems_of(error, EngineSettings))) from None
+        raise SpecError(
+            "; ".join(f"engine.{problem}" for problem in problems_of(error, EngineSettings))
+        ) from None
     return EngineRef(
         kind=found.kind,
         rows=found.rows,
@@ -88,13 +90,13 @@ def read_engine(given: str | Mapping[str, Any] | None) -> EngineRef:
 
 
 def read_memory(given: str | int) -> int:
-    """Bytes, from a number with MB, GB, MiB or GiB.
+    """Return a number of bytes, given as a number with MB, GB, MiB or GiB.
 
     >>> read_memory("1.5GB")
     1500000000
 
     Raises:
-        SpecError: if it is no amount of memory, or too little to work with.
+        SpecError: If it is no amount of memory, or too small.
     """
     match = (
         re.fullmatch(r"(\d{1,9}(?:\.\d{1,9})?) ?(MB|GB|MiB|GiB)", given) if isinstance(given, str) else None
@@ -109,15 +111,15 @@ def read_memory(given: str | int) -> int:
 
 @contextmanager
 def open_engine(ref: EngineRef | None, spill: "Path") -> Iterator["Engine"]:
-    """The engine of a table, until the block ends.
+    """Open the engine of a table until the block ends.
 
     Args:
-        ref: its kind: `spark`, or DuckDB and processes of this machine; None: the latter, with defaults.
-        spill: private folder for what does not fit into memory; its new subfolder is removed at the end.
+        ref: Reference to the engine. None: DuckDB and processes of this machine, with defaults.
+        spill: Private folder for data that does not fit into memory. A new subfolder is removed at the end.
 
     Raises:
-        SpecError: if the connection of Spark does not exist, pyspark or Java is not installed, or its
-            executors must not read the files.
+        SpecError: If the connection of Spark does not exist, pyspark or Java is not installed, or its
+            executors are not allowed to read the files.
     """
     ref = read_engine(LOCAL) if ref is None else ref
     if ref.kind == SPARK:
@@ -134,11 +136,11 @@ def open_engine(ref: EngineRef | None, spill: "Path") -> Iterator["Engine"]:
 
 
 def require_sealed(ref: EngineRef) -> bool:
-    """Whether executors of Spark read their records from an encrypted work area, as other machines must.
+    """Return whether Spark executors must read an encrypted work area, because they are on other machines.
 
     Raises:
-        SpecError: if they would carry or write what is encrypted there in clear text, or the connection of
-            Spark does not exist.
+        SpecError: If the executors would send or write the data unencrypted, or the connection of Spark does
+            not exist.
     """
     if ref.kind != SPARK or work_area_address() is None:
         return False
@@ -150,13 +152,13 @@ def require_sealed(ref: EngineRef) -> bool:
 
 
 def reads_sources(ref: EngineRef, *, here: bool) -> bool:
-    """Whether the processes of an engine can copy the files of a source into the work area.
+    """Return whether the processes of an engine can copy the files of a source into the work area.
 
-    Those of this machine can. Executors of a cluster need not see its folders.
+    Processes of this machine can. Executors of a cluster may not see its folders.
 
     Args:
-        ref: the engine.
-        here: whether the source is in the file system of this machine.
+        ref: Reference to the engine.
+        here: Whether the source is in the file system of this machine.
     """
     if ref.kind != SPARK:
         return True
@@ -164,29 +166,29 @@ def reads_sources(ref: EngineRef, *, here: bool) -> bool:
 
 
 def executors_files(ref: EngineRef, folder: str) -> SealedFiles | None:
-    """A folder of the run's files that the executors of an engine reach; None if they reach the driver's."""
+    """Return a folder of the run's files for executors. None if they share the driver's file system."""
     scratch = _scratch_of(ref)
     return None if scratch is None else SealedFiles(run=scratch.run.lent(), folder=folder)
 
 
 def engine_files(ref: EngineRef, folder: "Path") -> PrivateFiles:
-    """A new, empty folder of this machine's work area, wherever the processes of an engine reach it.
+    """Return a new, empty folder of the work area that all processes of an engine can reach.
 
     Raises:
-        SpecError: as `executors_files`.
+        SpecError: As `executors_files`.
     """
     return executors_files(ref, folder.name) or FilesHere(folder)
 
 
 def _scratch_of(ref: EngineRef) -> Scratch | None:
-    """The folder of this task, where its executors do not reach it."""
+    """Return the folder of this task, if executors do not reach it."""
     if not require_sealed(ref):
         return None
     scratch = CURRENT.get()
     if scratch is None:
         raise SpecError(
-            "the engine spark on a cluster finds an encrypted work area from within a task of Airflow alone; "
-            "take the engine fragments here, or a master such as local[4]"
+            "the engine spark on a cluster needs an encrypted work area, which only exists in a task of "
+            "Airflow; use the engine fragments here, or a master such as local[4]"
         )
     return scratch
 
@@ -205,7 +207,7 @@ def _cluster(connection: str) -> "SparkCluster":
     if cluster_of is None:
         raise SpecError(
             "the engine spark takes its cluster from an Airflow connection; install "
-            "airflow-privacy-release, or take the engine fragments"
+            "airflow-privacy-release, or use the engine fragments"
         )
     cluster: SparkCluster = cluster_of(connection)
     return cluster

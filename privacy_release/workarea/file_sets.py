@@ -1,11 +1,11 @@
-"""One table of the work area in several Parquet files, and the list that tells of them.
+"""A table of the work area in several Parquet files, and the list of these files.
 
-The list stands for the table: its address is the table's, and its sha256, the hash of the set, is the
-table's. It is canonical: the files in the order of their names, which is that of the records, each with its
-sha256 and how many records it has, as JSON without anything that could be written in two ways. So two sets
-have one hash exactly where they have the same files, and a file that is changed, missing or added is noticed.
+The list represents the table: its address is the table's address, and its SHA-256, the hash of the set, is
+the table's hash. It is canonical: the files are sorted by name, which is the order of the records, each with
+its SHA-256 and number of records, as JSON that can only be written in one way. So two sets have the same hash
+if and only if they have the same files, and a changed, missing or additional file is noticed.
 
-The files lie in a folder beside the list: `staged.files.json` tells of those in `staged.files`.
+The files are in a folder next to the list: `staged.files.json` lists the files in `staged.files`.
 """
 
 import hashlib
@@ -32,17 +32,17 @@ class Part:
 
 
 def list_of(path: Path) -> Path:
-    """Where the list is that tells of the files of a table, which would else be one file at this path."""
+    """Return the path of the list of a table's files, for the path that a single file would have."""
     return path.with_name(path.stem + _SUFFIX)
 
 
 def folder_of_list(path: Path) -> Path:
-    """Where the files are that a list tells of."""
+    """Return the folder of the files of a list."""
     return path.with_suffix("")
 
 
 def new_folder(path: Path) -> Path:
-    """An empty private folder for the files of a list; whatever an earlier attempt left there is removed."""
+    """Make an empty private folder for the files of a list. Files of an earlier attempt are removed."""
     folder = folder_of_list(path)
     path.unlink(missing_ok=True)
     shutil.rmtree(folder, ignore_errors=True)
@@ -51,30 +51,30 @@ def new_folder(path: Path) -> Path:
 
 
 def part_name(number: int) -> str:
-    """The name of the file that has this place in a set."""
+    """Return the name of the file at a position of a set."""
     return f"part-{number:05d}.parquet"
 
 
 def list_bytes(parts: Iterable[Part]) -> bytes:
-    """The list of a set; its sha256 is the hash of the set.
+    """Return the list of a set. Its SHA-256 is the hash of the set.
 
     >>> list_bytes([Part(name="part-00000.parquet", rows=2, sha256="ab")])
     b'{"files":[{"name":"part-00000.parquet","rows":2,"sha256":"ab"}]}'
     """
-    told = {"files": [asdict(part) for part in sorted(parts)]}
-    return json.dumps(told, sort_keys=True, separators=(",", ":")).encode()
+    content = {"files": [asdict(part) for part in sorted(parts)]}
+    return json.dumps(content, sort_keys=True, separators=(",", ":")).encode()
 
 
 def is_list(path: str | Path) -> bool:
-    """Whether an address is that of a list, and not of a Parquet file."""
+    """Return whether an address is that of a list rather than a Parquet file."""
     return str(path).endswith(_SUFFIX)
 
 
 def listed(path: Path, sha256: str) -> list[Part]:
-    """The files of a set, if its list is the recorded one.
+    """Return the files of a set, if its list is the recorded one.
 
     Raises:
-        IntegrityError: if the list is missing or changed, or a file was added to the set.
+        IntegrityError: If the list is missing or changed, or a file was added to the set.
     """
     try:
         data = path.read_bytes()
@@ -87,17 +87,17 @@ def listed(path: Path, sha256: str) -> list[Part]:
     parts = parts_of(data, sha256, path.name)
     if added := there - {part.name for part in parts}:
         raise IntegrityError(
-            f"{path.name} must tell of every file of its set, {len(added)} more are there; "
+            f"{path.name} must list every file of its set, but {len(added)} more are there; "
             "run from ingest again"
         )
     return parts
 
 
 def parts_of(data: bytes, sha256: str, name: str) -> list[Part]:
-    """The files that a list tells of, if it is the recorded one.
+    """Return the files in a list, if it is the recorded one.
 
     Raises:
-        IntegrityError: if it is not.
+        IntegrityError: If it is not.
     """
     found = hashlib.sha256(data).hexdigest()
     if found != sha256:
@@ -105,7 +105,7 @@ def parts_of(data: bytes, sha256: str, name: str) -> list[Part]:
             f"{name} must have the recorded sha256 {sha256}, got {found}: it changed between two steps; run "
             "from ingest again"
         )
-    parts = [Part(**told) for told in json.loads(data)["files"]]
+    parts = [Part(**entry) for entry in json.loads(data)["files"]]
     names = [part.name for part in parts]
     if (
         not names
@@ -118,12 +118,12 @@ def parts_of(data: bytes, sha256: str, name: str) -> list[Part]:
 
 
 def files_of(path: str | Path, sha256: str) -> dict[Path, str]:
-    """The Parquet files of a table of the work area, in the order of its records, and the sha256 of each.
+    """Return the Parquet files of a table with their SHA-256, in the order of its records.
 
-    They are not looked at. Most tables are one file, and that is `path`.
+    The files are not read. Most tables are one file, which is `path`.
 
     Raises:
-        IntegrityError: as `listed`.
+        IntegrityError: As `listed`.
     """
     path = Path(path)
     if not is_list(path):
@@ -132,5 +132,5 @@ def files_of(path: str | Path, sha256: str) -> dict[Path, str]:
 
 
 def paths_of(path: str | Path, sha256: str) -> list[str]:
-    """The same files, for an engine to read."""
+    """Return the paths of these files, for an engine."""
     return [str(file) for file in files_of(path, sha256)]

@@ -1,7 +1,7 @@
-"""The private files of a release in fragments: how the table was cut, and what each part gave.
+"""The private files of a release in fragments: the cut of the table, and the result of each fragment.
 
-Both are as private as the table: the cuts name its values, and the accounts hold exact counts of it. So they
-stay in the work area, and only their addresses and hashes travel.
+Both are as private as the table: the cuts contain values of it, and the accounts contain exact counts. So
+they stay in the work area, and only their addresses and hashes are passed on.
 """
 
 import hashlib
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Cut:
-    """How a table was cut into fragments, and what is to be done with each.
+    """The cut of a table into fragments, and the release method for each.
 
     Attributes:
-        table: that was cut; `engine` is in it.
-        method, parameters: of the release.
-        seeded: whether its random choices can be repeated.
+        table: Table that was cut, including its `engine`.
+        method, parameters: Registry key and parameters of the release method.
+        seeded: Whether the random choices can be repeated.
     """
 
     table: Table
@@ -41,7 +41,7 @@ class Cut:
 
 @dataclass(frozen=True, kw_only=True)
 class Account:
-    """What a fragment gave: public facts, schema of the released records, and exact figures of the source."""
+    """The result of a fragment: public facts, schema of the released records, exact figures of the source."""
 
     claims: Claims
     schema: "DataSchema"
@@ -49,28 +49,28 @@ class Account:
 
 
 class PrivateFiles(Protocol):
-    """Where the files of a cut table are; it can be pickled, and works wherever a fragment is worked on."""
+    """Access to the files of a cut table. It can be pickled, and works wherever a fragment is processed."""
 
     def read(self, ref: FileRef) -> bytes:
-        """A file, if its bytes are the recorded ones.
+        """Read a file, if its bytes are the recorded ones.
 
         Raises:
-            IntegrityError: if it is missing or changed.
+            IntegrityError: If the file is missing or changed.
         """
 
     def write(self, name: str, data: bytes) -> FileRef:
-        """Keep a file, whole or not at all."""
+        """Write a file atomically."""
 
 
 @dataclass(frozen=True)
 class FilesHere:
-    """Files of this machine, or of a folder that all share; new ones come to lie in `folder`."""
+    """Files of this machine, or of a shared folder. New files are written to `folder`."""
 
     folder: Path
 
     @classmethod
     def beside(cls, ref: FileRef) -> "FilesHere":
-        """The folder of a file."""
+        """Return access to the folder of a file."""
         return cls(Path(ref.uri).parent)
 
     def read(self, ref: FileRef) -> bytes:
@@ -97,7 +97,7 @@ class FilesHere:
 
 
 def write_cut(cut: Cut, path: Path) -> FileRef:
-    """Write a plan to the work area."""
+    """Write a cut to the work area."""
     fields = {
         "table": cut.table.to_ref(),
         "plan": cut.plan.to_dict(),
@@ -109,14 +109,14 @@ def write_cut(cut: Cut, path: Path) -> FileRef:
 
 
 def read_cut(ref: FileRef, files: PrivateFiles | None = None) -> Cut:
-    """A plan of the work area.
+    """Read a cut from the work area.
 
     Args:
-        ref: to it.
-        files: where it is; None: here.
+        ref: Reference to the cut.
+        files: Access to the file. None: it is on this machine.
 
     Raises:
-        IntegrityError: if it is missing or changed.
+        IntegrityError: If the file is missing or changed.
     """
     from privacy_engine.fragments.plan import FragmentPlan
 
@@ -126,7 +126,7 @@ def read_cut(ref: FileRef, files: PrivateFiles | None = None) -> Cut:
 
 
 def account_bytes(account: Account) -> bytes:
-    """What a fragment gave, as the bytes of a file; equal accounts give equal bytes."""
+    """Serialize the result of a fragment. Equal accounts give equal bytes."""
     fields = {
         "told": account.claims.to_dict(),
         "schema": account.schema.to_dict(),
@@ -136,10 +136,10 @@ def account_bytes(account: Account) -> bytes:
 
 
 def read_account(ref: FileRef) -> Account:
-    """What a fragment gave.
+    """Read the result of a fragment.
 
     Raises:
-        IntegrityError: if the file is missing or changed.
+        IntegrityError: If the file is missing or changed.
     """
     from privacy_engine.fragments.figures import FragmentFigures
     from privacy_engine.tables.schema import DataSchema
@@ -153,5 +153,5 @@ def read_account(ref: FileRef) -> Account:
 
 
 def _bytes(fields: Mapping[str, Any]) -> bytes:
-    """As JSON in the order of the fields: that of a schema's attributes is the order of the columns."""
+    """Serialize as JSON in the order of the fields. The order of attributes is that of the columns."""
     return json.dumps(fields, ensure_ascii=False, allow_nan=False).encode()

@@ -1,13 +1,13 @@
-"""The journal of a run: what each of its tasks handed on, kept in the run's private work area.
+"""The journal of a run: the result of each of its tasks, kept in the run's private work area.
 
-Many users of an Airflow may write its XComs. Only the service user, or a holder of the secret that wraps
-the keys of runs, writes here. So a task works with the journal's copy of what an earlier one handed on.
+Many users of an Airflow deployment may write its XComs. Only the service user, or a holder of the secret that
+wraps the keys of runs, can write the journal. So a task uses the journal's copy of an earlier task's result.
 
 Entries are only added. A task that begins takes the next number of its key, a hash of task ID and map index,
-and creates `<key>-<number>.begin`; its value becomes `<key>-<number>.value`. Both are created exclusively,
-and nothing is changed or deleted before the whole work area goes. Only the value of the newest `begin`
-counts: a question that is asked again voids the earlier answer, and an attempt that was given up cannot
-overwrite a later one. (Attempt numbers of Airflow start again when a run is made again under the same ID.)
+and creates `<key>-<number>.begin`; its result becomes `<key>-<number>.value`. Both are created exclusively,
+and nothing is changed or deleted before the whole work area is removed. Only the value of the newest `begin`
+counts: if a question is asked again, the earlier answer is void, and an abandoned attempt cannot overwrite a
+later one. (Airflow's attempt numbers restart when a run is created again under the same ID.)
 """
 
 import hashlib
@@ -31,16 +31,16 @@ _AGAIN = "clear the run and start again"
 
 
 class EntryFiles(Protocol):
-    """Where entries are: a folder, or an encrypted work area on an object store."""
+    """Storage of the entries: a folder, or an encrypted work area in an object store."""
 
     def names(self, folder: str) -> list[str]:
-        """The names of all files of a folder of the work area; none where it does not exist."""
+        """Return the names of all files of a folder in the work area. Empty if it does not exist."""
 
     def create(self, name: str, data: bytes) -> None:
-        """Write a new file; `FileExistsError` where there is one."""
+        """Write a new file. Raises `FileExistsError` if it exists."""
 
     def get_bytes(self, name: str) -> bytes:
-        """The bytes of a file; `IntegrityError` where it is gone or was changed."""
+        """Return the bytes of a file. Raises `IntegrityError` if it is missing or was changed."""
 
 
 @dataclass(frozen=True)
@@ -48,8 +48,8 @@ class AreaFiles:
     """Entries in a work area that all workers share.
 
     Args:
-        folder: of the area, which need not be there.
-        area: makes the area, for the first entry.
+        folder: Path of the area, which may not exist yet.
+        area: Function that makes the area, for the first entry.
     """
 
     folder: Path
@@ -87,14 +87,14 @@ class AreaFiles:
 
 @dataclass(frozen=True)
 class Journal:
-    """The entries of one run as a task that begins finds them; what it adds itself is not among them."""
+    """The entries of one run when a task begins. Entries that the task adds are not included."""
 
     files: EntryFiles
     _read: dict[tuple[str, int], Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @cached_property
     def _entries(self) -> Mapping[str, tuple[int, frozenset[int]]]:
-        """The newest number that began, and the numbers that have a value, by key."""
+        """The newest number that began, and all numbers with a value, by key."""
         began: dict[str, int] = {}
         values: dict[str, set[int]] = {}
         for name in self.files.names(FOLDER):
@@ -108,24 +108,24 @@ class Journal:
 
     @property
     def is_empty(self) -> bool:
-        """Whether no task of the run has begun here: its work area was never made, or is gone."""
+        """Return whether no task of the run has begun here: its work area was never made, or is gone."""
         return not self._entries
 
     def begun(self, task: str, index: int) -> bool:
-        """Whether an attempt of a task has begun."""
+        """Return whether an attempt of a task has begun."""
         return _key(task, index) in self._entries
 
     def has(self, task: str, index: int) -> bool:
-        """Whether the newest attempt of a task has handed on a value."""
+        """Return whether the newest attempt of a task has a value."""
         number, values = self._entries.get(_key(task, index), (0, frozenset()))
         return number in values
 
     def value(self, task: str, index: int) -> Any:
-        """What the newest attempt of a task handed on.
+        """Return the value of a task's newest attempt.
 
         Raises:
-            IntegrityError: if it handed on nothing, or the entry is damaged.
-            WorkAreaError: if the store cannot be reached.
+            IntegrityError: If it has no value, or the entry is damaged.
+            WorkAreaError: If the store cannot be reached.
         """
         if (task, index) not in self._read:
             self._read[task, index] = self._value(task, index)
@@ -134,12 +134,10 @@ class Journal:
     def _value(self, task: str, index: int) -> Any:
         number, values = self._entries.get(_key(task, index), (0, frozenset()))
         if number not in values:
-            why = (
-                "its newest attempt has not ended well" if number else "it has not run, or its files are gone"
-            )
+            why = "its newest attempt did not succeed" if number else "it has not run, or its files are gone"
             raise IntegrityError(
-                f"task `{named(task, index)}` has no value in the run's journal: {why}; a state that was set "
-                f"by hand is no value: clear the task, or {_AGAIN}"
+                f"task `{named(task, index)}` has no value in the run's journal: {why}; setting a state "
+                f"by hand does not create a value: clear the task, or {_AGAIN}"
             )
         data = self.files.get_bytes(f"{FOLDER}/{_key(task, index)}-{number}.value")
         try:
@@ -154,59 +152,59 @@ class Journal:
         )
 
     def begin(self, task: str, index: int) -> int:
-        """Begin an attempt of a task, which voids what an earlier one handed on; its number.
+        """Begin an attempt of a task, which voids values of earlier attempts, and return its number.
 
         Raises:
-            WorkAreaError: if the store cannot be reached.
+            WorkAreaError: If the store cannot be reached.
         """
         number = self._entries.get(_key(task, index), (0, frozenset()))[0]
         while True:
             number += 1
-            with suppress(FileExistsError):  # another attempt of the task began meanwhile
+            with suppress(FileExistsError):  # another attempt of the task began in the meantime
                 self.files.create(f"{FOLDER}/{_key(task, index)}-{number}.begin", b"")
                 return number
 
     def record(self, task: str, index: int, number: int, value: Any) -> None:
-        """Keep what an attempt of a task hands on.
+        """Record the value of a task's attempt.
 
         Raises:
-            IntegrityError: if that attempt has handed on a value before.
-            WorkAreaError: if the store cannot be reached.
+            IntegrityError: If that attempt already has a value.
+            WorkAreaError: If the store cannot be reached.
         """
         entry = {"task": task, "map_index": index, "number": number, "value": value}
         try:
             self.files.create(f"{FOLDER}/{_key(task, index)}-{number}.value", canonical(entry))
         except FileExistsError:
             raise IntegrityError(
-                f"attempt {number} of task `{named(task, index)}` has an entry in the run's journal already; "
+                f"attempt {number} of task `{named(task, index)}` already has an entry in the run's journal; "
                 "clear the task"
             ) from None
 
 
 def canonical(value: Any) -> bytes:
-    """A plain value as JSON, equal for equal values.
+    """Return a plain value as JSON, equal for equal values.
 
     >>> canonical({"b": (1, 2), "a": None})
     b'{"a":null,"b":[1,2]}'
 
     Raises:
-        TypeError, ValueError: if it is not plain JSON.
+        TypeError, ValueError: If the value is not plain JSON.
     """
     return json.dumps(_plain(value), sort_keys=True, separators=(",", ":")).encode()
 
 
 def sha256_of(value: Any) -> str:
-    """Hexadecimal sha256 of a plain value."""
+    """Return the hexadecimal SHA-256 of a plain value."""
     return hashlib.sha256(canonical(value)).hexdigest()
 
 
 def named(task: str, index: int) -> str:
-    """A task as Airflow shows it: with its map index, if it is mapped."""
+    """Return the name of a task as Airflow shows it: with its map index, if it is mapped."""
     return task if index < 0 else f"{task}[{index}]"
 
 
 def _plain(value: Any) -> Any:
-    """Lists and dictionaries for whatever is like them: Airflow hands on lazy sequences."""
+    """Convert sequences and mappings to lists and dictionaries: Airflow passes lazy sequences."""
     if isinstance(value, Reference):
         return value.to_ref()
     if isinstance(value, Mapping):
@@ -217,5 +215,5 @@ def _plain(value: Any) -> Any:
 
 
 def _key(task: str, index: int) -> str:
-    """Names the entries of a task; a readable name could be that of another task, too."""
+    """Return the name of a task's entries, a hash, because readable names of two tasks could be equal."""
     return hashlib.sha256(json.dumps([task, index]).encode()).hexdigest()

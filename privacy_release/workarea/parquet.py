@@ -1,7 +1,7 @@
 """Tables as Parquet bytes, and the private files of a work area, large ones part by part.
 
-Where a table of the work area is a set of files, its address and hash are those of their list, see
-`file_sets`; whatever reads it reads all of them, each held against its own hash in the list.
+If a table of the work area is a set of files, its address and hash are those of their list, see `file_sets`.
+Functions that read it read all its files, and check each against its hash in the list.
 """
 
 import hashlib
@@ -24,14 +24,14 @@ if TYPE_CHECKING:
     import pyarrow.parquet as pq
     from _typeshed import ReadableBuffer
 
-ROWS = 131_072  # records that a large table is read and written by: one row group
-MAX_EXPANSION = 1_000  # bytes that the records of a source take for each byte of their file, at most
-_THREADS = min(8, len(os.sched_getaffinity(0)))  # that hash files
-_BUFFER = 1 << 20  # bytes of a column chunk that are read at a time
+ROWS = 131_072  # records of a row group, the unit in which large tables are read and written
+MAX_EXPANSION = 1_000  # largest allowed ratio of bytes in memory to bytes in a source file
+_THREADS = min(8, len(os.sched_getaffinity(0)))  # threads that hash files
+_BUFFER = 1 << 20  # bytes of a column chunk that are read at once
 
 
 def how_to_convert(name: str) -> str | None:
-    """How a file is made Parquet whose name says that it is CSV; None of any other.
+    """Return how to convert a file to Parquet if its name says that it is CSV. None for other files.
 
     >>> how_to_convert("voters.parquet") is None
     True
@@ -39,14 +39,14 @@ def how_to_convert(name: str) -> str | None:
     if not name.lower().removesuffix(".gz").endswith((".csv", ".tsv")):
         return None
     return (
-        "CSV has no types, so convert it with DuckDB, which is installed with this, and name the columns "
-        'whose leading zeros count: python -c "import duckdb; '
+        "CSV has no types, so convert it with DuckDB, which is installed with this package, and name the "
+        'columns whose leading zeros count: python -c "import duckdb; '
         "duckdb.sql(\\\"COPY (FROM read_csv('FILE.csv', types={'zip': 'VARCHAR'})) TO 'FILE.parquet'\\\")\""
     )
 
 
 def parquet_bytes(table: "pd.DataFrame") -> bytes:
-    """A table as one Parquet file: equal tables give equal bytes; no index, and no metadata of the source."""
+    """Return a table as one Parquet file. Equal tables give equal bytes. No index or metadata is kept."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -58,7 +58,7 @@ def parquet_bytes(table: "pd.DataFrame") -> bytes:
 
 
 def part_bytes(table: "pa.Table") -> bytes:
-    """A table that is in memory as the bytes of the file that `private_parquet` would write of it."""
+    """Return a table in memory as the bytes that `private_parquet` would write."""
     sink = io.BytesIO()
     file = PrivateParquet(_Hashed(sink))
     file.write(table)
@@ -67,17 +67,17 @@ def part_bytes(table: "pa.Table") -> bytes:
 
 
 def write_private(path: Path, data: bytes) -> str:
-    """Write a file whole or not at all, readable by the service user alone; its sha256."""
+    """Write a file atomically, readable only by the service user, and return its SHA-256."""
     with new_private(path) as stream:
         stream.write(data)
     return hashlib.sha256(data).hexdigest()
 
 
 def read_private(path: str | Path, sha256: str) -> "pd.DataFrame":
-    """The table of a Parquet file of the work area, if its bytes are the recorded ones; read once.
+    """Read the table of a Parquet file of the work area, if its bytes are the recorded ones.
 
     Raises:
-        IntegrityError: if the file is missing, changed or not whole.
+        IntegrityError: If the file is missing, changed or incomplete.
     """
     import pyarrow as pa
 
@@ -103,10 +103,10 @@ def _read(path: Path, sha256: str) -> "pa.Table":
 
 
 def require_unchanged(path: str | Path, sha256: str) -> None:
-    """Refuse a file of the work area whose bytes are not the recorded ones; read in blocks.
+    """Raise if a file of the work area does not have the recorded bytes. It is read in blocks.
 
     Raises:
-        IntegrityError: if the file is missing or changed.
+        IntegrityError: If the file is missing or changed.
     """
 
     def look(item: tuple[Path, str]) -> None:
@@ -124,20 +124,20 @@ def require_unchanged(path: str | Path, sha256: str) -> None:
 def unchanged_batches(
     path: str | Path, sha256: str, columns: Sequence[str] | None = None, rows: int = ROWS
 ) -> Iterator["pa.RecordBatch"]:
-    """The records of a large Parquet file of the work area, in its order, a batch at a time.
+    """Yield the records of a large Parquet file of the work area in batches, in order.
 
-    One open file is hashed, read and hashed again: a file that is put in its place changes nothing, and one
-    that is written to is noticed after the last batch at the latest. What is made of the batches must not be
-    used before the last one has come.
+    One open file is hashed, read and hashed again. If the file is replaced, this has no effect; if it is
+    written to, this is noticed after the last batch at the latest. So do not use results before the last
+    batch was read.
 
     Args:
-        path: of the file.
-        sha256: that was recorded for it.
-        columns: to read; None: all.
-        rows: most records of a batch.
+        path: Path of the file.
+        sha256: Recorded SHA-256 of the file.
+        columns: Columns to read. None: all.
+        rows: Largest number of records in a batch.
 
     Raises:
-        IntegrityError: if the file is missing, changed or not whole.
+        IntegrityError: If the file is missing, changed or incomplete.
     """
     for file, own in files_of(path, sha256).items():
         yield from _unchanged_batches(file, own, columns, rows)
@@ -164,13 +164,13 @@ def _unchanged_batches(
 
 
 def opened_parquet(stream: IO[bytes], folded: Sequence[str] = ()) -> "pq.ParquetFile":
-    """A Parquet file whose column chunks are read piece by piece, not at once.
+    """Open a Parquet file whose column chunks are read in pieces.
 
-    The checksums of its pages are held against them, where it has any.
+    The checksums of its pages are verified, if it has any.
 
     Args:
-        stream: of the file.
-        folded: columns of text that are read as dictionaries, so that a long value is there once.
+        stream: Stream of the file.
+        folded: Text columns that are read as dictionaries, so that a long value is in memory only once.
     """
     import pyarrow.parquet as pq
 
@@ -180,7 +180,7 @@ def opened_parquet(stream: IO[bytes], folded: Sequence[str] = ()) -> "pq.Parquet
         pre_buffer=False,
         page_checksum_verification=True,
         read_dictionary=list(folded),
-        # in nanoseconds, dates before 1677 and after 2262 would become others without a word
+        # in nanoseconds, dates before 1677 and after 2262 would silently change
         coerce_int96_timestamp_unit="us",
     )
 
@@ -188,17 +188,17 @@ def opened_parquet(stream: IO[bytes], folded: Sequence[str] = ()) -> "pq.Parquet
 def batches_of(
     opened: "pq.ParquetFile", columns: Sequence[str] | None = None, rows: int = ROWS
 ) -> Iterator["pa.RecordBatch"]:
-    """The records of an open file, in its order."""
-    return opened.iter_batches(  # type: ignore[no-any-return]  # its stub tells no type
+    """Yield the records of an open file, in order."""
+    return opened.iter_batches(  # type: ignore[no-any-return]  # its stub has no return type
         rows, columns=None if columns is None else list(columns), use_threads=False
     )
 
 
 class PrivateParquet:
-    """A Parquet file that is being written part by part, see `private_parquet`.
+    """A Parquet file that is written part by part, see `private_parquet`.
 
     Attributes:
-        rows: that were written.
+        rows: Number of records written so far.
     """
 
     def __init__(self, stream: "_Hashed") -> None:
@@ -207,7 +207,7 @@ class PrivateParquet:
         self._writer: pq.ParquetWriter | None = None
 
     def write(self, table: "pa.Table") -> None:
-        """Add records, in row groups of at most `ROWS`; all parts have the columns and types of the first."""
+        """Add records, in row groups of at most `ROWS`. All parts have the first part's columns and types."""
         import pyarrow.parquet as pq
 
         if self._writer is None:
@@ -224,22 +224,22 @@ class PrivateParquet:
         self._writer.close()
 
     def abandon(self) -> None:
-        """Write no more, also not when the Parquet library tidies up."""
+        """Write nothing more, even when the Parquet library closes the file."""
         self._stream.abandoned = True
         if self._writer is not None:
             self._writer.close()
 
     @property
     def sha256(self) -> str:
-        """Of the bytes that were written; of the file once it is whole."""
+        """SHA-256 of the bytes written so far, and of the file once it is complete."""
         return self._stream.digest.hexdigest()
 
 
 @contextmanager
 def private_parquet(path: Path) -> Iterator[PrivateParquet]:
-    """Write a large Parquet file as `write_private` does: whole or not at all, zstd, without source metadata.
+    """Write a large Parquet file atomically, like `write_private`, with zstd and without source metadata.
 
-    The file stands in its place when the block has ended, and its `sha256` is known then.
+    When the block ends, the file is in its place and its `sha256` is known.
     """
     with new_private(path) as stream:
         file = PrivateParquet(_Hashed(stream))
@@ -274,10 +274,10 @@ class _Hashed(io.RawIOBase):
 
 @contextmanager
 def new_private(path: Path) -> Iterator[IO[bytes]]:
-    """A new file under a name of its own, with mode 0600, that takes the path once it is whole.
+    """Open a new file with mode 0600 under a temporary name. When complete, it is moved to the path.
 
     Raises:
-        CapacityError: if the disk or the memory is full; nothing is left of the file then.
+        CapacityError: If the disk or the memory is full. The incomplete file is removed.
     """
     partial = path.with_name(f"{path.name}.{secrets.token_hex(4)}.tmp")
     try:
@@ -293,7 +293,7 @@ def new_private(path: Path) -> Iterator[IO[bytes]]:
 
 
 def _hash(stream: IO[bytes]) -> str:
-    """sha256 of an open file, from its beginning; it stands at its beginning afterwards."""
+    """Return the SHA-256 of an open file, and rewind it."""
     stream.seek(0)
     found = hashlib.file_digest(stream, "sha256").hexdigest()  # type: ignore[arg-type]  # any readable file
     stream.seek(0)

@@ -1,11 +1,11 @@
-"""Who is who: keyed hashes of persons, and whose records were released, to be counted in one table with them.
+"""The persons of records: keyed hashes of identifiers, and the person of each released record.
 
-The persons never leave the work area. The file says which bytes it belongs to: persons of other records, or
-in another order, would make a class look as if it had more of them.
+The persons never leave the work area. Their file names the bytes that it is for: persons of other records,
+or in another order, would make a class seem to have more persons than it has.
 
 Hashes that are stored beyond a run are of the normal form of an identifier, and name that form. Files from
-before there was one, and those of a schema that says `exact`, are of the text as written: a run knows both
-hashes of its own persons and so finds them in such files, too.
+before forms existed, and those of a schema with `exact`, have hashes of the text as written. A run knows both
+hashes of its persons and can therefore find them in such files, too.
 """
 
 import hashlib
@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 
     from privacy_engine.tables.schema import DataSchema
 
-DEFAULT_KEY = "membership_default"  # an Airflow connection
+DEFAULT_KEY = "membership_default"  # Airflow connection ID
 VARIABLE = "PRIVACY_MEMBERSHIP_KEY"
-WRITTEN = "as written"  # the form of identifiers in stored files that name none
+WRITTEN = "as written"  # the form of identifiers in stored files that name no form
 _SHORTEST = 32
 _PERSON = "person"
 _TEXT, _READ = "as written", "normal form"
@@ -38,10 +38,10 @@ _TEXT, _READ = "as written", "normal form"
 
 @dataclass(frozen=True, kw_only=True)
 class Identification:
-    """Which column identifies a person, and the key of the hash that stands for them.
+    """The column that identifies a person, and the key of the hash that replaces it.
 
     Raises:
-        SpecError: if the key is too short to be a secret.
+        SpecError: If the key is too short to be a secret.
     """
 
     column: str
@@ -57,20 +57,20 @@ class Identification:
 
     @property
     def key_id(self) -> str:
-        """Tells two keys apart, and nothing about either."""
+        """An ID that distinguishes keys and reveals nothing about them."""
         return self._hash("which key this is", size=8)
 
     def person(self, text: str) -> str:
-        """What stands for the person of an identifier."""
+        """Return the keyed hash of an identifier."""
         return self._hash(f"person {text}", size=16)
 
     def salt(self, text: str) -> str:
-        """The key of the marks of a person's values, see `privacy_release.steps.memberships.marks`."""
+        """Return the key of the marks of a person's values, see `privacy_release.steps.memberships.marks`."""
         return self._hash(f"salt of {text}", size=32)
 
     @property
     def numbering(self) -> bytes:
-        """The key by which a person has the same number in every run."""
+        """The key of person numbers that are the same in every run."""
         return bytes.fromhex(self._hash("numbers of persons", size=32))
 
     def _hash(self, text: str, size: int) -> str:
@@ -80,13 +80,13 @@ class Identification:
 
 @dataclass(frozen=True, kw_only=True)
 class Numbering:
-    """By what persons have the same number in every run.
+    """The rule by which persons have the same number in every run.
 
     Attributes:
-        key_id: of the key.
-        form: of the identifiers that are numbered, `FORM` or `WRITTEN`.
-        spellings: (2, s) int64, ascending: the number of each text that is not in its normal form, as it is
-            written, and of its normal form.
+        key_id: ID of the key.
+        form: Form of the identifiers that are numbered, `FORM` or `WRITTEN`.
+        spellings: Number of each text that is not in its normal form, as written and in normal form, shape
+            (2, s), int64, ascending.
     """
 
     key_id: str
@@ -95,10 +95,10 @@ class Numbering:
 
     @classmethod
     def of(cls, numbered: NumberedRef) -> "Numbering":
-        """That of a table.
+        """Read the numbering of a table.
 
         Raises:
-            IntegrityError: if the file is missing or changed.
+            IntegrityError: If the file is missing or changed.
         """
         import numpy as np
 
@@ -107,15 +107,15 @@ class Numbering:
         return cls(key_id=numbered.key, form=numbered.form, spellings=spellings)
 
     def of_stored(self, numbers: "npt.NDArray[np.int64]", form: str, of: str) -> "npt.NDArray[np.int64]":
-        """The numbers that stored ones of a form have here; who is not in this table keeps their number.
+        """Translate stored numbers of a form to numbers of this table. Unknown persons keep theirs.
 
         Args:
-            numbers: (p,) as they are stored.
-            form: of the identifiers that they are numbers of.
-            of: what they belong to, for the error.
+            numbers: Stored numbers, shape (p,).
+            form: Form of the identifiers that were numbered.
+            of: Name of what the numbers belong to, for the error.
 
         Raises:
-            VerificationError: as `require_form`.
+            VerificationError: As `require_form`.
         """
         import numpy as np
 
@@ -128,7 +128,7 @@ class Numbering:
 
 
 def write_numbered(key_id: str, form: str, spellings: "npt.NDArray[np.int64]", path: Path) -> NumberedRef:
-    """Write by what the persons of a table are numbered; arguments as the attributes of `Numbering`."""
+    """Write the numbering of a table's persons. Arguments are the attributes of `Numbering`."""
     import pyarrow as pa
 
     with private_parquet(path) as file:
@@ -137,36 +137,36 @@ def write_numbered(key_id: str, form: str, spellings: "npt.NDArray[np.int64]", p
 
 
 def require_form(stored: str, form: str, of: str) -> None:
-    """Refuse stored persons who cannot be found by the form that distinguishes persons now.
+    """Raise if stored persons cannot be found by the form that distinguishes persons now.
 
     Raises:
-        VerificationError: if they were stored by another form than this one or `WRITTEN`.
+        VerificationError: If they were stored in another form than this one or `WRITTEN`.
     """
     if stored not in (form, WRITTEN):
         raise VerificationError(
-            f"the persons of {of} are stored by the form `{stored}` of their identifiers, and are "
-            f"distinguished by `{form}` now, so they cannot be recognised; bring back `exact` as the schema "
+            f"the persons of {of} are stored by the form `{stored}` of their identifiers, but are "
+            f"distinguished by `{form}` now, so they cannot be recognised; restore `exact` as the schema "
             "had it, or the version of this package"
         )
 
 
 def identification_of_environment(column: str) -> Identification:
-    """The identification by a column with the key in `$PRIVACY_MEMBERSHIP_KEY`, for runs without Airflow.
+    """Return the identification by a column with the key in `$PRIVACY_MEMBERSHIP_KEY`, without Airflow.
 
     Raises:
-        SpecError: if it is not set or too short.
-        SecretError: as `secret`.
+        SpecError: If the key is not set or too short.
+        SecretError: As `secret`.
     """
     return Identification(column=column, key=secret(VARIABLE) or "")
 
 
 def write_people(persons: "npt.NDArray[np.integer[Any]]", path: Path, of: str) -> PeopleRef:
-    """Write whose record each released one is, in their order.
+    """Write the person of each released record, in the order of the records.
 
     Args:
-        persons: (n,) integer.
-        path: of the file.
-        of: sha256 of the released records.
+        persons: Number of each record's person, shape (n,), integer.
+        path: Path of the file.
+        of: SHA-256 of the released records.
     """
     with private_parquet(path) as file:
         file.write(people_table(persons))
@@ -174,7 +174,7 @@ def write_people(persons: "npt.NDArray[np.integer[Any]]", path: Path, of: str) -
 
 
 def people_table(persons: Any) -> "pa.Table":
-    """Persons (n,) as records of such a file."""
+    """Return persons, shape (n,), as a table for such a file."""
     import pyarrow as pa
 
     return pa.table({_PERSON: persons}).cast(pa.schema([(_PERSON, pa.int64())]))
@@ -184,24 +184,24 @@ def people_table(persons: Any) -> "pa.Table":
 def counted_by_person(
     uri: str, sha256: str, people: PeopleRef | None, schema: "DataSchema"
 ) -> Iterator[list[str] | None]:
-    """The quasi-identifiers and sensitive attributes of a release, and whose record each is, in a file.
+    """Provide a file of a release's quasi-identifiers and sensitive attributes with each record's person.
 
-    It stands beside the release until the block ends. None where each record counts as a person. Where rows
-    are linked, the release tells whose each is; the file has its pseudonyms and the persons, to compare them.
+    The file exists next to the release until the block ends. None if each record counts as a person. If rows
+    are linked, the release contains pseudonyms; the file has them and the persons, to compare both.
 
     Args:
-        uri: of the released records.
-        sha256: of the same.
-        people: the file of their persons.
-        schema: of the released records; the persons' column has the name that it gives.
+        uri: Address of the released records.
+        sha256: SHA-256 of the released records.
+        people: File of their persons.
+        schema: Schema of the released records, which names the persons' column.
 
     Raises:
-        IntegrityError: if a file is missing or changed, or the persons are not those of these records, or are
-            not known although rows are linked.
+        IntegrityError: If a file is missing or changed, or the persons are those of other records, or are
+            unknown although rows are linked.
     """
     if schema.linked and people is None:
         raise IntegrityError(
-            "the persons of linked rows must stand beside the staged records, to be held against their "
+            "the persons of linked rows must be stored with the staged records, to be compared with their "
             "pseudonyms; run the release again"
         )
     if not schema.by or people is None:
@@ -209,7 +209,7 @@ def counted_by_person(
         return
     if people.of != sha256:
         raise IntegrityError(
-            f"{Path(people.uri).name} must tell the persons of the staged records, it is of others; run "
+            f"{Path(people.uri).name} must have the persons of the staged records, but is of others; run "
             "the release again"
         )
     path = Path(uri).with_name(f"{Path(uri).stem}.by_person.parquet")
@@ -221,15 +221,15 @@ def counted_by_person(
 
 
 def _write_pairs(path: Path, uri: str, sha256: str, people: PeopleRef, schema: "DataSchema") -> None:
-    """Both files as one, batch by batch."""
+    """Combine both files into one, batch by batch."""
     import pyarrow as pa
 
     from privacy_engine.engines.checking import PERSON, PSEUDONYM
 
     names = [a.name for a in (*schema.quasi_identifiers, *schema.sensitive)]
-    told = [*names, schema.by]
+    column_names = [*names, schema.by]
     if schema.linked:
-        names, told = [schema.by], [PSEUDONYM, PERSON]
+        names, column_names = [schema.by], [PSEUDONYM, PERSON]
     persons = unchanged_batches(people.uri, people.sha256)
     with private_parquet(path) as file:
         for batch in unchanged_batches(uri, sha256, names):
@@ -237,10 +237,10 @@ def _write_pairs(path: Path, uri: str, sha256: str, people: PeopleRef, schema: "
             if own is None or len(own) != len(batch):
                 raise _other_length()
             columns = [*(batch.column(name) for name in names), own.column(_PERSON)]
-            file.write(pa.table(columns, names=told))
+            file.write(pa.table(columns, names=column_names))
         if next(persons, None) is not None:
             raise _other_length()
 
 
 def _other_length() -> IntegrityError:
-    return IntegrityError("there must be one person for each released record; run the release again")
+    return IntegrityError("there must be one person per released record; run the release again")

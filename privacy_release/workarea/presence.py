@@ -1,7 +1,7 @@
-"""Signs of life of a work area: a lock that the kernel drops with its holder, and a heartbeat.
+"""Signs of life of a work area: a lock that the kernel releases with its holder, and a heartbeat.
 
-Both are one file in the area, which also says whose the area is. Where the lock does not reach, on another
-host or a file system without locks, the age of the heartbeat is all that a sweeper can go by.
+Both are one file in the area, which also names the owner of the area. If the lock is not visible, from
+another host or on a file system without locks, a sweeper can only use the age of the heartbeat.
 """
 
 import errno
@@ -19,26 +19,26 @@ from pathlib import Path
 
 LOCK = ".lock"
 BEAT_SECONDS = 60.0
-_LONGEST = 1 << 16  # bytes of a mark
+_LONGEST = 1 << 16  # largest size of a mark in bytes
 _WITHOUT_LOCKS = frozenset({errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EBADF})
 
 
 class Owner(StrEnum):
-    """What a work area lives as long as."""
+    """The kind of owner of a work area, which lives as long as its owner."""
 
     PROCESS = "process"
-    RUN = "run"  # of Airflow: many processes, and none at all while a person is asked
+    RUN = "run"  # of Airflow: many processes, and none while a person has to approve
 
 
 @dataclass(frozen=True, kw_only=True)
 class Mark:
-    """Whose a work area is, as its lock file says.
+    """The owner of a work area, as its lock file states it.
 
     Attributes:
-        key: of the area; of a run its DAG id, a slash and its run id.
-        owner: what it lives as long as.
-        reach: where the lock can be seen, see `reach_of`; None: nowhere for certain.
-        kept: whether somebody wants the area kept.
+        key: Key of the area. For a run, its DAG ID, a slash and its run ID.
+        owner: Kind of owner.
+        reach: Scope in which the lock is visible, see `reach_of`. None: nowhere for certain.
+        kept: Whether a user wants to keep the area.
     """
 
     key: str
@@ -48,7 +48,7 @@ class Mark:
 
 
 class Presence:
-    """A use of a work area by this process, until `end`: holds the lock, and touches it now and then."""
+    """A use of a work area by this process, until `end`: holds the lock and renews the heartbeat."""
 
     def __init__(self, handle: int) -> None:
         self._handle = handle
@@ -57,7 +57,7 @@ class Presence:
         self._heart.start()
 
     def end(self) -> None:
-        """Let go of the lock."""
+        """Release the lock."""
         self._over.set()
         try:
             self._heart.join()
@@ -71,23 +71,23 @@ class Presence:
 
 
 def enter(folder: Path, mark: Mark, make: Callable[[], object]) -> Presence:
-    """Hold the lock of an area together with others of its tasks; waits for a sweeper that is removing it.
+    """Hold the lock of an area, shared with other tasks. Waits for a sweeper that is removing the area.
 
     Args:
-        folder: of the area.
-        mark: whose it is; `reach` is filled in.
-        make: makes the folder, if it is not there.
+        folder: Path of the area.
+        mark: Owner of the area. Its `reach` is filled in.
+        make: Function that makes the folder if it does not exist.
     """
     while True:
         make()
         try:
             handle = _opened(folder, os.O_RDWR | os.O_CREAT)
-        except FileNotFoundError:  # swept meanwhile
+        except FileNotFoundError:  # it was swept in the meantime
             continue
         try:
             locked = _locked(handle, fcntl.LOCK_SH)
             if is_there(handle, folder):
-                # Of a run each host has tasks, one after the other: no lock of one host tells of all.
+                # The tasks of a run are on several hosts, one after the other: no host's lock covers all.
                 seen = locked and mark.owner is Owner.PROCESS
                 _write(handle, replace(mark, reach=reach_of(handle) if seen else None))
                 touch(handle)
@@ -99,11 +99,11 @@ def enter(folder: Path, mark: Mark, make: Callable[[], object]) -> Presence:
 
 
 def open_lock(folder: Path) -> int:
-    """A handle on the lock of an area, also where nothing can be written.
+    """Return a handle on the lock of an area, even if nothing can be written.
 
     Raises:
-        FileNotFoundError: if the area has none.
-        OSError: if it cannot be opened.
+        FileNotFoundError: If the area has no lock.
+        OSError: If the lock cannot be opened.
     """
     try:
         return _opened(folder, os.O_RDWR)
@@ -114,7 +114,7 @@ def open_lock(folder: Path) -> int:
 
 
 def alone(handle: int) -> bool | None:
-    """Take the lock for this handle alone: whether that worked; None where the file system has no locks."""
+    """Try to lock exclusively. Return whether that worked, or None if the file system has no locks."""
     try:
         return True if _locked(handle, fcntl.LOCK_EX | fcntl.LOCK_NB) else None
     except BlockingIOError:
@@ -122,7 +122,7 @@ def alone(handle: int) -> bool | None:
 
 
 def is_there(handle: int, folder: Path) -> bool:
-    """Whether the handle is on the area's present lock: a sweeper may have removed it meanwhile."""
+    """Return whether the handle is on the area's current lock. A sweeper may have removed it."""
     try:
         return os.path.samestat(os.fstat(handle), (folder / LOCK).lstat())
     except FileNotFoundError:
@@ -130,7 +130,7 @@ def is_there(handle: int, folder: Path) -> bool:
 
 
 def read_mark(handle: int) -> Mark | None:
-    """Whose an area is; None if its lock does not say."""
+    """Read the owner of an area. None if its lock does not state it."""
     try:
         fields = json.loads(os.pread(handle, _LONGEST, 0))
         return Mark(**fields | {"owner": Owner(fields["owner"])})
@@ -139,7 +139,7 @@ def read_mark(handle: int) -> Mark | None:
 
 
 def keep_mark(folder: Path) -> None:
-    """Write into the lock of an area that is in use that somebody wants the area kept."""
+    """Record in the lock of an area in use that a user wants to keep the area."""
     handle = _opened(folder, os.O_RDWR)
     try:
         if (mark := read_mark(handle)) is not None:
@@ -149,14 +149,14 @@ def keep_mark(folder: Path) -> None:
 
 
 def idle_seconds(handle: int) -> float:
-    """Seconds since the last heartbeat."""
+    """Return the seconds since the last heartbeat."""
     return time.time() - os.fstat(handle).st_mtime
 
 
 def reach_of(handle: int) -> str | None:
-    """Names what a lock can be seen from: this kernel and this mount of the file system.
+    """Return the scope in which a lock is visible: this kernel and this mount of the file system.
 
-    Containers of one machine share both, whatever they are called.
+    Containers on one machine share both, even if their host names differ.
     """
     try:
         kernel = Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip()
@@ -167,7 +167,7 @@ def reach_of(handle: int) -> str | None:
 
 def touch(handle: int) -> None:
     """A heartbeat."""
-    with suppress(OSError):  # a full or broken disk: the work itself will say so
+    with suppress(OSError):  # a full or broken disk: the work itself will report it
         os.utime(handle)
 
 
@@ -176,10 +176,10 @@ def _opened(folder: Path, flags: int) -> int:
 
 
 def _locked(handle: int, operation: int) -> bool:
-    """Whether the file system has locks.
+    """Lock a file, and return whether the file system has locks.
 
     Raises:
-        BlockingIOError: if another one has the lock, and is not to be waited for.
+        BlockingIOError: If another process holds the lock and waiting is not requested.
     """
     try:
         fcntl.flock(handle, operation)

@@ -1,4 +1,4 @@
-"""What travels between the steps of a release: addresses, counts and hashes, never records."""
+"""References that the steps of a release exchange: addresses, counts and hashes, never records."""
 
 import typing
 import warnings
@@ -9,8 +9,8 @@ from typing import Any, Literal, Self, TypeVar
 
 from privacy_engine.errors import IntegrityError
 
-# Fields of a reference that are paths in the work area of its run, and those that hold further references.
-# Whatever a `SourceRef` names is elsewhere.
+# Fields of a reference that are paths in the work area of its run, and those that contain further references.
+# All paths in a `SourceRef` are outside of the work area.
 PATHS = frozenset(
     {"uri", "schema", "manifest", "report", "columns", "model", "source_schema", "scores", "aside"}
 )
@@ -33,17 +33,17 @@ _SYMBOLS: Mapping[str, tuple[str, Callable[[float], float]]] = {
 
 @dataclass(frozen=True, kw_only=True)
 class Reference:
-    """What one step hands on to the next. Between tasks it travels as plain values, see `to_ref`.
+    """The result that one step passes to the next. Between tasks it is plain values, see `to_ref`.
 
-    A field with a default may be absent from the plain values, and is where it has that default.
+    A field may be missing in the plain values if it has its default.
     """
 
     @classmethod
     def from_ref(cls, ref: "Mapping[str, Any] | Self") -> Self:
-        """The reference that plain values stand for.
+        """Build a reference from plain values.
 
         Raises:
-            IntegrityError: naming the fields that are missing or not known.
+            IntegrityError: Naming the fields that are missing or unknown.
         """
         if isinstance(ref, cls):
             return ref
@@ -52,14 +52,14 @@ class Reference:
         kind = next((own for own in cls.__subclasses__() if own.needed() <= ref.keys()), cls)
         if wrong := sorted((kind.needed() - ref.keys()) | (ref.keys() - kind.known().keys())):
             raise IntegrityError(
-                f"a {kind.__name__} has other fields than were given: {', '.join(map(str, wrong))}; hand on "
-                "what the task before gave, unchanged"
+                f"a {kind.__name__} has other fields than were given: {', '.join(map(str, wrong))}; pass on "
+                "the result of the earlier task unchanged"
             )
         hints = kind.known()
         return kind(**{name: read_as(hints[name], value) for name, value in ref.items()})
 
     def to_ref(self) -> dict[str, Any]:
-        """The reference as plain values, of which JSON can be made."""
+        """Return the reference as plain values that JSON can represent."""
         return {
             field.name: plain(value)
             for field in fields(self)
@@ -69,12 +69,12 @@ class Reference:
     @classmethod
     @cache
     def known(cls) -> dict[str, Any]:
-        """The type of each field by its name."""
+        """Return the type of each field, by name."""
         return typing.get_type_hints(cls)
 
     @classmethod
     def needed(cls) -> set[str]:
-        """The names of the fields without a default."""
+        """Return the names of the fields without a default."""
         return {field.name for field in fields(cls) if _default(field) is MISSING}
 
 
@@ -87,23 +87,23 @@ def _like_a_dict(name: str) -> Callable[..., Any]:
     return method
 
 
-# As when references were dicts, for one version. Type checkers know nothing of it, and refuse it.
+# For one version, references can be used like the earlier dicts. Type checkers refuse it.
 for _name in ("__getitem__", "__contains__", "__iter__", "get", "keys", "items", "values", "copy"):
     setattr(Reference, _name, _like_a_dict(_name))
 
 
 def need(value: "T | None", name: str) -> "T":
-    """A field of a reference that a step relies on.
+    """Return a field of a reference that a step relies on.
 
     Args:
         value: Value of the field.
         name: Name of the field, for the error.
 
     Raises:
-        IntegrityError: if it is absent.
+        IntegrityError: If the value is None.
     """
     if value is None:
-        raise IntegrityError(f"a reference must have {name}, and has none; clear the run and start again")
+        raise IntegrityError(f"a reference must have {name}, but it has none; clear the run and start again")
     return value
 
 
@@ -112,7 +112,7 @@ def _default(field: "Field[Any]") -> Any:
 
 
 def read_as(hint: Any, value: Any) -> Any:
-    """Plain values as a type says: references where it names them, in lists, dicts and options, too."""
+    """Convert plain values to a type, including references in lists, dicts and optional fields."""
     kind, inner = typing.get_origin(hint), typing.get_args(hint)
     if value in (None, "") or not _names_references(hint):
         return value
@@ -122,7 +122,7 @@ def read_as(hint: Any, value: Any) -> Any:
         return {name: read_as(inner[1], item) for name, item in value.items()}
     if kind is list:
         return [read_as(inner[0], item) for item in value]
-    if isinstance(value, Sequence):  # of an option that may be a list
+    if isinstance(value, Sequence):  # for a union that may be a list
         return [read_as(hint, item) for item in value]
     return read_as(
         next(own for own in inner if _names_references(own) and typing.get_origin(own) is not list), value
@@ -136,7 +136,7 @@ def _names_references(hint: Any) -> bool:
 
 
 def plain(value: Any) -> Any:
-    """References, and those in lists and dicts, as plain values; anything else as it is."""
+    """Convert references, and those in lists and dicts, to plain values. Other values are unchanged."""
     if isinstance(value, Reference):
         return value.to_ref()
     if isinstance(value, list):
@@ -148,12 +148,12 @@ def plain(value: Any) -> Any:
 
 @dataclass(frozen=True, kw_only=True)
 class ShiftRef(Reference):
-    """Which dates were shifted, by at most how many days a person: a disguise, no guarantee.
+    """The shift of dates, by at most a number of days per person: a disguise, not a guarantee.
 
     Attributes:
-        scope: where a person's dates are shifted by the same number, and in which series.
-        key: fingerprint of the key.
-        promise: what it promises, in words.
+        scope: Scope in which a person's dates are shifted by the same number of days, and its series.
+        key: Fingerprint of the key.
+        promise: Promise of the shift, in words.
     """
 
     columns: list[str]
@@ -166,12 +166,12 @@ class ShiftRef(Reference):
 
 @dataclass(frozen=True, kw_only=True)
 class TransformRef(Reference):
-    """A step of the user's own after ingest.
+    """A step of the user's own code after ingest.
 
     Attributes:
-        code: sha256 of its code.
-        before, rows: records that went in, and that came out.
-        row_by_row: whether it is known that it made one record of each, by itself alone.
+        code: SHA-256 of the code.
+        before, rows: Numbers of records before and after the step.
+        row_by_row: Whether it is known that each record was made from one record, independently of others.
     """
 
     name: str
@@ -183,27 +183,26 @@ class TransformRef(Reference):
 
 @dataclass(frozen=True, kw_only=True)
 class SourceRef(Reference):
-    """Where records came from.
+    """The origin of records.
 
     Attributes:
-        files: how many.
-        fingerprint: changes with the data.
-        rows: in the source, dropped ones included.
-        dropped: left out because of nulls.
-        identifiers: columns that stayed in the source.
-        text: in how many records what was found in text that the schema allows or redacts, by column and
-            kind.
-        derived: how each derived column was made, as the schema says it.
-        tables: the same of each of several tables, which are read as one.
-        query: sha256 of the text of the query that gave the records.
-        guessed: true where types of columns were read off the values, because the database declares none.
-        version: of the table that they are of.
-        transforms: what was done with them since, in order.
-        holdout: share of the people who were then left out of the release, so that attacks have a control.
-        expectations: Number of expectations, of those that were evaluated, and of those that held.
-        classification: sha256 of the classification that the columns were held against, where there is one.
-        left_out: names of hidden and empty files of the folder, which were not read, where there are any.
-        unchecked: how many of the files have no checksums of their pages, where there are any.
+        files: Number of files.
+        fingerprint: Hash that changes with the data.
+        rows: Number of records in the source, including dropped ones.
+        dropped: Number of records omitted because of nulls.
+        identifiers: Columns that stayed in the source.
+        text: Number of records with findings in text that the schema allows or redacts, by column and kind.
+        derived: Derivation of each derived column, as in the schema.
+        tables: Origin of each of several tables that are read as one.
+        query: SHA-256 of the text of the query that gave the records.
+        guessed: Whether column types were inferred from the values, because the database declares none.
+        version: Version of the source table.
+        transforms: Transformations of the records since, in order.
+        holdout: Share of the people who were then held out as the control group of attacks.
+        expectations: Numbers of expectations: defined, evaluated and met.
+        classification: SHA-256 of the classification that the columns were checked against, if there is one.
+        left_out: Names of hidden and empty files of the folder, which were not read.
+        unchecked: Number of files whose pages have no checksums.
     """
 
     uri: str
@@ -229,15 +228,17 @@ class SourceRef(Reference):
 
 @dataclass(frozen=True, kw_only=True)
 class OutlierRef(Reference):
-    """What one search for outliers found, and did: counts, and where the scores are in the work area.
+    """The result of one search for outliers: counts, and the location of the scores in the work area.
 
     Attributes:
-        records: that were examined.
-        flagged: how many are outliers; `share` of the records.
-        pruned: share of the records that needed no computation.
-        threshold: scores above it are outliers; None where a number of them was asked for.
-        removed: taken out of the table.
-        scores: path of score and flags by position; `aside` of the removed records.
+        records: Number of examined records.
+        flagged: Number of outliers.
+        share: Share of outliers among the records.
+        pruned: Share of the records that needed no computation.
+        threshold: Score above which records are outliers. None if a number of outliers was requested.
+        removed: Number of records removed from the table.
+        scores: Path of score and flags by position.
+        aside: Path of the removed records.
     """
 
     method: str
@@ -254,14 +255,14 @@ class OutlierRef(Reference):
 
 @dataclass(frozen=True, kw_only=True)
 class EngineRef(Reference):
-    """What a table is worked on with, see `privacy_release.workarea.engines`.
+    """The engine of a table, see `privacy_release.workarea.engines`.
 
     Attributes:
         kind: `local` (the whole table in memory), `fragments` or `spark`.
-        rows: most records of a fragment.
-        memory: bytes that an aggregation may take.
-        processes: that work on fragments at a time; None = one for each core, as far as memory goes.
-        connection: Airflow connection id of the Spark session.
+        rows: Largest number of records in a fragment.
+        memory: Bytes that an aggregation may use.
+        processes: Number of processes that work on fragments. None: one per core, as far as memory allows.
+        connection: Airflow connection ID of the Spark session.
     """
 
     kind: str
@@ -284,8 +285,8 @@ class KeyedRef(FileRef):
     """A private file of keyed hashes of identifiers.
 
     Attributes:
-        key: which key the hashes are made with.
-        form: which form of an identifier distinguishes persons, see `privacy_release.workarea.people`.
+        key: ID of the key of the hashes.
+        form: Form of an identifier that distinguishes persons, see `privacy_release.workarea.people`.
     """
 
     key: str
@@ -294,11 +295,11 @@ class KeyedRef(FileRef):
 
 @dataclass(frozen=True, kw_only=True)
 class PersonsRef(KeyedRef):
-    """Who the records of a table are about, in its order.
+    """The persons of a table's records, in order.
 
     Attributes:
-        owners: the form of the identifiers of persons, where several records may be of one: the file
-            identifies records then, and a person has the same number in every run.
+        owners: Form of the identifiers of persons, if persons may have several records. The file then
+            identifies records, and a person has the same number in every run.
     """
 
     owners: str | None = None
@@ -306,17 +307,17 @@ class PersonsRef(KeyedRef):
 
 @dataclass(frozen=True, kw_only=True)
 class NumberedRef(KeyedRef):
-    """By what a person has the same number in every run; the file has texts that are not in their form."""
+    """The numbering of persons that is the same in every run, as a file of texts not in their normal form."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Table(Reference):
-    """A table in the work area; `schema` is the path of its schema, as JSON.
+    """A table in the work area. `schema` is the path of its schema, as JSON.
 
     Attributes:
-        engine: of a table that no step may hold in memory as a whole; absent otherwise.
-        numbered: by what a person has the same number in every run; absent where numbers are of one run.
-        holdout: the records of the people who were left out of it, for attacks on what is made of it.
+        engine: Engine of a table that no step may hold in memory as a whole. Otherwise absent.
+        numbered: Numbering of persons that is the same in every run. Absent if numbers are of one run.
+        holdout: Records of the people who were held out, for attacks on the release.
     """
 
     uri: str
@@ -333,18 +334,18 @@ class Table(Reference):
 
 @dataclass(frozen=True, kw_only=True)
 class PeopleRef(FileRef):
-    """Whose record each released one is; `of` is the sha256 of these records."""
+    """The person of each released record. `of` is the SHA-256 of these records."""
 
     of: str
 
 
 @dataclass(frozen=True, kw_only=True)
 class FragmentRef(Reference):
-    """The records of one fragment in the work area, as they were ingested.
+    """The ingested records of one fragment in the work area.
 
     Attributes:
-        fragment: its number, from 0.
-        plan: how the table was cut, and what is to be done with each fragment: `fragment_files.Cut`.
+        fragment: Number of the fragment, from 0.
+        plan: File of the cut and the release method: `fragment_files.Cut`.
     """
 
     uri: str
@@ -359,9 +360,9 @@ class FragmentReleaseRef(Reference):
     """The released records of one fragment in the work area.
 
     Attributes:
-        fragment, plan: as of `FragmentRef`.
-        account: what is known of them: `fragment_files.Account`.
-        seconds: of the method.
+        fragment, plan: As in `FragmentRef`.
+        account: File of facts about them: `fragment_files.Account`.
+        seconds: Duration of the method in seconds.
     """
 
     uri: str
@@ -378,15 +379,15 @@ class BookingRef(Reference):
     """The entry of a budget ledger that covers a differentially private release.
 
     Attributes:
-        dataset: whose budget was spent.
-        ledger: Airflow connection id.
-        key: of the booking, see `privacy_release.budget.budget.booking_key`. It stays inside: it is a hash
-            over the exact records, and whoever knows all of them but one could tell the last one by trying.
-        entry_hash: of the ledger's entry that reserved the loss. It may be published: it covers the key, but
-            also a random salt that stays in the ledger.
-        model_sha256: of the model's text in the ledger.
-        epsilon, delta, neighbours: what was booked.
-        over_time: what its schedule promises, see `privacy_release.budget.participation.Schedule.to_dict`.
+        dataset: Data set whose budget was spent.
+        ledger: Airflow connection ID of the ledger.
+        key: Key of the booking, see `privacy_release.budget.budget.booking_key`. It must not be published: it
+            is a hash of the exact records, so anyone who knows all but one could find the last by trying.
+        entry_hash: Hash of the ledger's entry that reserved the loss. It may be published: it covers the key,
+            but also a random salt that stays in the ledger.
+        model_sha256: SHA-256 of the model's text in the ledger.
+        epsilon, delta, neighbours: Booked privacy loss and its neighbour relation.
+        over_time: Promise of its schedule, see `privacy_release.budget.participation.Schedule.to_dict`.
     """
 
     dataset: str
@@ -402,20 +403,20 @@ class BookingRef(Reference):
 
 @dataclass(frozen=True, kw_only=True)
 class StagedRelease(Table):
-    """A release in the work area; `schema` is of the released columns.
+    """A release in the work area. `schema` describes the released columns.
 
     Attributes:
-        seconds: of the method; of the sampling alone where the release is differentially private, for how
-            long the rest took depends on the records.
-        columns: path of what the released columns are made from, for the data dictionary.
-        people: whose record each released one is, where the schema names a person, see
+        seconds: Duration of the method in seconds. For a differentially private release only of the sampling,
+            because the duration of the rest depends on the records.
+        columns: Path of the origins of the released columns, for the data dictionary.
+        people: Person of each released record, if the schema names a person, see
             `privacy_release.workarea.people`.
-        source_schema: path of the schema of what was released, where it is followed who is in which class.
-        earlier: versions of the release table that it was made together with, where that was asked.
-        waiting: private file of who is held back, and for how many releases, where classes may be published
-            again.
-        booking, model, mechanisms: of a differentially private release: the ledger's entry, the path of the
-            measured model, and what was spent on which attributes.
+        source_schema: Path of the schema of the released table, if memberships are recorded.
+        earlier: Versions of the release table that it was made with, if that was required.
+        waiting: Private file of held-back persons and the number of releases they have waited, if classes
+            may be published again.
+        booking, model, mechanisms: Entry of the ledger, path of the measured model, and loss spent on which
+            attributes, for a differentially private release.
     """
 
     manifest: str
@@ -437,14 +438,15 @@ class StagedRelease(Table):
 
 @dataclass(frozen=True, kw_only=True)
 class AlertRef(Reference):
-    """A warning about a figure of a release that everybody may know, or about its privacy budget.
+    """A warning about a public figure of a release, or about its privacy budget.
 
     Attributes:
-        figure: its name, as in the manifest; or `budget`.
-        text: for people.
-        value: of the figure; of a budget, the epsilon that is left.
-        limit: that it left, in the figure's own unit.
-        median: of the earlier releases, where the limit goes by it, and `releases` how many there were.
+        figure: Name of the figure, as in the manifest; or `budget`.
+        text: Warning in words.
+        value: Value of the figure. For a budget, the epsilon that is left.
+        limit: Limit that it exceeded, in the figure's unit.
+        median: Median of the earlier releases, if the limit is relative to it.
+        releases: Number of earlier releases behind the median.
     """
 
     figure: str
@@ -457,14 +459,14 @@ class AlertRef(Reference):
 
 @dataclass(frozen=True, kw_only=True)
 class TrialRef(Reference):
-    """What became of a rule about an attack.
+    """The result of a rule about an attack.
 
     Attributes:
-        rule: as text.
-        bound: largest excess risk.
-        shadows: how many shadow releases it learned from, where it did.
-        outcomes: figures by what was attacked, for whoever decides; none of a differentially private release.
-        published: figures that the manifest tells, where the rule says so; none of a private release.
+        rule: Rule as text.
+        bound: Largest allowed excess risk.
+        shadows: Number of shadow releases that the attack learned from, if it used any.
+        outcomes: Figures by attacked subject, for the reviewer. None for a differentially private release.
+        published: Figures in the manifest, if the rule publishes them. None for a private release.
     """
 
     rule: str
@@ -478,9 +480,9 @@ class TrialRef(Reference):
 
 @dataclass(frozen=True, kw_only=True)
 class AttackRef(Reference):
-    """What the attacks found that a policy bounds; `curator` is the path of the private report on them.
+    """The results of the attacks that a policy bounds. `curator` is the path of the private report.
 
-    `sha256` is of the very bytes that were attacked.
+    `sha256` is the SHA-256 of the attacked bytes.
     """
 
     sha256: str
@@ -490,18 +492,18 @@ class AttackRef(Reference):
 
 @dataclass(frozen=True, kw_only=True)
 class ReportRef(Reference):
-    """What verification found; `sha256` is of the very bytes that were read.
+    """The result of the verification. `sha256` is the SHA-256 of the verified bytes.
 
     Attributes:
-        policy: what had to hold, that of the release and the floor policy together.
-        floor_policy: its sha256, where the deployment sets one.
-        persons: that the records are of, where several may be of one.
-        unique_records: share of the records that are alone in the columns that are not sensitive, and in the
-            sensitive ones.
-        compared: versions of the release table that it was verified together with, where the policy asks so.
-        alerts: warnings about figures, where the specification asks for them; they change no verdict.
-        attacks: what was tried since, where the policy bounds attacks.
-        register: Register of the population whose persons are kept with the release, where there is one.
+        policy: Policy that had to hold, the release's policy combined with the floor policy.
+        floor_policy: SHA-256 of the floor policy, if the deployment sets one.
+        persons: Number of persons in the records, if persons may have several.
+        unique_records: Shares of unique records, by the columns that are not sensitive and by the sensitive
+            ones.
+        compared: Versions of the release table that it was compared with, if the policy requires that.
+        alerts: Warnings about figures, if the specification defines alerts. They do not affect the verdict.
+        attacks: Attacks that were tried since, if the policy bounds attacks.
+        register: Register of the population whose persons are kept with the release, if there is one.
     """
 
     passed: bool
@@ -521,11 +523,11 @@ class ReportRef(Reference):
 
 @dataclass(frozen=True, kw_only=True)
 class Published(Reference):
-    """Where a release is, and the `alerts` about it.
+    """The location of a published release, and the `alerts` about it.
 
-    `statement` is the sha256 of what was signed about it, None where nothing was. `completed` is true if an
+    `statement` is the SHA-256 of the signed statement, None if it is not signed. `completed` is true if an
     interrupted attempt of the run had published other bytes, whose files this attempt signed. `left_out`
-    names figures and pages that could not be made, and the class of the error.
+    lists figures and pages that could not be made, with the class of the error.
     """
 
     release: str
@@ -551,18 +553,19 @@ class RecordsFileRef(FileRef):
 
 @dataclass(frozen=True, kw_only=True)
 class RecordsRef(Reference):
-    """What a choice is measured on, for any process that reaches the work area.
+    """The records on which choices are measured, for any process that reaches the work area.
 
     Attributes:
-        origin: whose records they are.
-        made_from: what is released.
-        held_out: records of the same population, that a classifier is asked about.
-        schema: path of the file; policy: what a release must keep.
-        target: that a classifier predicts; None: none does.
-        source_rows: records that they were drawn from.
-        smallest_count: counts below it are hidden.
-        seed: of the random choices of the methods, and of what is drawn to measure them.
-        table: of the source, where its budget pays for what is measured.
+        origin: Origin of the records.
+        made_from: File of the records to release.
+        held_out: File of other records of the same population, to test a classifier.
+        schema: Path of the schema.
+        policy: Policy that a release must meet.
+        target: Attribute that a classifier predicts. None: no classifier is trained.
+        source_rows: Number of records that they were drawn from.
+        smallest_count: Smallest count that is shown.
+        seed: Seed of the methods' random choices, and of drawings for their measurement.
+        table: Table of the source, if its budget pays for the measurement.
     """
 
     origin: Origin
@@ -579,11 +582,11 @@ class RecordsRef(Reference):
 
 @dataclass(frozen=True, kw_only=True)
 class MeasuredRef(FileRef):
-    """Where the figures of a choice are in the work area; it tells none of them.
+    """The file of a choice's figures in the work area. The reference contains no figure.
 
     Attributes:
-        name: of the choice.
-        made: whether a release could be made.
+        name: Name of the choice.
+        made: Whether a release could be made.
     """
 
     name: str
@@ -591,7 +594,7 @@ class MeasuredRef(FileRef):
 
 
 def paths_inside(reference: Any) -> Iterator[tuple[str, str]]:
-    """Field and path of each file in the work area that a reference, or a list of them, names."""
+    """Yield field and path of each file of the work area that a reference, or a list of them, names."""
     if isinstance(reference, Mapping):
         for name, item in reference.items():
             if name in PATHS:
@@ -604,12 +607,12 @@ def paths_inside(reference: Any) -> Iterator[tuple[str, str]]:
 
 
 def measured_symbols(report: ReportRef) -> dict[str, float]:
-    """What verification measured for k, l and t, where the policy asks for them."""
+    """Return the measured k, l and t of a report, as far as the policy requires them."""
     return symbols_of(report.findings)
 
 
 def symbols_of(findings: Sequence[Mapping[str, Any]]) -> dict[str, float]:
-    """The same from the findings alone, which a commit records."""
+    """Return the measured k, l and t from the findings, which a commit records."""
     measured = {}
     for finding in findings:
         symbol, number = _SYMBOLS.get(finding["rule"].partition("(")[0], ("", float))

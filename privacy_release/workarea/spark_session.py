@@ -1,4 +1,4 @@
-"""A Spark session of one task: started with what a connection says, and gone without a trace at its end."""
+"""A Spark session of one task: started with the settings of a connection, and removed without a trace."""
 
 import logging
 import os
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 PATIENCE = 10  # seconds that a machine may take to accept a connection
-_LEAST_HEAP = 1 << 30  # bytes; with less Spark starts, and then spills what it reads
-# Spark's own rule for what it hides in its logs: these settings are kept off the command line too.
+_LEAST_HEAP = 1 << 30  # bytes; with less, Spark starts but spills what it reads
+# Spark hides these settings in its logs. They are kept off the command line, too.
 _HIDDEN = re.compile("secret|password|token|access[.]?key", re.IGNORECASE)
 _PROTECTION = ("spark.authenticate", "spark.network.crypto.enabled", "spark.io.encryption.enabled")
 _SECRET = "spark.authenticate.secret"
@@ -32,12 +32,12 @@ _SECRET = "spark.authenticate.secret"
 
 @dataclass(frozen=True, kw_only=True)
 class SparkCluster:
-    """Where Spark is, and what to tell it.
+    """The address and settings of Spark.
 
     Attributes:
         master: `local[N]` (this machine), `spark://HOST:PORT` and the like, or `sc://HOST:PORT` (Connect).
-        conf: Spark's settings, which go before ours.
-        secret: of `spark.authenticate`, or the token of Connect; None = none.
+        conf: Settings of Spark, which override ours.
+        secret: Secret of `spark.authenticate`, or the token of Connect. None: no secret.
     """
 
     master: str
@@ -46,19 +46,19 @@ class SparkCluster:
 
     @property
     def connect(self) -> bool:
-        """Whether the session is a client of a Spark Connect server, and needs no Java here."""
+        """Whether the session is a client of a Spark Connect server, which needs no Java here."""
         return self.master.startswith("sc://")
 
     @contextmanager
     def session(self, spill: Path, memory: int) -> Iterator["SparkSession"]:
-        """A session until the block ends.
+        """Open a session until the block ends.
 
         Args:
-            spill: private folder; a new subfolder holds what Spark writes on this machine, and its log.
-            memory: bytes of heap of the driver, which in local mode does all the work.
+            spill: Private folder. A new subfolder contains the files that Spark writes here, and its log.
+            memory: Bytes of the driver's heap. In local mode, the driver does all the work.
 
         Raises:
-            SpecError: if pyspark or Java is missing, nothing answers at the address, it refuses us, or a
+            SpecError: If pyspark or Java is missing, the server does not answer or refuses the session, or a
                 setting is wrong.
         """
         try:
@@ -70,7 +70,7 @@ class SparkCluster:
             ) from None
         self.require_reachable()
         with warnings.catch_warnings():
-            # All that we use of it is tested with pandas 3.
+            # All parts of it that are used here are tested with pandas 3.
             warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
             if self.connect:
                 with _connected(self) as session:
@@ -83,54 +83,55 @@ class SparkCluster:
                     yield session
 
     def require_reachable(self) -> None:
-        """Ask whether somebody listens at the address, which Spark itself would do for minutes.
+        """Check that a server listens at the address. Spark itself would try for minutes.
 
         Raises:
-            SpecError: if nobody does, or Java is missing where it is needed.
+            SpecError: If no server listens, or Java is missing but needed.
         """
         if not self.connect and _java() is None:
             raise SpecError(
-                "Spark needs Java 17 or newer on this machine, and no `java` is on PATH or in JAVA_HOME; "
+                "Spark needs Java 17 or newer on this machine, but no `java` is on PATH or in JAVA_HOME; "
                 "install it (Debian: apt-get install default-jre-headless), or use a Spark Connect server, "
                 "sc://HOST:PORT"
             )
         places = _places(self.master)
         if places and not any(_listens(host, port) for host, port in places):
             raise SpecError(
-                f"Spark must listen at {self.master}, and nobody answers there; start it, or correct the "
+                f"Spark must listen at {self.master}, but no server answers there; start it, or correct the "
                 "`master` of the connection"
             )
 
     def require_encryption(self, place: str) -> None:
-        """Refuse a cluster that carries or writes in clear text what others encrypt.
+        """Raise if a cluster sends or writes data unencrypted that the work area encrypts.
 
         Args:
-            place: where the cluster is told of, for people.
+            place: Name of the cluster's connection, for the error.
 
         Raises:
-            SpecError: naming what is missing.
+            SpecError: Naming what is missing.
         """
         if self.connect:
             raise SpecError(
-                f"{place}: a Spark Connect server does not say whether it encrypts what its executors send "
-                "and write, so it gets no record of an encrypted work area; name the cluster itself, such as "
-                "spark://HOST:7077, take the engine fragments, or a shared folder as work_area"
+                f"{place}: cannot verify that executors encrypt what they send and write, because Spark "
+                "Connect does not expose the setting, so they get no record of an encrypted work area; name "
+                "the cluster itself, such as spark://HOST:7077, use the engine fragments, or use a shared "
+                "folder as work_area"
             )
-        told = self._protection() | dict(self.conf)
-        off = [name for name in _PROTECTION if told.get(name, "").strip().lower() != "true"]
-        if off or not told.get(_SECRET):
+        settings = self._protection() | dict(self.conf)
+        off = [name for name in _PROTECTION if settings.get(name, "").strip().lower() != "true"]
+        if off or not settings.get(_SECRET):
             raise SpecError(
                 f"{place}: a cluster that reads an encrypted work area must encrypt what it sends and "
-                f"writes, and {', '.join(off) or _SECRET} is not set; give the connection the secret of "
-                "the cluster as its password, take the engine fragments, or a shared folder as work_area"
+                f"writes, but {', '.join(off) or _SECRET} is not set; set the secret of the cluster as the "
+                "connection's password, use the engine fragments, or use a shared folder as work_area"
             )
 
     def _protection(self) -> dict[str, str]:
-        """With a secret comes encryption: of what travels, and of what executors write to their disks."""
+        """Return the settings that encrypt network traffic and executors' disks, if there is a secret."""
         return {} if self.secret is None else dict.fromkeys(_PROTECTION, "true") | {_SECRET: self.secret}
 
     def settings(self, folder: Path, memory: int) -> dict[str, str]:
-        """All settings of a session that is started here."""
+        """Return all settings of a session that is started here."""
         ours = {
             "spark.master": self.master,
             "spark.app.name": f"privacy-release-{secrets.token_hex(4)}",
@@ -159,7 +160,7 @@ def _connected(cluster: SparkCluster) -> Iterator["SparkSession"]:
         for name, value in cluster.conf.items():
             session.conf.set(name, value)
         problem = None
-    except Exception as error:  # noqa: BLE001  gRPC's and Spark's own share no base
+    except Exception as error:  # noqa: BLE001  the errors of gRPC and Spark share no base
         problem = type(error).__name__
     try:
         if problem is not None:
@@ -176,11 +177,11 @@ def _connected(cluster: SparkCluster) -> Iterator["SparkSession"]:
 
 @contextmanager
 def _started(cluster: SparkCluster, folder: Path, memory: int) -> Iterator["SparkSession"]:
-    """A driver in a Java of its own, whose output goes to a file: it may quote records."""
+    """Start a driver in a separate Java process. Its output goes to a file, because it may quote records."""
     from pyspark import SparkContext
 
     if SparkContext._active_spark_context is not None:
-        raise SpecError("a process can have one Spark session at a time, and there is one; close it first")
+        raise SpecError("a process can have only one Spark session at a time; close the open one first")
     settings = cluster.settings(folder, memory)
     logging.getLogger("py4j").setLevel(logging.ERROR)
     gateway = problem = session = None
@@ -190,8 +191,8 @@ def _started(cluster: SparkCluster, folder: Path, memory: int) -> Iterator["Spar
             try:
                 gateway = _gateway(settings, output)
                 session = _session(gateway, settings)
-            except Exception as error:  # noqa: BLE001  py4j's and Spark's own share no base
-                problem = _told(error, settings)
+            except Exception as error:  # noqa: BLE001  the errors of py4j and Spark share no base
+                problem = _reason(error, settings)
         if problem is not None or session is None:
             raise SpecError(
                 f"Spark must start with the master {cluster.master}, got {problem}; check the address, the "
@@ -203,7 +204,7 @@ def _started(cluster: SparkCluster, folder: Path, memory: int) -> Iterator["Spar
 
 
 def _gateway(settings: Mapping[str, str], output: Any) -> Any:
-    """A Java with Spark in it."""
+    """Start a Java process with Spark."""
     from pyspark import SparkConf
     from pyspark.java_gateway import launch_gateway
 
@@ -216,17 +217,17 @@ def _session(gateway: Any, settings: Mapping[str, str]) -> "SparkSession":
     from pyspark import SparkConf, SparkContext
     from pyspark.sql import SparkSession
 
-    # The Java knows most of it from its command line, which every user of the machine can read.
+    # Java knows most settings from its command line, which every user of the machine can read.
     conf = SparkConf(_jvm=gateway.jvm).setAll(list(settings.items()))
     return SparkSession(SparkContext(conf=conf, gateway=gateway))
 
 
-def _told(error: Exception, settings: Mapping[str, str]) -> str:
-    """What Spark says before it has read any record; the secrets of the settings struck out."""
+def _reason(error: Exception, settings: Mapping[str, str]) -> str:
+    """Return Spark's error message from before it reads any record, without the settings' secrets."""
     try:
         java = getattr(error, "java_exception", None)
         text = str(error) if java is None else str(java.toString())
-    except Exception:  # noqa: BLE001  the Java that would tell has died
+    except Exception:  # noqa: BLE001  the Java process that would answer has died
         text = type(error).__name__
     for name, value in settings.items():
         if value and _HIDDEN.search(name):
@@ -238,28 +239,28 @@ def _end(session: "SparkSession | None", gateway: Any) -> None:
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
-    with suppress(Exception):  # the Java may have died
+    with suppress(Exception):  # the Java process may have died
         if session is not None:
             session.stop()
     if gateway is not None:
         with suppress(Exception):
             gateway.shutdown()
-        gateway.proc.stdin.close()  # upon which it exits
+        gateway.proc.stdin.close()  # which makes it exit
         try:
             gateway.proc.wait(PATIENCE)
         except subprocess.TimeoutExpired:
             gateway.proc.kill()
             gateway.proc.wait()
-    # A later session of this process must get a Java of its own, with its own memory and secret.
+    # A later session of this process must get a new Java process, with its own memory and secret.
     SparkContext._gateway = SparkContext._jvm = SparkContext._active_spark_context = None
     SparkSession._instantiatedSession = None
 
 
 @contextmanager
 def _environment(settings: Mapping[str, str], folder: Path) -> Iterator[None]:
-    """What Spark reads from the environment alone, for as long as it starts."""
+    """Set the environment variables that Spark reads only when it starts."""
     before = dict(os.environ)
-    # Spark looks for `python3` on PATH, which has other packages than this Python.
+    # Spark looks for `python3` on PATH, which may have other packages than this Python.
     os.environ["PYSPARK_PYTHON"] = settings.get("spark.pyspark.python", sys.executable)
     os.environ["SPARK_LOCAL_DIRS"] = str(folder)
     if settings.get("spark.driver.host") == "127.0.0.1":
@@ -279,7 +280,7 @@ def _java() -> str | None:
 
 
 def _places(master: str) -> list[tuple[str, int]]:
-    """Machines and ports of a master; none of one that is reached in other ways.
+    """Return machines and ports of a master. Empty for masters that are reached in other ways.
 
     >>> _places("spark://one:7077,two:7077"), _places("sc://[::1]/;use_ssl=true"), _places("local[2]")
     ([('one', 7077), ('two', 7077)], [('::1', 15002)], [])

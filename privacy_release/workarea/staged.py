@@ -1,4 +1,4 @@
-"""What is staged beside the records of a release: manifest, schema and report; and reading them back."""
+"""The files that are staged with the records of a release, manifest, schema and report, and their readers."""
 
 import json
 import math
@@ -19,39 +19,39 @@ _DONE = {"report": "kept", "fail": "kept", "set_aside": "set aside", "suppress":
 
 
 def public_source(source: SourceRef, *, private: bool) -> dict[str, Any]:
-    """What a manifest says of the source; its address stays inside, for it may name people or machines.
+    """Return the section of a manifest about the source, without its address, which may name people.
 
     Args:
-        source: where the records came from.
-        private: the release is differentially private or randomized: exact counts and hashes of the source
-            would void that.
+        source: Origin of the records.
+        private: Whether the release is differentially private or randomized, so that exact counts and
+            hashes of the source would void its guarantee.
     """
     exact = (
         {"fingerprint", "rows", "dropped", "text", "version", "left_out", "unchecked"} if private else set()
     )
     hidden = {"uri", "expectations", "guessed"} | exact
-    told = {name: value for name, value in source.to_ref().items() if name not in hidden}
-    if source.left_out and not private:  # the names of files may name people
-        told["left_out"] = len(source.left_out)
+    public = {name: value for name, value in source.to_ref().items() if name not in hidden}
+    if source.left_out and not private:  # file names may name people
+        public["left_out"] = len(source.left_out)
     if private and source.transforms:
-        told["transforms"] = [{"name": t.name, "code": t.code} for t in source.transforms]
+        public["transforms"] = [{"name": t.name, "code": t.code} for t in source.transforms]
     if source.tables:
-        told["tables"] = {name: public_source(own, private=private) for name, own in source.tables.items()}
-    return told
+        public["tables"] = {name: public_source(own, private=private) for name, own in source.tables.items()}
+    return public
 
 
 def left_out_of(source: SourceRef) -> list[str]:
-    """Names of the files of a source, or of all its tables, that were not read."""
+    """Return the names of the files of a source, or of all its tables, that were not read."""
     return [name for own in tables_of(source) for name in own.left_out]
 
 
 def tables_of(source: SourceRef) -> list[SourceRef]:
-    """Where each of several tables came from, or the only one."""
+    """Return the origins of several tables, or the only one."""
     return list((source.tables or {"": source}).values())
 
 
 def facts_of(table: Table) -> dict[str, str]:
-    """What a report says of the source, where the release hides no exact count of it."""
+    """Return facts about the source for a report of a release that hides no exact count of it."""
     left_out = left_out_of(table.source)
     files = {"hidden or empty files left out": f"{len(left_out):,}"} if left_out else {}
     if unchecked := sum(own.unchecked for own in tables_of(table.source)):
@@ -63,60 +63,60 @@ def facts_of(table: Table) -> dict[str, str]:
 
 
 def codes_of(table: Table) -> dict[str, str]:
-    """What a report says of values that were coded as the table was read."""
-    told = {a.name: a.codes_told() for a in read_schema(table.schema).attributes}
-    return {f"codes of {name}": codes for name, codes in told.items() if codes}
+    """Return descriptions of values that were coded when the table was read, for the report."""
+    described = {a.name: a.codes_told() for a in read_schema(table.schema).attributes}
+    return {f"codes of {name}": codes for name, codes in described.items() if codes}
 
 
 def finite(figures: Mapping[str, float]) -> dict[str, float]:
-    """The figures that are numbers; JSON knows no others."""
+    """Return the finite figures, the only ones that JSON can represent."""
     return {name: float(value) for name, value in figures.items() if math.isfinite(value)}
 
 
 def read_schema(path: str) -> "DataSchema":
-    """The schema that a reference points to.
+    """Read the schema of a reference.
 
     Raises:
-        IntegrityError: if the file is missing or damaged.
+        IntegrityError: If the file is missing or damaged.
     """
     return DataSchema.from_dict(_read_json(path))
 
 
 def read_manifest(path: str) -> Manifest:
-    """The manifest that a reference points to.
+    """Read the manifest of a reference.
 
     Raises:
-        IntegrityError: if the file is missing or damaged.
+        IntegrityError: If the file is missing or damaged.
     """
     return Manifest.from_dict(_read_json(path))
 
 
 def read_columns(path: str) -> dict[str, Any]:
-    """What the released columns are made from, see `privacy_release.reports.columns`.
+    """Read the origins of the released columns, see `privacy_release.reports.columns`.
 
     Raises:
-        IntegrityError: if the file is missing or damaged.
+        IntegrityError: If the file is missing or damaged.
     """
     return _read_json(path)
 
 
 def write_schema(work: WorkArea, label: str, schema: "DataSchema") -> str:
-    """Write a schema to the work area; its path."""
+    """Write a schema to the work area, and return its path."""
     path = work.path(f"{label}.schema.json")
     write_private(path, schema.to_json().encode())
     return str(path)
 
 
 def json_bytes(value: Mapping[str, Any]) -> bytes:
-    """JSON that is equal for equal values."""
+    """Return a value as JSON, equal for equal values."""
     return json.dumps(value, sort_keys=True, indent=2, ensure_ascii=False, allow_nan=False).encode()
 
 
 def software() -> dict[str, str]:
-    """Name and version of this package, for the manifest."""
+    """Return name and version of this package, for the manifest."""
     try:
         return {"name": PACKAGE, "version": version(PACKAGE)}
-    except PackageNotFoundError:  # run from a checkout that was not installed
+    except PackageNotFoundError:  # run from a checkout that is not installed
         return {"name": PACKAGE, "version": "unknown"}
 
 

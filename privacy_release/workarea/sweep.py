@@ -1,9 +1,9 @@
-"""Removing work areas that nobody uses any more: a killed process cannot clean up after itself.
+"""Remove work areas that are no longer used. A killed process cannot clean up after itself.
 
-An area goes only while the sweeper alone holds its lock. Beyond that, one of a process goes when the process
-has ended, and one of an Airflow run when Airflow says that the run is over: a run that waits for a person's
-approval has no process at all. Where the lock does not reach, the area must have been without a heartbeat for
-a while.
+An area is only removed while the sweeper holds its lock exclusively. In addition, an area of a process must
+belong to a process that has ended, and an area of an Airflow run to a run that Airflow reports as over: a
+run that waits for an approval has no process at all. If the lock is not visible, the area must have been
+without a heartbeat for a while.
 """
 
 import os
@@ -30,14 +30,14 @@ from privacy_release.workarea.presence import (
     read_mark,
 )
 
-IDLE = "6 hours"  # hundreds of heartbeats: a busy or suspended host comes back earlier
+IDLE = "6 hours"  # hundreds of heartbeats; a busy or suspended host resumes earlier
 
-# Whether the run of a key is over; None: Airflow does not know the run (any more).
+# Whether the run of a key is over. None: Airflow does not know the run (any more).
 IsOver = Callable[[str], bool | None]
 
 
 class State(StrEnum):
-    """What a sweeper found, in the words that people are shown."""
+    """The state that a sweeper found, in the words of its output."""
 
     REMOVED = "removed"
     ABANDONED = "abandoned"
@@ -52,15 +52,15 @@ class State(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Rules:
-    """What a sweeper removes.
+    """The rules of a sweeper.
 
     Attributes:
-        idle: for how long an area must have had no heartbeat where its lock cannot be relied on.
-        is_over: asks Airflow; None: nobody can ask, and areas of runs stay.
-        kept: whether also what somebody wanted kept.
-        unknown_runs: whether also areas of runs that Airflow does not know; not where another Airflow shares
-            the folder.
-        dry: whether nothing is removed.
+        idle: Time without a heartbeat after which an area without a visible lock may be removed.
+        is_over: Function that asks Airflow whether a run is over. None: areas of runs stay.
+        kept: Whether areas that a user wanted to keep are removed, too.
+        unknown_runs: Whether areas of runs that Airflow does not know are removed, too. Do not use this if
+            another Airflow shares the folder.
+        dry: Whether nothing is removed.
     """
 
     idle: timedelta
@@ -72,13 +72,13 @@ class Rules:
 
 @dataclass(frozen=True, kw_only=True)
 class Looked:
-    """What a sweeper found of an area, and did with it.
+    """The state of an area, and the result of its removal.
 
     Attributes:
-        folder: of the area; its name alone where it is in no folder of this machine.
-        mark: whose it is; None where it does not say.
-        idle: since the last heartbeat.
-        problem: why it could not be removed, in the words of the system.
+        folder: Path of the area, or only its name if it is not on this machine.
+        mark: Owner of the area. None if the area does not state it.
+        idle: Time since the last heartbeat.
+        problem: Reason why it could not be removed, in the words of the operating system.
     """
 
     folder: Path | str
@@ -89,15 +89,15 @@ class Looked:
 
     @property
     def name(self) -> str:
-        """What people call the area."""
+        """The displayed name of the area."""
         return Path(self.folder).name if self.mark is None else self.mark.key
 
 
 def idle_limit() -> timedelta:
-    """The option `work_area_idle`, else `IDLE`.
+    """Return the option `work_area_idle`, or else `IDLE`.
 
     Raises:
-        ValueError: if it is no span of time.
+        ValueError: If it is not a duration.
     """
     try:
         return parse_duration(setting("work_area_idle") or IDLE)
@@ -106,15 +106,15 @@ def idle_limit() -> timedelta:
 
 
 def sweep(root: Path, rules: Rules) -> list[Looked]:
-    """Look at all work areas below a root, and remove those that nobody uses any more.
+    """Inspect all work areas below a root, and remove those that are no longer used.
 
-    Several may sweep at a time, also while areas are made and used.
+    Several sweepers may run at the same time, also while areas are made and used.
     """
     return [found for folder in _folders(root) if (found := _swept(folder, rules)) is not None]
 
 
 def _folders(root: Path) -> Iterator[Path]:
-    """The folders of this user below a root, by name."""
+    """Yield the folders of this user below a root, by name."""
     try:
         inside = sorted(root.iterdir())
     except FileNotFoundError:
@@ -127,7 +127,7 @@ def _folders(root: Path) -> Iterator[Path]:
 
 
 def _swept(folder: Path, rules: Rules) -> Looked | None:
-    """What became of an area; None if it went meanwhile."""
+    """Return the result for an area. None if it disappeared in the meantime."""
     try:
         handle = open_lock(folder)
     except FileNotFoundError:
@@ -141,7 +141,7 @@ def _swept(folder: Path, rules: Rules) -> Looked | None:
         removed = _attempt(found, lambda: empty(folder))
     finally:
         os.close(handle)
-    with suppress(OSError):  # a task of the run may have made the area anew
+    with suppress(OSError):  # a task of the run may have made the area again
         # After the handle is closed: on NFS an open file stays in its folder under another name.
         folder.rmdir()
     return removed
@@ -163,13 +163,13 @@ def _judged(folder: Path, handle: int, rules: Rules) -> Looked | None:
 
 
 def state_of_marked(mark: Mark, *, rested: bool, seen: bool, rules: Rules) -> State:
-    """The state of an area whose lock nobody here holds.
+    """Return the state of an area whose lock no process of this machine holds.
 
     Args:
-        mark: whose it is.
-        rested: whether it has had no heartbeat for long enough.
-        seen: whether its owner's lock would have been seen.
-        rules: of the sweeper.
+        mark: Owner of the area.
+        rested: Whether it has had no heartbeat for long enough.
+        seen: Whether its owner's lock would have been visible.
+        rules: Rules of the sweeper.
     """
     if mark.kept and not rules.kept:
         return State.KEPT
@@ -186,26 +186,26 @@ def state_of_marked(mark: Mark, *, rested: bool, seen: bool, rules: Rules) -> St
 
 
 def _of_unmarked(folder: Path, idle: timedelta, rules: Rules) -> State:
-    """A process may have died before it wrote whose the area is; then it wrote nothing else into it."""
+    """Judge an area without a mark. If its process died before writing it, the area has no other content."""
     if any(entry.name != LOCK for entry in folder.iterdir()):
         return State.UNMARKED
     return State.ABANDONED if idle >= rules.idle else State.IN_USE
 
 
 def _without_lock(folder: Path, rules: Rules) -> Looked | None:
-    """An area of an earlier version; or one that is about to get its lock, or go, and is empty."""
+    """Judge an area of an earlier version, or an empty one that is about to get its lock or be removed."""
     try:
         if any(folder.iterdir()):
             return Looked(folder=folder, state=State.UNMARKED)
         if not rules.dry:
             folder.rmdir()
-    except OSError:  # somebody else was faster, or is at work in it
+    except OSError:  # another process was faster, or is working in it
         pass
     return None
 
 
 def _attempt(found: Looked, action: Callable[[], object]) -> Looked:
-    """Remove an area, or a part of one; somebody else may have been faster."""
+    """Remove an area, or part of one. Another sweeper may have been faster."""
     try:
         with suppress(FileNotFoundError):
             action()

@@ -132,5 +132,5 @@ def test_of_a_private_release_only_the_budget_and_released_records_are_told(
 @pytest.mark.parametrize("figure", ["gcp_lca", "suppressed_records", "prosecutor_max"])
 def test_alerts_of_the_source_are_refused_beside_a_private_method(home: Any, figure: str) -> None:
     home.write(alerts={figure: {"above": 0.1}}, **PRIVATE)
-    with pytest.raises(SpecError, match=f"alerts.{figure} must not stand beside latent_class: loss and risk"):
+    with pytest.raises(SpecError, match=f"alerts.{figure} cannot be combined with latent_class"):
         load_spec(home.spec("people"))

@@ -57,7 +57,7 @@ def test_every_use_of_the_lake_fails_with_a_clear_error_that_carries_no_secret(
         with pytest.raises(PublishError, match=FAULTS[fault]) as caught:
             act()
         assert lake.root in str(caught.value)
-        assert "check the lake's address, the rights" in str(caught.value)
+        assert "check the lake's address, the permissions" in str(caught.value)
         assert caught.value.__suppress_context__
         for secret in (bucket.store.secret, WRONG, "ignature="):
             assert secret not in str(caught.value)

@@ -347,7 +347,7 @@ def test_an_object_in_anothers_place_is_refused(bucket: Bucket, tmp_path: Path) 
     found = bucket.objects()
     [name] = [name for name in found if name.endswith("staged.parquet")]
     bucket.put(name, found[name.replace("staged", "other")])
-    with pytest.raises(IntegrityError, match="put in another's place"):
+    with pytest.raises(IntegrityError, match="replaced by another"):
         scratch_of(bucket, tmp_path / "two").fetch(address)
 
 

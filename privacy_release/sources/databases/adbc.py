@@ -1,4 +1,4 @@
-"""The rows of a query through ADBC: Arrow from the driver on, in the types that the database declares.
+"""Read the rows of a query through ADBC, as Arrow from the driver on, in the types of the database.
 
 An address such as `adbc+postgresql://user:password@host/name` names the package `adbc_driver_postgresql`.
 """
@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 import pyarrow.types as t
 
 from privacy_engine.errors import PrivacyEngineError, SourceError, SpecError
-from privacy_release.sources.databases.errors import told_of
+from privacy_release.sources.databases.errors import translated_error
 from privacy_release.sources.databases.types import (
     Types,
     array_of,
@@ -36,17 +36,17 @@ if TYPE_CHECKING:
 
 _PREFIX = "adbc+"
 _POSTGRES = "postgresql"
-# How a driver takes parameters, in SQLAlchemy's words; the drivers' own `paramstyle` is not always true.
+# Parameter styles of drivers, in SQLAlchemy's terms; the drivers' own `paramstyle` is not always right.
 _PARAMETERS: Mapping[str, Any] = MappingProxyType({_POSTGRES: "numeric_dollar"})
 
 
 def is_adbc(url: "URL") -> bool:
-    """Whether an address is read through ADBC."""
+    """Return whether an address is read through ADBC."""
     return url.drivername.startswith(_PREFIX)
 
 
 def declares_types(url: "URL") -> bool:
-    """Whether the database declares the types of columns; other drivers read some of them off the values."""
+    """Return whether the database declares column types. Other drivers infer some from the values."""
     return url.drivername.removeprefix(_PREFIX) == _POSTGRES
 
 
@@ -54,20 +54,20 @@ def declares_types(url: "URL") -> bool:
 def arrow_rows(
     url: "URL", sql: str, values: Mapping[str, Any], connection: str
 ) -> Iterator["pa.RecordBatchReader"]:
-    """The rows of a query, some at a time.
+    """Yield the rows of a query in batches.
 
-    Memory: PostgreSQL's driver streams a query without parameters, and holds the result of one that has some.
+    Memory: PostgreSQL's driver streams a query without parameters, and holds the result of one with some.
 
     Args:
-        url: see the module.
-        sql: as SQLAlchemy's `text` takes it.
-        values: of its parameters.
-        connection: its name, for errors.
+        url: Address, see the module.
+        sql: Query in the syntax of SQLAlchemy's `text`.
+        values: Values of its parameters.
+        connection: Name of the connection, for errors.
 
     Raises:
-        SpecError: if the driver is not installed.
-        SourceError: if the database cannot be reached, or the connection drops.
-        SchemaError: if the database refuses the query.
+        SpecError: If the driver is not installed.
+        SourceError: If the database cannot be reached, or the connection drops.
+        SchemaError: If the database refuses the query.
     """
     backend = url.drivername.removeprefix(_PREFIX)
     driver = _driver(backend, connection)
@@ -84,30 +84,30 @@ def arrow_records(
     schema: "DataSchema | None",
     columns: Sequence[str] | None,
     place: str,
-    told: Mapping[str, Any],
+    origin: Mapping[str, Any],
     *,
     types: Types,
     declared: bool,
 ) -> Records:
-    """The rows as records of a source.
+    """Return the rows as records of a source.
 
     Args:
-        rows: of a query.
-        schema: what the columns must be; None where it is not known yet.
-        columns: that are wanted; None: all.
-        place: for errors.
-        told: what the manifest says of the source.
-        types: where types come from that are not declared, see `Query`.
-        declared: whether the database declares them.
+        rows: Rows of a query.
+        schema: Schema that the columns must match. None if it is not known yet.
+        columns: Columns to read. None: all.
+        place: Name of the source, for errors.
+        origin: Facts for the manifest about the source.
+        types: Origin of types that are not declared, see `Query`.
+        declared: Whether the database declares types.
 
     Raises:
-        SchemaError: if a column has no type of a table, or the schema says too little of it.
+        SchemaError: If a column has a type that no table can have, or the schema does not determine it.
     """
     batches = filter(len, rows)
     first = next(batches, None)
     kept = [n for n, name in enumerate(rows.schema.names) if columns is None or name in columns]
     named = [(rows.schema.field(n), None if first is None else first.column(n)) for n in kept]
-    if types == "schema":  # whether the first values are nulls decides nothing then
+    if types == "schema":  # then it must not matter whether the first values are nulls
         named = [(field, None) for field, _ in named]
     if types == "schema" and not declared:
         kinds = [(f.name, by_schema(attribute_of(schema, f.name), f.name, place)) for f, _ in named]
@@ -115,7 +115,7 @@ def arrow_records(
         kinds = [(field.name, _type_of(field, values, schema, place)) for field, values in named]
     found = batches if first is None else chain([first], batches)
     return Records(
-        types=pa.schema(kinds), batches=_cast(found, kept, pa.schema(kinds), place, types), told=told
+        types=pa.schema(kinds), batches=_cast(found, kept, pa.schema(kinds), place, types), origin=origin
     )
 
 
@@ -143,13 +143,13 @@ def _cast(
 def _type_of(
     field: "pa.Field", first: "pa.Array | None", schema: "DataSchema | None", place: str
 ) -> "pa.DataType":
-    """The type of a column in a table, the same as by the other drivers of a database."""
+    """Return the type of a column in a table, the same as with the other drivers of a database."""
     attribute = attribute_of(schema, field.name)
     found = field.type
     if isinstance(found, pa.OpaqueType) and found.type_name == "numeric":
         return numeric(*_digits(field), attribute, field.name, place)
     elif t.is_null(found) or (first is not None and first.null_count == len(first) and t.is_int64(found)):
-        return expected(attribute)  # SQLite's driver calls a column of nulls one of integers
+        return expected(attribute)  # SQLite's driver reports a column of nulls as integers
     elif any(
         is_one(found) for is_one in (t.is_boolean, t.is_integer, t.is_floating, t.is_decimal, t.is_date)
     ):
@@ -162,9 +162,9 @@ def _type_of(
 
 
 def _digits(field: "pa.Field") -> tuple[int, int]:
-    """Precision and scale of a decimal of PostgreSQL, whose driver tells its `typmod`; zeros: it has none."""
-    told = int((field.metadata or {}).get(b"POSTGRESQL:typmod", -1)) - 4
-    return (told >> 16, told & 0x7FF) if told >= 0 else (0, 0)
+    """Return precision and scale of a decimal from PostgreSQL's `typmod`. Zeros if it has none."""
+    typmod = int((field.metadata or {}).get(b"POSTGRESQL:typmod", -1)) - 4
+    return (typmod >> 16, typmod & 0x7FF) if typmod >= 0 else (0, 0)
 
 
 def _driver(backend: str, connection: str) -> Any:
@@ -179,14 +179,14 @@ def _driver(backend: str, connection: str) -> Any:
 
 
 def _address(url: "URL", backend: str) -> str:
-    """As the driver wants it, with its password."""
+    """Return the address for the driver, with its password."""
     if backend == "sqlite":
         return url.database or ""
     return url.set(drivername=backend).render_as_string(hide_password=False)
 
 
 def _query(sql: str, values: Mapping[str, Any], style: Any) -> "tuple[str, tuple[Any, ...] | None]":
-    """The text of a query with the parameters of a driver, and their values in order."""
+    """Return the text of a query with the parameters of a driver, and their values in order."""
     from sqlalchemy import text
     from sqlalchemy.engine.default import DefaultDialect
 
@@ -196,7 +196,7 @@ def _query(sql: str, values: Mapping[str, Any], style: Any) -> "tuple[str, tuple
 
 @contextmanager
 def _telling(connection: str) -> Iterator[None]:
-    """Turn what the driver raises into an error that shows no row, address or password."""
+    """Turn errors of the driver into an error that shows no row, address or password."""
     import adbc_driver_manager
 
     try:
@@ -204,13 +204,13 @@ def _telling(connection: str) -> Iterator[None]:
     except PrivacyEngineError:
         raise
     except adbc_driver_manager.Error as error:
-        raise told_of(
+        raise translated_error(
             error, connection, dropped=isinstance(error, adbc_driver_manager.OperationalError)
         ) from None
     except (pa.ArrowException, OSError) as error:
-        # Between two batches a driver says no more than that it failed.
+        # Between two batches, a driver reports only that it failed.
         raise SourceError(
-            f"query of {connection}: the rows ended with an error ({type(error).__name__}); nothing of it is "
-            "kept: a value cannot be read or cast as the query says, or the connection dropped: mend the "
-            "query, or retry"
+            f"query of {connection}: the rows ended with an error ({type(error).__name__}); nothing was "
+            "kept: a value cannot be read or cast as the query requires, or the connection dropped: correct "
+            "the query, or retry"
         ) from None

@@ -1,4 +1,4 @@
-"""What databases and their drivers raise, as errors that show no row, address or password."""
+"""Translate errors of databases and their drivers into errors that show no row, address or password."""
 
 import re
 from collections.abc import Mapping
@@ -6,27 +6,27 @@ from types import MappingProxyType
 
 from privacy_engine.errors import PrivacyEngineError, SchemaError, SourceError, SpecError
 
-# Classes and codes of SQLSTATE (PostgreSQL, appendix A) that mean something to whoever wrote the query.
+# Classes and codes of SQLSTATE (PostgreSQL, appendix A) that help the author of a query.
 _STATES: Mapping[str, str] = MappingProxyType(
     {
-        "42P01": "the query names a table that is not there, or not for this user: correct it",
-        "42703": "the query names a column that is not there: correct it",
+        "42P01": "the query names a table that does not exist, or not for this user: correct it",
+        "42703": "the query names a column that does not exist: correct it",
         "42501": "the user of the connection may not read what the query names: grant SELECT on it",
         "42": "the query is not valid SQL there: correct it",
         "0A": "the query would do more than read: write a SELECT",
-        "25006": "the query would write, and a source is only read: write a SELECT",
-        "22": "a value cannot be read or cast as the query says: mend the cast, or the rows",
+        "25006": "the query would write, but a source is only read: write a SELECT",
+        "22": "a value cannot be read or cast as the query requires: correct the cast, or the rows",
     }
 )
 
 
-def told_of(error: Exception, connection: str, *, dropped: bool) -> PrivacyEngineError:
-    """The error for people: only the kind of what was raised, its SQLSTATE, and what to do.
+def translated_error(error: Exception, connection: str, *, dropped: bool) -> PrivacyEngineError:
+    """Return an error with only the kind of the original one, its SQLSTATE, and the remedy.
 
     Args:
-        error: what was raised.
-        connection: its name.
-        dropped: whether an error of no known kind means that the database was or went away.
+        error: Original error.
+        connection: Name of the connection.
+        dropped: Whether an unknown error means that the database was or became unreachable.
     """
     cause = getattr(error, "orig", None) or error
     code = str(getattr(cause, "sqlstate", None) or getattr(cause, "sqlite_errorname", None) or "")
@@ -36,7 +36,7 @@ def told_of(error: Exception, connection: str, *, dropped: bool) -> PrivacyEngin
         cause
     ):  # both are about names in the query
         missing = re.search(r"no such (table|column)", str(cause).partition("\n")[0])
-        said = f"the query names a {missing[1]} that is not there: correct it" if missing else _STATES["42"]
+        said = f"the query names a {missing[1]} that does not exist: correct it" if missing else _STATES["42"]
     if said is not None:
         return SchemaError(f"query of {connection}: {said} ({kind})")
     if type(cause).__name__ == "DataError":
@@ -45,5 +45,5 @@ def told_of(error: Exception, connection: str, *, dropped: bool) -> PrivacyEngin
         return SpecError(f"query of {connection} could not be run ({kind}); correct the query or its address")
     return SourceError(
         f"the database of connection {connection} cannot be reached, or the connection dropped ({kind}); "
-        "nothing of it is kept: check that it runs, its address, user and password, then retry"
+        "nothing of it was kept: check that it runs, its address, user and password, then retry"
     )

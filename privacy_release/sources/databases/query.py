@@ -1,8 +1,8 @@
-"""The rows of a query as a source: streamed from a database, batch by batch, in types that fit the schema.
+"""The rows of a query as a source, streamed from a database in batches, in types that fit the schema.
 
-They come through a cursor of the server, or as Arrow through ADBC, in a transaction that may only read where
-the database knows such. The query's text may hold literals about people, so neither manifest nor errors show
-it: the manifest has its hash. What a database says in an error may quote rows: only its kind is told.
+They come through a cursor of the server, or as Arrow through ADBC, in a read-only transaction if the database
+supports it. The query's text may contain literals about people, so neither manifest nor errors show it: the
+manifest has its hash. A database error may quote rows, so only its kind is shown.
 """
 
 import hashlib
@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from privacy_engine.errors import PrivacyEngineError, SpecError
 from privacy_release.sources.databases.adbc import arrow_records, arrow_rows, declares_types, is_adbc
-from privacy_release.sources.databases.errors import told_of
+from privacy_release.sources.databases.errors import translated_error
 from privacy_release.sources.databases.types import Types, array_of, attribute_of, type_of
 from privacy_release.sources.extracts import Records
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from privacy_engine.tables.schema import DataSchema
 
-VARIABLE = "PRIVACY_SOURCE_"  # begins the environment variable of a connection
+VARIABLE = "PRIVACY_SOURCE_"  # prefix of the environment variable of a connection
 _ROWS = 10_000  # rows that are fetched at a time
 _CONNECT_SECONDS = 10
 _POSTGRES = "postgresql"
@@ -38,12 +38,12 @@ class Query:
     """The rows of a query.
 
     Attributes:
-        connection: its name, which may be shown.
-        url: SQLAlchemy's, with its password; `adbc+postgresql://...` is read through ADBC.
-        sql: a SELECT as SQLAlchemy's `text` takes it.
-        values: of its bound parameters.
-        types: where the types of columns come from that the database does not declare: their first `values`,
-            or the `schema`, which is required where a privacy budget pays.
+        connection: Name of the connection, which may be shown.
+        url: Address for SQLAlchemy, with its password. `adbc+postgresql://...` is read through ADBC.
+        sql: SELECT in the syntax of SQLAlchemy's `text`.
+        values: Values of its bound parameters.
+        types: Origin of column types that the database does not declare: the first `values`, or the
+            `schema`, which is required if a privacy budget pays.
     """
 
     connection: str
@@ -54,27 +54,27 @@ class Query:
 
     @property
     def shown(self) -> str:
-        """The connection's name: an address may name machines and users."""
+        """The connection's name, because an address may name machines and users."""
         return f"query of {self.connection}"
 
     @property
     def name(self) -> str:
-        """With the first characters of the query's hash, for the fingerprint."""
+        """The connection's name with the start of the query's hash, for the fingerprint."""
         return f"{self.shown} ({self.sha256[:12]})"
 
     @property
     def sha256(self) -> str:
-        """Of the query's text; the values of parameters are no part of it."""
+        """SHA-256 of the query's text, without the values of parameters."""
         return hashlib.sha256(self.sql.encode()).hexdigest()
 
     @contextmanager
     def opened(self, schema: "DataSchema | None", columns: Sequence[str] | None) -> Iterator[Records]:
-        """The rows, some at a time; see `Extract`.
+        """Open the rows in batches; see `Extract`.
 
         Raises:
-            SpecError: if the address or driver is wrong.
-            SourceError: if the database cannot be reached, or the connection drops; nothing was read then.
-            SchemaError: if the database refuses the query, or a column has no type of a table.
+            SpecError: If the address or driver is wrong.
+            SourceError: If the database cannot be reached, or the connection drops. Nothing was read then.
+            SchemaError: If the database refuses the query, or a column has a type that no table can have.
         """
         from sqlalchemy import text  # which releases of files do without, here and below
 
@@ -87,7 +87,7 @@ class Query:
                     schema,
                     columns,
                     self.name,
-                    self._told(declared),
+                    self._origin(declared),
                     types=self.types,
                     declared=declared,
                 )
@@ -97,13 +97,13 @@ class Query:
             if connection.dialect.name == _POSTGRES:
                 connection = connection.execution_options(postgresql_readonly=True)
             result = connection.execution_options(**options).execute(text(self.sql), self.values)
-            names, told = list(result.keys()), _declared(result)
+            names, declared_types = list(result.keys()), _declared(result)
             rows = ([tuple(row) for row in part] for part in result.partitions(_ROWS))
             first = next(rows, [])
             types = [
                 type_of(
                     name,
-                    told.get(n),
+                    declared_types.get(n),
                     [row[n] for row in first],
                     attribute_of(schema, name),
                     self.name,
@@ -117,11 +117,11 @@ class Query:
             yield Records(
                 types=found,
                 batches=self._batches(chain([first], rows), kept, found),
-                told=self._told(bool(told)),
+                origin=self._origin(bool(declared_types)),
             )
 
-    def _told(self, declared: bool) -> dict[str, Any]:
-        """What the manifest says of it, and whether types were read off the values."""
+    def _origin(self, declared: bool) -> dict[str, Any]:
+        """Return facts for the manifest: the hash, and whether types were inferred from the values."""
         guessed = {} if declared or self.types == "schema" else {"guessed": True}
         return {"query": self.sha256, **guessed}
 
@@ -142,7 +142,7 @@ class Query:
 
 
 def variable_of(connection: str) -> str:
-    """The environment variable that holds the address of a connection, without Airflow.
+    """Return the environment variable with the address of a connection, for runs without Airflow.
 
     >>> variable_of("hospital-db")
     'PRIVACY_SOURCE_HOSPITAL_DB'
@@ -151,10 +151,10 @@ def variable_of(connection: str) -> str:
 
 
 def url_of_environment(connection: str) -> str:
-    """The address of a connection, without Airflow.
+    """Return the address of a connection from the environment, for runs without Airflow.
 
     Raises:
-        SpecError: if nobody set it.
+        SpecError: If the variable is not set.
     """
     if url := os.environ.get(variable_of(connection)):
         return url
@@ -196,7 +196,7 @@ def _engine(url: "URL", connection: str) -> Any:
 
 @contextmanager
 def _telling(connection: str) -> Iterator[None]:
-    """Turn what the database and its driver raise into an error that shows no row, address or password."""
+    """Turn errors of the database and its driver into an error that shows no row, address or password."""
     from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
     try:
@@ -204,11 +204,11 @@ def _telling(connection: str) -> Iterator[None]:
     except PrivacyEngineError:
         raise
     except (SQLAlchemyError, OSError) as error:
-        raise told_of(error, connection, dropped=isinstance(error, DBAPIError | OSError)) from None
+        raise translated_error(error, connection, dropped=isinstance(error, DBAPIError | OSError)) from None
 
 
 def _declared(result: "CursorResult[Any]") -> dict[int, Any]:
-    """What PostgreSQL says of the columns, by their number; other drivers say nothing that can be used."""
+    """Return PostgreSQL's descriptions of the columns, by number. Those of other drivers are not usable."""
     if result.context.dialect.name != _POSTGRES or result.cursor is None:
         return {}
     return dict(enumerate(result.cursor.description or ()))

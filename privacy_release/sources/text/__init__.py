@@ -1,1 +1,1 @@
-"""Direct identifiers in text: the forms that they have, and the look through a table for them."""
+"""Direct identifiers in text: their forms, and the search for them in a table."""

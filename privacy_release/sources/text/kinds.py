@@ -1,7 +1,7 @@
-"""What is looked for in text: each kind with its patterns.
+"""The kinds of identifiers that are searched for in text, each with its patterns.
 
 The table in docs/identifiers.md, the tests and the scan share this list. Patterns repeat a bounded number of
-times, so that a long text costs no more than its length; they have no look-around, which RE2 lacks.
+times, so that the cost is linear in the length of the text. They use no look-around, which RE2 lacks.
 """
 
 import re
@@ -12,7 +12,7 @@ from functools import cache
 from privacy_release.sources.text import patterns as known
 from privacy_release.sources.text.patterns import Check, Pattern, Span, found_everywhere, of_digits
 
-# Between a word such as "account" and its number, and the number: capitals and digits.
+# Between a word such as "account" with its number, and the number itself: capitals and digits.
 _MARK = r"(?i:no|nr|num|number|id|code|card|is|was|ending in|ending)\b"
 _SEP = rf"[ .:#=]{{0,4}}(?:{_MARK}[ .:#=]{{0,3}}){{0,2}}"
 _SURE = rf"[ .:]{{0,2}}(?:#|{_MARK})[ .:#=]{{0,3}}(?:{_MARK}[ .:#=]{{0,3}})?"
@@ -93,13 +93,13 @@ _NO_PERSON = frozenset(
 
 @dataclass(frozen=True, kw_only=True)
 class TextKind:
-    """A kind of identifier that is looked for in text.
+    """A kind of identifier that is searched for in text.
 
     Attributes:
-        name: One word, as errors and findings show it.
-        what: What is found, as the documentation says it.
-        patterns: Forms that it has.
-        always: Whether every release is stopped by it; otherwise only one under `clean_text`.
+        name: Name in errors and findings, one word.
+        what: Description, as in the documentation.
+        patterns: Forms of the identifier.
+        always: Whether it stops every release. Otherwise only releases under `clean_text`.
     """
 
     name: str
@@ -109,7 +109,7 @@ class TextKind:
 
 
 def _coded(least: int) -> Check:
-    """A word and a code after it: at least five characters, among them some digits."""
+    """Return a check for a word and a code after it: at least five characters, some of them digits."""
 
     def found(text: str, span: Span) -> Span | None:
         code = re.search(r"[A-Z0-9](?:[-/. ]?[A-Z0-9])*$", text[slice(*span)])
@@ -120,13 +120,13 @@ def _coded(least: int) -> Check:
 
 
 def _word(kind: str, words: str, *, sure: str = "", least: int = 3) -> tuple[Pattern, ...]:
-    """A number by the word before it; some words need a mark between them, such as `no.` or `#`."""
+    """Return patterns for a number after a word. Some words need a mark in between, such as `no.` or `#`."""
     forms = [rf"\b(?i:{words})\b{_SEP}{_CODE}"] + ([rf"\b(?i:{sure})\b{_SURE}{_CODE}"] if sure else [])
     return tuple(Pattern(kind=kind, form=form, check=_coded(least)) for form in forms)
 
 
 def _inside(text: str, span: Span) -> Span | None:
-    """A part of a text that is no part of a longer code, and not the whole cell."""
+    """Accept a match that is neither part of a longer code nor the whole cell."""
     joined = re.search(r"[\w.:/-]$", text[: span[0]]) or re.match(r"[.:/-]?\w", text[span[1] :])
     return None if joined or span == (0, len(text)) else span
 
@@ -143,7 +143,7 @@ _WEIGHTS = (8, 7, 6, 5, 4, 3, 2, 10, 0, 9, 8, 7, 6, 5, 4, 3, 2)
 
 
 def _vin(text: str, span: Span) -> Span | None:
-    """A vehicle's number (ISO 3779): its check digit is right, or it ends as those of Europe do."""
+    """Accept a vehicle's number (ISO 3779) with the right check digit, or with a European ending."""
     number = text[slice(*span)]
     if sum(map(str.isdigit, number)) < 5 or sum(map(str.isalpha, number)) < 3:
         return None
@@ -153,13 +153,13 @@ def _vin(text: str, span: Span) -> Span | None:
 
 
 def _coordinates(text: str, span: Span) -> Span | None:
-    """A pair of degrees; of two small numbers no one knows whether they are some."""
+    """Accept a pair of degrees, but not two small numbers, which may be something else."""
     north, east = (abs(float(n)) for n in re.findall(r"-?[0-9]+\.[0-9]+", text[slice(*span)])[:2])
     return span if north <= 90 and east <= 180 and max(north, east) >= 10 else None
 
 
 def _over_89(text: str, span: Span) -> Span | None:
-    """An age above 89, and not the group of those who are 90 or older."""
+    """Accept an age above 89, but not the group of people who are 90 or older."""
     number, after = re.search(r"[0-9]+", text[slice(*span)]), text[span[1] :]
     if number is None:
         return span
@@ -169,7 +169,7 @@ def _over_89(text: str, span: Span) -> Span | None:
 
 
 def _date(text: str, span: Span) -> Span | None:
-    """A date, and not a part of a version or of a longer number."""
+    """Accept a date that is not part of a version or of a longer number."""
     before, after = text[: span[0]], text[span[1] :]
     joined = re.search(r"(?i)[\w.:/-]$|\bv(?:er|ersion)?\.? *$", before) or re.match(r"[.:/-]?\w", after)
     time = re.match(r"T\d", after)
@@ -177,7 +177,7 @@ def _date(text: str, span: Span) -> Span | None:
 
 
 def _person(text: str, span: Span) -> Span | None:
-    """A title and a name, and no occupation or product."""
+    """Accept a title and a name that are no occupation or product."""
     words = re.split(r"[ -]", text[slice(*span)])
     return None if _NO_PERSON.intersection(words) or re.match(r"['’]s [A-Z]", text[span[1] :]) else span
 
@@ -188,18 +188,18 @@ def _luhn(text: str, span: Span) -> Span | None:
 
 
 def _apart(text: str, span: Span) -> bool:
-    """Whether no group of digits stands before or after it."""
+    """Return whether no group of digits is before or after the match."""
     return not (re.search(r"\d ?$", text[: span[0]]) or re.match(r" ?\d", text[span[1] :]))
 
 
 def _many(least: int, most: int) -> Check:
-    """A run of groups of digits, of this many digits, that is no part of a longer one."""
+    """Return a check for groups of digits with this many digits that are not part of a longer run."""
     counted = of_digits(lambda digits: least <= len(digits) <= most)
     return lambda text, span: counted(text, span) if _apart(text, span) else None
 
 
 def _sin(text: str, span: Span) -> Span | None:
-    """Three groups of digits with a check digit, no part of a longer run."""
+    """Accept three groups of digits with a check digit that are not part of a longer run."""
     return of_digits(known.is_luhn)(text, span) if _apart(text, span) else None
 
 
@@ -215,7 +215,7 @@ def _is_cpf(digits: str) -> bool:
 
 
 def _is_ean(digits: str) -> bool:
-    """Check digit of EAN-13, which Swiss numbers have."""
+    """Check the EAN-13 check digit, which Swiss numbers have."""
     return sum(int(d) * (1 + 2 * (i % 2)) for i, d in enumerate(digits)) % 10 == 0
 
 
@@ -507,21 +507,21 @@ def kinds() -> tuple[TextKind, ...]:
 
 @cache
 def patterns(*, always: bool = True) -> tuple[Pattern, ...]:
-    """The patterns that every release is looked through for; else those that `clean_text` adds."""
+    """Return the patterns that stop every release, or else those that `clean_text` adds."""
     return tuple(pattern for kind in kinds() for pattern in kind.patterns if kind.always is always)
 
 
 def every_pattern() -> tuple[Pattern, ...]:
-    """The patterns of all kinds."""
+    """Return the patterns of all kinds."""
     return (*patterns(), *patterns(always=False))
 
 
 def found_in(text: str, among: tuple[Pattern, ...] | None = None) -> list[tuple[Span, str]]:
-    """Where a text holds what, from left to right; of two that overlap the one that begins first.
+    """Return matches in a text with their kinds, from left to right. Of two that overlap, the first counts.
 
     Args:
-        text: A cell.
-        among: Patterns to look for; None: those of every release.
+        text: Text of a cell.
+        among: Patterns to search for. None: those of every release.
     """
     spans = sorted((span, p.kind) for p in (patterns() if among is None else among) for span in p.spans(text))
     kept: list[tuple[Span, str]] = []

@@ -1,13 +1,13 @@
-"""What direct identifiers look like in text: forms with check digits, context or marks, and few false alarms.
+"""The forms of direct identifiers in text, with check digits, context or marks, and few false alarms.
 
-Each form is a regular expression that Python and RE2 read alike. Where it is loose, a check decides: Luhn and
-the issuer of a card, ISO 7064 of a bank account, the check digits of national numbers. A run of digits alone
-is none of them, unless at least half of a column's are, see `privacy_release.sources.text.scan`.
+Each form is a regular expression that Python and RE2 read alike. If it is loose, a check decides: Luhn and
+the issuer of a card, ISO 7064 of a bank account, the check digits of national numbers. A cell of only digits
+is none of them, unless at least half of a column's cells are, see `privacy_release.sources.text.scan`.
 
 With the extra `text`, python-stdnum adds national numbers of more countries, and phonenumbers the telephone
 numbers that are written without a country code. Names of persons are found by a title, by a frequent given
-name before another capitalized word, and by the name of the column. A model of language would find more, and
-must be downloaded; this is a net, not a proof.
+name before another capitalized word, and by the name of the column. A language model would find more, but has
+to be downloaded. This is a safety net, not a proof.
 """
 
 import ipaddress
@@ -24,7 +24,7 @@ Check = Callable[[str, Span], Span | None]
 _LETTER = "[A-Za-zÀ-ÖØ-öø-ÿĀ-ž]"
 _UPPER = "[A-ZÀ-ÖØ-ÞĀŁŚŻŽČŠŐŰ]"
 _WORD = f"{_UPPER}{_LETTER}{{1,40}}"
-# Not what else stands in descriptions after a number and a capital: "2 View", "6 Minute Walk".
+# Other words that follow a number and a capital in descriptions: "2 View", "6 Minute Walk".
 _STREETS = (
     "Alley|Avenue|Ave|Bluff|Boulevard|Blvd|Branch|Bridge|Brook|Bypass|Byway|Camp|Canyon|Cape|Causeway|"
     "Center|Centre|Circle|Cir|Cliff|Close|Corner|Court|Ct|Cove|Creek|Crescent|Crest|Crossing|Crossroad|"
@@ -52,7 +52,7 @@ _GIVEN = (
     "Stefan|Stephanie|Stephen|Steven|Susan|Teresa|Theresa|Thomas|Timothy|Tomasz|Tyler|Ursula|Walter|"
     "Wendy|William|Wolfgang|Zachary"
 )
-# A given name before these, or before what a street may be called, is that of a place or an institution.
+# A given name before these, or before the name of a street, belongs to a place or an institution.
 _NO_SURNAME = frozenset(_STREETS.split("|")) | {
     "Arbor",
     "Beach",
@@ -83,18 +83,18 @@ _NO_SURNAME = frozenset(_STREETS.split("|")) | {
 
 
 def found_everywhere(text: str, span: Span) -> Span | None:
-    """Any match of a form that is telling by itself."""
+    """Accept any match of a form that needs no further check."""
     return span
 
 
 @dataclass(frozen=True, kw_only=True)
 class Pattern:
-    """A form that a kind of identifier has in text.
+    """A form of a kind of identifier in text.
 
     Attributes:
-        kind: what it is, in one word.
-        form: regular expression.
-        check: the part of the text that is one, of a match; None if it is none.
+        kind: Name of the kind, one word.
+        form: Regular expression.
+        check: Function that returns the part of a match that is an identifier, or None.
     """
 
     kind: str
@@ -102,7 +102,7 @@ class Pattern:
     check: Check = found_everywhere
 
     def spans(self, text: str) -> Iterator[Span]:
-        """Where a text has one."""
+        """Yield the matches in a text."""
         for match in compiled(self.form).finditer(text):
             if (span := self.check(text, match.span())) is not None:
                 yield span
@@ -110,12 +110,12 @@ class Pattern:
 
 @cache
 def compiled(form: str) -> re.Pattern[str]:
-    """A form, read as RE2 does: letters, digits and word boundaries are those of ASCII."""
+    """Compile a form as RE2 reads it: letters, digits and word boundaries are those of ASCII."""
     return re.compile(form, re.ASCII)
 
 
 def redacted(text: str, found: list[tuple[Span, str]]) -> str:
-    """The text with the kind in brackets in the place of what was found.
+    """Return the text with the kind in brackets in place of each finding.
 
     >>> redacted("write to a@b.org", [((9, 16), "email")])
     'write to [email]'
@@ -129,7 +129,7 @@ def redacted(text: str, found: list[tuple[Span, str]]) -> str:
 
 @cache
 def all_known() -> tuple[Pattern, ...]:
-    """The patterns of this module, with those of the libraries that are installed."""
+    """Return the patterns of this module and of the installed libraries."""
     return (*_built_in(), *_of_stdnum(), *_of_phonenumbers())
 
 
@@ -140,7 +140,7 @@ _IN_ASCII = {**_DASHES, **_BLANKS, **{0xFF01 + i: chr(0x21 + i) for i in range(9
 
 
 def in_ascii(text: str) -> str:
-    """A text of the same length, with hyphens, blanks and digits as those of ASCII.
+    """Return a text of the same length, with hyphens, blanks and digits converted to ASCII.
 
     >>> in_ascii("617\u2011555\u20110123"), in_ascii("\uff16\uff11\uff17")
     ('617-555-0123', '617')
@@ -153,7 +153,7 @@ def in_ascii(text: str) -> str:
 
 @cache
 def numbers() -> dict[str, Callable[[str], bool]]:
-    """What a cell of digits alone may be: kind and number, and its check."""
+    """Return the possible kinds of a cell of only digits: kind and number, and its check."""
     return {
         "card": _is_card,
         "device": lambda digits: len(digits) == 15 and len(set(digits)) > 1 and is_luhn(digits),
@@ -234,7 +234,7 @@ def _built_in() -> tuple[Pattern, ...]:
 
 
 def of_digits(check: Callable[[str], bool]) -> Check:
-    """A check of the digits of a match, which must be no part of a longer number."""
+    """Return a check of the digits of a match that is not part of a longer number."""
 
     def found(text: str, span: Span) -> Span | None:
         digits = "".join(c for c in text[slice(*span)] if c.isdigit())
@@ -252,7 +252,7 @@ def _of_text(check: Callable[[str], bool]) -> Check:
 
 
 def _alone(text: str, span: Span) -> Span | None:
-    """Refuses a part of a longer number, and a cell that is digits alone, which its column decides on."""
+    """Reject a part of a longer number, and a cell of only digits, which is judged by its column."""
     if span == (0, len(text)) and text.isdigit():
         return None
     before, after = text[: span[0]][-2:], text[span[1] :][:2]
@@ -261,13 +261,13 @@ def _alone(text: str, span: Span) -> Span | None:
 
 
 def is_luhn(digits: str) -> bool:
-    """Whether the check digit at the end is right (ISO/IEC 7812)."""
+    """Return whether the check digit at the end is right (ISO/IEC 7812)."""
     doubled = [int(d) * (1 + i % 2) for i, d in enumerate(reversed(digits))]
     return sum(d - 9 * (d > 9) for d in doubled) % 10 == 0
 
 
 def _is_card(digits: str) -> bool:
-    """Length and first digits of an issuer, and the check digit (ISO/IEC 7812)."""
+    """Check length, first digits of an issuer, and check digit (ISO/IEC 7812)."""
     issuer = r"4\d{12}(?:\d{3}){0,2}|5[1-5]\d{14}|2[2-7]\d{14}|3[47]\d{13}|3[0689]\d{12}|6(?:011|5\d\d)\d{12}"
     return re.fullmatch(issuer, digits) is not None and len(set(digits)) > 1 and is_luhn(digits)
 
@@ -293,7 +293,7 @@ _LENGTHS = {
 
 
 def _iban(text: str, span: Span) -> Span | None:
-    """A bank account (ISO 13616): length of the country, and remainder 1 of 97; what follows is left out."""
+    """Accept a bank account (ISO 13616): length of the country, and remainder 1 of 97, without the rest."""
     country, taken, end = text[span[0] : span[0] + 2], "", span[0]
     wanted = next((length for length, countries in _LENGTHS.items() if country in countries.split()), 0)
     for end in range(span[0], span[1]):
@@ -307,7 +307,7 @@ def _iban(text: str, span: Span) -> Span | None:
 
 
 def _is_ssn(digits: str) -> bool:
-    """The United States' form; 9xx are other numbers of persons, and those of made-up ones."""
+    """Check the form of the United States. 9xx are other numbers of persons, and invented ones."""
     return digits[:3] not in ("000", "666") and digits[3:5] != "00" and digits[5:] != "0000"
 
 
@@ -356,7 +356,7 @@ def _is_german_tax(digits: str) -> bool:
 
 
 def _is_pesel(digits: str) -> bool:
-    """Poland: a date, whose month tells the century, and a check digit."""
+    """Poland: a date, whose month encodes the century, and a check digit."""
     month, day = int(digits[2:4]) % 20, int(digits[4:6])
     weighed = sum(int(d) * w for d, w in zip(digits, (1, 3, 7, 9, 1, 3, 7, 9, 1, 3, 1), strict=False))
     return len(digits) == 11 and 1 <= month <= 12 and 1 <= day <= 31 and weighed % 10 == 0
@@ -368,7 +368,7 @@ def _is_bsn(digits: str) -> bool:
 
 
 def _ip(text: str, span: Span) -> Span | None:
-    """An address, and not a version or a part of a longer dotted number."""
+    """Accept an address that is not a version or part of a longer dotted number."""
     port = "." in text[slice(*span)] and re.match(r":\d{1,5}\b", text[span[1] :])
     joined = re.match(r"[.:]\w", text[span[1] :]) and not port
     if joined or re.search(r"(?i)[\w.-]$|[0-9a-f:]:$|\bv(?:er|ersion)?[.:]? *$", text[: span[0]]):
@@ -381,7 +381,7 @@ def _ip(text: str, span: Span) -> Span | None:
 
 
 def _surname(text: str, span: Span) -> Span | None:
-    """A name, and not an institution or a saint that one is called after."""
+    """Accept a name that is not that of an institution or a saint."""
     words = re.split(r"[ -]", text[slice(*span)])
     named = _NO_SURNAME.intersection(words) or re.search(r"\b(?:St\.?|Saint|San|Santa) $", text[: span[0]])
     called = re.match(
@@ -391,7 +391,7 @@ def _surname(text: str, span: Span) -> Span | None:
 
 
 def _of_stdnum() -> tuple[Pattern, ...]:
-    """National numbers of more countries, as python-stdnum checks them."""
+    """Return patterns of national numbers of more countries, as python-stdnum checks them."""
     forms = {
         "be.nn": r"\b\d{2}\.\d{2}\.\d{2}-\d{3}\.\d{2}\b",
         "br.cpf": r"\b\d{3}\.\d{3}\.\d{3}-\d{2}\b",
@@ -419,12 +419,12 @@ def _of_module(name: str) -> Check:
     return found
 
 
-_SHORTEST_NUMBER = 9  # digits of a number with the area's
-_REGIONS = ("DE", "GB", "FR", "IT", "NL", "AT", "CH", "BE", "SE", "AU")  # that write a leading zero
+_SHORTEST_NUMBER = 9  # fewest digits of a number with its area code
+_REGIONS = ("DE", "GB", "FR", "IT", "NL", "AT", "CH", "BE", "SE", "AU")  # regions with a leading zero
 
 
 def _of_phonenumbers() -> tuple[Pattern, ...]:
-    """Numbers as they are dialled at home, with the marks that are usual there."""
+    """Return patterns of numbers as dialled within a country, with the usual marks."""
     if find_spec("phonenumbers") is None:
         return ()
     return (

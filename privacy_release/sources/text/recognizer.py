@@ -1,7 +1,7 @@
-"""A recognizer of the deployment, such as presidio or its own model, beside the patterns of this package.
+"""The deployment's own recognizer of identifiers, such as presidio, in addition to the package's patterns.
 
 The option `text_recognizer` names it, as `package.module:function`. Only the deployment's owner sets
-options; a release file cannot name code. What it finds adds to what the patterns find, and removes nothing.
+options; a release file cannot name code. Its findings are added to those of the patterns, and remove none.
 """
 
 import re
@@ -14,23 +14,23 @@ from privacy_engine.errors import SpecError
 from privacy_release.config.settings import VARIABLES, setting
 
 OPTION = "text_recognizer"
-UNNAMED = "recognized"  # the kind of a finding whose name may be a part of the text
-# Texts, each distinct one once, in any order -> for each text the kinds of identifiers in it.
+UNNAMED = "recognized"  # shown kind of a finding whose own name may be part of the text
+# Function from distinct texts, in any order, to the kinds of identifiers in each.
 Recognizer = Callable[[Sequence[str]], Sequence[Collection[str]]]
 _FORM = re.compile(r"[a-z][a-z0-9_]{0,39}")
 
 
 def has_recognizer() -> bool:
-    """Whether the deployment names a recognizer."""
+    """Return whether the deployment names a recognizer."""
     return setting(OPTION) is not None
 
 
 def recognized(texts: Sequence[str]) -> list[frozenset[str]]:
-    """The kinds that the recognizer of the deployment finds in each of some texts; none without one.
+    """Return the kinds that the deployment's recognizer finds in each text. Empty without a recognizer.
 
     Raises:
-        SpecError: if it cannot be loaded, fails, or does not answer with kinds for each text. Its own message
-            is withheld, since it may quote a text.
+        SpecError: If it cannot be loaded, fails, or does not return kinds for each text. Its own message is
+            withheld, because it may quote a text.
     """
     name = setting(OPTION)
     if name is None or not texts:
@@ -52,22 +52,22 @@ def recognized(texts: Sequence[str]) -> list[frozenset[str]]:
 
 @cache
 def loaded(name: str) -> Recognizer:
-    """The recognizer of that name.
+    """Load a recognizer by its name.
 
     Args:
-        name: `package.module:function`.
+        name: Name as `package.module:function`.
 
     Raises:
-        SpecError: if there is no such function.
+        SpecError: If there is no such function.
     """
     module, _, function = name.partition(":")
     try:
         found = getattr(import_module(module), function)
-    except Exception as error:  # noqa: BLE001  whatever a module of others raises as it is loaded
+    except Exception as error:  # noqa: BLE001  loading foreign code may raise anything
         raise _refused(name, f"cannot be loaded ({type(error).__name__})") from None
     if not callable(found):
         raise _refused(name, "is no function")
-    return found  # type: ignore[no-any-return]  # what it answers is checked at each call
+    return found  # type: ignore[no-any-return]  # its answers are checked at each call
 
 
 def _refused(name: str, fault: str) -> SpecError:
@@ -78,7 +78,7 @@ def _refused(name: str, fault: str) -> SpecError:
 
 
 def _shown(kind: object, text: str) -> str:
-    """The name of a kind as errors show it, unless it may be a part of the text itself."""
+    """Return the name of a kind for errors, unless it may be part of the text itself."""
     name = str(kind).lower() if isinstance(kind, str) else ""
     letters = re.sub(r"[\W_]", "", name)
     within = letters in re.sub(r"[\W_]", "", text.lower())

@@ -1,8 +1,8 @@
-"""Direct identifiers in the text that will be released: found while it is copied, told by kind and count.
+"""Search released text for direct identifiers while it is copied. Findings are kinds and counts.
 
-Each distinct value of a part is looked at once: RE2 finds those that a form of
-`privacy_release.sources.text.kinds` may be in, and the checks there decide. Memory: a part. What is found
-is told by column, kind and number of records, never by value.
+Each distinct value of a part is searched once: RE2 selects those that may contain a form of
+`privacy_release.sources.text.kinds`, and its checks decide. Memory: one part. Findings are reported by
+column, kind and number of records, never by value.
 """
 
 import re
@@ -27,13 +27,13 @@ from privacy_release.sources.text.recognizer import has_recognizer, recognized
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-_SHARE = 0.5  # of the cells that a column's name, or a check digit, says something of
+_SHARE = 0.5  # share of cells that must agree with a column's name, or pass a check
 _DIGITS, _NUMBER = "^[0-9]+$", "^[0-9]{8,19}$"
-_LOOKED_AT = 5_000  # numbers of a part; their share is that of all
-_FEW = 5  # cells of digits, among which one in ten passes a check by chance
+_LOOKED_AT = 5_000  # numbers of a part that are checked, as a sample of all
+_FEW = 5  # number of cells of digits below which chance may pass a check, one time in ten
 _CAPITALIZED = r"^[A-ZÀ-ÖØ-Þ][A-Za-zÀ-ÖØ-öø-ÿ'’. -]*\d{0,4}$"
 _OF_PERSON = "name patient person customer client employee contact user de la of full"
-# Words of a column's name, and what most values then look like. All words must be of the first two.
+# Words of a column's name, and the form of most values then. All words must be in the first two groups.
 _NAMED: Mapping[str, tuple[str, str, str]] = {
     "name": (
         "first last middle maiden given family surname forename firstname lastname fullname vorname nachname "
@@ -60,19 +60,20 @@ _NAMED: Mapping[str, tuple[str, str, str]] = {
 
 
 class TextScan:
-    """What the released text of a table holds, part by part."""
+    """The identifiers in the released text of a table, part by part."""
 
     def __init__(self, schema: "DataSchema", *, clean: bool = False) -> None:
-        """Scan the columns of a schema whose values it does not list.
+        """Search the columns of a schema whose values it does not list.
 
         Args:
-            schema: Of the records.
-            clean: Whether all kinds are looked for, as `clean_text` asks; else those of every release.
+            schema: Schema of the records.
+            clean: Whether all kinds are searched for, as `clean_text` requires. Otherwise those of every
+                release.
         """
         self._columns = {a.name: _Column(a, clean=clean) for a in schema.attributes if _is_scanned(a)}
 
     def cleaned(self, table: "pa.Table") -> "pa.Table":
-        """Look through the next records; the same, with what is to be redacted in brackets."""
+        """Search the next records, and return them with text to redact replaced by its kind in brackets."""
         for name, column in self._columns.items():
             if name in table.column_names and t.is_string(table.schema.field(name).type):
                 at = table.schema.get_field_index(name)
@@ -81,21 +82,21 @@ class TextScan:
         return table
 
     def absorb(self, other: "TextScan") -> None:
-        """Take what another one found in other records of the table."""
+        """Add the findings of another scan in other records of the table."""
         for name, column in self._columns.items():
             column.absorb(other._columns[name])
 
     def found(self) -> dict[str, dict[str, int]]:
-        """The number of records of each kind, by column; of the columns that have some."""
+        """Return the number of records of each kind, by column with findings."""
         return {name: found for name, column in self._columns.items() if (found := column.found())}
 
     def require_clean(self) -> None:
-        """Refuse text that would tell who a record is about.
+        """Raise if text would reveal who a record is about.
 
         Raises:
-            SchemaError: naming each column, what is in it, in how many records, and the remedies.
+            SchemaError: Naming each column, what is in it, in how many records, and the remedies.
         """
-        told = []
+        findings = []
         for name, found in self.found().items():
             column = self._columns[name]
             if column.attribute.text == "redact":
@@ -104,18 +105,18 @@ class TextScan:
                 kinds = ", ".join(
                     f"{_shown(kind)} in {counted(n, 'record')}" for kind, n in sorted(found.items())
                 )
-                told.append(f"{name}: {kinds}")
-        if told:
+                findings.append(f"{name}: {kinds}")
+        if findings:
             raise SchemaError(
-                f"text that will be released looks like direct identifiers: {'; '.join(told)}. Give such a "
-                "column the role identifier; or write `text: redact` to put the kind in its place, which "
-                "cannot help where the whole column is of names or numbers; or `text: {allow: <reason>}`, "
+                f"text that will be released looks like direct identifiers: {'; '.join(findings)}. Give such "
+                "a column the role identifier; or set `text: redact` to replace findings by their kind, "
+                "which does not help if the whole column is names or numbers; or `text: {allow: <reason>}`, "
                 "which goes into the manifest"
             )
 
 
 def found_in_files(files: Sequence[str]) -> dict[str, dict[str, int]]:
-    """What the text of a table in Parquet files holds: the number of records of each kind, by column."""
+    """Return the number of records of each kind in the text of Parquet files, by column."""
     names = [field.name for field in common_schema(files) if not _is_plain(field.type)]
     if not names:
         return {}
@@ -126,9 +127,9 @@ def found_in_files(files: Sequence[str]) -> dict[str, dict[str, int]]:
 
 
 def found_in_release(files: Sequence[str], schema: "DataSchema") -> dict[str, dict[str, int]]:
-    """What the released text of Parquet files holds: the number of records of each kind, by column.
+    """Return the number of records of each kind in the released text of Parquet files, by column.
 
-    All kinds are looked for, those of `clean_text` among them; dates outside of columns of dates.
+    All kinds are searched for, including those of `clean_text`, except dates in columns of dates.
     """
     scanned = tuple(a for a in schema.attributes if _is_scanned(a) and a.name != schema.by)
     if not scanned:
@@ -140,12 +141,12 @@ def found_in_release(files: Sequence[str], schema: "DataSchema") -> dict[str, di
 
 
 def _is_plain(kind: "pa.DataType") -> bool:
-    """Whether values of a type are no text, so that they need not be read."""
+    """Return whether values of a type are never text, so that they need not be read."""
     return bool(t.is_primitive(kind) or t.is_nested(kind))
 
 
 def _is_scanned(attribute: "Attribute") -> bool:
-    """Whether values of an attribute are released that no schema names."""
+    """Return whether values of an attribute are released without being listed in a schema."""
     released = attribute.role is not Role.IDENTIFIER and attribute.pseudonym is None
     words = attribute.kind is not Kind.NUMERIC and attribute.dates is None
     return released and words and not attribute.has_public_domain
@@ -156,7 +157,7 @@ def _shown(kind: str) -> str:
 
 
 class _Column:
-    """What one column holds."""
+    """The findings in one column."""
 
     def __init__(self, attribute: "Attribute", *, clean: bool) -> None:
         self.attribute = attribute
@@ -164,12 +165,12 @@ class _Column:
         self._clean = clean or self._redacts
         self._dated = attribute.about == "date"
         self._kinds: Counter[str] = Counter()
-        self._numbers: dict[str, float] = defaultdict(float)  # of cells of digits alone
+        self._numbers: dict[str, float] = defaultdict(float)  # for cells of only digits
         self._known = self._digits = self._fits = 0
         self._hint = _hint(attribute.name)
 
     def cleaned(self, cells: "pa.Array") -> "pa.Array | None":
-        """Count what is found; the cells without it, where they are to be redacted and there is something."""
+        """Count findings. Return the cells without them, if they are to be redacted and there are any."""
         coded = cells.dictionary_encode()
         values, codes = coded.dictionary, coded.indices
         known = codes.drop_null().to_numpy(zero_copy_only=False)
@@ -184,7 +185,7 @@ class _Column:
                 changed[code] = redacted(values[code].as_py(), found)
         for code, more in self._recognized(values, changed):
             kinds[code] = kinds.get(code, set()) | more
-            changed[code] = f"[{min(more)}]"  # nothing says where in the text, so all of it goes
+            changed[code] = f"[{min(more)}]"  # its position in the text is unknown, so the text is replaced
         for code, of_text in kinds.items():
             self._kinds.update(dict.fromkeys(of_text, int(records[code])))
         if not self._redacts:
@@ -203,16 +204,16 @@ class _Column:
     def _recognized(
         self, values: "pa.Array", changed: Mapping[int, str]
     ) -> Iterator[tuple[int, frozenset[str]]]:
-        """Codes of the values, as they are redacted, in which the deployment's recognizer finds kinds."""
+        """Return codes of redacted values in which the deployment's recognizer finds kinds."""
         if has_recognizer():
             texts = [changed.get(code, text) for code, text in enumerate(values.to_pylist())]
             yield from ((code, kinds) for code, kinds in enumerate(recognized(texts)) if kinds)
 
     def _found_in(self, values: "pa.Array") -> Iterator[tuple[int, list[tuple[Span, str]]]]:
-        """Codes of the values that hold something, and where.
+        """Yield codes of the values with findings, and the findings.
 
-        RE2 chooses the values that each pattern looks at. One expression of all forms has so many states
-        that it takes five times as long as the forms one by one.
+        RE2 selects the values that each pattern is applied to. A single expression for all forms needs
+        so large an automaton that it takes five times as long as the individual forms.
         """
         values = _plain(values)
         digits = set(_matching(values, _DIGITS).tolist())
@@ -226,7 +227,7 @@ class _Column:
                 yield code, found
 
     def absorb(self, other: "_Column") -> None:
-        """Take what was found in other records."""
+        """Add the findings in other records."""
         self._kinds.update(other._kinds)
         for name, count in other._numbers.items():
             self._numbers[name] += count
@@ -235,7 +236,7 @@ class _Column:
         self._fits += other._fits
 
     def _count_whole(self, values: "pa.Array", records: "npt.NDArray[np.int64]") -> None:
-        """Cells that are digits alone, and such as the name of the column says."""
+        """Count cells of only digits, and cells with the form that the column's name suggests."""
         if self._hint:
             self._fits += int(records[_matching(values, self._hint[1])].sum())
         self._digits += int(records[_matching(values, _DIGITS)].sum())
@@ -246,26 +247,26 @@ class _Column:
                 self._numbers[name] += records[code] * records[codes].sum() / records[looked_at].sum()
 
     def _names_of(self, digits: str) -> list[str]:
-        """What a number passes the check of."""
-        asked = self._clean and not self._dated
-        return [name for name, check in numbers().items() if (asked or name != "date") and check(digits)]
+        """Return the kinds whose check a number passes."""
+        dates_too = self._clean and not self._dated
+        return [name for name, check in numbers().items() if (dates_too or name != "date") and check(digits)]
 
     def found(self) -> dict[str, int]:
-        """Records by kind."""
+        """Return the number of records by kind."""
         return dict(self._kinds + Counter(self.of_name()) + Counter(self._of_numbers()))
 
     def _of_numbers(self) -> dict[str, int]:
-        """Kinds of which there are too many for chance among the cells of digits."""
-        told: dict[str, int] = {}
+        """Return kinds that are too frequent among the cells of digits to be chance."""
+        kinds: dict[str, int] = {}
         for name, count in self._numbers.items():
             strong = name in ("card", "national_id of France")
             if count >= _SHARE * self._digits and (strong or count >= _FEW):
                 kind = name.partition(" ")[0]
-                told[kind] = max(round(count), told.get(kind, 0))
-        return told
+                kinds[kind] = max(round(count), kinds.get(kind, 0))
+        return kinds
 
     def of_name(self) -> dict[str, int]:
-        """What the name of the column says, where most values agree and no form says so of each."""
+        """Return the kind that the column's name suggests, if most values agree and no form finds it."""
         if self._hint is None or not self._fits or self._fits < _SHARE * self._known:
             return {}
         kind = self._hint[0]
@@ -273,13 +274,13 @@ class _Column:
 
 
 def _texts(values: "pa.Array", codes: "npt.NDArray[np.intp]") -> list[str]:
-    """Some of the values."""
+    """Return some of the values."""
     texts: list[str] = values.take(pa.array(codes, pa.int64())).to_pylist()
     return texts
 
 
 def _plain(values: "pa.Array") -> "pa.Array":
-    """The texts, each of the same length, with hyphens, blanks and digits as those of ASCII."""
+    """Return the texts, each of the same length, with hyphens, blanks and digits converted to ASCII."""
     other = _matching(values, r"[^\x00-\x7f]")
     if not len(other):
         return values
@@ -290,12 +291,12 @@ def _plain(values: "pa.Array") -> "pa.Array":
 
 
 def _matching(values: "pa.Array", form: str) -> "npt.NDArray[np.intp]":
-    """The codes of the values that a regular expression matches."""
+    """Return the codes of the values that a regular expression matches."""
     return np.flatnonzero(pc.match_substring_regex(values, form).to_numpy(zero_copy_only=False))
 
 
 def _hint(name: str) -> tuple[str, str] | None:
-    """Kind and form of the values of a column of that name, where it says what they are.
+    """Return the kind and form of values that a column's name suggests. None if it suggests nothing.
 
     >>> _hint("patient_last_name")[0], _hint("last_visit")
     ('name', None)

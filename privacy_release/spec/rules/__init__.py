@@ -1,1 +1,1 @@
-"""The rules that a release must keep, each written once; `judge.refuse` holds what is known against them."""
+"""The rules that a release must meet, each written once. `judge.refuse` checks facts against them."""

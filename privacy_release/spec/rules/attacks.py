@@ -1,4 +1,4 @@
-"""Bounds on attacks, which need an attack that can be tried."""
+"""Rules on bounds of attacks, which require an attack that can be tried."""
 
 from collections.abc import Iterator
 
@@ -45,7 +45,7 @@ def _attacks_need_the_table_in_memory(facts: Facts) -> Iterator[Problem]:
     if facts.policy.attacks and (scaled or facts.linked):
         what = "an engine that never holds the table in memory" if scaled else "rows that are linked"
         yield Problem(
-            text=f"policy bounds attacks, which cannot be tried beside {what}; take attack_risk out of the "
+            text=f"policy bounds attacks, which cannot be tried with {what}; remove attack_risk from the "
             "policy and the floor policy, or release one table of rows that are not linked, with the engine "
             "local",
             path=("policy",),
@@ -54,12 +54,12 @@ def _attacks_need_the_table_in_memory(facts: Facts) -> Iterator[Problem]:
 
 @RULES.rule("attacks.intersection", "policy", "history")
 def _intersections_are_of_releases_of_known_people(facts: Facts) -> Iterator[Problem]:
-    asked = [attack for attack in AttackName if attack in OVER_TIME and _bounds(facts, attack)]
-    if asked and facts.history is None:
+    attacks = [attack for attack in AttackName if attack in OVER_TIME and _bounds(facts, attack)]
+    if attacks and facts.history is None:
         yield Problem(
-            text=f"history must be declared beside attack_risk of {' and '.join(asked)}: else it is not "
-            "known who is in several releases; add `history: {identifier: <column>}`, or take the rule out "
-            "of the policy",
+            text=f"history must be declared for attack_risk of {' and '.join(attacks)}: otherwise it is not "
+            "known who is in several releases; add `history: {identifier: <column>}`, or remove the rule "
+            "from the policy",
             path=("history",),
         )
 
@@ -68,19 +68,19 @@ def _intersections_are_of_releases_of_known_people(facts: Facts) -> Iterator[Pro
 def _shadows_are_made_by_the_method_alone(facts: Facts) -> Iterator[Problem]:
     if not any(rule.shadows for rule in facts.policy.attacks):
         return
-    remedy = "leave shadows out of attack_risk in the policy and the floor policy"
+    remedy = "remove shadows from attack_risk in the policy and the floor policy"
     if facts.history is not None and facts.history.keep:
         yield Problem(
-            text="history makes a release together with the earlier ones, and a shadow release has none; "
-            f"{remedy}, or set `keep: false`, by which verification alone looks at them",
+            text="history makes a release together with the earlier ones, but a shadow release has none; "
+            f"{remedy}, or set `keep: false`, so that only verification considers them",
             path=("history",),
         )
     over_time = facts.over_time
     if over_time is None or (over_time.regime == "yearly" and not over_time.opening):
         return
     yield Problem(
-        text=f"budget.promise {over_time.regime} goes on from earlier releases, or counts who is in them, "
-        f"and a shadow release has none; {remedy}, or take the regime yearly without an opening, or none",
+        text=f"budget.promise {over_time.regime} continues earlier releases, or counts who is in them, "
+        f"but a shadow release has none; {remedy}, or use the regime yearly without an opening, or none",
         path=("budget", "promise"),
     )
 
@@ -93,14 +93,14 @@ def _minimality_is_of_classes_and_sensitive_values(facts: Facts) -> Iterator[Pro
         return
     if not is_anonymizer(facts.method):
         yield Problem(
-            text=f"policy bounds the attack minimality, and {facts.method} makes no classes that it could "
-            "reverse; take the rule out of the policy and the floor policy, or take an anonymizer",
+            text=f"policy bounds the attack minimality, but {facts.method} makes no classes that it could "
+            "reverse; remove the rule from the policy and the floor policy, or use an anonymizer",
             path=("policy",),
         )
     elif not any(isinstance(model, SensitiveModel) for model in facts.policy.require):
         yield Problem(
-            text="policy bounds the attack minimality, and asks for no model of sensitive values; "
-            "k-anonymity by itself is not exposed to it: take the rule out of the policy and the floor "
+            text="policy bounds the attack minimality, but requires no model of sensitive values; "
+            "k-anonymity alone is not exposed to it: remove the rule from the policy and the floor "
             "policy, or add the model that the release is made by, such as `{model: distinct_l_diversity, "
             "l: 3}`",
             path=("policy",),

@@ -1,4 +1,4 @@
-"""What columns may be, by their roles, the method and the policy."""
+"""Rules on columns, by their roles, the method and the policy."""
 
 from collections.abc import Iterator
 
@@ -29,8 +29,8 @@ def _pseudonyms_hide_nobody(facts: Facts) -> Iterator[str]:
     named = [name for name, column in facts.columns if column.pseudonym is not None]
     if named and not is_anonymizer(facts.method):
         yield (
-            f"pseudonyms of {named} must not stand beside a budget, a synthesizer or random answers: they "
-            "would tell of each person what these hide; remove `pseudonym`, or take an anonymizer"
+            f"pseudonyms of {named} cannot be combined with a budget, a synthesizer or random answers: they "
+            "would reveal about each person what these hide; remove `pseudonym`, or use an anonymizer"
         )
 
 
@@ -40,7 +40,7 @@ def _persons_have_no_pseudonym(facts: Facts) -> Iterator[str]:
     if not facts.tables and column is not None and column.pseudonym is not None:
         yield (
             "person must have no pseudonym: it would link the rows of a person; remove `pseudonym`, or "
-            "aggregate the source to one row a person and remove `person`"
+            "aggregate the source to one row per person and remove `person`"
         )
 
 
@@ -55,7 +55,7 @@ def _bounds_have_names_of_their_own(facts: Facts) -> Iterator[Problem]:
 
 @RULES.rule("columns.domains", "columns", "method")
 def _domains_are_public(facts: Facts) -> Iterator[Problem]:
-    """Random answers release insensitive columns as they are; a synthesizer models every column."""
+    """Random answers release insensitive columns unchanged; a synthesizer models every column."""
     if is_anonymizer(facts.method):
         return
     kept = ("identifier", "insensitive") if is_randomizer(facts.method) else ("identifier",)
@@ -71,7 +71,7 @@ def _released_columns_have_names_that_a_table_can_have(facts: Facts) -> Iterator
 
 
 def _released(facts: Facts) -> Iterator[str]:
-    """Names of the released columns, as far as they follow from the names in the source."""
+    """Yield names of the released columns, as far as they follow from the names in the source."""
     form = facts.parameters.get("intervals") or Intervals.BOUNDS
     in_bounds = is_anonymizer(facts.method) and form == Intervals.BOUNDS
     for name, column in facts.columns:
@@ -98,12 +98,12 @@ def _columns_keep_their_types(facts: Facts) -> Iterator[Problem]:
 def _columns_keep_the_policy(facts: Facts) -> Iterator[Problem]:
     from privacy_engine.verification.column_checks import broken_by_schema
 
-    asked = facts.policy.columns
-    for broken in broken_by_schema(asked, facts.schema) if asked is not None else ():
-        if broken.rule == "no_free_text":  # a rule by itself, which DAGs are judged by, too
+    required = facts.policy.columns
+    for broken in broken_by_schema(required, facts.schema) if required is not None else ():
+        if broken.rule == "no_free_text":  # a separate rule, which also applies to DAGs
             continue
         yield Problem(
-            text=f"the policy or the floor policy has rules for columns. {broken.column} must keep "
+            text=f"the policy or the floor policy has rules for columns. {broken.column} must meet "
             f"{broken.rule}: {broken.remedy}",
             path=("schema", broken.column),
         )
@@ -111,14 +111,14 @@ def _columns_keep_the_policy(facts: Facts) -> Iterator[Problem]:
 
 @RULES.rule("columns.free_text", "columns", "policy")
 def _free_text_is_signed_for(facts: Facts) -> Iterator[Problem]:
-    asked = facts.policy.columns
-    if asked is None or not asked.no_free_text:
+    required = facts.policy.columns
+    if required is None or not required.no_free_text:
         return
     for name, column in facts.columns:
         signed = column.free_text is not None
-        if asked.refuses_text(free=column.is_free_text, signed=signed, about=column.meaning):
+        if required.refuses_text(free=column.is_free_text, signed=signed, about=column.meaning):
             yield Problem(
-                text=f"the policy or the floor policy has rules for columns. {name} must keep no_free_text: "
+                text=f"the policy or the floor policy has rules for columns. {name} must meet no_free_text: "
                 f"{UNSIGNED}",
                 path=("schema", name),
             )
@@ -130,16 +130,16 @@ def _registers_tell_quasi_identifiers(facts: Facts) -> Iterator[str]:
         return
     if facts.tables or facts.transformed:
         yield (
-            "public_register must not stand beside tables or a transform, whose columns it does not have; "
+            "public_register cannot be combined with tables or a transform, whose columns it does not have; "
             "remove it"
         )
         return
     columns = facts.read.items()
-    told = {name for name, a in columns if a.role == "quasi_identifier" and a.derive is None}
-    told -= {name for name, a in columns if a.shift is not None}
-    asked = facts.register
-    if len(set(asked)) < len(asked) or not told.issuperset(asked):
-        wrong = [name for name in asked if name not in told] or "repeated ones"
+    allowed = {name for name, a in columns if a.role == "quasi_identifier" and a.derive is None}
+    allowed -= {name for name, a in columns if a.shift is not None}
+    listed = facts.register
+    if len(set(listed)) < len(listed) or not allowed.issuperset(listed):
+        wrong = [name for name in listed if name not in allowed] or "repeated ones"
         yield (
             "public_register.columns must be distinct quasi-identifiers of schema that are neither derived "
             f"nor shifted, got {wrong}; remove them"

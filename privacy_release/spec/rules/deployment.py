@@ -1,4 +1,4 @@
-"""What the deployment and the other release files say: places, classes of columns, users, assets."""
+"""Rules from the deployment and the other release files: places, classes of columns, users, assets."""
 
 from collections.abc import Iterator
 
@@ -23,24 +23,24 @@ def _addresses_are_below_the_places(facts: Facts) -> Iterator[Problem]:
 
 @RULES.rule("source.classes", "classes", "declared")
 def _roles_keep_the_classification(facts: Facts) -> Iterator[Problem]:
-    """Of a glob only the files tell which source it is of, so `ingest` says that."""
+    """For a glob, only the files show which source it belongs to, so `ingest` checks that."""
     from privacy_release.spec.selects import computed_of
 
-    if (asked := facts.classes) is None:
+    if (classes := facts.classes) is None:
         return
     for source in facts.declared:
         schema = source.schema
         try:
             of = (
-                asked.of_query(source.connection, source.place)
+                classes.of_query(source.connection, source.place)
                 if source.connection is not None
-                else asked.of_addresses([source.place])
+                else classes.of_addresses([source.place])
             )
-            asked.require(schema, of)
+            classes.require(schema, of)
             if source.made is not None:
                 sql, made = source.made
                 columns = [a.name for a in schema.without_identifiers().attributes]
-                asked.require_made(made, schema, computed_of(sql, columns))
+                classes.require_made(made, schema, computed_of(sql, columns))
         except PrivacyEngineError as error:
             yield from problems_in(error)
 
@@ -50,7 +50,7 @@ def _approvers_are_users(facts: Facts) -> Iterator[Problem]:
     for place, name in enumerate(facts.assigned):
         if name not in facts.users:
             yield Problem(
-                text=f"approval.assigned_to names {name}, who is no user{did_you_mean(name, facts.users)}; "
+                text=f"approval.assigned_to names {name}, which is no user{did_you_mean(name, facts.users)}; "
                 "correct it",
                 path=("approval", "assigned_to", place),
             )
@@ -72,7 +72,7 @@ def _assets_are_published(facts: Facts) -> Iterator[Problem]:
         if name not in facts.published:
             yield Problem(
                 text=f"schedule waits for the asset {name}, which no other release publishes"
-                f"{did_you_mean(name, facts.published)}; correct it, or name it with --published if a DAG of "
-                "your own publishes it",
+                f"{did_you_mean(name, facts.published)}; correct it, or name it with --published if another "
+                "DAG publishes it",
                 path=("schedule", "asset" if len(facts.upstream) == 1 else "assets"),
             )

@@ -1,7 +1,7 @@
-"""Refusals outside of the catalogue of rules, and why each stays where it is.
+"""Checks outside of the catalogue of rules, and the reasons for their location.
 
 A test reads the source: a function named `refuse_...` or `require_...` must be called from a rule or be
-listed here, and what is listed must exist.
+listed here, and listed functions must exist.
 """
 
 from collections.abc import Mapping
@@ -11,23 +11,23 @@ from types import MappingProxyType
 
 
 class Reason(StrEnum):
-    """Reason for which a refusal does not follow from the facts of a release alone."""
+    """Reason why a check does not follow from the facts of a release alone."""
 
     LOCK = "lock"  # another run, or the deployment, may have changed it since a rule was judged
-    PAID = "paid"  # it is the answer that was paid for, and every retry repeats it
-    BYTES = "bytes"  # only the bytes show it: whether they are those that were recorded, and what they hold
-    ARGUMENTS = "arguments"  # of one call or one section of a file, or a connection when it is used
+    PAID = "paid"  # it is part of the answer that was paid for, and every retry repeats it
+    BYTES = "bytes"  # only the bytes show it: whether they are the recorded ones, and their content
+    ARGUMENTS = "arguments"  # arguments of one call, a section of a file, or a connection when it is used
 
 
 @dataclass(frozen=True, kw_only=True)
 class Exemption:
-    """A refusal outside of the catalogue.
+    """A check outside of the catalogue.
 
     Attributes:
         module: Dotted name of its module.
         name: Qualified name of the function in the module.
-        reason: Reason for which it stays there.
-        about: Matter that it decides.
+        reason: Reason for its location.
+        about: Subject of the check.
     """
 
     module: str

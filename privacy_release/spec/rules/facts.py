@@ -1,4 +1,4 @@
-"""What is known of a release, wherever it comes from: a file, arguments of an operator, or a table."""
+"""The facts about a release from any origin: a file, arguments of an operator, or a table."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, fields
@@ -19,7 +19,7 @@ UNKNOWN: Final[Any] = object()
 
 
 class Group(StrEnum):
-    """Whose word a fact is."""
+    """The origin of a fact."""
 
     FILE = "file"
     POLICY = "policy"
@@ -33,14 +33,15 @@ class Group(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class History:
-    """How people are followed over releases; what is not said follows from the policy.
+    """How people are followed over releases. Values that are not given follow from the policy.
 
     Attributes:
-        keep: whether releases are made with the earlier ones, and not only judged with them.
-        k: Least number of persons.
-        m: by sensitive attribute.
-        departures, counterfeits, hold_back: As of a release file.
-        accept_unjudged: Reason to publish after releases whose differences cannot be judged; None: none.
+        keep: Whether releases are made with the earlier ones, and not only verified against them.
+        k: Smallest number of persons.
+        m: Smallest number of distinct values, by sensitive attribute.
+        departures, counterfeits, hold_back: As in a release file.
+        accept_unjudged: Reason to publish after releases whose differences cannot be judged. None: there is
+            none.
     """
 
     keep: bool = True
@@ -54,11 +55,11 @@ class History:
 
 @dataclass(frozen=True, kw_only=True)
 class OverTime:
-    """What all releases of a schedule promise together.
+    """The guarantee of all releases of a schedule together.
 
     Attributes:
-        regime: as of `budget.promise`.
-        opening: whether the first release chooses what all later ones measure.
+        regime: Name of the regime, as in `budget.promise`.
+        opening: Whether the first release chooses what all later ones measure.
     """
 
     regime: str
@@ -66,26 +67,26 @@ class OverTime:
 
     @classmethod
     def of(cls, said: Any) -> "OverTime | None":
-        """What the section of a file, or the schedule that it stands for, says."""
+        """Return the facts in a section of a file, or in the schedule that it describes."""
         if said is None:
             return None
         return cls(regime=said.regime, opening=getattr(said, "opening", None) is not None)
 
     @property
     def knows_people(self) -> bool:
-        """Whether a person must be known again in a later release."""
+        """Whether a person must be recognised in a later release."""
         return self.regime in ("participation", "arrivals")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Declared:
-    """A source, as a file describes it.
+    """A source as a file describes it.
 
     Attributes:
-        place: its address, or the query.
-        connection: of a query; else None.
-        schema: of it.
-        made: what a step of one's own makes of it, SQL and schema; None: there is none.
+        place: Address, or text of the query.
+        connection: Connection of a query. None otherwise.
+        schema: Schema of the source.
+        made: SQL and resulting schema of a step of the user's own. None if there is none.
     """
 
     place: str
@@ -96,64 +97,64 @@ class Declared:
 
 @dataclass(frozen=True, kw_only=True)
 class Facts:
-    """What is known of a release; a fact that is not known is `UNKNOWN`, and no rule that needs it is judged.
+    """The facts about a release. An unknown fact is `UNKNOWN`, and rules that need it are not judged.
 
     Attributes:
-        columns: name and role, kind and form of each column that the method is given, of all tables.
-        read: the same by name of what is read from one source, identifiers among them.
-        spanned: quasi-identifiers that are generalized to intervals.
-        described: what the file says of each of several tables, by name; empty where there is one.
-        sections: names of the sections of the file that are given.
-        independent: whether the file says that rows of a person are not to be linked.
-        tables: names of several tables that share the person; empty where there is one.
-        person: the column that names the person of a row; None: rows are people.
-        linked: whether a pseudonym links the rows of a person.
-        engine: kind of the engine.
-        transformed: whether a step of one's own makes the columns.
-        register: columns of the public register; None: there is none.
-        register_identifier: Column that identifies the persons of the register; None: there is none.
-        nulls: what is done with records that have a null.
-        outliers: actions of the searches for outliers.
-        method: registry key.
-        parameters: of the method, plain values.
-        stated: names of those that the file gives.
-        budget: whether a budget is to pay.
-        over_time: None: each release is paid by itself.
-        history: None: nobody is followed from release to release.
-        identifier: column by which people are followed.
-        schedule: whether there is one.
-        unfollowed: columns that name people of whom nothing is known in a later release.
-        alerts: figures that have limits.
-        alerts_of_budget: whether what is left of the budget has some, too.
-        publish_mode: which releases the table holds.
-        approval: whether the file asks for one.
-        policy: what must hold, the floor policy included.
-        own_policy: the same without the floor policy, and the place that names it.
-        floor: None: there is none.
-        signed: whether the release is going to be signed.
-        addresses: of files that are read.
-        classes: the classification; None: there is none.
-        declared: sources that it is about.
-        users: who may be asked.
-        assigned: who is asked.
+        columns: Name, role, kind and form of each column of the method's input, of all tables.
+        read: The same by name for the columns read from one source, including identifiers.
+        spanned: Quasi-identifiers that are generalized to intervals.
+        described: Description of each of several tables in the file, by name. Empty for one table.
+        sections: Names of the sections in the file.
+        independent: Whether the file states that rows of a person are not to be linked.
+        tables: Names of several tables that share the person. Empty for one table.
+        person: Column that names the person of a row. None: rows are people.
+        linked: Whether a pseudonym links the rows of a person.
+        engine: Kind of the engine.
+        transformed: Whether a step of the user's own makes the columns.
+        register: Columns of the public register. None if there is none.
+        register_identifier: Column that identifies the persons of the register. None if there is none.
+        nulls: Treatment of records that have a null.
+        outliers: Actions of the searches for outliers.
+        method: Registry key of the method.
+        parameters: Parameters of the method, as plain values.
+        stated: Names of the parameters that the file states.
+        budget: Whether a budget is to pay.
+        over_time: Guarantee of the schedule. None: each release is paid separately.
+        history: How people are followed from release to release. None: they are not.
+        identifier: Column by which people are followed.
+        schedule: Whether there is a schedule.
+        unfollowed: Columns that name people who are not recognised in later releases.
+        alerts: Figures that have limits.
+        alerts_of_budget: Whether the remaining budget has limits, too.
+        publish_mode: Releases that the table keeps.
+        approval: Whether the file requires an approval.
+        policy: Policy of the release, including the floor policy.
+        own_policy: Policy without the floor policy, and the place that names it.
+        floor: Floor policy. None if there is none.
+        signed: Whether the release is going to be signed.
+        addresses: Addresses of the files that are read.
+        classes: Classification of the deployment. None if there is none.
+        declared: Sources that the classification applies to.
+        users: Users who may approve.
+        assigned: Users who are assigned to approve.
         evidence: Whether signed evidence of the release is kept.
-        published: assets that other files publish.
-        upstream: assets that the schedule waits for.
-        schema: of what the method is given, with its hierarchies.
-        releaser: the method, built.
-        loss: of a release; None: it claims none.
-        promise: what a release of a loss is booked under; None: no budget pays.
-        dropped: records that ingest left out for nulls.
-        guessed: whether types of columns were read off the values of a query.
-        looking: steps that looked at more than one record.
-        followed: whether the table tells who is in earlier releases.
-        numbered: whether a person has the same number in every run.
-        kept_types: Types of the columns of the release table by name; empty if there is no table yet.
+        published: Assets that other files publish.
+        upstream: Assets that the schedule waits for.
+        schema: Schema of the method's input, with its hierarchies.
+        releaser: Release method.
+        loss: Privacy loss of a release. None if it claims no loss.
+        promise: Function that returns under which promise a loss is booked. None: no budget pays.
+        dropped: Number of records omitted by ingest because of nulls.
+        guessed: Whether column types were inferred from the values of a query.
+        looking: Steps that read more than one record at a time.
+        followed: Whether the table has the persons for a comparison with earlier releases.
+        numbered: Whether a person has the same number in every run.
+        kept_types: Types of the columns of the release table by name. Empty if there is no table yet.
         made_types: Types of the columns of the coming release by name, as far as they are known.
-        earlier: what verification will say of the earlier releases of the table; None: nothing against it.
-        unjudged: Number of earlier releases of the table that were made before differences could be judged; 0
-            where the policy does not ask.
-        shortage: why the ledger cannot pay for the release now; None: it can, or nobody asks it.
+        earlier: Problem that verification will find with the earlier releases. None: no problem.
+        unjudged: Number of earlier releases of the table that were made before differences could be judged. 0
+            if the policy does not require that.
+        shortage: Reason why the ledger cannot pay for the release now. None: it can, or no ledger is used.
         restored: Whether the ledger lacks entries that paid for releases of the table.
     """
 
@@ -214,11 +215,11 @@ class Facts:
     restored: bool = UNKNOWN
 
     def knows(self, name: str) -> bool:
-        """Whether a fact is known."""
+        """Return whether a fact is known."""
         return getattr(self, name) is not UNKNOWN
 
     def missing(self, names: Sequence[str]) -> tuple[str, ...]:
-        """Those of the facts that are not known."""
+        """Return the names of the unknown facts."""
         return tuple(name for name in names if not self.knows(name))
 
 
@@ -236,5 +237,5 @@ _GROUPS = {name: group for group, names in _OTHER.items() for name in names}
 
 
 def group_of(name: str) -> Group:
-    """Whose word a fact is."""
+    """Return the origin of a fact."""
     return _GROUPS.get(name, Group.FILE)

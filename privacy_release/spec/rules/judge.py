@@ -1,4 +1,4 @@
-"""Holding what is known of a release against all rules."""
+"""Check the facts about a release against all rules."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -18,22 +18,22 @@ RULES: tuple[Rule, ...] = (
     *attacks.RULES,
     *deployment.RULES,
 )
-# What is said where a fact must be known and is not.
+# Messages for facts that must be known but are not.
 _MISSING = {
-    "policy": "policy must be given where a budget pays, for a release that it refuses must not be paid for; "
+    "policy": "policy must be given if a budget pays, since a release that it refuses must not be paid for; "
     "name the policy that the release is verified against",
 }
 
 
 @dataclass(frozen=True, kw_only=True)
 class Judged:
-    """What is wrong, and which rules were not judged.
+    """The broken rules, and the rules that were not judged.
 
     Attributes:
-        problems: in the order of the rules, those that must be mended.
-        for_now: those that may pass, such as a budget that is used up until next year.
-        unjudged: by the id of a rule, the facts that were not known.
-        errors: of the rules that are broken.
+        problems: Problems that must be corrected, in the order of the rules.
+        for_now: Problems that may disappear, such as a budget that is used up until next year.
+        unjudged: Unknown facts, by the ID of the rule that needs them.
+        errors: Error types of the broken rules.
     """
 
     problems: tuple[Problem, ...]
@@ -42,14 +42,14 @@ class Judged:
     errors: frozenset[type[PrivacyEngineError]] = frozenset()
 
     def refuse(self, found: Iterable[Problem] = ()) -> None:
-        """Refuse a release that breaks a rule.
+        """Raise if a rule is broken.
 
         Args:
-            found: what is wrong beside.
+            found: Further problems.
 
         Raises:
-            PrivacyEngineError: with all that is wrong: a ProblemsError, but where all rules that are broken
-                have another error.
+            PrivacyEngineError: With all problems. A ProblemsError, unless all broken rules have another type
+                of error.
         """
         beside, own = tuple(found), (*self.problems, *self.for_now)
         if not beside and len(self.errors) == 1 and self.errors != {SpecError}:
@@ -58,11 +58,11 @@ class Judged:
 
 
 def judged(facts: Facts, must: tuple[str, ...] = ()) -> Judged:
-    """Hold facts against all rules that they suffice for.
+    """Check facts against all rules for which they suffice.
 
     Args:
-        facts: what is known.
-        must: what must be known; it is a problem that it is not.
+        facts: Facts about the release.
+        must: Names of facts that must be known. A missing one is a problem.
     """
     problems = [Problem(text=_MISSING[name], path=(name,)) for name in facts.missing(must)]
     errors: set[type[PrivacyEngineError]] = {SpecError} if problems else set()
@@ -79,5 +79,5 @@ def judged(facts: Facts, must: tuple[str, ...] = ()) -> Judged:
 
 
 def refuse(facts: Facts, must: tuple[str, ...] = ()) -> None:
-    """Refuse a release that breaks a rule, see `judged` and `Judged.refuse`."""
+    """Raise if a release breaks a rule, see `judged` and `Judged.refuse`."""
     judged(facts, must).refuse()

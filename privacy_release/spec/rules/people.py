@@ -1,4 +1,4 @@
-"""Whose record a row is, and who is followed from release to release."""
+"""Rules on the person of a row, and on people who are followed from release to release."""
 
 from collections.abc import Iterator
 
@@ -10,8 +10,8 @@ from privacy_release.spec.rules.text import unknown
 from privacy_release.workarea.engines import LOCAL
 
 RULES = Rules()
-INCREMENTAL = ("bottom_up", "ilp_l_diversity", "mondrian", "obpa")  # whose classes may stay as they are
-_BOUNDS = ("max_rows", "weight")  # parameters that bound what a person contributes
+INCREMENTAL = ("bottom_up", "ilp_l_diversity", "mondrian", "obpa")  # methods that can keep earlier classes
+_BOUNDS = ("max_rows", "weight")  # parameters that limit what a person contributes
 
 
 @RULES.rule("person.identifier", "read", "person", "tables")
@@ -32,12 +32,12 @@ def _linked_rows_have_classes(facts: Facts) -> Iterator[str]:
         return
     other = {
         "a budget or random answers, which make no classes": not is_anonymizer(facts.method),
-        "history, which is about one record a person": facts.history is not None,
+        "history, which is about one record per person": facts.history is not None,
         f"engine {facts.engine}, whose fragments have parts of persons": facts.engine != LOCAL,
     }
     for what in (what for what, given in other.items() if given):
         yield (
-            f"person.rows must not be linked beside {what}: a class is of all rows of a person; remove one "
+            f"person.rows cannot be linked with {what}: a class is of all rows of a person; remove one "
             "of both"
         )
 
@@ -46,8 +46,8 @@ def _linked_rows_have_classes(facts: Facts) -> Iterator[str]:
 def _answers_are_for_one_row(facts: Facts) -> Iterator[str]:
     if facts.person is not None and is_randomizer(facts.method):
         yield (
-            "person must not stand beside random answers: their loss is for one row, and somebody with m "
-            "rows has m times as much; aggregate the source to one row a person"
+            "person cannot be combined with random answers: their loss is for one row, so a person with m "
+            "rows has m times as much; aggregate the source to one row per person"
         )
 
 
@@ -57,9 +57,9 @@ def _losses_are_of_persons(facts: Facts) -> Iterator[str]:
         return
     if all(facts.parameters.get(name) is None for name in _BOUNDS):
         yield (
-            "person must not stand beside a budget alone: the loss would be for one row, and somebody with m "
+            "person must be bounded if a budget pays: the loss would be for one row, so a person with m "
             "rows has m times as much; add `max_rows: m` or `weight: person` to release, or aggregate the "
-            "source to one row a person"
+            "source to one row per person"
         )
 
 
@@ -68,8 +68,8 @@ def _records_are_followed_by_another_identifier(facts: Facts) -> Iterator[str]:
     if facts.person is not None and facts.history is not None and facts.identifier == facts.person:
         yield (
             "history.identifier must be another identifier than person, got "
-            f"{facts.person} for both: it identifies each of a person's records, such as a visit; where each "
-            "person has one record, take person out, since history.identifier names them"
+            f"{facts.person} for both: it identifies each of a person's records, such as a visit; if each "
+            "person has one record, remove person, since history.identifier names them"
         )
 
 
@@ -83,14 +83,14 @@ def _several_records_are_kept_by_one_model(facts: Facts) -> Iterator[str]:
     models = [model for model in facts.policy.across_people if isinstance(model, Republication)]
     if history.keep and not subtracting(models):
         yield (
-            "person must stand beside history only where the policy names an attacker who subtracts: the "
-            "other models follow one record a person; add `{model: republication, k: ..., m: ...}` to the "
-            "policy, or aggregate the source to one row a person"
+            "person can only be combined with history if the policy names an attacker who subtracts: the "
+            "other models follow one record per person; add `{model: republication, k: ..., m: ...}` to the "
+            "policy, or aggregate the source to one row per person"
         )
     if any(model.groups for model in models):
         yield (
-            "person must not stand beside history and `groups` in the model republication: whose the values "
-            "of departures are is not kept; remove groups"
+            "person cannot be combined with history and `groups` in the model republication: the owners of "
+            "the values of departures are not recorded; remove groups"
         )
 
 
@@ -98,8 +98,8 @@ def _several_records_are_kept_by_one_model(facts: Facts) -> Iterator[str]:
 def _registers_have_one_record_a_person(facts: Facts) -> Iterator[str]:
     if facts.person is not None and facts.history is not None and facts.register_identifier is not None:
         yield (
-            "person must not stand beside history and public_register.identifier: a register has one record "
-            "a person, and history.identifier identifies each of several; remove that of the register"
+            "person cannot be combined with history and public_register.identifier: a register has one "
+            "record per person, but history.identifier identifies each of several; remove the register's"
         )
 
 
@@ -107,8 +107,8 @@ def _registers_have_one_record_a_person(facts: Facts) -> Iterator[str]:
 def _persons_are_known_again(facts: Facts) -> Iterator[str]:
     if facts.person is not None and facts.history is not None and not facts.numbered:
         yield (
-            "person needs to be known again beside history: ingest the table with its identifier and key, "
-            "and leave out transforms, after which persons have other numbers"
+            "person must be recognised for history: ingest the table with its identifier and key, "
+            "and remove transforms, after which persons have other numbers"
         )
 
 
@@ -116,7 +116,7 @@ def _persons_are_known_again(facts: Facts) -> Iterator[str]:
 def _persons_keep_their_numbers(facts: Facts) -> Iterator[str]:
     if facts.person is not None and facts.history is not None and facts.transformed:
         yield (
-            "person must not stand beside history and transform, after which persons have other numbers; "
+            "person cannot be combined with history and transform, after which persons have other numbers; "
             "make the columns in the source, or remove one of them"
         )
 
@@ -136,8 +136,8 @@ def _history_has_an_identifier(facts: Facts) -> Iterator[str]:
 @RULES.rule("history.m", "history", "columns")
 def _m_is_of_sensitive_attributes(facts: Facts) -> Iterator[str]:
     sensitive = [name for name, column in facts.columns if column.role == "sensitive"]
-    asked = facts.history.m if facts.history is not None else None
-    if strangers := sorted(set(asked or {}) - set(sensitive)):
+    stated = facts.history.m if facts.history is not None else None
+    if strangers := sorted(set(stated or {}) - set(sensitive)):
         yield (
             f"history.m [{unknown(strangers, sensitive)}] must be sensitive attributes of schema; correct it"
         )
@@ -147,7 +147,7 @@ def _m_is_of_sensitive_attributes(facts: Facts) -> Iterator[str]:
 def _history_is_of_classes(facts: Facts) -> Iterator[str]:
     if facts.history is not None and not is_anonymizer(facts.method):
         yield (
-            "history must not stand beside a budget or random answers: they make no classes that people "
+            "history cannot be combined with a budget or random answers: they make no classes that people "
             "could share, and their losses add up in the budget; remove it"
         )
 
@@ -157,7 +157,7 @@ def _history_knows_whose_records_they_are(facts: Facts) -> Iterator[str]:
     if facts.history is not None and not facts.followed:
         yield (
             "history needs to know whose records they are; ingest the table with person, the identifier of "
-            "who is in the earlier releases"
+            "the people in the earlier releases"
         )
 
 
@@ -171,7 +171,7 @@ def _subtraction_is_kept_by_some_methods(facts: Facts) -> Iterator[str]:
     if not subtracting(facts.policy.across_people):
         if history.hold_back is not None:
             yield (
-                "history.hold_back must stand beside a policy that names an attacker who subtracts; add "
+                "history.hold_back requires a policy that names an attacker who subtracts; add "
                 "`{model: republication, k: ..., m: ...}` to the policy, or remove hold_back"
             )
         return
@@ -183,7 +183,7 @@ def _subtraction_is_kept_by_some_methods(facts: Facts) -> Iterator[str]:
     for name in ("departures", "counterfeits"):
         if getattr(history, name) not in (None, "known"):
             yield (
-                f"history.{name} must not stand beside a policy that names an attacker who subtracts: "
+                f"history.{name} cannot be combined with a policy that names an attacker who subtracts: "
                 "classes stay as they are until enough persons change; remove it"
             )
 
@@ -194,8 +194,8 @@ def _classes_of_different_values_are_of_one_attribute(facts: Facts) -> Iterator[
     from privacy_engine.verification.republication.model import subtracting
 
     history, across = facts.history, facts.policy.across_people
-    asked = [model for model in across if isinstance(model, MInvariance) and model.unique]
-    if history is None or not history.keep or not asked:
+    unique = [model for model in across if isinstance(model, MInvariance) and model.unique]
+    if history is None or not history.keep or not unique:
         return
     sensitive = [(name, column) for name, column in facts.columns if column.role == "sensitive"]
     if len(sensitive) != 1:
@@ -206,20 +206,20 @@ def _classes_of_different_values_are_of_one_attribute(facts: Facts) -> Iterator[
         return
     if subtracting(across):
         yield (
-            "history must not stand beside a policy that has both m_invariance with unique: true and an "
-            "attacker who subtracts: classes that are published again do not stay unique; leave out one of "
+            "history cannot be combined with a policy that has both m_invariance with unique: true and an "
+            "attacker who subtracts: classes that are published again do not stay unique; remove one of "
             "both, or set history.keep: false"
         )
     ((name, column),) = sensitive
     of_k = [model.k for model in across if isinstance(model, CrossReleaseKAnonymity)]
     least = [facts.parameters.get("k"), history.k, *of_k, *(history.m or {}).values()]
-    k = max([*(model.m for model in asked), *(number for number in least if isinstance(number, int))])
-    # A null is a value, too.
+    k = max([*(model.m for model in unique), *(number for number in least if isinstance(number, int))])
+    # Null counts as a value, too.
     if column.categories is not None and k > len(column.categories) + 1:
         yield (
             f"history needs classes of {k} records with different values of {name}, because the policy has "
-            f"m_invariance with unique: true, and schema.{name} has {len(column.categories)} categories; "
-            "lower k and m, or leave out unique"
+            f"m_invariance with unique: true, but schema.{name} has {len(column.categories)} categories; "
+            "lower k and m, or remove unique"
         )
 
 

@@ -1,4 +1,4 @@
-"""A release held against its policy and the floor policy, as far as that is possible before it is made."""
+"""Check a release against its policy and the floor policy, as far as that is possible before it is made."""
 
 from collections.abc import Iterator
 
@@ -16,8 +16,8 @@ RULES = Rules()
 @RULES.rule("policy.floor", "own_policy", "floor")
 def _policies_keep_the_floor(facts: Facts) -> Iterator[Problem]:
     policy, place = facts.own_policy
-    if told := weaker_than_floor(policy, facts.floor):
-        yield Problem(text=f"{place}: {told}")
+    if weaker := weaker_than_floor(policy, facts.floor):
+        yield Problem(text=f"{place}: {weaker}")
 
 
 @RULES.rule("policy.attributes", "columns", "policy")
@@ -26,17 +26,16 @@ def _models_are_of_attributes_that_exist(facts: Facts) -> Iterator[Problem]:
 
     sensitive = [name for name, column in facts.columns if column.role == "sensitive"]
     for rule in facts.policy.rules:
-        asked = getattr(rule, "attribute", None)
-        if asked is not None and asked not in sensitive:
-            told = (
-                f"a sensitive attribute {asked}, and schema has {sensitive}{did_you_mean(asked, sensitive)}"
-            )
+        attribute = getattr(rule, "attribute", None)
+        if attribute is not None and attribute not in sensitive:
+            hint = did_you_mean(attribute, sensitive)
+            target = f"a sensitive attribute {attribute}, but schema has {sensitive}{hint}"
         elif hasattr(rule, "attribute") and rule not in facts.policy.across and not sensitive:
-            told = "a sensitive attribute, and schema has none"
+            target = "a sensitive attribute, but schema has none"
         else:
             continue
         yield Problem(
-            text=f"policy asks for {rule_of(rule)} of {told}; give a column that role, or take another "
+            text=f"policy asks for {rule_of(rule)} of {target}; give a column that role, or use another "
             "policy",
             path=("policy",),
         )
@@ -60,7 +59,7 @@ def _pseudonyms_are_allowed(facts: Facts) -> Iterator[Problem]:
         scopes[facts.person] = "random"
     if refused := [name for name, scope in scopes.items() if facts.policy.refuses_pseudonyms(scope)]:
         yield Problem(
-            text=f"the pseudonyms of {refused} must keep `pseudonyms: {facts.policy.pseudonyms}` of the "
+            text=f"the pseudonyms of {refused} must meet `pseudonyms: {facts.policy.pseudonyms}` of the "
             "policy or the floor policy; remove them, or narrow their scope",
             path=("schema", refused[0]),
         )
@@ -72,7 +71,7 @@ def _methods_promise_what_is_asked(facts: Facts) -> Iterator[Problem]:
 
     for text in weaker_than_policy(facts.releaser, facts.schema, facts.policy, facts.releaser.key):
         yield Problem(
-            text=f"release: {text}, as the policy or the floor policy asks; verification would refuse it: "
+            text=f"release: {text}, as the policy or floor policy requires; verification would refuse it: "
             "correct one of both",
             path=("release",),
         )
@@ -82,9 +81,9 @@ def _methods_promise_what_is_asked(facts: Facts) -> Iterator[Problem]:
 def _schedules_follow_people(facts: Facts) -> Iterator[Problem]:
     if facts.schedule and facts.unfollowed and facts.policy.repeated_people == "history":
         yield Problem(
-            text=f"history must be declared beside a schedule and {', '.join(facts.unfollowed)}, for the "
+            text=f"history must be declared for a schedule with {', '.join(facts.unfollowed)}, because the "
             "policy or the floor policy has `repeated_people: history`: its second release would be refused; "
-            "add `history: {identifier: <column>}`, or ask for a policy that allows it",
+            "add `history: {identifier: <column>}`, or use a policy that allows it",
             path=("history",),
         )
 
@@ -94,9 +93,9 @@ def _tables_of_all_releases_follow_people(facts: Facts) -> Iterator[Problem]:
     followed = facts.history is not None or (facts.policy.repeated_people == "history" and facts.unfollowed)
     if facts.publish_mode is PublishMode.APPEND and not followed:
         yield Problem(
-            text="publish.mode: append leaves all releases in the table, and whoever is in several can be "
-            "told by what they have in common; declare `history`, ask for a policy with `repeated_people: "
-            "history`, or take mode: snapshot",
+            text="publish.mode: append keeps all releases in the table, and people in several of them can be "
+            "identified by what these have in common; declare `history`, use a policy with `repeated_people: "
+            "history`, or set mode: snapshot",
             path=("publish", "mode"),
         )
 
@@ -105,8 +104,8 @@ def _tables_of_all_releases_follow_people(facts: Facts) -> Iterator[Problem]:
 def _floors_may_ask_for_an_approval(facts: Facts) -> Iterator[Problem]:
     if facts.floor is not None and facts.floor.approval and not facts.approval:
         yield Problem(
-            text=f"approval.required must be true, for the floor policy {facts.floor.path} asks that "
-            "somebody approves every release; add it",
+            text=f"approval.required must be true, because the floor policy {facts.floor.path} requires an "
+            "approval of every release; add it",
             path=("approval", "required"),
         )
 

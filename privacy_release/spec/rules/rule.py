@@ -1,4 +1,4 @@
-"""A rule: its id, the facts that it needs, and what it finds."""
+"""A rule: its ID, the facts that it needs, and its check."""
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -11,13 +11,13 @@ Check = Callable[[Facts], Iterable[Problem | str]]
 
 @dataclass(frozen=True)
 class Rule:
-    """What must hold of every release of which the facts are known.
+    """A condition on every release whose facts are known.
 
     Attributes:
-        id: names it in the documentation and in tests.
-        needs: names of facts.
-        check: what is wrong by these facts. A sentence alone begins with the field that it is about.
-        error: what is raised where nothing else is wrong; a caller acts on it.
+        id: Name of the rule in the documentation and in tests.
+        needs: Names of the facts that it needs.
+        check: Function that returns the problems. A plain sentence begins with the field that it is about.
+        error: Error that is raised if nothing else is wrong, so that a caller can act on it.
     """
 
     id: str
@@ -27,25 +27,25 @@ class Rule:
 
     @property
     def lasting(self) -> bool:
-        """Whether it must be mended; otherwise it may pass, as a budget that is used up for now."""
+        """Whether a problem must be corrected. Otherwise it may disappear, like a budget that is used up."""
         return self.error is not BudgetExceededError
 
     def problems(self, facts: Facts) -> Iterator[Problem]:
-        """What is wrong; the facts that the rule needs must be known."""
+        """Yield the problems. The facts that the rule needs must be known."""
         for found in self.check(facts):
             yield Problem(text=found) if isinstance(found, str) else found
 
 
 class Rules(list[Rule]):
-    """The rules of a module, in the order in which they are told."""
+    """The rules of a module, in the order in which problems are reported."""
 
     def rule(
         self, name: str, *needs: str, error: type[PrivacyEngineError] = SpecError
     ) -> Callable[[Check], Check]:
-        """Add a function as the rule of that id.
+        """Add a function as the rule of an ID.
 
         Raises:
-            ValueError: if it needs something that is no fact.
+            ValueError: If it needs something that is not a fact.
         """
         if unknown := sorted(set(needs) - set(NAMES)):
             raise ValueError(f"{name}: {unknown} are no facts; see Facts")

@@ -1,4 +1,4 @@
-"""What a budget pays for, and what answers at random need."""
+"""Rules on what a budget pays for, and on random answers."""
 
 from collections.abc import Iterator
 
@@ -10,7 +10,7 @@ from privacy_release.spec.rules.rule import Rules
 from privacy_release.workarea.engines import LOCAL
 
 RULES = Rules()
-_PUBLIC = ("rows", "k", "l", "t", "epsilon")  # figures of the released records and parameters alone
+_PUBLIC = ("rows", "k", "l", "t", "epsilon")  # figures that only depend on released records and parameters
 
 
 @RULES.rule("budget.loss", "budget", "method", "stated")
@@ -18,7 +18,7 @@ def _budgets_pay_for_a_loss(facts: Facts) -> Iterator[str]:
     spent = ("epsilon", "p_0") if is_randomizer(facts.method) else ("epsilon",)
     if facts.budget and not set(spent) & set(facts.stated):
         yield (
-            f"release.{' or '.join(spent)} must stand beside a budget, it is what each run spends; add it, "
+            f"release.{' or '.join(spent)} requires a budget, because it is what each run spends; add it, "
             "or remove the budget if the method is not differentially private"
         )
 
@@ -34,18 +34,18 @@ def _losses_have_a_budget(facts: Facts) -> Iterator[str]:
     if facts.loss is None and facts.budget:
         yield (
             f"release: {name} makes no differential privacy claim, so it has no loss to book; remove the "
-            "budget, or take a method that claims one, see `privacy-release list-methods`"
+            "budget, or use a method that claims one, see `privacy-release list-methods`"
         )
 
 
 @RULES.rule("budget.nulls", "budget", "nulls")
 def _numbers_of_records_are_public(facts: Facts) -> Iterator[str]:
-    # A record that replaces another may bring a null where there was none: the number of records, which
+    # A record that replaces another may have a null instead of a value: the number of records, which
     # counts as public, would depend on it.
     if facts.budget and facts.nulls == "drop":
         yield (
-            "source.nulls must be fail or keep beside a budget: a loss for a public number of records does "
-            "not cover which records have a null; keep them, or leave the columns out"
+            "source.nulls must be fail or keep with a budget: a loss for a public number of records does "
+            "not cover which records have a null; keep them, or omit the columns"
         )
 
 
@@ -54,37 +54,37 @@ def _no_record_was_dropped(facts: Facts) -> Iterator[str]:
     if facts.budget and facts.dropped:
         yield (
             "source: records with nulls must not be dropped before a differentially private method: its loss "
-            "is for a public number of records; keep them (nulls: keep), or leave the columns out"
+            "is for a public number of records; keep them (nulls: keep), or omit the columns"
         )
 
 
 @RULES.rule("budget.types", "budget", "guessed")
 def _types_follow_from_the_schema(facts: Facts) -> Iterator[str]:
-    # One record, 50 or 50.5, would change a type that is read off the values, and the release has it.
+    # A single record, 50 or 50.5, could change a type that is inferred from the values and released.
     if facts.budget and facts.guessed:
         yield (
-            "source: the types of columns must follow from the schema where a privacy budget pays, and were "
-            "read off the values of the query; give types='schema' to Query or IngestSqlOperator"
+            "source: the types of columns must follow from the schema if a privacy budget pays, but were "
+            "inferred from the values of the query; give types='schema' to Query or IngestSqlOperator"
         )
 
 
 @RULES.rule("budget.outliers", "budget", "outliers")
 def _outliers_stay(facts: Facts) -> Iterator[str]:
-    """Which records are outliers depends on all the others: the method's epsilon does not count that."""
+    """Which records are outliers depends on all others, which the method's epsilon does not cover."""
     took = [str(action) for action in facts.outliers if action in REMOVING]
     if facts.budget and took:
         yield (
             f"outliers.action {took[0]} must not precede a differentially private method: its loss does not "
-            "cover the choice of the outliers; take report or fail"
+            "cover the choice of the outliers; use report or fail"
         )
 
 
 @RULES.rule("budget.looking", "method", "looking")
 def _steps_look_at_one_record(facts: Facts) -> Iterator[str]:
-    """Nobody may change what becomes of the records of others, nor how many there are."""
+    """A person's record must not influence the records of others or their number."""
     if facts.looking and not is_anonymizer(facts.method):
         yield (
-            f"the step {facts.looking[0]} must make of each record one record, by itself alone, before "
+            f"the step {facts.looking[0]} must make one record from each record, independently, before "
             f"{facts.method}: its loss does not cover a choice or a sum over records; use sql that only "
             "computes columns, without WHERE, JOIN, GROUP BY or windows, or do it in the source"
         )
@@ -96,7 +96,7 @@ def _promises_are_of_methods_that_hide_who_takes_part(facts: Facts) -> Iterator[
         return
     if is_randomizer(facts.method):
         yield (
-            f"budget.promise: {facts.method} answers for each row and cannot hide who takes part; take a "
+            f"budget.promise: {facts.method} answers for each row and cannot hide who takes part; use a "
             "synthesizer, or remove promise"
         )
 
@@ -115,8 +115,8 @@ def _losses_are_part_of_the_promise(facts: Facts) -> Iterator[str]:
 def _promises_to_persons_know_them(facts: Facts) -> Iterator[str]:
     if facts.over_time is not None and facts.over_time.knows_people and facts.person is None:
         yield (
-            "budget.promise must stand beside a person: it bounds in how many releases a person takes "
-            "part; name the identifier of the person of each row as `person`, "
+            "budget.promise requires a person: it limits the number of releases that a person takes "
+            "part in; name the identifier of the person of each row as `person`, "
             "or remove promise"
         )
 
@@ -125,8 +125,8 @@ def _promises_to_persons_know_them(facts: Facts) -> Iterator[str]:
 def _takers_part_are_told_in_memory(facts: Facts) -> Iterator[str]:
     if facts.over_time is not None and facts.over_time.knows_people and facts.engine != LOCAL:
         yield (
-            f"budget.promise must not stand beside engine {facts.engine}: who takes part is told in "
-            "memory; take engine local, or remove promise"
+            f"budget.promise cannot be combined with engine {facts.engine}, because participants are counted "
+            "in memory; use engine local, or remove promise"
         )
 
 
@@ -134,7 +134,7 @@ def _takers_part_are_told_in_memory(facts: Facts) -> Iterator[str]:
 def _persons_keep_their_numbers(facts: Facts) -> Iterator[str]:
     if facts.over_time is not None and facts.over_time.knows_people and facts.transformed:
         yield (
-            "budget.promise must not stand beside a transform, after which persons have other numbers in "
+            "budget.promise cannot be combined with a transform, after which persons have other numbers in "
             "every run; make the columns in the source, or remove one of both"
         )
 
@@ -144,7 +144,7 @@ def _persons_have_the_same_numbers_in_every_run(facts: Facts) -> Iterator[str]:
     if facts.over_time is not None and facts.over_time.knows_people and not facts.numbered:
         yield (
             "budget.promise needs persons to have the same number in every run: ingest the table with "
-            "`numbering`, and leave out transforms, after which they have others"
+            "`numbering`, and remove transforms, after which they have others"
         )
 
 
@@ -152,8 +152,8 @@ def _persons_have_the_same_numbers_in_every_run(facts: Facts) -> Iterator[str]:
 def _answers_on_a_schedule_repeat(facts: Facts) -> Iterator[str]:
     if facts.schedule and is_randomizer(facts.method) and not _memoised(facts):
         yield (
-            "release.randomness must be memoised on a schedule: answers that are drawn afresh in every "
-            "release wear out by averaging; set it, with a secret, or release once without a schedule"
+            "release.randomness must be memoised on a schedule: answers that are drawn again in every "
+            "release can be averaged out; set it, with a secret, or release once without a schedule"
         )
 
 
@@ -165,8 +165,8 @@ def _memoised_answers_go_by_an_individual(facts: Facts) -> Iterator[str]:
     named = facts.parameters.get("individual", names[0] if len(names) == 1 else None)
     if named not in names:
         yield (
-            "schema must have the one identifier that memoised answers go by; give a column the role "
-            "identifier, and name it as release.individual where there are several"
+            "schema must have a single identifier by which answers are memoised; give a column the role "
+            "identifier, and name it as release.individual if there are several"
         )
 
 
@@ -181,8 +181,8 @@ def _alerts_are_about_public_figures(facts: Facts) -> Iterator[str]:
     of_source = [name for name in facts.alerts if name not in _PUBLIC]
     if of_source and not is_anonymizer(facts.method):
         yield (
-            f"alerts.{', '.join(of_source)} must not stand beside {facts.method}: loss and risk against the "
-            "source would tell what it hides, and are in the curator's report alone; take "
+            f"alerts.{', '.join(of_source)} cannot be combined with {facts.method}: loss and risk against "
+            "the source would reveal what it hides, and are only in the curator's report; use "
             f"{', '.join(_PUBLIC)} or budget"
         )
 
@@ -199,10 +199,10 @@ def _the_budget_covers_the_loss(facts: Facts) -> Iterator[str]:
 
 @RULES.rule("ledger.restored", "restored", error=IntegrityError)
 def _the_ledger_is_not_an_old_copy(facts: Facts) -> Iterator[str]:
-    """What an old copy does not know of could be spent again."""
+    """Losses that an old copy does not contain could be spent again."""
     if facts.restored:
         yield (
-            "budget: the ledger must have the entries that paid for current releases of the table, and lacks "
+            "budget: the ledger must have the entries that paid for current releases of the table, but lacks "
             "one: it was replaced by an old copy, or is another ledger; restore its newest backup, or use "
-            "the ledger that they were booked in"
+            "the ledger in which they were booked"
         )

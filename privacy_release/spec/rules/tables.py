@@ -1,4 +1,4 @@
-"""Several tables that share the person: what they must have, and what they must not stand beside."""
+"""Rules on several tables that share the person: requirements, and unsupported combinations."""
 
 from collections.abc import Iterator
 
@@ -10,7 +10,7 @@ from privacy_release.workarea.engines import LOCAL
 
 RULES = Rules()
 _BESIDE = {
-    "source, schema or expectations of its own": {"source", "schema", "expectations"},
+    "a separate source, schema or expectations": {"source", "schema", "expectations"},
     "a budget": {"budget"},
     "history": {"history"},
     "outliers": {"outliers"},
@@ -23,7 +23,7 @@ def _tables_stand_alone(facts: Facts) -> Iterator[Problem]:
     for what, names in _BESIDE.items():
         if facts.described and names & set(facts.sections):
             yield Problem(
-                text=f"tables must not stand beside {what}; remove it, or release each table by itself",
+                text=f"tables cannot be combined with {what}; remove it, or release each table separately",
                 path=("tables",),
             )
 
@@ -33,7 +33,7 @@ def _classes_are_of_all_tables(facts: Facts) -> Iterator[Problem]:
     if facts.described and (not is_anonymizer(facts.method) or facts.engine != LOCAL):
         yield Problem(
             text="tables must be released by an anonymizer with the engine local: a class is of all rows of "
-            "a person in all tables; take another method, or release each table by itself",
+            "a person in all tables; use another method, or release each table separately",
             path=("tables",),
         )
 
@@ -42,12 +42,12 @@ def _classes_are_of_all_tables(facts: Facts) -> Iterator[Problem]:
 def _tables_share_a_person(facts: Facts) -> Iterator[Problem]:
     if facts.described and facts.person is None:
         yield Problem(
-            text="tables must share a person; name the column that tells whose record a row is",
+            text="tables must share a person; name the column that identifies the person of a row",
             path=("tables",),
         )
     elif facts.described and facts.independent:
         yield Problem(
-            text="person.rows must be linked where tables share a pseudonym; remove rows: independent",
+            text="person.rows must be linked if tables share a pseudonym; remove rows: independent",
             path=("person", "rows"),
         )
 
@@ -59,7 +59,7 @@ def _tables_are_read_at_once(facts: Facts) -> Iterator[Problem]:
         if source.uri is None or source.format != "parquet" or source.when_missing != "fail":
             yield Problem(
                 text=f"tables.{name}.source must be Parquet files without when_missing: all tables of a "
-                "person are read at once; export the query or version, or release each table by itself",
+                "person are read at once; export the query or version, or release each table separately",
                 path=("tables", name, "source"),
             )
 
@@ -79,11 +79,11 @@ def _tables_name_the_person_and_nobody_else(facts: Facts) -> Iterator[Problem]:
             found.append("must not have a column table_name; rename it")
         if named := [n for n, a in columns.items() if a.pseudonym is not None]:
             found.append(
-                f"must have no pseudonyms beside that of the person, it has {named}; remove `pseudonym`"
+                f"must have no pseudonyms other than the person's, it has {named}; remove `pseudonym`"
             )
         if shifted := [n for n, a in columns.items() if a.shift is not None]:
             found.append(
-                f"must shift no dates, it shifts {shifted}; remove `shift`, or release each table by itself"
+                f"must shift no dates, it shifts {shifted}; remove `shift`, or release each table separately"
             )
-        for told in found:
-            yield Problem(text=f"tables.{name}.schema {told}", path=("tables", name, "schema"))
+        for problem in found:
+            yield Problem(text=f"tables.{name}.schema {problem}", path=("tables", name, "schema"))

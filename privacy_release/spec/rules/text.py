@@ -1,4 +1,4 @@
-"""Words of rules."""
+"""Shared wording of rules."""
 
 from collections.abc import Iterable
 
@@ -10,7 +10,7 @@ _MOST_NAMED = 100  # columns that an error names
 
 
 def unknown(columns: Iterable[str], known: Iterable[str]) -> str:
-    """Unknown columns, and the nearest that are known, for an error that is cut after a few of them."""
+    """List unknown columns with the nearest known ones, for an error that is cut after some of them."""
     known, columns = list(known), list(columns)
     near = [
         f"{shortened(name, _LONGEST_WORD)!r}{did_you_mean(name, known)}" for name in columns[:_MOST_NAMED]

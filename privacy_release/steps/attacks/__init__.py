@@ -1,1 +1,1 @@
-"""Attacks on a staged release before anybody is asked to approve it, and the people held out for them."""
+"""Attacks on a staged release before a reviewer sees it, and the people held out as their control group."""

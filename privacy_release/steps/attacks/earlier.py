@@ -1,7 +1,7 @@
-"""What attacks gained on the earlier releases of a table, for whoever decides on the next one.
+"""The results of attacks on the earlier releases of a table, for the reviewer of the next release.
 
-A manifest has the figures where the policy publishes them. Of other releases without a privacy loss they are
-kept in the curator's folder, beside the report on the attacks; of a private release they are kept nowhere.
+A manifest contains the figures if the policy publishes them. For other releases without a privacy loss they
+are kept in the curator's folder, next to the report on the attacks. For a private release they are not kept.
 """
 
 import json
@@ -20,16 +20,16 @@ from privacy_release.workarea.references import TrialRef
 if TYPE_CHECKING:
     from privacy_release.lake.store import ReleaseTable
 
-MOST = 12  # releases that are looked at
-_LARGEST = 1 << 20  # bytes of a file of figures
-_TOLD = ("excess", "low", "high")
+MOST = 12  # number of releases that are read
+_LARGEST = 1 << 20  # largest size in bytes of a file of figures
+_FIGURES = ("excess", "low", "high")
 
 Figures = Mapping[tuple[str, str], Mapping[str, float]]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Earlier:
-    """A published release, and what attacks gained on it: excess, low and high by attack and subject."""
+    """A published release with the results of its attacks: excess, low and high by attack and subject."""
 
     release_id: str
     committed: str
@@ -37,31 +37,31 @@ class Earlier:
 
 
 def keep_figures(trials: Sequence[TrialRef], sha256: str, *, title: str, release_id: str) -> None:
-    """Keep what attacks gained, for the curator and for who decides on later releases.
+    """Keep the results of attacks for the curator and for the reviewers of later releases.
 
     Args:
-        trials: with their outcomes: never of a private release.
-        sha256: of the bytes that were attacked.
-        title: of the release, as of its report.
-        release_id: of this one.
+        trials: Attacks with their outcomes. Never those on a private release.
+        sha256: SHA-256 of the attacked bytes.
+        title: Title of the release and of its report.
+        release_id: ID of the release.
 
     Raises:
-        IntegrityError, OSError: as `write_for_curator`.
+        IntegrityError, OSError: As `write_for_curator`.
     """
-    told = {"sha256": sha256, "trials": [{"attack": t.attack, "outcomes": t.outcomes} for t in trials]}
-    write_for_curator(json.dumps(told), title, _named(release_id), ending=".json")
+    figures = {"sha256": sha256, "trials": [{"attack": t.attack, "outcomes": t.outcomes} for t in trials]}
+    write_for_curator(json.dumps(figures), title, _named(release_id), ending=".json")
 
 
 def figures_of_earlier(table: "ReleaseTable", curator: str) -> list[Earlier]:
-    """What attacks gained on the last releases of a table that are not retracted, oldest first.
+    """Return the results of attacks on the last releases of a table that are not retracted, oldest first.
 
     Args:
         table: The release table.
-        curator: path of the report on the attacks on the release to decide on; the others lie beside it.
+        curator: Path of the report on the attacks on the new release. The other reports are next to it.
 
     Raises:
-        PublishError: if the lake cannot be reached.
-        IntegrityError: if a manifest was changed.
+        PublishError: If the lake cannot be reached.
+        IntegrityError: If a manifest was changed.
     """
     standing = [e for e in releases(table) if e["state"] in (State.CURRENT, State.SUPERSEDED)]
     found = []
@@ -73,18 +73,18 @@ def figures_of_earlier(table: "ReleaseTable", curator: str) -> list[Earlier]:
     return found
 
 
-def _by_subject(told: Sequence[Mapping[str, Any]]) -> dict[tuple[str, str], Mapping[str, float]]:
+def _by_subject(trials: Sequence[Mapping[str, Any]]) -> dict[tuple[str, str], Mapping[str, float]]:
     return {
-        (about["attack"], o["subject"]): {name: float(o[name]) for name in _TOLD}
-        for about in told
+        (about["attack"], o["subject"]): {name: float(o[name]) for name in _FIGURES}
+        for about in trials
         for o in about["outcomes"]
     }
 
 
 def _kept(curator: str, release_id: str, sha256: str) -> list[dict[str, Any]]:
-    """What is kept of the attacks on these bytes; empty where it is not on this machine, or not whole."""
+    """Return the kept results of attacks on these bytes. Empty if they are missing here or incomplete."""
     folder = Path(curator).parent
-    if folder.parent != curator_folder() or folder.name == "..":  # a reference of another machine
+    if folder.parent != curator_folder() or folder.name == "..":  # the reference is from another machine
         return []
     with suppress(OSError, ValueError, KeyError, TypeError):
         kept = json.loads(read_for_curator(folder, _named(release_id), ".json", _LARGEST) or b"{}")

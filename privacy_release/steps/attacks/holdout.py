@@ -1,13 +1,13 @@
-"""People who are left out of a release, so that attacks on it have a control.
+"""Hold people out of a release, as the control group of attacks.
 
-Who is left out goes by a keyed hash of a person's place in the table, never by what is in a record: of n
-people always the same number, whatever they are like. So for a differentially private method the table
-without them is a stable transformation. Take two tables of n people that differ in one of them, in place:
-the same places are left out of both, and what is left differs in that one person or not at all. The loss of
-the method on what is left is the loss of the release.
+The people are chosen by a keyed hash of their position in the table, never by the content of a record, and
+of n people always the same number is held out. So for a differentially private method, the table without
+them is a stable transformation. Take two tables of n people that differ in one person at the same position:
+the same positions are held out of both, and the remaining tables differ in at most that person. The loss of
+the method on the remaining table is therefore the loss of the release.
 
-The key is drawn once a run and lies in its work area beside the records: a retry leaves out the same people,
-and nobody can tell afterwards who they were.
+The key is drawn once per run and kept in its work area with the records. A retry holds out the same people,
+and no one can find out later who they were.
 """
 
 import hashlib
@@ -35,36 +35,36 @@ if TYPE_CHECKING:
     from privacy_engine.verification.attack_risk import AttackRisk
 
 _KEY = "holdout.key"
-LEAST = 2  # people on either side
+LEAST = 2  # people held out, and people left
 
 
 def hold_out(table: Table, work: WorkArea, share: float, rules: "Sequence[AttackRisk]" = ()) -> Table:
-    """The table without a share of its people, whose records are kept aside in the work area.
+    """Return the table without a share of its people. Their records are kept in the work area.
 
     Args:
-        table: what is to be released.
-        work: where the people who are left out, and the key, are kept until teardown.
-        share: of the people, above 0 and at most 0.5.
-        rules: for which they are held out; what too few people cannot be attacked by is refused here, before
-            a release is made and paid for.
+        table: Table that is to be released.
+        work: Work area in which the held-out people and the key are kept until teardown.
+        share: Share of the people to hold out, above 0 and at most 0.5.
+        rules: Rules that need the people. If there are too few people for a rule, this raises before a
+            release is made and paid for.
 
     Returns:
-        The table to go on with; its `holdout` is the file of the others.
+        The remaining table. Its `holdout` is the file of the held-out records.
 
     Raises:
-        SpecError: if the table is of several, its rows are linked, or no step may hold it in memory.
-        InfeasibleError: if there are too few people.
-        IntegrityError: if the table changed since it was ingested.
+        SpecError: If there are several tables, rows are linked, or no step may hold the table in memory.
+        InfeasibleError: If there are too few people.
+        IntegrityError: If the table changed since it was ingested.
     """
     schema = read_schema(table.schema)
     if schema.tables or schema.linked:
         raise SpecError(
-            "attacks are on one table whose rows are not linked; take attack_risk out of the policy, or "
-            "release the tables apart"
+            "attacks need one table whose rows are not linked; remove attack_risk from the policy, or "
+            "release the tables separately"
         )
     if table.engine is not None:
         raise SpecError(
-            "attacks hold the table in memory; take attack_risk out of the policy, or the engine local"
+            "attacks hold the table in memory; remove attack_risk from the policy, or use the engine local"
         )
     frame = read_private(table.uri, table.sha256)
     persons = factorize(frame[schema.by]).codes if schema.by else None
@@ -81,14 +81,14 @@ def hold_out(table: Table, work: WorkArea, share: float, rules: "Sequence[Attack
 def _left_out(
     rows: int, persons: "npt.NDArray[np.int64] | None", share: float, key: bytes
 ) -> "npt.NDArray[np.bool_]":
-    """(rows,) which records are of people who are left out: those with the smallest keyed hashes."""
+    """Return a flag for each record, shape (rows,): whether its person has a smallest keyed hash."""
     places = np.arange(rows) if persons is None else persons
     people = int(places.max(initial=-1)) + 1
     count = round(share * people)
     if min(count, people - count) < LEAST:
         raise InfeasibleError(
             f"a share {share:g} of {people} people cannot be held out for attacks: at least {LEAST} must be "
-            "left on either side; take a larger table, or attack_risk out of the policy"
+            "held out and at least as many left; use a larger table, or remove attack_risk from the policy"
         )
     hashes = [hmac.digest(key, str(place).encode(), hashlib.sha256) for place in range(people)]
     chosen = np.zeros(people, np.bool_)
@@ -97,7 +97,7 @@ def _left_out(
 
 
 def _key(work: WorkArea) -> bytes:
-    """The key of this run, drawn when it is first asked for."""
+    """Return the key of this run. It is drawn on first use."""
     path: Path = work.recall(_KEY)
     if not path.is_file():
         write_private(path, secrets.token_bytes(32))

@@ -1,16 +1,17 @@
-"""Shadow releases of the people who were held out: made once a run, and kept beside them.
+"""Shadow releases of the people who were held out, made once per run and kept with them.
 
-The noise of a private method cannot be seeded. Who tried a refused release again would attack it with other
-shadows, until it passes; so the first shadows of a run are its only ones. Each is written as it is made, the
-records first, then their hash and which outsiders they are made from. What has both is there: a retry, or a
-second call, reads it, and makes only what is missing. Records without the other were never attacked with.
+The noise of a private method cannot be seeded. If a retry drew new shadows, you could retry a refused release
+until it passes. So the first shadows of a run are its only ones. Each is written as soon as it is made: first
+the records, then their hash and the outsiders that they are made from. A shadow with both is complete. A
+retry or a second call reads it and only makes those that are missing. Records without a hash were never used
+in an attack.
 
-A shadow is what the method of the release, with its parameters, makes of other people by itself. The method
-is called in the engine, which knows no ledger, no secret of a series and no state of a schedule, so nothing
-is booked or stored; why nothing has to be, `privacy_engine.attacks.shadow` proves. A release that goes on
-from earlier ones, or is made in fragments, is not what its method makes by itself, and is refused.
+A shadow is the result of the release's method, with its parameters, on other people. The method is called in
+the engine, which knows no ledger, no secret of a series and no state of a schedule, so nothing is booked or
+stored. `privacy_engine.attacks.shadow` proves that nothing has to be. A release that continues earlier ones,
+or is made in fragments, is not the result of its method alone and is refused.
 
-Shadows are as private as the held-out people: they stay in the work area, and go with it.
+Shadows are as private as the held-out people: they stay in the work area and are removed with it.
 """
 
 import hashlib
@@ -53,19 +54,19 @@ def shadows_kept(
     work: WorkArea,
     tell: Callable[[str], None] = lambda _: None,
 ) -> "tuple[Shadow, ...]":
-    """The shadow releases that a rule asks for: those of the work area, and new ones for what is missing.
+    """Return the shadow releases that a rule requires: those in the work area, and new ones for the rest.
 
     Args:
-        rule: of membership, with `shadows`. Another number of them begins with the same ones.
-        table: what the release was made from; its `holdout` are the people to make shadows of.
-        staged: the release, whose manifest names method and parameters.
-        work: where they are kept until teardown.
-        tell: told each shadow as it begins.
+        rule: Rule on membership, with `shadows`. Rules with more shadows start with the same ones.
+        table: Table that the release was made from. Its `holdout` are the people to make shadows of.
+        staged: Staged release. Its manifest names method and parameters.
+        work: Work area in which shadows are kept until teardown.
+        tell: Progress callback, called with a message when a shadow begins.
 
     Raises:
-        SpecError: if the release goes on from earlier ones, or was made in fragments.
-        InfeasibleError: if too few people were held out, or the method cannot make a release of so few.
-        IntegrityError: if a file of the work area is missing or changed.
+        SpecError: If the release continues earlier ones, or was made in fragments.
+        InfeasibleError: If too few people were held out, or the method cannot make a release of so few.
+        IntegrityError: If a file of the work area is missing or changed.
     """
     manifest, schema = read_manifest(staged.manifest), read_schema(table.schema)
     _require_alone(rule, manifest, staged)
@@ -82,7 +83,7 @@ def shadows_kept(
         work=work,
     )
     count, found = rule.shadows or 0, []
-    # Who is in which shadow follows from the question, so a retry asks for the same ones.
+    # The people in each shadow follow from the question, so a retry uses the same ones.
     for number, inside in enumerate(halves_of(persons, made_by.rng(), count)):
         tell(f"shadow {number + 1} of {count}, of {len(inside):,} of {len(outsiders):,} records held out")
         with portion(1 / count):
@@ -91,35 +92,35 @@ def shadows_kept(
 
 
 def require_enough(people: int, rules: "Sequence[AttackRisk]") -> None:
-    """Refuse to make shadows of too few people.
+    """Raise if too few people are held out to make shadows.
 
     Args:
-        people: who are held out.
-        rules: for which they are.
+        people: Number of people who are held out.
+        rules: Rules that they are held out for.
 
     Raises:
-        InfeasibleError: naming the rule, the number of people and what to do.
+        InfeasibleError: Naming the rule, the number of people and the remedy.
     """
     for rule in rules:
         if rule.shadows and people < LEAST:
             raise InfeasibleError(
-                f"{rule_of(rule)} makes shadow releases of people who are held out, of whom there must be "
-                f"{LEAST} or more, got {people}; raise holdout, take a larger table, or leave shadows out of "
+                f"{rule_of(rule)} makes shadow releases of the people who are held out, and needs at least "
+                f"{LEAST} of them, got {people}; raise holdout, use a larger table, or remove shadows from "
                 "the rule"
             )
 
 
 @dataclass(frozen=True, kw_only=True)
 class _MadeBy:
-    """What shadows are made by and of, and where they are kept.
+    """The input of shadow releases, and the place where they are kept.
 
     Attributes:
-        method: of the release.
-        schema: of the table that it was made from.
-        outsiders: the records that were held out.
-        persons: (n,) the number of the person of each of them.
-        question: hexadecimal sha256 of all that a shadow depends on, but for noise.
-        work: where they are kept.
+        method: Method of the release.
+        schema: Schema of the table that the release was made from.
+        outsiders: Records that were held out.
+        persons: Number of the person of each held-out record, shape (n,).
+        question: SHA-256, hexadecimal, of everything that a shadow depends on except for noise.
+        work: Work area in which shadows are kept.
     """
 
     method: "ReleaseMethod"
@@ -130,17 +131,17 @@ class _MadeBy:
     work: WorkArea
 
     def rng(self, *shadow: int) -> "np.random.Generator":
-        """Of who is in which shadow, or of one shadow: the same in each attempt."""
+        """Return a generator for choosing the shadows' people, or for one shadow, the same in a retry."""
         return np.random.default_rng([int(self.question[:16], 16), *shadow])
 
     def kept(self, number: int, inside: "npt.NDArray[np.int64]") -> "Shadow | None":
-        """One that was made before; None where it was not, or not to its end."""
+        """Return a shadow that was made before. None if it is missing or incomplete."""
         path: Path = self.work.recall(self._name(number, "json"))
         if not path.is_file():
             return None
         try:
-            told = json.loads(path.read_bytes())
-            same, sha256 = told["inside"] == inside.tolist(), str(told["sha256"])
+            entry = json.loads(path.read_bytes())
+            same, sha256 = entry["inside"] == inside.tolist(), str(entry["sha256"])
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise _changed(path, type(error).__name__) from None
         if not same:
@@ -149,13 +150,13 @@ class _MadeBy:
         return Shadow(release=records, inside=inside)
 
     def made(self, number: int, inside: "npt.NDArray[np.int64]", rule: "AttackRisk") -> "Shadow":
-        """A new one, written to the work area."""
+        """Make a shadow and write it to the work area."""
         data = parquet_bytes(self._release(number, inside, rule))
-        records, told = (self.work.path(self._name(number, ending)) for ending in ("parquet", "json"))
+        records, entry = (self.work.path(self._name(number, ending)) for ending in ("parquet", "json"))
         sha256 = write_private(records, data)
-        self.work.send(str(records))  # whoever tries again may do so on another machine
-        write_private(told, json_bytes({"sha256": sha256, "inside": inside.tolist()}))
-        self.work.send(str(told))
+        self.work.send(str(records))  # a retry may run on another machine
+        write_private(entry, json_bytes({"sha256": sha256, "inside": inside.tolist()}))
+        self.work.send(str(entry))
         return Shadow(release=read_private(records, sha256), inside=inside)
 
     def _release(self, number: int, inside: "npt.NDArray[np.int64]", rule: "AttackRisk") -> "pd.DataFrame":
@@ -169,8 +170,8 @@ class _MadeBy:
             few, all_of = (len(np.unique(persons)) for persons in (self.persons[inside], self.persons))
             raise InfeasibleError(
                 f"{rule_of(rule)}: {self.method.key} cannot make a shadow release of {few:,} of the "
-                f"{all_of:,} people held out: {error}. With more of them it may (raise holdout, or take a "
-                "larger table), or with a lower k and the like; or leave shadows out of the rule"
+                f"{all_of:,} people held out: {error}. Hold out more people (raise holdout, or use a larger "
+                "table), weaken the models, for example with a lower k, or remove shadows from the rule"
             ) from None
 
     def _name(self, number: int, ending: str) -> str:
@@ -178,37 +179,37 @@ class _MadeBy:
 
 
 def _with_some_secret(method: Any, rng: "np.random.Generator") -> Any:
-    """A method that memoises with a secret of its own, for no series; any other as it is."""
+    """Give a memoising method a random secret that belongs to no series. Return other methods unchanged."""
     if isinstance(method, Randomizer) and method.randomness is Randomness.MEMOISED:
         return method.with_secret(Secret(rng.bytes(SHORTEST)))
     return method
 
 
 def _question(manifest: Manifest, schema: "DataSchema", outsiders: str) -> str:
-    """Names what shadows are made by and of; with other parameters there are other ones."""
-    asked = {
+    """Return a hash of everything that shadows are made from. Other parameters lead to other shadows."""
+    described = {
         "method": manifest.method,
         "parameters": manifest.parameters,
         "schema": schema.to_dict(),
         "outsiders": outsiders,
     }
-    return hashlib.sha256(json_bytes(asked)).hexdigest()
+    return hashlib.sha256(json_bytes(described)).hexdigest()
 
 
 def _require_alone(rule: "AttackRisk", manifest: Manifest, staged: StagedRelease) -> None:
-    """Refuse a release that its method does not make by itself, of one table in memory."""
+    """Raise unless the method can make this release by itself, from one table in memory."""
     promise = manifest.over_time
     follows = manifest.history is not None or (promise is not None and promise.follows)
     if follows or staged.engine is not None:
         raise SpecError(
-            f"{rule_of(rule)} asks for shadows of a release that goes on from earlier ones, counts who is in "
-            "them, or was made in fragments: its method alone does not make such a release of other people; "
-            "leave shadows out of the rule, or release without history and over_time, with the engine local"
+            f"{rule_of(rule)} requires shadow releases, but this release continues earlier ones, counts who "
+            "is in them, or was made in fragments, so its method alone cannot make such a release; "
+            "remove shadows from the rule, or release without history and over_time, with the engine local"
         )
 
 
 def _changed(path: Path, found: str) -> IntegrityError:
     return IntegrityError(
-        f"{path.name} must tell the hash of a shadow and what it was made from, got {found}: it changed "
+        f"{path.name} must contain the hash of a shadow and what it was made from, got {found}: it changed "
         "between two attempts; run from ingest again"
     )

@@ -1,12 +1,11 @@
-"""Trying attacks on a staged release, as its policy asks, before anybody is asked to approve it.
+"""Run the attacks that a policy requires on a staged release, before a reviewer decides on it.
 
-What an attack finds is measured on the true records. Of a release without a privacy loss its figures are
-shown to whoever decides, and the manifest says of each rule that it was kept, with the bound. It tells a
-figure only where the rule has `publish_figures: true`.
-**Of a differentially private or randomized release no figure leaves the curator's report**: it would be a
-second release, of exact numbers, that nobody paid for. What is left is that such a release was published at
-all, by which the attacks kept their bounds: one yes or no about the source for each release, that its epsilon
-does not cover.
+The results of an attack are measured on the true records. For a release without a privacy loss, the reviewer
+sees its figures, and the manifest states for each rule that it was met, with the bound. The manifest contains
+a figure only if the rule has `publish_figures: true`.
+**For a differentially private or randomized release, no figure leaves the curator's report**: it would be a
+second release, of exact numbers, that no budget paid for. One thing remains: if such a release is published,
+its attacks met their bounds. This is one bit about the source per release that its epsilon does not cover.
 """
 
 from collections.abc import Callable, Sequence
@@ -53,28 +52,28 @@ def attack_staged(
     register: Table | None = None,
     work: WorkArea | None = None,
 ) -> ReportRef:
-    """Try the attacks that the policy of a report bounds; the report with what they found.
+    """Run the attacks that the policy of a report bounds, and return the report with their results.
 
     Args:
-        table: what the release was made from; its `holdout` are the people who were left out.
-        staged: the release.
-        report: of its verification, which names the policy.
-        title: of the release, for the curator's report.
-        release_id: of this one.
+        table: Table that the release was made from. Its `holdout` are the people who were held out.
+        staged: Staged release.
+        report: Verification report of the release, which names the policy.
+        title: Title of the release, for the curator's report.
+        release_id: ID of the release.
         release_table: The release table.
-        run: release id and run key of who asks.
-        tell: told each attack as it begins.
-        register: public records of the population, ingested, by which `linkage` tries to name people, too.
-        work: where shadow releases are kept, and are found by who tries again; for rules that ask for them.
+        run: Release ID and run key of this run.
+        tell: Progress callback, called with a message when an attack begins.
+        register: Ingested public records of the population, by which `linkage` tries to name people, too.
+        work: Work area in which shadow releases are kept for retries. Required by rules with shadows.
 
     Returns:
-        The report; it is the same where the policy bounds no attack.
+        The report. It is unchanged if the policy bounds no attack.
 
     Raises:
-        VerificationError: if an attack does not keep its bound, or is blind, naming each rule.
-        SpecError: if nobody was left out of the release, or shadows are asked for and cannot be made.
-        InfeasibleError: if too few were for the shadows that are asked for, or the method can make none.
-        IntegrityError: if a file of the work area is missing or changed, or the report is about other bytes.
+        VerificationError: If an attack exceeds its bound or is blind, naming each rule.
+        SpecError: If no one was held out, or shadows are required and cannot be made.
+        InfeasibleError: If too few people were held out for the shadows, or the method can make none.
+        IntegrityError: If a file of the work area is missing or changed, or the report is about other bytes.
     """
     from privacy_engine.registry import load_attack
 
@@ -84,7 +83,7 @@ def attack_staged(
         return report
     if report.sha256 != staged.sha256:
         raise IntegrityError("the report must be about the staged release; verify it again")
-    # The same bytes are attacked in the same way: a retry is no second chance.
+    # The same bytes are attacked in the same way, so a retry is no second chance.
     rng = np.random.default_rng(int(staged.sha256[:16], 16))
     followed = any(rule.attack in OVER_TIME for rule in rules)
     memberships = _memberships(staged, release_table, run) if followed else ()
@@ -102,7 +101,7 @@ def attack_staged(
     page = attack_page(found, title=title, release_id=release_id, targets=len(case.targets))
     path = write_for_curator(page, title, f"{release_id} attacks")
     private = staged.loss is not None or read_manifest(staged.manifest).randomization is not None
-    alone = followed and len(memberships) == 1  # there is no earlier release to hold this one against
+    alone = followed and len(memberships) == 1  # there is no earlier release to compare this one with
     trials = [_trial(rule, results, private=private, alone=alone) for rule, results in found]
     _raise_if_failed(trials, found, private=private)
     if not private:
@@ -116,16 +115,16 @@ def attack_staged(
 
 
 def published_attacks(report: ReportRef) -> list[dict[str, Any]]:
-    """The figures of attacks that the manifest tells, by rule; none where no rule says so."""
+    """Return the figures of attacks that the manifest contains, by rule. Empty if no rule publishes them."""
     trials = report.attacks.trials if report.attacks is not None else []
     return [trial.published for trial in trials if trial.published is not None]
 
 
 def require_attacked(report: ReportRef) -> None:
-    """Refuse a release whose policy bounds attacks, unless each was tried on its bytes and kept its bound.
+    """Raise unless each attack that the policy bounds was tried on these bytes and met its bound.
 
     Raises:
-        VerificationError: naming the rules.
+        VerificationError: Naming the rules.
     """
     rules = [rule_of(rule) for rule in ReleasePolicy.from_dict(report.policy).attacks]
     tried = report.attacks
@@ -133,8 +132,8 @@ def require_attacked(report: ReportRef) -> None:
     kept = {trial.rule for trial in tried.trials if trial.passed} if tried and same else set()
     if missing := [rule for rule in rules if rule not in kept]:
         raise VerificationError(
-            f"the policy asks for {', '.join(missing)}, and the attack was not tried on these bytes, or did "
-            "not keep its bound; attack the release after it is verified"
+            f"the policy requires {', '.join(missing)}, but the attack was not tried on these bytes, or "
+            "exceeded its bound; attack the release after it is verified"
         )
 
 
@@ -143,7 +142,7 @@ def _evidence(
 ) -> "Evidence":
     if table.holdout is None:
         raise SpecError(
-            "attacks need people who were left out of the release, and nobody was; hold them out before the "
+            "attacks need people who were held out of the release, but no one was; hold them out before the "
             "release is made"
         )
     return Evidence(
@@ -163,14 +162,14 @@ def _shadows(
     work: WorkArea | None,
     tell: Callable[[str], None],
 ) -> "tuple[Shadow, ...]":
-    """As many shadow releases as one of the rules asks for; none where none does."""
+    """Return as many shadow releases as the rule with the most requires. Empty if no rule requires any."""
     most = max(rules, key=lambda rule: rule.shadows or 0)
     if not most.shadows:
         return ()
     if work is None:
         raise SpecError(
-            "shadow releases are kept in the work area of the run, and none was given; name it, or leave "
-            "shadows out of the policy"
+            "shadow releases are kept in the work area of the run, but none was given; name it, or remove "
+            "shadows from the policy"
         )
     return shadows_kept(most, table, staged, work, tell)
 
@@ -180,15 +179,15 @@ def _with_shadows(case: "Case", shadows: "tuple[Shadow, ...]") -> "Case":
 
 
 def _made_by(staged: StagedRelease, policy: "ReleasePolicy") -> "tuple[PrivacyModel, ...]":
-    """The models of classes that the release was made by: those that it claims, and the policy's."""
-    claimed = (model_from_dict(told) for told in staged.guarantees if told["model"] in MODELS)
+    """Return the models that the release was made with: those that it claims, and those of the policy."""
+    claimed = (model_from_dict(claim) for claim in staged.guarantees if claim["model"] in MODELS)
     return tuple(dict.fromkeys((*claimed, *policy.require)))
 
 
 def _memberships(
     staged: StagedRelease, table: "ReleaseTable | None", run: tuple[str, str] | None
 ) -> "tuple[Membership, ...]":
-    """Who is in which class of this release and the earlier ones; empty where nothing follows people."""
+    """Return the classes of people in this release and the earlier ones. Empty if people are not followed."""
     if staged.persons is None:
         return ()
     earlier = earlier_releases(known(table), staged.persons, run)
@@ -197,7 +196,7 @@ def _memberships(
 
 def _trial(rule: "AttackRisk", results: "Results", *, private: bool, alone: bool) -> TrialRef:
     nothing = rule.attack in OVER_TIME and alone
-    # What cannot be attacked at all is not safe, but for the first release, which there is no other beside.
+    # If nothing can be attacked, that is not safe. The first release has nothing to compare and is exempt.
     passed = nothing or (bool(results.outcomes) and all(o.within(rule.excess) for o in results.outcomes))
     outcomes = None if private else [figures_of(outcome) for outcome in results.outcomes]
     published = published_figures(rule, outcomes) if outcomes is not None and rule.publish_figures else None
@@ -213,7 +212,7 @@ def _trial(rule: "AttackRisk", results: "Results", *, private: bool, alone: bool
 
 
 def _finding(rule: "AttackRisk", trial: TrialRef) -> dict[str, Any]:
-    """What everybody may know: the bound, and that it was kept."""
+    """Return the public finding: the bound, and that it was met."""
     return Finding(rule=trial.rule, threshold=rule.threshold, measured=None, passed=trial.passed).to_dict()
 
 
@@ -229,8 +228,8 @@ def _raise_if_failed(
         raise VerificationError(
             "the release does not keep its policy: "
             + "; ".join(failed)
-            + ". The curator's report on the attacks has the figures; use stricter parameters, another "
-            "method or a larger table, for a small one cannot show a small bound"
+            + ". The figures are in the curator's report on the attacks. Use stricter parameters, another "
+            "method or a larger table. A small table cannot show a small bound"
         )
 
 
@@ -241,11 +240,11 @@ def _why(rule: "AttackRisk", results: "Results") -> str:
         default=None,
     )
     if worst is None:
-        return "the release has nothing that the attack could go for, and what was not attacked is not safe"
+        return "the release has nothing that the attack could target, and this is not accepted as safe"
     if not worst.sees:
-        return f"on {worst.subject} it does not see a planted leak, so it shows nothing"
+        return f"on {worst.subject} it does not detect a planted leak, so its result means nothing"
     if worst.high <= rule.excess:
-        return f"on {worst.subject} it sees no planted leak above the bound, so it shows nothing"
+        return f"on {worst.subject} it detects no planted leak above the bound, so its result means nothing"
     return (
         f"on {worst.subject} the excess risk is {worst.excess:.3f}, between {worst.low:.3f} and "
         f"{worst.high:.3f}"

@@ -1,1 +1,1 @@
-"""What is kept of the people of each release besides their classes: marks of their values, and registers."""
+"""Private records about the people of a release: marks of their values, registers, and the last release."""

@@ -1,10 +1,11 @@
-"""The newest release of a table as it was published, kept for the next one, which may publish classes again.
+"""The newest release of a table as published, kept for the next release, which may publish classes again.
 
-A copy of the released records and who waits are kept beside the memberships of a release in the curator's
-folder. Their SHA-256 are kept in the memberships, so a copy that was changed or exchanged since is refused,
-and nothing is read from the lake, where others may write. The copy does not say whose records they are: the
-persons of each class are known from the memberships, and whose record of it is whose by the marks of those
-who are in the new release. The others of the class are not in it, so theirs are dealt out among them.
+A copy of the released records and the list of waiting persons are kept with the memberships of a release in
+the curator's folder. The memberships contain their SHA-256, so a changed or exchanged copy is refused, and
+nothing is read from the lake, which others can write to. The copy does not say whose records they are. The
+memberships give the persons of each class, and for persons who are in the new release their marks tell which
+record of the class is theirs. The other persons of the class are not in the new release, so the remaining
+records are assigned to them in any order.
 """
 
 import json
@@ -29,7 +30,7 @@ _PERSON, _WAITED = "person", "releases"
 
 
 def write_waiting(waited: Mapping[str, int], path: Path) -> str:
-    """Keep how many releases each of some persons has waited, in a private file; its SHA-256."""
+    """Write the number of releases that each person has waited to a private file. Return its SHA-256."""
     columns = {_PERSON: list(waited), _WAITED: list(waited.values())}
     return write_private(
         path, parquet_bytes(pd.DataFrame(columns).astype({_PERSON: object, _WAITED: "int64"}))
@@ -37,25 +38,25 @@ def write_waiting(waited: Mapping[str, int], path: Path) -> str:
 
 
 def read_waiting(path: str, sha256: str) -> dict[str, int]:
-    """Read what `write_waiting` wrote.
+    """Read a file of `write_waiting`.
 
     Raises:
-        IntegrityError: if the file is missing or changed.
+        IntegrityError: If the file is missing or changed.
     """
     frame = read_private(path, sha256)
     return dict(zip(frame[_PERSON].tolist(), frame[_WAITED].tolist(), strict=True))
 
 
 def last_release(table: "pd.DataFrame", schema: "DataSchema", membership: "Membership") -> "LastRelease":
-    """Whose record each one of a release is.
+    """Assign the records of a release to its persons.
 
     Args:
-        table: (n,) its records.
-        schema: of them.
-        membership: its persons, with the values of those who are in the new release.
+        table: Released records, shape (n, columns).
+        schema: Schema of the records.
+        membership: Persons of the release, with the values of those who are in the new release.
 
     Raises:
-        IntegrityError: if classes or values are others than those of the persons.
+        IntegrityError: If classes or values differ from those of the persons.
     """
     places = np.array([str(i) for i in range(len(table))], dtype=object)
     found = Membership.of_table(places, table, schema)
@@ -63,7 +64,7 @@ def last_release(table: "pd.DataFrame", schema: "DataSchema", membership: "Membe
     known = {name: _texts(membership, name) for name in found.values}
     people = _keyed(membership, known)
     if len(rows) != len(people) or sorted(rows["class"]) != sorted(people["class"]):
-        raise IntegrityError("the records of the last release must be those of its persons; restore both")
+        raise IntegrityError("the records of the last release must match its persons; restore both files")
     owner = np.full(len(table), -1)
     certain = people[[*known]].notna().all(axis=1) if known else pd.Series(True, index=people.index)
     for keys, part in (([*rows.columns], people[certain]), (["class"], people[~certain])):
@@ -73,13 +74,13 @@ def last_release(table: "pd.DataFrame", schema: "DataSchema", membership: "Membe
         joined = part.reset_index().merge(left.reset_index(), on=[*keys, "turn"], suffixes=("", "_row"))
         owner[joined["index_row"]] = joined["index"]
     if (owner < 0).any():
-        raise IntegrityError("the values of the last release must be those of its persons; restore both")
+        raise IntegrityError("the values of the last release must match its persons; restore both files")
     owners = None if membership.owners is None else membership.owners[owner]
     return LastRelease(table=table, persons=membership.persons[owner], owners=owners)
 
 
 def _keyed(membership: "Membership", values: "Mapping[str, npt.NDArray[np.object_]]") -> "pd.DataFrame":
-    """Of each person the cells of the class, as one text, and the values."""
+    """Return the cells of each person's class, as one text, and the person's values."""
     names = sorted(membership.boxes)
     cells = zip(*(membership.boxes[name][membership.first] for name in names), strict=True)
     of_class = [json.dumps(own) for own in cells]
@@ -88,7 +89,7 @@ def _keyed(membership: "Membership", values: "Mapping[str, npt.NDArray[np.object
 
 
 def _texts(membership: "Membership", name: str) -> "npt.NDArray[np.object_]":
-    """(n,) hash of each person's value, None where it is not known."""
+    """Return the hash of each person's value, shape (n,), None where it is unknown."""
     texts = np.array([*membership.counts[name].texts, None], dtype=object)
     values = membership.values.get(name, np.full(len(membership), -1))
     return texts[values]

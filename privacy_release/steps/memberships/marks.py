@@ -1,10 +1,10 @@
 """Marks: each person's sensitive values in one release, as hashes that only the run of a later release reads.
 
-A mark is a hash of the value with the person's salt as its key, and of the release and the attribute. The
-salt is a hash of the person's identifier with the membership key. It is in the work area of a run that
-releases the person, never beside the marks. So without the key or such a run nothing follows from the marks
-of one file or of two: equal values of two persons, or of one person in two releases, have different marks.
-A run reads the marks of its own persons only. Without the key no one can write one that it accepts.
+A mark is a hash of the value, the release and the attribute, keyed with the person's salt. The salt is a hash
+of the person's identifier with the membership key. It exists only in the work area of a run that releases the
+person, never next to the marks. Without the key or such a run, nothing follows from the marks of one file or
+of two: equal values of two persons, or of one person in two releases, have different marks. A run reads only
+the marks of the persons in it. Without the key, no one can write a mark that a run accepts.
 """
 
 import hashlib
@@ -29,15 +29,15 @@ SALT_SIZE = 32
 def marks_of(
     membership: "Membership", salts: "npt.NDArray[np.object_]", release: str
 ) -> "dict[str, npt.NDArray[np.object_]]":
-    """The marks of a release.
+    """Return the marks of a release.
 
     Args:
-        membership: Its persons and their values.
-        salts: (n,) hexadecimal salt of each person, None where it is not known: the person is not in the run.
-        release: sha256 of the release.
+        membership: Persons of the release and their values.
+        salts: Hexadecimal salt of each person, shape (n,). None if the person is not in the run.
+        release: SHA-256 of the release.
 
     Returns:
-        Sensitive attribute -> (n,) hexadecimal mark of each person, None of those without a salt.
+        Hexadecimal mark of each person by sensitive attribute, shape (n,). None for persons without a salt.
     """
     found = {}
     for name, values in membership.values.items():
@@ -60,17 +60,18 @@ def values_of(
     """Read the marks of persons whose salt is known.
 
     Args:
-        marks: As `marks_of` gives them.
-        counts: Sensitive attribute -> the values of each class of the release.
-        labels: (n,) class of each person.
-        salts: (n,) salt of each person, None where it is not known.
-        release: sha256 of the release.
+        marks: Marks from `marks_of`.
+        counts: Values of each class of the release, by sensitive attribute.
+        labels: Class of each person, shape (n,).
+        salts: Salt of each person, shape (n,). None if it is unknown.
+        release: SHA-256 of the release.
 
     Returns:
-        Sensitive attribute -> (n,) place of the value among the texts of `counts`, -1 = not known.
+        Position of each person's value among the texts of `counts`, by sensitive attribute, shape (n,).
+        -1 if it is unknown.
 
     Raises:
-        IntegrityError: if a mark is of none of the values of the person's class.
+        IntegrityError: If a mark matches none of the values of the person's class.
     """
     found = {}
     for name in marks.keys() & counts.keys():
@@ -82,7 +83,7 @@ def values_of(
             mark, salt = marks[name][row], str(salts[row])
             places[row] = next((v for v in of_class.get(label, ()) if _mark(salt, messages[v]) == mark), -1)
         if wrong := int((places[known] < 0).sum()):
-            raise IntegrityError(f"the marks of {wrong} persons must be of values of their classes of {name}")
+            raise IntegrityError(f"the marks of {wrong} persons must match values of their classes of {name}")
         found[name] = places
     return found
 
@@ -96,7 +97,7 @@ def _mark(salt: str, message: bytes) -> str:
 
 
 def _by_class(counts: "ClassValues") -> dict[int, list[int]]:
-    """The values of each class, the most frequent first."""
+    """Return the values of each class, the most frequent first."""
     found: dict[int, list[int]] = {}
     order = np.argsort(-counts.persons, kind="stable")
     for label, value in zip(counts.classes[order].tolist(), counts.values[order].tolist(), strict=True):

@@ -1,8 +1,8 @@
-"""Registers: a whole population at the time of a release, kept for the releases after it.
+"""Registers: a whole population at the time of a release, kept for later releases.
 
-The register of a release is kept beside its memberships in the curator's folder, with the hash of each person
-and the text of each known value. Its SHA-256 is kept in the memberships, so a register that was changed or
-exchanged since is refused, and the address that it was read from is never read again.
+The register of a release is kept with its memberships in the curator's folder, with the hash of each person
+and the text of each known value. The memberships contain its SHA-256, so a changed or exchanged register is
+refused. The address that it was read from is never read again.
 """
 
 from pathlib import Path
@@ -24,24 +24,24 @@ _PERSON, _VALUE = "person", "value of "
 
 
 def population_of(register: Table, persons: "npt.NDArray[np.object_]") -> "Membership":
-    """The persons of an ingested register and their known values.
+    """Return the persons of an ingested register and their known values.
 
     Args:
         register: Register that was ingested with the identifier of its persons.
-        persons: (n,) hash of each person, in the order of the register.
+        persons: Hash of each person, in the order of the register, shape (n,).
     """
     frame = read_private(register.uri, register.sha256)
     return _population(persons, known_texts(frame, read_schema(register.schema)))
 
 
 def write_population(population: "Membership", path: Path) -> str:
-    """Keep a population in a private file; its SHA-256."""
+    """Write a population to a private file and return its SHA-256."""
     values = {_VALUE + name: texts for name, texts in population.boxes.items()}
     return write_private(path, parquet_bytes(pd.DataFrame({_PERSON: population.persons, **values})))
 
 
 def read_population(path: Path, sha256: str) -> "Membership":
-    """Read what `write_population` wrote."""
+    """Read a file of `write_population`."""
     frame = read_private(path, sha256)
     frame = frame.astype(object).where(frame.notna(), None)
     values = {

@@ -1,1 +1,1 @@
-"""Ways to make a release, each of which gives one `ProducedRelease`, and the staging of it."""
+"""The ways to make a release, each of which gives a `ProducedRelease`, and the staging of the result."""

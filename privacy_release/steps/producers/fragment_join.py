@@ -1,4 +1,4 @@
-"""The released fragments of a table as one staged release: each exactly once, and measured together."""
+"""Join the released fragments of a table to one staged release: each exactly once, and verified together."""
 
 import json
 import math
@@ -61,8 +61,8 @@ if TYPE_CHECKING:
     from privacy_engine.engines.engine import Engine
     from privacy_engine.tables.schema import DataSchema
 
-ROWS_OF_A_FILE = 500_000  # released records, on Spark about; a release of no more is one file
-_THREADS = 2  # that write, each with the records of a file, or hash
+ROWS_OF_A_FILE = 500_000  # released records per file, approximate on Spark; a smaller release is one file
+_THREADS = 2  # threads that write or hash, each with the records of one file
 MEANING = (
     "each fragment was anonymized by itself: no class was made across fragments, and what the method learns "
     "from the data it learned in each; the guarantees were measured on all fragments together"
@@ -74,7 +74,7 @@ def join_staged(
 ) -> StagedRelease:
     """Stage the fragments that mapped tasks released, and remove their working files.
 
-    Doing it again gives what was staged. Arguments and errors as of `join`.
+    A retry returns what was staged before. Arguments and errors are as for `join`.
     """
     if done := _staged_before(released, work, label):
         return done
@@ -82,8 +82,8 @@ def join_staged(
     table = work.fetch(read_cut(plan).table)
     with open_engine(table.engine, work.folder) as engine:
         staged = stage(join(released, plan, job, engine), table, job)
-    told = {"fragments": _hashes(released), "staged": staged.to_ref()}
-    write_private(work.path(f"{label}.joined.json"), json_bytes(told))
+    joined = {"fragments": _hashes(released), "staged": staged.to_ref()}
+    write_private(work.path(f"{label}.joined.json"), json_bytes(joined))
     shutil.rmtree(Path(plan.uri).parent)
     return staged
 
@@ -94,21 +94,21 @@ def join(
     job: Job,
     engine: "Engine",
 ) -> ProducedRelease:
-    """Put the fragments of a plan together as one release, if together they keep what the method claims.
+    """Join the fragments of a plan to one release, if together they meet what the method claims.
 
-    The records are put into the order of their values: where one stands must not tell which fragment it comes
-    from. A small release is one file, a larger one a set of files. Then the engine counts them.
+    The records are sorted by value, because their position must not reveal which fragment they come from. A
+    small release is one file, a larger one a set of files. Then the engine counts the classes.
 
     Args:
-        released: every fragment of the plan, in any order.
-        plan: how the table was cut.
-        job: who asks for the release.
-        engine: that counts the joined records.
+        released: All fragments of the plan, in any order.
+        plan: Plan by which the table was cut.
+        job: Job of the producer.
+        engine: Engine that counts the joined records.
 
     Raises:
-        IntegrityError: if a fragment is missing, there twice, changed or of another plan, or if their records
-            do not add up to those of the table.
-        VerificationError: if the joined records do not keep what the method claims.
+        IntegrityError: If a fragment is missing, occurs twice, was changed or is of another plan, or if the
+            records do not add up to those of the table.
+        VerificationError: If the joined records do not meet what the method claims.
     """
     kept = read_cut(plan)
     cut = replace(kept, table=job.work.fetch(kept.table))
@@ -140,12 +140,12 @@ def join(
 
 @dataclass(frozen=True, kw_only=True)
 class _Joined:
-    """What is known of all fragments together.
+    """Facts about all fragments together.
 
     Attributes:
-        claims: What the method would say of them as one release.
-        schema: of the released records.
-        figures: added up.
+        claims: Claims of the method for all fragments as one release.
+        schema: Schema of the released records.
+        figures: Figures added up over the fragments.
     """
 
     cut: Cut
@@ -155,7 +155,7 @@ class _Joined:
 
     @classmethod
     def of(cls, cut: Cut, in_order: Sequence[FragmentReleaseRef]) -> "_Joined":
-        """Add up the accounts of the fragments; raises IntegrityError where they do not fit together."""
+        """Add up the accounts of the fragments. Raises IntegrityError if they do not fit together."""
         accounts = [read_account(ref.account) for ref in in_order]
         figures = FragmentFigures.total(account.figures for account in accounts)
         released, rows = sum(ref.rows for ref in in_order), cut.table.rows
@@ -166,12 +166,12 @@ class _Joined:
             )
         if not released:
             raise InfeasibleError(
-                f"all {rows:,} records would be suppressed; weaken the models, or bring more records"
+                f"all {rows:,} records would be suppressed; weaken the models, or add more records"
             )
         first = accounts[0]
         if other := sum(_constant(account) != _constant(first) for account in accounts):
             raise IntegrityError(
-                f"the fragments must be released alike, {other} of {len(accounts)} have another method, "
+                f"the fragments must be released alike, but {other} of {len(accounts)} have another method, "
                 "claim or schema; cut the table again"
             )
         return cls(cut=cut, claims=_claims(first, figures, cut), schema=first.schema, figures=figures)
@@ -196,28 +196,28 @@ def _claims(first: Account, figures: "FragmentFigures", cut: Cut) -> Claims:
 
 
 def _constant(account: Account) -> tuple[Any, ...]:
-    """What no fragment may differ in."""
+    """Return the parts of an account that must be equal in all fragments."""
     names = ("method", "parameters", "guarantees", "loss", "columns")
     return (*(account.claims.stored[name] for name in names), account.schema)
 
 
 def _plan_of(released: Sequence[FragmentReleaseRef]) -> FileRef:
-    """The one plan that all fragments are of.
+    """Return the single plan of all fragments.
 
     Raises:
-        IntegrityError: if there is no fragment, or they are of several plans.
+        IntegrityError: If there is no fragment, or they are of several plans.
     """
     plans = {(ref.plan.uri, ref.plan.sha256) for ref in released}
     if len(plans) != 1:
         raise IntegrityError(
             f"the fragments must be of one plan, got {len(released)} fragments of {len(plans)} plans; cut "
-            "the table again and release what that gives"
+            "the table again and release the new fragments"
         )
     return released[0].plan
 
 
 def _each_once(released: Sequence[FragmentReleaseRef], plan: FileRef, cut: Cut) -> list[FragmentReleaseRef]:
-    """The fragments of a plan in their order, each exactly once."""
+    """Return the fragments of a plan in order. Raise unless each occurs exactly once."""
     foreign = sum(ref.plan != plan for ref in released)
     times = Counter(ref.fragment for ref in released)
     expected = cut.plan.tree.fragments
@@ -235,11 +235,13 @@ def _each_once(released: Sequence[FragmentReleaseRef], plan: FileRef, cut: Cut) 
 
 @dataclass(frozen=True, kw_only=True)
 class _Written:
-    """The joined records as they were written; `people` tells of their persons.
+    """The joined records as written.
 
     Attributes:
-        path: of the file, or of the list of the files; `sha256` of the same.
-        rows: in all.
+        path: Path of the file, or of the list of the files.
+        sha256: SHA-256 of the file, or of the list.
+        rows: Number of records in all files.
+        people: File of their persons. None if persons are not known.
     """
 
     path: Path
@@ -248,7 +250,7 @@ class _Written:
     people: PeopleRef | None = None
 
     def remove(self) -> None:
-        """Leave no record."""
+        """Remove all written records."""
         for path in [self.path, *([Path(self.people.uri)] if self.people else [])]:
             path.unlink(missing_ok=True)
             if is_list(path):
@@ -258,14 +260,14 @@ class _Written:
 def _write(
     in_order: Sequence[FragmentReleaseRef], cut: Cut, job: Job, engine: "Engine", person: str
 ) -> _Written:
-    """All records in the order of their values, and their persons where they are known, beside them."""
+    """Write all records in the order of their values, and their persons, if known, in the same order."""
     _require_unchanged(in_order)
     columns, rows = _alike(in_order), sum(ref.rows for ref in in_order)
     kinds = _plain(columns) if rows > ROWS_OF_A_FILE else None
     write = _one_file if kinds is None else partial(_several_files, kinds=kinds)
     written = write(in_order, cut, job, engine, person)
     try:
-        _require_unchanged(in_order)  # what was checked is what is read
+        _require_unchanged(in_order)  # the bytes that are read are those that were checked
         if written.rows != rows:
             raise IntegrityError(
                 f"the fragments must have {rows:,} released records, got {written.rows:,}; release them again"
@@ -281,7 +283,7 @@ def _require_unchanged(released: Sequence[FragmentReleaseRef]) -> None:
 
 
 def _plain(columns: "pa.Schema") -> "pa.Schema | None":
-    """The columns in the types that a lake keeps, which then takes the files as they are; None if none."""
+    """Return the columns in the types of a lake table, so that it can take the files unchanged."""
     try:
         return plain_schema(columns)
     except SchemaError:
@@ -290,7 +292,7 @@ def _plain(columns: "pa.Schema") -> "pa.Schema | None":
 
 @contextmanager
 def _sorting(cut: Cut, job: Job) -> "Iterator[LocalEngine]":
-    """DuckDB, which sorts with all cores, and on disk what does not fit into memory."""
+    """Open DuckDB for sorting on all cores, with spilling to disk."""
     with LocalEngine(memory=need(cut.table.engine, "engine").memory, spill=job.work.folder) as here:
         yield here
 
@@ -298,18 +300,18 @@ def _sorting(cut: Cut, job: Job) -> "Iterator[LocalEngine]":
 def _one_file(
     in_order: Sequence[FragmentReleaseRef], cut: Cut, job: Job, engine: "Engine", person: str
 ) -> _Written:
-    """One file of all records, and one of their persons."""
+    """Write one file of all records, and one of their persons."""
     path = job.records
-    told = path.with_suffix(".people.parquet")
-    with _sorting(cut, job) as here, ExitStack() as files:  # no file stands there where a check fails
+    people_path = path.with_suffix(".people.parquet")
+    with _sorting(cut, job) as here, ExitStack() as files:  # if a check fails, no file remains
         file = files.enter_context(private_parquet(path))
-        people = files.enter_context(private_parquet(told)) if person else None
+        people = files.enter_context(private_parquet(people_path)) if person else None
         for records in regrouped(here.ordered([ref.uri for ref in in_order])):
             if people is not None:
                 people.write(people_table(records.column(person)))
                 records = records.drop_columns(person)
             file.write(records)
-    beside = None if people is None else PeopleRef(uri=str(told), sha256=people.sha256, of=file.sha256)
+    beside = None if people is None else PeopleRef(uri=str(people_path), sha256=people.sha256, of=file.sha256)
     return _Written(path=path, sha256=file.sha256, rows=file.rows, people=beside)
 
 
@@ -322,43 +324,46 @@ def _several_files(
     *,
     kinds: "pa.Schema",
 ) -> _Written:
-    """Files of some records each, and of their persons, written and hashed where they are made.
+    """Write files of some records each, and of their persons. Each is hashed where it is written.
 
-    On Spark an executor makes each; here they are cut off the sorted records, and threads write them.
+    On Spark, an executor writes each file. Otherwise threads write slices of the sorted records.
     """
-    path, told = list_of(job.records), list_of(job.records.with_suffix(".people.parquet"))
+    path, people_path = list_of(job.records), list_of(job.records.with_suffix(".people.parquet"))
     works = need(cut.table.engine, "engine")
     files = engine_files(works, new_folder(path))
-    people = engine_files(works, new_folder(told)) if person else None
+    people = engine_files(works, new_folder(people_path)) if person else None
     write = _WritePart(kinds=kinds, files=files, person=person, people=people)
     make = _ranges_on_spark if works.kind == SPARK else _slices_of_the_order
     parts: dict[str, list[Part]] = {"records": [], "people": []}
     try:
-        with closing(make(in_order, cut, job, engine, write)) as told_of:
-            for made in told_of:
+        with closing(make(in_order, cut, job, engine, write)) as parts_made:
+            for made in parts_made:
                 for name in parts.keys() & made:
                     ref = FileRef.from_ref(job.work.fetch(made[name]))
                     part = Part(name=Path(ref.uri).name, rows=made["rows"], sha256=ref.sha256)
                     parts[name].append(part)
     except BaseException:
-        for one in (path, told):
+        for one in (path, people_path):
             shutil.rmtree(folder_of_list(one), ignore_errors=True)
         raise
     sha256 = write_private(path, list_bytes(parts["records"]))
     beside = None
     if person:
-        beside = PeopleRef(uri=str(told), sha256=write_private(told, list_bytes(parts["people"])), of=sha256)
+        beside = PeopleRef(
+            uri=str(people_path), sha256=write_private(people_path, list_bytes(parts["people"])), of=sha256
+        )
     return _Written(path=path, sha256=sha256, rows=sum(part.rows for part in parts["records"]), people=beside)
 
 
 @dataclass(frozen=True, kw_only=True)
 class _WritePart:
-    """Writes the records of a part of the release; it can be pickled, and does the same when done again.
+    """Writes the records of a part of the release. It can be pickled, and repeating it gives the same files.
 
     Attributes:
-        kinds: columns and types, the person's among them.
-        files: where the records go.
-        person: column of whose record each is; it goes to `people`, and into no file of a release.
+        kinds: Columns and types, including the person's column.
+        files: Destination of the records.
+        person: Column with the number of each record's person. None if persons are not known.
+        people: Destination of the persons, which are in no file of the release.
     """
 
     kinds: "pa.Schema"
@@ -368,18 +373,18 @@ class _WritePart:
 
     def __call__(self, number: int, records: "pa.Table") -> dict[str, Any]:
         records = in_types(records.select(self.kinds.names), self.kinds)
-        told: dict[str, Any] = {"rows": len(records)}
+        parts: dict[str, Any] = {"rows": len(records)}
         if self.people is not None:
             people = part_bytes(people_table(records.column(self.person)))
-            told["people"] = self.people.write(part_name(number), people).to_ref()
+            parts["people"] = self.people.write(part_name(number), people).to_ref()
             records = records.drop_columns(self.person)
-        return told | {"records": self.files.write(part_name(number), part_bytes(records)).to_ref()}
+        return parts | {"records": self.files.write(part_name(number), part_bytes(records)).to_ref()}
 
 
 def _slices_of_the_order(
     in_order: Sequence[FragmentReleaseRef], cut: Cut, job: Job, engine: "Engine", write: _WritePart
 ) -> Generator[Mapping[str, Any]]:
-    """Each part is as many records of the order of all: what stands where, the values alone say."""
+    """Yield parts of the sorted records. Only the values decide the position of a record."""
     with _sorting(cut, job) as here:
         slices = regrouped(here.ordered([ref.uri for ref in in_order]), ROWS_OF_A_FILE)
         with each_ahead(lambda part: write(*part), enumerate(slices), _THREADS) as written:
@@ -389,15 +394,15 @@ def _slices_of_the_order(
 def _ranges_on_spark(
     in_order: Sequence[FragmentReleaseRef], cut: Cut, job: Job, engine: "Engine", write: _WritePart
 ) -> Generator[Mapping[str, Any]]:
-    """Each part is the records of a range of values, which an executor gets by a shuffle, sorts and writes.
+    """Yield parts that are ranges of values. An executor receives each by a shuffle, sorts and writes it.
 
-    Where ranges begin is decided by a random sample of the records, whose seed is the run's; so nothing but
-    their values has a part in where one stands. If most records are equal, one range is nearly all of them,
-    and they are sorted here.
+    The boundaries of the ranges come from a random sample of the records, with a seed of the run. So nothing
+    but the values decides the position of a record. If most records are equal, one range is nearly all
+    records, and they are sorted on this machine.
     """
     uris = [ref.uri for ref in in_order]
     parts = -(-sum(ref.rows for ref in in_order) // ROWS_OF_A_FILE)
-    # Each fragment takes its random choices from the seed and its number, of which this is none.
+    # Each fragment derives its random choices from the seed and its number. This number is no fragment's.
     (seed,) = np.random.SeedSequence([cut.plan.seed, cut.plan.tree.fragments]).generate_state(1)
     sample = to_frame(engine.sample(uris, parts * OF_A_RANGE, int(seed)))
     ranges = Ranges.of_sample(sample[[name for name in sample if name != write.person]], parts)
@@ -409,19 +414,19 @@ def _ranges_on_spark(
 
 @dataclass(frozen=True)
 class _WriteRange:
-    """Puts the records of a range into their order and writes them."""
+    """Sorts the records of a range and writes them."""
 
     write: _WritePart
 
     def __call__(self, number: int, records: "pa.Table") -> Mapping[str, Any]:
-        # whose record it is comes last: it puts equal records into an order, which cannot be seen in them
+        # The person is the last sort key. It orders equal records, whose order reveals nothing.
         first = [name for name in records.column_names if name != self.write.person]
         last = [name for name in records.column_names if name == self.write.person]
         return self.write(number, in_order(records.select([*first, *last])))
 
 
 def _alike(in_order: Sequence[FragmentReleaseRef]) -> "pa.Schema":
-    """The columns of all fragments; refused are ones that differ, and records that were not told of."""
+    """Return the columns of all fragments. Raise if they differ, or if the numbers of records are wrong."""
     columns: pa.Schema | None = None
     for ref in in_order:
         with Path(ref.uri).open("rb") as stream:
@@ -438,15 +443,15 @@ def _alike(in_order: Sequence[FragmentReleaseRef]) -> "pa.Schema":
                 f"fragment {ref.fragment} must have {ref.rows:,} released records, got {rows:,}; "
                 "release it again"
             )
-    assert columns is not None  # no plan is without fragments
+    assert columns is not None  # every plan has fragments
     return columns
 
 
 def _measured(joined: _Joined, engine: "Engine", written: _Written) -> tuple["Examined", list[Measured]]:
-    """What the method claims, held against the joined records.
+    """Check the claims of the method against the joined records.
 
     Raises:
-        VerificationError: naming each claim that does not hold, with its number.
+        VerificationError: Naming each claim that does not hold, with its number.
     """
     cut = joined.cut
     claims = build_method(cut.method, cut.parameters).guarantees(read_schema(cut.table.schema))
@@ -458,8 +463,8 @@ def _measured(joined: _Joined, engine: "Engine", written: _Written) -> tuple["Ex
     report = examined.report
     if broken := [f"{f.rule} ({f.failing_rows:,} records)" for f in report.findings if not f.passed]:
         raise VerificationError(
-            f"the joined fragments must keep what {cut.method} claims, and miss {', '.join(broken)}; take "
-            "larger fragments (engine.rows), or engine local"
+            f"the joined fragments must meet what {cut.method} claims, and miss {', '.join(broken)}; use "
+            "larger fragments (engine.rows), or the engine local"
         )
     return examined, [
         Measured(model=model, number=math.nan if f.measured is None else f.measured, holds=f.passed)
@@ -474,7 +479,7 @@ def _report(
     sizes: Mapping[int, int],
     job: Job,
 ) -> str:
-    """The report of a release that no process ever held; `figures` are of loss and of risk."""
+    """Return the report of a release that was never in memory as a whole. `figures` are loss and risk."""
     claims, table, make = joined.claims, joined.cut.table, job.attempts.make
     title, fragments = job.title or claims.method, need(claims.fragments, "fragments")
 
@@ -510,7 +515,7 @@ def _report(
 def _staged_before(
     released: Sequence[FragmentReleaseRef], work: WorkArea, label: str
 ) -> StagedRelease | None:
-    """What an earlier attempt staged of these very fragments, whose working files it has removed."""
+    """Return what an earlier attempt staged of the same fragments. It has removed their working files."""
     done = work.path(f"{label}.joined.json")
     if not done.is_file():
         return None

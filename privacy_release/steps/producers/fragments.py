@@ -1,7 +1,7 @@
-"""A release in fragments, without Airflow: cut the table, release each part, join what came out.
+"""Release a table in fragments: cut it, release each fragment, and join the results.
 
-The parts are worked on in a process pool, on Spark, or by mapped tasks: what is done with one is the same.
-`fragment_join` puts the released parts together.
+Fragments are processed in a process pool, on Spark, or by mapped tasks, always with the same function.
+`fragment_join` joins the released fragments.
 """
 
 import shutil
@@ -42,7 +42,7 @@ from privacy_release.workarea.parquet import part_bytes, require_unchanged, unch
 from privacy_release.workarea.references import FileRef, FragmentRef, FragmentReleaseRef, Table, need
 from privacy_release.workarea.staged import read_schema
 
-Fragments = FragmentRef | list[FragmentRef]  # what one task releases
+Fragments = FragmentRef | list[FragmentRef]  # the fragments that one task releases
 
 if TYPE_CHECKING:
     from privacy_engine.engines.engine import Engine
@@ -53,10 +53,10 @@ if TYPE_CHECKING:
 def released_in_fragments(
     releaser: "ReleaseMethod", schema: "DataSchema", table: Table, job: Job
 ) -> ProducedRelease:
-    """Cut a table, release its fragments in other processes, and join what they give.
+    """Cut a table, release its fragments in other processes, and join the results.
 
-    The processes build the method themselves. Its seed is that of the cuts and of all fragments. The working
-    files are removed at the end.
+    The processes build the method themselves. Its seed is also the seed of the cuts and of all fragments. The
+    working files are removed at the end.
     """
     with open_engine(table.engine, job.work.folder) as engine:
         job.tell("cutting the table")
@@ -70,8 +70,8 @@ def released_in_fragments(
             work_on = partial(release_records, plan)
         files = paths_of(table.uri, table.sha256)
         with portion(0.8):
-            for told in engine.apply_by_fragment(files, cut.plan.tree.assign, work_on):
-                released.append(FragmentReleaseRef.from_ref(job.work.fetch(told)))
+            for ref in engine.apply_by_fragment(files, cut.plan.tree.assign, work_on):
+                released.append(FragmentReleaseRef.from_ref(job.work.fetch(ref)))
                 job.tell(f"fragment {len(released)} of {cut.plan.tree.fragments}")
                 advance(len(released) / cut.plan.tree.fragments)
         require_unchanged(table.uri, table.sha256)
@@ -89,19 +89,19 @@ def cut_table(
     parameters: Mapping[str, Any],
     seed: int | None,
 ) -> Cut:
-    """How a table is to be cut so that each part can meet the guarantees by itself; nothing is written.
+    """Return a cut of the table into parts that can each meet the guarantees. Nothing is written.
 
     Args:
-        table: whose `engine` says how large a fragment may be.
-        engine: that reads it.
-        method: registry key.
-        parameters: of the method.
-        seed: of the cuts and of all fragments; None takes fresh entropy.
+        table: Table to cut. Its `engine` states how large a fragment may be.
+        engine: Engine that reads the table.
+        method: Registry key of the method.
+        parameters: Parameters of the method.
+        seed: Seed of the cuts and of all fragments. None draws fresh entropy.
 
     Raises:
-        SpecError: if the method cannot work in fragments.
-        InfeasibleError: if not even the whole table can be one class.
-        IntegrityError: if the table changed since it was ingested.
+        SpecError: If the method cannot work in fragments.
+        InfeasibleError: If not even the whole table can be one class.
+        IntegrityError: If the table changed since it was ingested.
     """
     rows = need(table.engine, "engine").rows
     releaser, schema = build_method(method, parameters), read_schema(table.schema)
@@ -113,31 +113,31 @@ def cut_table(
 
 
 def keep(cut: Cut, work: WorkArea, label: str) -> FileRef:
-    """Write a cut to a private folder of its own; what is made of the fragments comes to lie beside it.
+    """Write a cut to a new private folder, which will also contain the files of the fragments.
 
-    Whatever an earlier attempt left there is removed.
+    Files that an earlier attempt left there are removed.
     """
     folder = work.path(f"{label}.fragments")
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(mode=0o700)
-    # In a file, where no task can translate it, the table is told of as other machines find it.
+    # The plan is a file, whose paths no task can translate. So the table's paths are those of other machines.
     return write_cut(replace(cut, table=work.send(cut.table)), folder / "plan.json")
 
 
 def partition(cut: Cut, plan: FileRef, engine: "Engine") -> list[FragmentRef]:
-    """Write the records of each fragment to a file of its own, for tasks that work on one each.
+    """Write the records of each fragment to a file, for tasks that process one fragment each.
 
     Args:
-        cut: of the table.
-        plan: where the cut is kept; the files are written beside it.
-        engine: of this machine.
+        cut: Cut of the table.
+        plan: File of the cut. The fragments are written next to it.
+        engine: Engine of this machine.
 
     Raises:
-        IntegrityError: if the table changed since it was cut.
-        SpecError: if the engine is not of this machine.
+        IntegrityError: If the table changed since it was cut.
+        SpecError: If the engine is not of this machine.
     """
     if not isinstance(engine, LocalEngine):
-        raise SpecError("only the engine fragments writes fragments for tasks; take mapped: false")
+        raise SpecError("only the engine fragments writes fragments for tasks; set mapped: false")
     table = cut.table
     files = paths_of(table.uri, table.sha256)
     found = engine.partition_by_fragment(files, cut.plan.tree.assign, Path(plan.uri).parent)
@@ -155,14 +155,14 @@ def partition(cut: Cut, plan: FileRef, engine: "Engine") -> list[FragmentRef]:
 
 
 def in_batches(fragments: Sequence[FragmentRef], most: int) -> list[Fragments]:
-    """Fragments for tasks: one each, or where there are more of them than tasks, as equal batches as can be.
+    """Distribute fragments over tasks: one each, or equal batches if there are more fragments than tasks.
 
     >>> in_batches(["a", "b", "c", "d", "e"], 2)
     [['a', 'c', 'e'], ['b', 'd']]
 
     Args:
-        fragments: at least one.
-        most: tasks.
+        fragments: Fragments, at least one.
+        most: Largest number of tasks.
     """
     if len(fragments) <= most:
         return [*fragments]
@@ -170,11 +170,11 @@ def in_batches(fragments: Sequence[FragmentRef], most: int) -> list[Fragments]:
 
 
 def release_one(fragment: FragmentRef) -> FragmentReleaseRef:
-    """Release the records of one fragment; doing it again gives the same bytes.
+    """Release the records of one fragment. Repeating it gives the same bytes.
 
     Raises:
-        IntegrityError: if its records or its plan changed since the table was cut.
-        InfeasibleError: if the guarantees cannot be met.
+        IntegrityError: If its records or its plan changed since the table was cut.
+        InfeasibleError: If the guarantees cannot be met.
     """
     records = pa.Table.from_batches(unchanged_batches(fragment.uri, fragment.sha256))
     return FragmentReleaseRef.from_ref(release_records(fragment.plan, fragment.fragment, records))
@@ -183,15 +183,15 @@ def release_one(fragment: FragmentRef) -> FragmentReleaseRef:
 def release_records(
     plan: FileRef, fragment: int, records: "pa.Table", *, files: PrivateFiles | None = None
 ) -> dict[str, Any]:
-    """Release the records of a fragment, in whatever process they are, and write what came out.
+    """Release the records of a fragment, in any process, and write the result.
 
-    It can be pickled once plan and files are bound; doing it again does the same.
+    It can be pickled once plan and files are bound. Repeating it gives the same files.
 
     Args:
-        plan: how the table was cut.
-        fragment: its number.
-        records: all of its records.
-        files: where the plan is, and what is made comes to lie; None: in the folder of the plan.
+        plan: Plan by which the table was cut.
+        fragment: Number of the fragment.
+        records: All records of the fragment.
+        files: Destination of the result. None: the folder of the plan.
 
     Returns:
         A `FragmentReleaseRef` as plain values.
@@ -223,9 +223,9 @@ def release_records(
 
 
 def _typed(released: "pa.Table", schema: "DataSchema", source: "pa.Schema") -> "pa.Table":
-    """Released records whose columns, but for the recoded ones, have the types of the source.
+    """Give released columns, except for recoded ones, the types of the source.
 
-    A type that is guessed from the cells, such as that of a column which is all null or of decimals, would
+    A type that is guessed from the cells, for example of a column that is all null or of decimals, would
     differ from fragment to fragment.
     """
     recoded = {a.name for a in schema.quasi_identifiers}

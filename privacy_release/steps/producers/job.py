@@ -1,4 +1,4 @@
-"""What is asked of a producer, and what it gives."""
+"""The input and the output of a producer of releases."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -22,26 +22,26 @@ if TYPE_CHECKING:
 
 
 def say_nothing(_: str) -> None:
-    """A listener that ignores what it is given."""
+    """Ignore progress messages: the default callback."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Job:
-    """What is asked of a producer: which release, where it is made, and what pays for it.
+    """The job of a producer: which release to make, where, and with which budget.
 
     Attributes:
         work: Work area where the release is staged.
-        label: Beginning of the files' names.
+        label: Prefix of the file names.
         method: Registry key of the method.
         parameters: Parameters of the method.
-        seed: Seed of the random choices; None takes fresh entropy.
+        seed: Seed of the random choices. None draws fresh entropy.
         title: Title of the report.
-        tell: Function that is given the name of each part of the work as it begins.
-        attempts: Makes what describes the release; the manifest names the figures that failed.
+        tell: Progress callback, called with the name of each part of the work as it begins.
+        attempts: Failures to make optional figures and pages, which the manifest lists.
         budget: Budget that pays for a differentially private method.
-        loss: Privacy loss of the release; None: it claims none.
+        loss: Privacy loss of the release. None if it claims no loss.
         memory: Secret of memoised answers.
-        past: Earlier releases of the same people, together with which this one stays safe.
+        past: Earlier releases of the same people that this release must stay safe with.
     """
 
     work: WorkArea
@@ -59,34 +59,35 @@ class Job:
 
     @property
     def records(self) -> Path:
-        """The file of the released records."""
+        """The path of the released records."""
         return self.work.path(f"{self.label}.parquet")
 
 
 @dataclass(frozen=True, kw_only=True)
 class ProducedRelease:
-    """A release whose records are in their place, before it is staged.
+    """A release whose records are written, before it is staged.
 
     Attributes:
-        claims: What the method says of it, see `Release.manifest`.
-        schema: of the released records.
-        figures: loss and risk, by name.
-        sha256: of the file of records, or the hash of a set of them.
-        report: as HTML.
-        seconds: of the method; of the sampling alone where the release is differentially private.
-        seeded: whether the random choices can be repeated.
-        private: whether exact counts and hashes of the source would tell what the release hides.
-        positions: (m,) of the released records in the table, where they have one.
-        before: (l,) persons of further records, to which positions after those of the table lead.
-        waiting: Person -> releases waited, of those who are held back; None where none may be.
-        persons: (m,) whose record each released one is, in the order of the file, or a file of them, where
-            several may be of one person.
-        earlier: versions of the release table that it was made together with; None where that was not asked.
-        booking: the ledger's entry that paid for it.
-        history: What is kept over it and the earlier releases, as the manifest says it.
-        replaces: Fingerprint of the secret of memoised answers that was given up on purpose.
-        model: text of the measured model, and `mechanisms` what each part of it spent.
-        records: the list of their files, where they are a set; None where they are one, `Job.records`.
+        claims: Claims of the method, see `Release.manifest`.
+        schema: Schema of the released records.
+        figures: Loss and risk, by name.
+        sha256: SHA-256 of the file of records, or of the list of a set of files.
+        report: Report as HTML.
+        seconds: Duration of the method in seconds. For a differentially private release only of the sampling.
+        seeded: Whether the random choices can be repeated.
+        private: Whether exact counts and hashes of the source would reveal what the release hides.
+        positions: Position of each released record in the table, shape (m,). None if there is none.
+        before: Persons of further records, shape (l,). Positions after those of the table refer to them.
+        waiting: Number of releases that each held-back person has waited. None if no one may be held back.
+        persons: Person of each released record, in the order of the file, shape (m,), or a file of them, if
+            persons may have several records.
+        earlier: Versions of the release table that the release was made with. None if that is not required.
+        booking: Entry of the ledger that paid for the release.
+        history: Guarantee over this and the earlier releases, as stated in the manifest.
+        replaces: Fingerprint of the secret of memoised answers that was replaced on purpose.
+        model: Text of the measured model.
+        mechanisms: Loss that each part of the model spent.
+        records: List of the files if the records are a set of files. None if they are one, `Job.records`.
     """
 
     claims: Claims

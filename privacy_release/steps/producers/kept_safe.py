@@ -1,4 +1,4 @@
-"""A release that is safe together with the earlier ones of its table."""
+"""Make a release that is safe together with the earlier releases of its table."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class KeptSafe:
-    """What a release was made with: versions of the earlier ones of its table, and what is kept over all."""
+    """The earlier versions that a release was made with, and the guarantee over all of them."""
 
     versions: tuple[int, ...]
     kept: Mapping[str, Any]
@@ -29,12 +29,12 @@ class KeptSafe:
     waiting: Mapping[str, int] | None = None
 
     def to_dict(self, release: "Release") -> dict[str, Any]:
-        """Section of the manifest; nothing of a person."""
+        """Return the section of the manifest. It contains nothing about a person."""
         section = {"releases": len(self.versions), **self.kept, "withheld": int(release.notes["withheld"])}
         section |= {
             name: int(release.notes[name]) for name in ("held_back", "outdated") if name in release.notes
         }
-        # How many were allowed becomes how many there are; of unique classes it is any number.
+        # The allowed number of counterfeits becomes the actual number. For unique classes there is no limit.
         if "counterfeits" in release.notes:
             section["counterfeits"] = {
                 "allowed": None if self.kept.get("unique") else self.kept["counterfeits"],
@@ -44,17 +44,17 @@ class KeptSafe:
         return section
 
     def sentence(self, release: "Release") -> str:
-        """What the report says."""
+        """Return the sentence for the report."""
         k, departures = self.kept["k"], self.kept["departures"]
-        kept = f"nobody is told apart from fewer than {k} by all, departures {departures}"
-        told = f"{len(self.versions)}; {kept}; {int(release.notes['withheld']):,} records withheld"
+        kept = f"every person is one of at least {k} in all releases together, departures {departures}"
+        text = f"{len(self.versions)}; {kept}; {int(release.notes['withheld']):,} records withheld"
         if "held_back" in release.notes:
             waits, outdated = int(release.notes["held_back"]), int(release.notes["outdated"])
-            return f"{told}; {waits:,} persons held back; {outdated:,} outdated records published again"
+            return f"{text}; {waits:,} persons held back; {outdated:,} outdated records published again"
         if "counterfeits" not in release.notes:
-            return told
+            return text
         added = f"{int(release.notes['counterfeits']):,} counterfeit records added"
-        return f"{told}; {added}, the column {COUNTERFEITS} tells how many each class has"
+        return f"{text}; {added}, the column {COUNTERFEITS} states how many each class has"
 
 
 def kept_safe(
@@ -65,15 +65,15 @@ def kept_safe(
     persons: PersonsRef,
     past: Past,
 ) -> "tuple[Release, KeptSafe]":
-    """A release that is safe together with the earlier ones of its table, and what it was made with."""
+    """Make a release that is safe together with the earlier ones, and state what it was made with."""
     earlier, kept, people = past.memberships(persons), past.kept(schema), read_persons(persons)
-    told, hold_back = KeptSafe(versions=tuple(earlier), kept=dict(kept)), kept.pop("hold_back", None)
+    safe, hold_back = KeptSafe(versions=tuple(earlier), kept=dict(kept)), kept.pop("hold_back", None)
     found = past.last(earlier) if past.subtracted else None
-    if not past.subtracted or (earlier and found is None):  # what it cannot do, verification refuses
+    if not past.subtracted or (earlier and found is None):  # if this fails, verification refuses the release
         release = republish(
             releaser, frame, schema, rng, persons=people, earlier=tuple(earlier.values()), **kept
         )
-        return release, replace(told, waiting={} if past.subtracted else None)
+        return release, replace(safe, waiting={} if past.subtracted else None)
     last, waited = found or (None, {})
     release = release_incrementally(
         releaser,
@@ -92,4 +92,4 @@ def kept_safe(
     assert release.rows is not None
     shown = set(people[release.rows[release.rows < len(people)]])
     waits = {who: waited.get(who, 0) + 1 for who in people.tolist() if who not in shown}
-    return release, replace(told, before=last.persons if last else None, waiting=waits)
+    return release, replace(safe, before=last.persons if last else None, waiting=waits)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def randomized(releaser: Any, schema: "DataSchema", table: Table, job: Job) -> ProducedRelease:
-    """Random answers; no class of equal records means anything among them, so there is no risk of linking."""
+    """Make a release of random answers. It has no equivalence classes, so there is no risk of linking."""
     began = time.perf_counter()
     with portion(0.8):
         answers = _answers(releaser, schema, table, job)
@@ -42,7 +42,7 @@ def randomized(releaser: Any, schema: "DataSchema", table: Table, job: Job) -> P
 
 
 def _answers(releaser: Any, schema: "DataSchema", table: Table, job: Job) -> Answers:
-    """Answers that the budget pays for, or such that claim nothing."""
+    """Draw answers that the budget pays for, or answers that claim no loss."""
     if job.budget is not None and job.loss is not None:
         return paid_answers(releaser, table, schema, job.work, job.label, job.budget, job.loss, job.tell)
     return draw_answers(releaser, table, schema, np.random.default_rng(job.seed))

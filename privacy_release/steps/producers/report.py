@@ -1,4 +1,4 @@
-"""The report of a release whose table is at hand, with the state of its budget."""
+"""Make the report of a release, with the state of its budget."""
 
 from collections.abc import Mapping
 from functools import partial
@@ -27,17 +27,17 @@ def report_of(
     budget: Mapping[str, Any] | None = None,
     rows: int | None = None,
 ) -> str:
-    """The report of a release as HTML; where it cannot be made, its claims.
+    """Return the report of a release as HTML. If it cannot be made, a page of its claims.
 
     Args:
         release: The release.
-        loss: What the data lost, by name.
-        risk: How exposed people are, by name.
-        table: Table that it was made from.
-        job: What was asked of the producer.
+        loss: Information loss, by name.
+        risk: Disclosure risk, by name.
+        table: Table that the release was made from.
+        job: Job of the producer.
         about: More facts about the release, by name.
-        budget: State of the budget.
-        rows: Number of records; None: those of the release's table.
+        budget: State of the budget. None if no budget pays.
+        rows: Number of records. None: the number in the release's table.
     """
     title = job.title or release.method
 
@@ -60,7 +60,7 @@ def report_of(
 
 
 def account(job: Job, promise: Mapping[str, Any] | None = None) -> dict[str, Any] | None:
-    """State of the budget for the report; None if it cannot be read now."""
+    """Return the state of the budget for the report. None if it cannot be read now."""
     return job.attempts.make(
         "what is left of the budget", partial(account_of, need(job.budget, "budget"), promise)
     )

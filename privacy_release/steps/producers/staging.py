@@ -1,4 +1,4 @@
-"""Staging a release: its manifest, schema and report beside its records, which are in their place."""
+"""Stage a release: write manifest, schema and report next to its records."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
 
 
 def stage(made: ProducedRelease, table: Table, job: Job) -> StagedRelease:
-    """Write manifest, schema and report of records that are in their place; the reference to all of it.
+    """Write manifest, schema and report of written records, and return a reference to all of it.
 
     Args:
-        made: the release.
-        table: what it was made from.
-        job: who asked for it.
+        made: Produced release.
+        table: Table that the release was made from.
+        job: Job of the producer.
     """
     work, label = job.work, job.label
     people = _people(made, work.path(f"{label}.people.parquet"))
@@ -72,9 +72,9 @@ def stage(made: ProducedRelease, table: Table, job: Job) -> StagedRelease:
 
 
 def _manifest(made: ProducedRelease, table: Table, people: PeopleRef | None, job: Job) -> Manifest:
-    """The manifest, before the release is verified.
+    """Return the manifest, before the release is verified.
 
-    A private release says nothing of outliers: their number is an exact count of the source.
+    For a private release it does not mention outliers, because their number is an exact count of the source.
     """
     outliers = [] if made.private else table.outliers
     staged = {
@@ -96,7 +96,7 @@ def _manifest(made: ProducedRelease, table: Table, people: PeopleRef | None, job
 
 
 def _columns(made: ProducedRelease, table: Table, job: Job) -> Mapping[str, Mapping[str, Any]]:
-    """Description of each column for the dictionary; if it cannot be made, the one in the manifest."""
+    """Describe each column for the dictionary. If that fails, return the description in the manifest."""
     source: DataSchema = read_schema(table.schema)
 
     def described() -> Mapping[str, Mapping[str, Any]]:
@@ -109,12 +109,12 @@ def _columns(made: ProducedRelease, table: Table, job: Job) -> Mapping[str, Mapp
 
 
 def _people(made: ProducedRelease, path: Path) -> PeopleRef | None:
-    """The file of the persons, written now unless it was while the records were."""
+    """Return the file of the persons. Write it now unless it was written with the records."""
     if made.persons is None or isinstance(made.persons, PeopleRef):
         return made.persons
     return write_people(made.persons, path, made.sha256)
 
 
 def _whose(person: "Person", people: PeopleRef | None) -> dict[str, Any]:
-    """What a manifest says of whose records they are."""
+    """Return the section of the manifest about whose records they are."""
     return person.to_dict() | ({"sha256": people.sha256} if people else {})

@@ -1,4 +1,4 @@
-"""A release of records that are drawn from a differentially private model."""
+"""Make a release of records that are drawn from a differentially private model."""
 
 import time
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def synthesized(releaser: Any, schema: "DataSchema", table: Table, job: Job) -> ProducedRelease:
-    """Records of the model in the ledger: all derives from that, so nothing is a figure of the source."""
+    """Draw records from the booked model. All figures derive from the model, none from the source."""
     budget = need(job.budget, "budget")
     with portion(0.8):
         measured = measured_model(releaser, table, schema, budget, job.tell)
@@ -62,12 +62,12 @@ def synthesized(releaser: Any, schema: "DataSchema", table: Table, job: Job) -> 
 
 @dataclass(frozen=True, kw_only=True)
 class Drawn:
-    """A release whose records are in a file that no process held.
+    """A release whose records are in a file and were never in memory as a whole.
 
     Attributes:
-        release: of them, with the first part as its table.
-        rows: in the file.
-        sha256: of the file.
+        release: Release with the first part of the records as its table.
+        rows: Number of records in the file.
+        sha256: SHA-256 of the file.
     """
 
     release: "Release"
@@ -83,15 +83,15 @@ def draw_parts(
     path: Path,
     size: int | None = None,
 ) -> Drawn:
-    """Draw as many records as `Synthesizer.release_of` does: the same ones, where one part is enough.
+    """Draw the same records as `Synthesizer.release_of` if one part is enough, otherwise as many in parts.
 
     Args:
-        method: that measured the model.
-        model: that they are drawn from.
-        schema: it was measured with.
-        rng: draws them.
-        path: of the file.
-        size: most records of a part; None: what the synthesizer thinks fit.
+        method: Method that measured the model.
+        model: Model to draw from.
+        schema: Schema that the model was measured with.
+        rng: Random generator of the drawing.
+        path: Path of the file.
+        size: Largest number of records in a part. None: the synthesizer's default.
     """
     from privacy_engine.synthesizers.synthesizer import PART
 

@@ -1,4 +1,4 @@
-"""A release of a table in one piece, by an anonymizer."""
+"""Anonymize a table in one piece."""
 
 import time
 from functools import partial
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def anonymized(releaser: "ReleaseMethod", schema: "DataSchema", table: Table, job: Job) -> ProducedRelease:
-    """A table in one piece."""
+    """Anonymize a table in one piece."""
     rng = np.random.default_rng(job.seed)
     job.tell("reading")
     frame = read_private(table.uri, table.sha256)
@@ -42,7 +42,7 @@ def anonymized(releaser: "ReleaseMethod", schema: "DataSchema", table: Table, jo
     loss = job.attempts.make("what the data lost", partial(lost_of, whole, rng)) or finite(release.notes)
     risk = job.attempts.make("how exposed people are", partial(risk_of, whole)) or {}
     before = suppressed_before(table)
-    if not schema.tables:  # of several, nobody took records out before
+    if not schema.tables:  # from several tables, no outliers were removed
         loss = counted_in(loss, before, len(frame), len(schema.quasi_identifiers))
     claims = Claims.from_dict(release.manifest())
     bound = {} if before else job.attempts.make("the bound of the loss", partial(loss_bound, release)) or {}
@@ -67,7 +67,7 @@ def anonymized(releaser: "ReleaseMethod", schema: "DataSchema", table: Table, jo
 
 
 def _facts_of_tables(claims: Claims) -> dict[str, str]:
-    """What a report says of each of several tables."""
+    """Return a line about each of several tables for the report."""
     return {
         f"table {name}": f"{own.rows:,} records, {own.suppressed:,} suppressed"
         for name, own in claims.tables.items()

@@ -1,1 +1,1 @@
-"""A work area for workers that share no disk: encrypted files at an address, and a scratch folder a task."""
+"""A work area without a shared disk: encrypted files at an address, and a local folder for each task."""

@@ -1,8 +1,8 @@
-"""The keys of a run, wrapped with the deployment's secret: without them its files are noise.
+"""The keys of a run, wrapped with the deployment's secret. Without them its files cannot be read.
 
-A key lies beside the run's files and goes with them, so that whatever a store keeps of the files, in old
-versions or backups, can no longer be read. Two tasks that begin a run at once make a key each: a file says
-which one it needs.
+A key is stored with the run's files and removed with them, so that copies that a store keeps, in old versions
+or backups, can no longer be read. Two tasks that begin a run at the same time make a key each: a file names
+the key that it needs.
 """
 
 import secrets
@@ -11,21 +11,21 @@ from dataclasses import dataclass
 from privacy_engine.errors import SecretError
 from privacy_release.workarea.remote.sealing import ID_BYTES, KEY_BYTES, derived
 
-LEAST_BYTES = 32  # of the secret
+LEAST_BYTES = 32  # shortest secret
 KEY_VARIABLE = "PRIVACY_WORK_AREA_KEY"
 _PURPOSE = b"privacy-release work area: key of a run"
 
 
 @dataclass(frozen=True)
 class Wrapping:
-    """The secret that wraps the keys of runs; it is never shown.
+    """The secret that wraps the keys of runs. It is never shown.
 
     Args:
-        secret: at least 32 bytes that are hard to guess.
-        place: where it comes from, for people.
+        secret: At least 32 bytes that are hard to guess.
+        place: Origin of the secret, for messages.
 
     Raises:
-        SecretError: if the secret is too short.
+        SecretError: If the secret is too short.
     """
 
     secret: bytes
@@ -42,7 +42,7 @@ class Wrapping:
         return f"Wrapping({self.place!r})"
 
     def wrap(self, key: bytes, name: str) -> bytes:
-        """A key that only the secret opens, and only under this name, of its run and its own."""
+        """Wrap a key, so that only the secret opens it, and only under this name of run and key."""
         from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
         salt, nonce = secrets.token_bytes(KEY_BYTES), secrets.token_bytes(12)
@@ -50,10 +50,10 @@ class Wrapping:
         return salt + nonce + cipher.encrypt(nonce, key, name.encode())
 
     def unwrap(self, wrapped: bytes, name: str) -> bytes:
-        """The key.
+        """Unwrap a key.
 
         Raises:
-            SecretError: if this secret does not open it.
+            SecretError: If this secret does not open it.
         """
         from cryptography.exceptions import InvalidTag
         from cryptography.hazmat.primitives.ciphers.aead import AESGCM
@@ -63,12 +63,12 @@ class Wrapping:
             return AESGCM(derived(self.secret, salt, _PURPOSE)).decrypt(nonce, sealed, name.encode())
         except (InvalidTag, ValueError):
             raise SecretError(
-                f"{self.place} must hold the secret that the run's key {name} was wrapped with, and does "
-                "not open it: it was replaced since, or the key was changed; give all workers the same "
-                "secret, and start a new run"
+                f"{self.place} must hold the secret that the run's key {name} was wrapped with, but it does "
+                "not open the key: the secret was replaced since, or the key was changed; give all workers "
+                "the same secret, and start a new run"
             ) from None
 
 
 def new_key() -> tuple[bytes, bytes]:
-    """Id and key of a run."""
+    """Return ID and key for a run."""
     return secrets.token_bytes(ID_BYTES), secrets.token_bytes(KEY_BYTES)

@@ -1,8 +1,8 @@
 """Files of a run for the executors of a cluster, which read and write the encrypted work area themselves.
 
-An executor gets the run's key and the rights to the store inside its task, which Spark encrypts on its way,
-and nothing that opens the files of another run. What it decrypts stays in memory: whichever way it ends,
-nothing is left on its machine.
+An executor gets the run's key and the credentials of the store inside its task, which Spark encrypts in
+transit, and nothing that opens other runs' files. Decrypted data stays in memory, so nothing remains on
+the executor's machine, however it ends.
 """
 
 import hashlib
@@ -46,7 +46,7 @@ class SealedFiles:
 
 @dataclass(frozen=True, kw_only=True)
 class SealedPart:
-    """`spark_workers.Part`: some records of a table, in an encrypted file of their own."""
+    """`spark_workers.Part`: some records of a table, in an encrypted file."""
 
     run: RunFiles
     name: str
@@ -54,11 +54,11 @@ class SealedPart:
     rows: int
 
     def __call__(self) -> "pa.Table":
-        """The records.
+        """Return the records.
 
         Raises:
-            IntegrityError: if they are not those that were dealt out.
-            WorkAreaError: if the store cannot be reached.
+            IntegrityError: If they are not those that were distributed.
+            WorkAreaError: If the store cannot be reached.
         """
         return opened_parquet(io.BytesIO(self.run.get_bytes(self.name, self.sha256))).read()
 
@@ -67,14 +67,14 @@ class SealedPart:
 def dealt_out(
     run: RunFiles, rows: int = ROWS, stored: Callable[[Path], str | None] = lambda path: None
 ) -> Iterator["Parts"]:
-    """What cuts a file of this machine into encrypted parts of the run, which are removed at the end.
+    """Return a function that cuts a local file into encrypted parts of the run, removed at the end.
 
-    A file of no more records than four parts that is among the run's files already is a part by itself.
+    A file with at most four times the records of a part that is already among the run's files is one part.
 
     Args:
-        run: whose parts they are.
-        rows: of a part.
-        stored: by what name a file of this machine is among the run's files; None if it is not.
+        run: Files of the run.
+        rows: Number of records in a part.
+        stored: Function that returns a local file's name among the run's files, None if it has none.
     """
     from privacy_engine.engines.parquet import batches, footer, regrouped
 
@@ -83,7 +83,7 @@ def dealt_out(
     names: list[str] = []
 
     def parts(file: str) -> list[SealedPart]:
-        found = Path(file).stat()  # a file is replaced, not written to
+        found = Path(file).stat()  # files are replaced, never written to
         key = (file, found.st_ino, found.st_mtime_ns)
         if key not in dealt:
             count, name = footer(file).num_rows, stored(Path(file))
@@ -102,5 +102,5 @@ def dealt_out(
     try:
         yield parts
     finally:
-        with suppress(WorkAreaError):  # the clean-up of the run removes them, too
+        with suppress(WorkAreaError):  # the clean-up of the run also removes them
             run.discard(names)

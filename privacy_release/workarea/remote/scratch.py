@@ -1,4 +1,4 @@
-"""A task's own folder on its machine, and how files get there from the run's encrypted work area and back."""
+"""A task's folder on its machine, and the transfer of files from and to the run's encrypted work area."""
 
 import re
 import threading
@@ -19,24 +19,24 @@ from privacy_release.workarea.remote.store import RunFiles
 
 _NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.-]*(/[A-Za-z0-9_-][A-Za-z0-9_.-]*)?")
 
-Told = TypeVar("Told")
+Value = TypeVar("Value")
 
-# The folder of the task that is running here, where workers share none.
+# The folder of the task that is running here, if workers share no disk.
 CURRENT: ContextVar["Scratch | None"] = ContextVar("scratch", default=None)
 
 
 @dataclass(frozen=True)
 class Scratch(WorkArea):
-    """The folder of one task, which nobody else uses, in front of the files of its run.
+    """The private folder of one task, in front of the files of its run.
 
-    It is a work area of this process on this machine, so whatever a killed task leaves is swept as that of
-    any process is. Steps work in it as in a folder that all share; `fetch` and `send` stand at both ends.
+    It is a work area of this process on this machine, so the sweeper removes what a killed task leaves, as
+    for any process. Steps use it like a shared folder; `fetch` and `send` transfer files at both ends.
 
     Args:
-        root: folder of this machine that holds such folders.
-        key: names the task and its attempt.
-        run: whose files it fetches and sends.
-        mark: of the run's work area.
+        root: Folder of this machine that contains such folders.
+        key: Name of the task and its attempt.
+        run: Files of the run.
+        mark: Mark of the run's work area.
     """
 
     run: RunFiles = field(kw_only=True)
@@ -61,54 +61,56 @@ class Scratch(WorkArea):
         self._over.pop().set()
         super().__exit__(kind, error, trace)
 
-    def fetch(self, told: Told) -> Told:
-        """What a task was told, with each address of the run's files as the path of its copy here.
+    def fetch(self, value: Value) -> Value:
+        """Return the input of a task, with addresses of the run's files replaced by paths of local copies.
 
         Raises:
-            IntegrityError: if a file is gone, or not the one that was stored.
-            WorkAreaError: if the store cannot be reached.
+            IntegrityError: If a file is missing, or not the one that was stored.
+            WorkAreaError: If the store cannot be reached.
         """
-        if isinstance(told, Reference):
-            return type(told).from_ref(self.fetch(told.to_ref()))
-        return self._fetched(told, None)  # type: ignore[no-any-return]  # of the same form
+        if isinstance(value, Reference):
+            return type(value).from_ref(self.fetch(value.to_ref()))
+        return self._fetched(value, None)  # type: ignore[no-any-return]  # of the same form
 
-    def send(self, told: Told) -> Told:
-        """What a task tells, with each path of a file of this folder as the address where all find it.
+    def send(self, value: Value) -> Value:
+        """Return the output of a task, with paths of local files replaced by addresses that all can reach.
 
         Raises:
-            WorkAreaError: if the store cannot be reached.
+            WorkAreaError: If the store cannot be reached.
         """
-        if isinstance(told, Reference):
-            return type(told).from_ref(self.send(told.to_ref()))
-        return self._sent(told)  # type: ignore[no-any-return]  # of the same form
+        if isinstance(value, Reference):
+            return type(value).from_ref(self.send(value.to_ref()))
+        return self._sent(value)  # type: ignore[no-any-return]  # of the same form
 
     def stored(self, path: Path) -> str | None:
-        """By what name a file of this folder is among the run's files, as it is here; None if it is not."""
+        """Return the name of a local file among the run's files, in its current form. None if it has none."""
         if not path.is_relative_to(self.folder):
             return None
         name = path.relative_to(self.folder).as_posix()
         return name if self._alike.get(name) == _stat(path) else None
 
     def recall(self, name: str) -> Path:
-        """Where a file is that an earlier attempt of the task may have sent."""
+        """Return the path of a file that an earlier attempt may have sent."""
         path = self.path(name)
         if not path.exists() and self.run.has(name):
             self.fetch(f"{self.run.address}/{name}")
         return path
 
-    def _fetched(self, told: Any, sha256: str | None) -> Any:
-        match told:
+    def _fetched(self, given: Any, sha256: str | None) -> Any:
+        match given:
             case str():
                 prefix = f"{self.run.address}/"
-                return str(self._copy(told.removeprefix(prefix), sha256)) if told.startswith(prefix) else told
+                return (
+                    str(self._copy(given.removeprefix(prefix), sha256)) if given.startswith(prefix) else given
+                )
             case Mapping():
-                hashes = {"uri": told.get("sha256")}
-                return {name: self._fetched(value, hashes.get(name)) for name, value in told.items()}
+                hashes = {"uri": given.get("sha256")}
+                return {name: self._fetched(value, hashes.get(name)) for name, value in given.items()}
             case tuple():
-                return tuple(self._fetched(value, None) for value in told)
-            case Sequence() if not isinstance(told, bytes | bytearray):
-                return [self._fetched(value, None) for value in told]
-        return told
+                return tuple(self._fetched(value, None) for value in given)
+            case Sequence() if not isinstance(given, bytes | bytearray):
+                return [self._fetched(value, None) for value in given]
+        return given
 
     def _copy(self, name: str, sha256: str | None) -> Path:
         if not _NAME.fullmatch(name):
@@ -122,24 +124,24 @@ class Scratch(WorkArea):
                 self._copy(f"{folder_of_list(path).name}/{part.name}", part.sha256)
         return path
 
-    def _sent(self, told: Any) -> Any:
-        match told:
+    def _sent(self, given: Any) -> Any:
+        match given:
             case str():
                 prefix = f"{self.folder}/"
-                return self._stored(told.removeprefix(prefix)) if told.startswith(prefix) else told
+                return self._stored(given.removeprefix(prefix)) if given.startswith(prefix) else given
             case Mapping():
-                return {name: self._sent(value) for name, value in told.items()}
+                return {name: self._sent(value) for name, value in given.items()}
             case tuple():
-                return tuple(self._sent(value) for value in told)
+                return tuple(self._sent(value) for value in given)
             case list():
-                return [self._sent(value) for value in told]
-        return told
+                return [self._sent(value) for value in given]
+        return given
 
     def _stored(self, name: str) -> str:
         path = self.folder / name
         if not _NAME.fullmatch(name) or not path.is_file():
-            raise IntegrityError("a task must tell of files that it wrote to the work area")
-        if is_list(path):  # its files first: whoever finds the list finds them
+            raise IntegrityError("a task may only pass on files that it wrote to the work area")
+        if is_list(path):  # its files first, so that they exist when the list is found
             for part in listed(path, sha256_file(path)):
                 self._stored(f"{folder_of_list(path).name}/{part.name}")
         if self._alike.get(name) != (now := _stat(path)):
@@ -149,7 +151,7 @@ class Scratch(WorkArea):
 
     def _beat(self, over: threading.Event) -> None:
         while not over.wait(BEAT_SECONDS):
-            with suppress(PrivacyEngineError):  # the work itself will say so
+            with suppress(PrivacyEngineError):  # the work itself will report it
                 self.run.mark(self.mark)
 
 
@@ -157,7 +159,7 @@ _Stat = tuple[int, int, int] | None
 
 
 def _stat(path: Path) -> _Stat:
-    """Tells whether a file is still the same; one is replaced, not written to."""
+    """Return attributes that change when a file is replaced. Files are never written to."""
     try:
         found = path.stat()
     except FileNotFoundError:

@@ -1,10 +1,10 @@
-"""Files that are encrypted chunk by chunk with AES-256-GCM, so that a large one takes little memory.
+"""Encrypt files chunk by chunk with AES-256-GCM, so that a large file needs little memory.
 
-Each file has a key of its own, derived from the run's by HKDF (RFC 5869) with a random salt. A chunk's nonce
+Each file has a key that is derived from the run's by HKDF (RFC 5869) with a random salt. A chunk's nonce
 is its number and whether it is the last one, as in STREAM (Hoang, Reyhanitabar, Rogaway, Vizar, 2015, "Online
-Authenticated-Encryption and its Nonce-Reuse Misuse-Resistance"), and run and file name are authenticated
-with it: a chunk that was changed, left out, moved, or taken from another file or run is refused, and so is a
-file that was cut short. That it is not an older file of the same name, its recorded sha256 tells.
+Authenticated-Encryption and its Nonce-Reuse Misuse-Resistance"). Run and file name are authenticated with it.
+So a chunk that was changed, omitted, moved, or taken from another file or run is refused, and so is a
+truncated file. The recorded SHA-256 shows that it is not an older file of the same name.
 """
 
 import hashlib
@@ -17,11 +17,11 @@ from privacy_engine.errors import IntegrityError
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-CHUNK = 1 << 20  # plain bytes of a chunk
+CHUNK = 1 << 20  # unencrypted bytes of a chunk
 KEY_BYTES = 32
 ID_BYTES = 8
 _TAG = 16  # bytes that GCM adds to a chunk
-_MAGIC = b"PRWA\x01"  # of this layout: magic, id of the run's key, salt, chunks
+_MAGIC = b"PRWA\x01"  # of this layout: magic, ID of the run's key, salt, chunks
 _HEADER = len(_MAGIC) + ID_BYTES + KEY_BYTES
 
 
@@ -29,11 +29,11 @@ def seal(plain: IO[bytes], sealed: IO[bytes], key: bytes, *, key_id: bytes, name
     """Encrypt a stream to its end.
 
     Args:
-        plain: is read.
-        sealed: is written.
-        key: of the run, 32 bytes.
-        key_id: by which whoever reads the file finds the key, 8 bytes.
-        name: of run and file, which are bound to it.
+        plain: Stream to read.
+        sealed: Stream to write.
+        key: Key of the run, 32 bytes.
+        key_id: ID by which a reader finds the key, 8 bytes.
+        name: Names of run and file, which are bound to the content.
     """
     header = _MAGIC + key_id + secrets.token_bytes(KEY_BYTES)
     sealed.write(header)
@@ -48,10 +48,10 @@ def seal(plain: IO[bytes], sealed: IO[bytes], key: bytes, *, key_id: bytes, name
 
 
 def key_id_of(sealed: IO[bytes], name: str) -> bytes:
-    """Which key a sealed file is to be opened with; the stream stands at its beginning afterwards.
+    """Return the ID of the key of a sealed file, and rewind the stream.
 
     Raises:
-        IntegrityError: if it is no sealed file.
+        IntegrityError: If it is not a sealed file.
     """
     header = sealed.read(_HEADER)
     sealed.seek(0)
@@ -63,18 +63,18 @@ def key_id_of(sealed: IO[bytes], name: str) -> bytes:
 
 
 def unseal(sealed: IO[bytes], plain: IO[bytes], key: bytes, *, name: str) -> str:
-    """Decrypt a stream to its end; the sha256 of the plain bytes.
+    """Decrypt a stream to its end, and return the SHA-256 of the decrypted bytes.
 
-    What was written must not be used if an error is raised.
+    If an error is raised, do not use the output.
 
     Args:
-        sealed: is read.
-        plain: is written.
-        key: of the run.
-        name: of run and file, as they were given to `seal`.
+        sealed: Stream to read.
+        plain: Stream to write.
+        key: Key of the run.
+        name: Names of run and file, as given to `seal`.
 
     Raises:
-        IntegrityError: if it is not, to the last bit, what was sealed under this name with this key.
+        IntegrityError: If it is not exactly what was sealed under this name with this key.
     """
     from cryptography.exceptions import InvalidTag
 
@@ -88,8 +88,8 @@ def unseal(sealed: IO[bytes], plain: IO[bytes], key: bytes, *, name: str) -> str
             opened = cipher.decrypt(_nonce(number, last=not following), chunk, bound)
         except (InvalidTag, ValueError):
             raise IntegrityError(
-                f"{name} in the work area must be as it was encrypted, its chunk {number} is not: it was "
-                "changed, cut short or put in another's place, or has another key; run from ingest again"
+                f"{name} in the work area must be as it was encrypted, but its chunk {number} is not: it was "
+                "changed, truncated or replaced by another, or has another key; run from ingest again"
             ) from None
         digest.update(opened)
         plain.write(opened)
@@ -99,7 +99,7 @@ def unseal(sealed: IO[bytes], plain: IO[bytes], key: bytes, *, name: str) -> str
 
 
 def _nonce(number: int, *, last: bool) -> bytes:
-    """12 bytes that no other chunk of a file has; the file's key is used for nothing else."""
+    """Return 12 bytes that no other chunk of the file has. The file's key is not used for anything else."""
     return struct.pack(">IQ", last, number)
 
 
@@ -110,7 +110,7 @@ def _cipher(key: bytes, header: bytes) -> "AESGCM":
 
 
 def derived(key: bytes, salt: bytes, purpose: bytes) -> bytes:
-    """A key of 32 bytes for one purpose from another one, by HKDF with SHA-256."""
+    """Derive a key of 32 bytes for one purpose from another key, by HKDF with SHA-256."""
     from cryptography.hazmat.primitives.hashes import SHA256
     from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 

@@ -1,6 +1,6 @@
-"""Where encrypted work areas are: an address of fsspec, with a folder of objects for each run.
+"""The store of encrypted work areas: an address of fsspec, with a folder of objects for each run.
 
-In a run's folder are its mark, in plain text, the keys of the run, each wrapped, and the encrypted files.
+A run's folder contains its mark, in plain text, the wrapped keys of the run, and the encrypted files.
 """
 
 import io
@@ -35,9 +35,9 @@ class Store:
     """The address below which runs have their work areas.
 
     Args:
-        root: such as `s3://bucket/work`; no secret in it.
-        options: for fsspec; they are not shown.
-        wrapping: of the keys of runs; None: what is there can be listed and removed, and not read.
+        root: Address such as `s3://bucket/work`, without secrets.
+        options: Options for fsspec, which are not shown.
+        wrapping: Secret that wraps the keys of runs. None: files can be listed and removed, but not read.
     """
 
     root: str
@@ -49,10 +49,10 @@ class Store:
 
     @cached_property
     def files(self) -> "AbstractFileSystem":
-        """The file system; no listing is remembered, for other workers write, too.
+        """The file system. Listings are not cached, because other workers write, too.
 
         Raises:
-            SpecError: if what reaches such an address is not installed, or refuses the options.
+            SpecError: If the library for such addresses is not installed, or refuses the options.
         """
         import fsspec
 
@@ -71,21 +71,21 @@ class Store:
 
     @property
     def _from_address(self) -> dict[str, Any]:
-        """What an address tells a file system: of `abfss://` the account."""
+        """Return the options that follow from the address: for `abfss://` the account."""
         import fsspec
 
-        told = fsspec.get_filesystem_class(self.root.partition("://")[0])._get_kwargs_from_urls(self.root)
-        return {name: value for name, value in told.items() if name not in self.options}
+        options = fsspec.get_filesystem_class(self.root.partition("://")[0])._get_kwargs_from_urls(self.root)
+        return {name: value for name, value in options.items() if name not in self.options}
 
     def of(self, key: str) -> "RunFiles":
-        """The work area of a run, by its key: DAG id, slash, run id."""
+        """Return the work area of a run, by its key: DAG ID, slash, run ID."""
         return RunFiles(store=self, folder=folder_name(key))
 
     def all(self) -> list["RunFiles"]:
-        """Every work area that is there, by name.
+        """Return all existing work areas, by name.
 
         Raises:
-            WorkAreaError: if the store cannot be reached.
+            WorkAreaError: If the store cannot be reached.
         """
         with reaching(self.root, "listed"):
             try:
@@ -96,7 +96,7 @@ class Store:
         return [RunFiles(store=self, folder=path.rpartition("/")[2]) for path in folders]
 
     def path(self, *parts: str) -> str:
-        """Below the root, as the file system wants it."""
+        """Return a path below the root, in the form of the file system."""
         return "/".join([str(self.files._strip_protocol(self.root)), *parts])
 
 
@@ -110,32 +110,32 @@ class RunFiles:
 
     @property
     def address(self) -> str:
-        """What the addresses of its files begin with, but for a slash."""
+        """The prefix of the addresses of its files, without a final slash."""
         return f"{self.store.root}/{self.folder}"
 
     def put(self, source: Path, name: str) -> None:
-        """Encrypt a file of this machine and store it whole or not at all.
+        """Encrypt a local file and store it atomically.
 
         Raises:
-            WorkAreaError: if the store cannot be reached.
-            SecretError: if the key of the run cannot be opened.
+            WorkAreaError: If the store cannot be reached.
+            SecretError: If the key of the run cannot be opened.
         """
         with source.open("rb") as plain:
             self._put(plain, name, source.parent)
 
     def put_bytes(self, data: bytes, name: str) -> None:
-        """The same of a file that is in memory: no disk of this machine sees it in clear text.
+        """Encrypt a file in memory and store it, without writing plain text to a local disk.
 
         Raises:
-            WorkAreaError, SecretError: as `put`.
+            WorkAreaError, SecretError: As `put`.
         """
         self._put(io.BytesIO(data), name, None)
 
     def names(self, folder: str) -> list[str]:
-        """The names of all files of a folder in the work area; none where it does not exist.
+        """Return the names of all files of a folder in the work area. Empty if it does not exist.
 
         Raises:
-            WorkAreaError: if the store cannot be reached.
+            WorkAreaError: If the store cannot be reached.
         """
         with reaching(self.address, "listed"):
             try:
@@ -145,12 +145,12 @@ class RunFiles:
         return [path.rstrip("/").rpartition("/")[2] for path in found]
 
     def create(self, name: str, data: bytes) -> None:
-        """Encrypt a small file and store it, unless there is one of that name.
+        """Encrypt a small file and store it, unless a file of that name exists.
 
         Raises:
-            FileExistsError: if there is.
-            WorkAreaError: if the store cannot be reached.
-            SecretError: if the key of the run cannot be opened.
+            FileExistsError: If it exists.
+            WorkAreaError: If the store cannot be reached.
+            SecretError: If the key of the run cannot be opened.
         """
         key_id, key = self._key_to_write()
         sealed = io.BytesIO()
@@ -172,17 +172,17 @@ class RunFiles:
             self._upload(sealed.name, name)
 
     def get(self, name: str, target: Path, sha256: str | None = None) -> None:
-        """Fetch a file to this machine, decrypted, whole or not at all.
+        """Fetch and decrypt a file to this machine, atomically.
 
         Args:
-            name: of the file.
-            target: where it comes to stand, with mode 0600.
-            sha256: that was recorded for it, if one was.
+            name: Name of the file.
+            target: Path to write, with mode 0600.
+            sha256: Recorded SHA-256 of the file. None if none was recorded.
 
         Raises:
-            IntegrityError: if it is gone, is not what was stored, or its key is gone.
-            WorkAreaError: if the store cannot be reached.
-            SecretError: if the key of the run cannot be opened.
+            IntegrityError: If the file is missing, is not what was stored, or its key is missing.
+            WorkAreaError: If the store cannot be reached.
+            SecretError: If the key of the run cannot be opened.
         """
         target.parent.mkdir(mode=0o700, exist_ok=True)
         with tempfile.NamedTemporaryFile(dir=target.parent, prefix=".sealed-") as sealed:
@@ -192,10 +192,10 @@ class RunFiles:
                 self._open(stream, plain, name, sha256)
 
     def get_bytes(self, name: str, sha256: str | None = None) -> bytes:
-        """The same of a file that fits into memory: no disk of this machine sees it.
+        """Fetch and decrypt a file into memory, without writing it to a local disk.
 
         Raises:
-            IntegrityError, WorkAreaError, SecretError: as `get`.
+            IntegrityError, WorkAreaError, SecretError: As `get`.
         """
         with reaching(self.address, "read", missing=name):
             sealed = io.BytesIO(self.store.files.cat_file(self._path(name)))
@@ -213,10 +213,10 @@ class RunFiles:
             )
 
     def read(self, name: str, largest: int) -> bytes | None:
-        """The bytes of a small file; None of a larger one.
+        """Return the bytes of a small file. None if it is larger.
 
         Raises:
-            IntegrityError, WorkAreaError, SecretError: as `get`.
+            IntegrityError, WorkAreaError, SecretError: As `get`.
         """
         with reaching(self.address, "read", missing=name):
             if int(self.store.files.size(self._path(name)) or 0) > 2 * largest:
@@ -225,29 +225,29 @@ class RunFiles:
         return data if len(data) <= largest else None
 
     def has(self, name: str) -> bool:
-        """Whether a file is there.
+        """Return whether a file exists.
 
         Raises:
-            WorkAreaError: if the store cannot be reached.
+            WorkAreaError: If the store cannot be reached.
         """
         with reaching(self.address, "read"):
             return bool(self.store.files.exists(self._path(name)))
 
     def mark(self, mark: Mark) -> None:
-        """Say whose the area is, and that it is in use now.
+        """Record the owner of the area, and that it is in use now.
 
         Raises:
-            WorkAreaError: if the store cannot be reached.
+            WorkAreaError: If the store cannot be reached.
         """
         with reaching(self.address, "written"):
             self._make_folder()
             self.store.files.pipe_file(self._path(_MARK), json.dumps(asdict(mark)).encode())
 
     def marked(self) -> tuple[Mark, datetime] | None:
-        """Whose the area is, and when it was last said; None where it does not say.
+        """Return the owner of the area and the time of its last mark. None if there is no mark.
 
         Raises:
-            WorkAreaError: if the store cannot be reached.
+            WorkAreaError: If the store cannot be reached.
         """
         with reaching(self.address, "read"):
             try:
@@ -259,10 +259,10 @@ class RunFiles:
         return mark, when if when.tzinfo else when.replace(tzinfo=UTC)
 
     def lent(self) -> "RunFiles":
-        """The same files for a process that is not given the secret: it has the key of this run, opened.
+        """Return the same files for a process without the secret: it gets only the opened key of this run.
 
         Raises:
-            WorkAreaError, SecretError: as `put`.
+            WorkAreaError, SecretError: As `put`.
         """
         self._key_to_write()
         lent = RunFiles(store=replace(self.store, wrapping=None), folder=self.folder)
@@ -270,10 +270,10 @@ class RunFiles:
         return lent
 
     def discard(self, names: Iterable[str]) -> None:
-        """Remove some files, before all others go.
+        """Remove some files before the whole area is removed.
 
         Raises:
-            WorkAreaError: if one could not be removed.
+            WorkAreaError: If a file could not be removed.
         """
         with reaching(self.address, "removed"):
             for name in names:
@@ -281,14 +281,14 @@ class RunFiles:
                     self.store.files.rm_file(self._path(name))
 
     def remove(self) -> None:
-        """Remove all of it, the keys first and the mark last: what a kill leaves in between nobody can read.
+        """Remove the area, keys first and mark last. After a kill in between, no one can read the rest.
 
         Raises:
-            WorkAreaError: if something could not be removed.
+            WorkAreaError: If something could not be removed.
         """
         with reaching(self.address, "removed"):
             files, base = self.store.files, self.store.path(self.folder)
-            with suppress(FileNotFoundError):  # another one may remove at the same time
+            with suppress(FileNotFoundError):  # another process may remove at the same time
                 found = sorted(files.find(base), key=self._order)
                 for path in found:
                     with suppress(FileNotFoundError):
@@ -302,7 +302,7 @@ class RunFiles:
         return 0 if name.startswith(_KEY) else 2 if name == _MARK else 1
 
     def _key_to_write(self) -> tuple[bytes, bytes]:
-        """A key of the run, made by whoever is first."""
+        """Return a key of the run, which the first process makes."""
         if self._keys:
             return next(iter(self._keys.items()))
         with reaching(self.address, "read"):
@@ -331,7 +331,7 @@ class RunFiles:
                     wrapped = self.store.files.cat_file(self._path(name))
             except IntegrityError:
                 raise IntegrityError(
-                    f"the key of the run's files in {self.address} is gone with its work area, and they "
+                    f"the key of the run's files in {self.address} was removed with its work area, so they "
                     "cannot be read any more; start a new run"
                 ) from None
             self._keys[key_id] = self._wrapping.unwrap(wrapped, self._bound(name))
@@ -344,7 +344,7 @@ class RunFiles:
         return self.store.wrapping
 
     def _upload(self, source: str, name: str) -> None:
-        """One object, which is there when it is whole; a folder gets it by renaming."""
+        """Store one object atomically. In a folder, it is renamed when it is complete."""
         with reaching(self.address, "written"):
             if not _is_local(self.store.files):
                 self.store.files.put_file(source, self._path(name))
@@ -365,7 +365,7 @@ class RunFiles:
         return self.store.path(self.folder, name)
 
     def _bound(self, name: str) -> str:
-        """What is authenticated with a file: it belongs to this run, and to this name in it."""
+        """Return the data authenticated with a file: it belongs to this run and has this name."""
         return f"{self.folder}/{name}"
 
 
@@ -375,12 +375,12 @@ def _is_local(files: "AbstractFileSystem") -> bool:
 
 @contextmanager
 def reaching(address: str, done: str, missing: str = "its file") -> Iterator[None]:
-    """Tell what goes wrong with a store in words of our own: those of its library may hold keys.
+    """Translate errors of a store into this package's words, because its library's may contain keys.
 
     Raises:
-        IntegrityError: if something is not there.
-        CapacityError: if this machine has no room.
-        WorkAreaError: if the store cannot be reached, or refuses.
+        IntegrityError: If something does not exist.
+        CapacityError: If this machine has too little space.
+        WorkAreaError: If the store cannot be reached, or refuses.
     """
     try:
         yield
@@ -388,12 +388,12 @@ def reaching(address: str, done: str, missing: str = "its file") -> Iterator[Non
         raise
     except FileNotFoundError:
         raise IntegrityError(
-            f"{missing} must be in the work area {address}, and is gone; run from ingest again"
+            f"{missing} must be in the work area {address}, but it is missing; run from ingest again"
         ) from None
-    except Exception as error:  # noqa: BLE001  those of s3fs, adlfs and gcsfs share no base
+    except Exception as error:  # noqa: BLE001  the errors of s3fs, adlfs and gcsfs share no base
         if ours := translated(error, f"using the work area {address}"):
             raise ours from None
         raise WorkAreaError(
-            f"the work area {address} could not be {done} ({type(error).__name__}); see whether the store "
-            "can be reached, and the rights of its connection"
+            f"the work area {address} could not be {done} ({type(error).__name__}); check whether the store "
+            "can be reached, and the permissions of its connection"
         ) from None

@@ -1,7 +1,7 @@
-"""Removing encrypted work areas that nobody uses any more.
+"""Remove encrypted work areas that are no longer used.
 
-No lock reaches from one machine to another through an object store: an area goes once its run is over and
-its mark has not been renewed for a while.
+No lock works across machines through an object store. So an area is removed once its run is over and its mark
+has not been renewed for a while.
 """
 
 from datetime import UTC, datetime, timedelta
@@ -12,10 +12,10 @@ from privacy_release.workarea.sweep import Looked, Rules, State, state_of_marked
 
 
 def sweep_store(store: Store, rules: Rules) -> list[Looked]:
-    """Look at all work areas below an address, and remove those that nobody uses any more; see `sweep`.
+    """Inspect all work areas below an address, and remove those that are no longer used; see `sweep`.
 
     Raises:
-        WorkAreaError: if the store cannot be reached.
+        WorkAreaError: If the store cannot be reached.
     """
     return [_swept(run, rules) for run in store.all()]
 
@@ -36,5 +36,5 @@ def _swept(run: RunFiles, rules: Rules) -> Looked:
 
 
 def _seconds_since(when: datetime) -> float:
-    """Seconds since a moment, by this machine's clock; never less than none."""
+    """Return the seconds since a moment by this machine's clock, at least 0."""
     return max(0.0, (datetime.now(UTC) - when).total_seconds())

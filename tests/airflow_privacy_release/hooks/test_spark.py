@@ -127,8 +127,8 @@ def test_a_secret_comes_with_encryption(tmp_path: Path) -> None:
             {"master": "yarn", "password": SECRET, "conf": {"spark.io.encryption.enabled": "false"}},
             "writes, and spark.io.encryption.enabled is not set",
         ),
-        ({"master": "sc://one:15002", "password": SECRET}, "a Spark Connect server does not say"),
-        ({"master": "spark://one:7077", "password": SECRET}, "from within a task of Airflow alone"),
+        ({"master": "sc://one:15002", "password": SECRET}, "Spark Connect does not expose the setting"),
+        ({"master": "spark://one:7077", "password": SECRET}, "which only exists in a task of Airflow"),
     ],
     ids=["no secret", "no encryption on disk", "connect", "no run"],
 )

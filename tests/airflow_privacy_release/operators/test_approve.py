@@ -309,7 +309,7 @@ def test_an_approval_of_other_bytes_publishes_nothing(made: Any, airflow_lake: L
     other = staged_in(work, k=20, label="other")
     assert other[1].sha256 != made[1].sha256
     with pytest.raises(
-        AirflowFailException, match=r"approved must be the verified bytes.*ask for approval again"
+        AirflowFailException, match=r"approved bytes must be the verified bytes.*request the approval again"
     ):
         publish(other, approved(made))
     approval = replace(approval_of(made[1], "officer", AT.isoformat()), sha256="0" * 64)
@@ -327,7 +327,9 @@ def test_an_answer_is_to_what_was_shown_whatever_was_staged_since(made: Any, wor
 def test_an_approval_of_another_report_publishes_nothing(made: Any, airflow_lake: Lake) -> None:
     staged, report = made
     again = replace(report, findings=[finding | {"threshold": 2} for finding in report.findings])
-    with pytest.raises(AirflowFailException, match=r"approved must be the report.*ask for approval again"):
+    with pytest.raises(
+        AirflowFailException, match=r"based on the current verification report.*request the approval again"
+    ):
         publish((staged, again), approved(made))
     assert releases(airflow_lake.table("people")) == []
 

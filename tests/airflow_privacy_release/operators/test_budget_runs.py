@@ -69,10 +69,10 @@ def test_a_budget_is_read_with_its_defaults(write: Write) -> None:
             "budget.when_short: must be 'skip' or 'fail'",
         ),
         ({"budget": {"dataset": "people", "legder": "x"}}, "budget.legder: is not a known field"),
-        ({"release": {"method": "privbayes"}}, "release.epsilon must stand beside a budget"),
+        ({"release": {"method": "privbayes"}}, "release.epsilon requires a budget"),
         (
             {"source": {"uri": "people.parquet", "nulls": "drop"}},
-            "source.nulls must be fail or keep beside a budget",
+            "source.nulls must be fail or keep with a budget",
         ),
         ({"outliers": {"action": "suppress"}}, "must not precede a differentially private method"),
         ({"outliers": {"action": "set_aside"}}, "must not precede a differentially private method"),

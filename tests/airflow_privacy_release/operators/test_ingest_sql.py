@@ -92,7 +92,7 @@ def test_a_query_waits_in_the_triggerer_which_is_not_told_of_it(
         connection.execute(text("UPDATE people SET day = DATE '2026-11-04' WHERE day = DATE '2026-11-03'"))
     assert waiting.resume(context("2026-11-04"), event="a time", **told.kwargs)["rows"] == 200
     past = (datetime.now(UTC) - timedelta(seconds=1)).isoformat()
-    with pytest.raises(AirflowFailException, match="must have a row within 1 hour, and none came"):
+    with pytest.raises(AirflowFailException, match="must have a row within 1 hour, but none arrived"):
         waiting.resume(context("2026-11-05"), event="a time", until=past)
 
 

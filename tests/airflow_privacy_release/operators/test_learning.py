@@ -137,7 +137,7 @@ def test_releases_of_different_people_add_up(release: Any, airflow_lake: Lake) -
 
 def test_releases_that_were_randomized_differently_do_not_add_up(release: Any) -> None:
     both = [release("a", 1), release("b", 2, p_0=0.8)]
-    with pytest.raises(AirflowFailException, match="by the same probabilities"):
+    with pytest.raises(AirflowFailException, match="with the same probabilities"):
         train(releases=both)
 
 

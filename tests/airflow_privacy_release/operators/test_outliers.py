@@ -286,7 +286,7 @@ def test_a_release_without_airflow_sets_outliers_aside(
     spec = load_spec(written(method="lof", action="set_aside", top=2))
     outcome = run_release(spec, lake, "one", work, lambda stage, text: seen.append(f"{stage}: {text}"))
     assert outcome.published.rows == 198
-    assert "detect_outliers: 2 outliers, 2 taken out" in seen
+    assert "detect_outliers: 2 outliers, 2 removed" in seen
     assert manifest_of(lake.table("people"), "one")["outliers"][0]["removed"] == 2
 
 

@@ -133,8 +133,8 @@ def test_who_approves_is_told_the_promise(ledger: BudgetLedger, tmp_path: Path) 
         ({"regime": "participation", "releases": 1}, "over_time must have `schedule`"),
         (OVER_TIME | {"releases": 0}, "releases"),
         (OVER_TIME | {"regime": "never"}, "over_time"),
-        ({"regime": "continual", "schedule": "visits"}, "was removed.*take `regime: yearly` with `opening`"),
-        ({"regime": "on_change", "schedule": "visits"}, "was removed.*take `regime: yearly` with `opening`"),
+        ({"regime": "continual", "schedule": "visits"}, "was removed.*use `regime: yearly` with `opening`"),
+        ({"regime": "on_change", "schedule": "visits"}, "was removed.*use `regime: yearly` with `opening`"),
     ],
 )
 def test_a_wrong_schedule_fails_for_good(

@@ -241,7 +241,7 @@ def test_a_missing_or_short_secret_fails_for_good_before_anything_is_booked(
     ("given", "message"),
     [
         ({"secret": None}, "need a secret"),
-        ({"randomness": "system"}, "takes a secret with randomness: memoised only"),
+        ({"randomness": "system"}, "only takes a secret with randomness: memoised"),
         ({"randomness": "system", "secret": None, "seed": 7}, "cannot be seeded with randomness: system"),
         ({"seed": "7"}, "cannot be seeded with randomness: memoised"),
     ],

@@ -334,7 +334,7 @@ def test_a_run_refuses_an_ingested_table_before_it_books(
     tables.people().to_parquet(file.parents[1] / "people.parquet", index=False)
     with (
         WorkArea(tmp_path / "work", "run") as work,
-        pytest.raises(SpecError, match="must make of each record one record"),
+        pytest.raises(SpecError, match="must make one record from each record"),
     ):
         run_release(load_spec(file), Lake(root=str(tmp_path / "lake")), "r1", work, ledger=ledger)
     assert [entry.event.value for entry in ledger.history("people")] == ["grant"]

@@ -178,7 +178,7 @@ def test_the_curator_s_report_is_private_and_its_task_tells_its_path_alone(
 def test_there_is_no_curator_s_report_on_an_anonymized_release(table: Any, ledger: BudgetLedger) -> None:
     staged = MondrianOperator(task_id="anonymize", table=table, k=5).execute(context("anonymize"))
     operator = CuratorReportOperator(task_id="curator", source=table, table=staged, name="people")
-    with pytest.raises(AirflowFailException, match="mondrian made none"):
+    with pytest.raises(AirflowFailException, match="mondrian makes none"):
         operator.execute(context("curator"))
 
 
@@ -209,7 +209,7 @@ def test_a_comparison_stays_with_the_curator_unless_the_source_is_public(
     assert page.stat().st_mode & 0o077 == 0
     assert not airflow_lake.folder.exists() or not list(airflow_lake.folder.iterdir())
     text = page.read_text()
-    assert "For the curator alone" in text
+    assert "Only for the curator" in text
     assert "booked for all of people</span> epsilon 1.5<" in text
     assert spent(ledger) == 1.5
     assert "person " not in text.replace("person in it", "").replace("one person", "")
@@ -217,7 +217,7 @@ def test_a_comparison_stays_with_the_curator_unless_the_source_is_public(
     shown = compared(table, releases, public_source="true")  # rendered text
     assert spent(ledger) == 1.5  # the same bytes again
     assert shown["report"] == f"{airflow_lake.root}/_comparisons/people/run%201.html"
-    assert "For the curator alone" not in Path(shown["report"]).read_text()
+    assert "Only for the curator" not in Path(shown["report"]).read_text()
     assert text.count("<circle") == 2 * len(releases)
 
 

@@ -226,7 +226,7 @@ def test_the_page_says_how_many_expectations_of_the_source_held(
 ) -> None:
     approvals.waits(question(staged, expectations={"expected": 3, "evaluated": 3, "passed": 2}))
     text = Page(officer.get("/approval", PLACE).text).text
-    assert "2 of 3 expectations of the source held." in text
+    assert "2 of 3 expectations of the source are met." in text
 
 
 def test_what_attackers_gain_is_drawn_after_what_they_gained_on_earlier_releases(

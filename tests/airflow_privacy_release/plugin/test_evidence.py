@@ -64,7 +64,7 @@ def test_a_changed_pack_is_refused_and_a_missing_or_retracted_one_is_not_offered
     answer = officer.get("/evidence", ONE)
     assert answer.status_code >= 400
     assert b"PK" not in answer.content
-    assert "must be an evidence archive, whole" in answer.text
+    assert "must be a complete evidence archive" in answer.text
     kept.unlink()
     assert "/evidence?" not in officer.get("/release", ONE).text
     assert officer.get("/evidence", ONE).status_code == 404

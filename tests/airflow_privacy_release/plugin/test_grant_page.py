@@ -121,7 +121,7 @@ def test_the_form_knows_the_limits_and_the_relation_of_the_data_set(
     assert "2 of 2 left, in all" in Page(page).text
     assert 'value="replace_person" selected' in page
     other = officer.post("/grant", form(officer, known="people", neighbours="replace_one"))
-    assert "is kept for replace_person" in Page(other.text).text
+    assert "is for replace_person" in Page(other.text).text
     assert (
         officer.post("/grant", form(officer, known="people", neighbours="replace_person")).status_code == 303
     )

@@ -155,9 +155,7 @@ def test_a_task_that_began_again_has_handed_on_nothing_yet(dag: Any, work_root: 
     record("ingest", reference())
     record("verify", reference("report"))
     run_journal(context(dag, "verify")).begin("verify", -1)
-    with pytest.raises(
-        IntegrityError, match=r"task `verify` has no value.*newest attempt has not ended well"
-    ):
+    with pytest.raises(IntegrityError, match=r"task `verify` has no value.*newest attempt did not succeed"):
         checked(dag, "here", table=reference(), report=reference("report"))
 
 

@@ -193,7 +193,7 @@ def test_what_is_wrong_with_the_limits_is_told_and_raises_nothing(
     assert "did you mean gcp_lca" in told
     problems.clear()
     assert alerts({"t": {"above": 0.2}}) == []
-    assert problems == ["t of this release are not known: nothing of it measures them"]
+    assert problems == ["t of this release are not known: nothing in it measures them"]
 
 
 def test_no_figure_of_the_source_is_told_of_a_differentially_private_release(
@@ -212,7 +212,7 @@ def test_no_figure_of_the_source_is_told_of_a_differentially_private_release(
     )
     assert [a.text for a in found] == ["Epsilon spent: 0.5, above 0.4"]
     assert problems == [
-        "gcp_lca, suppressed_records of this release are not known: nothing of it measures them"
+        "gcp_lca, suppressed_records of this release are not known: nothing in it measures them"
     ]
 
 

@@ -114,7 +114,7 @@ def test_nothing_is_booked_without_a_policy_or_for_what_it_refuses(
     table: Table, work: WorkArea, budget: Budget, ledger: BudgetLedger
 ) -> None:
     private: dict[str, Any] = {"method": "privbayes", "parameters": {"epsilon": 0.4}, "budget": budget}
-    with pytest.raises(SpecError, match="policy must be given where a budget pays"):
+    with pytest.raises(SpecError, match="policy must be given if a budget pays"):
         privacy_release.make_release(table, work, **private)
     with pytest.raises(SpecError, match=r"max_epsilon 0\.4 is weaker than max_epsilon 0\.3"):
         privacy_release.make_release(table, work, policy=ReleasePolicy(max_epsilon=0.3), **private)

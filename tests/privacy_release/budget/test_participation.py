@@ -186,7 +186,7 @@ def test_arrivals_take_part_once_for_good(weeks: Weeks, clock: Clock) -> None:
 def test_arrivals_that_were_seen_are_refused_where_that_is_asked(weeks: Weeks, ledger: BudgetLedger) -> None:
     plan = schedule(releases=1, period="total", refuse_seen=True)
     weeks.release(weeks.table("ab"), plan)
-    with pytest.raises(SchemaError, match="deliver new people alone, or write `seen: leave_out`") as told:
+    with pytest.raises(SchemaError, match="deliver only new people, or set `seen: leave_out`") as told:
         weeks.release(weeks.table("bc"), plan)
     assert not any(number in str(told.value) for number in ("1 ", "2 ", "3 "))
     assert weeks.took_part() == ["ab"]
@@ -292,7 +292,9 @@ def test_a_record_of_participants_that_is_not_the_ledgers_stops_the_schedule_wit
 
 def test_another_key_stops_the_schedule(weeks: Weeks) -> None:
     weeks.release(weeks.table("ab"))
-    with pytest.raises(VerificationError, match="known by another key, so nobody can be recognised; bring"):
+    with pytest.raises(
+        VerificationError, match="recorded with another key, so no one can be recognised; restore"
+    ):
         weeks.release(weeks.table("ab", Identification(column="patient", key="other" * 8)))
 
 
@@ -321,7 +323,7 @@ def test_people_who_are_stored_as_written_are_recognised_by_what_is_written_now(
 
 def test_people_of_normal_forms_are_not_looked_for_among_exact_ones(weeks: Weeks) -> None:
     weeks.release(weeks.table("ab"))
-    with pytest.raises(VerificationError, match="bring back `exact` as the schema had it"):
+    with pytest.raises(VerificationError, match="restore `exact` as the schema had it"):
         weeks.release(weeks.table("ab", patient={"role": "identifier", "exact": EXACT}))
 
 
@@ -375,7 +377,7 @@ def test_what_cannot_be_scheduled_is_refused_before_anybody_is_counted(weeks: We
     assert "needs persons to have the same number in every run" in str(refused(weeks, unknown, **private))
     engine = read_engine("fragments")
     on_files: Any = replace(whole, engine=engine)
-    assert "must not stand beside engine fragments" in str(refused(weeks, on_files, **private))
+    assert "cannot be combined with engine fragments" in str(refused(weeks, on_files, **private))
 
 
 def test_a_row_that_names_nobody_is_refused_by_its_number(weeks: Weeks) -> None:

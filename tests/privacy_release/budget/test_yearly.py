@@ -260,7 +260,7 @@ def test_a_manifest_that_tells_another_part_is_found(
 @pytest.mark.parametrize(
     ("changes", "told"),
     [
-        ({"release": {"method": "latent_class", "epsilon": 0.4}}, "must be left out beside budget.promise"),
+        ({"release": {"method": "latent_class", "epsilon": 0.4}}, "must be omitted with budget.promise"),
         ({"release": {"method": "errph", "secret": "s", "randomness": "memoised"}}, "memoised answers"),
         ({"budget": {"dataset": "p", "promise": {"regime": "yearly", "releases": 52}}}, "epsilon"),
         (

@@ -124,7 +124,7 @@ def test_check_says_what_it_checked_and_what_it_cannot_tell(
     code, out, _ = run(capsys, "check", "adult", "--recorded", booked)
     assert code == DONE
     assert out[0] == f"whole     adult: 2 entries up to {booked[:12]}"
-    assert out[1].startswith("the entries are not signed: who can write the database")
+    assert out[1].startswith("the entries are not signed: anyone who can write the database")
 
 
 def test_a_signed_ledger_is_checked_with_its_key(
@@ -133,7 +133,7 @@ def test_a_signed_ledger_is_checked_with_its_key(
     monkeypatch.setenv("PRIVACY_LEDGER_KEY", PASSWORD + PASSWORD)
     grant(capsys)
     code, out, _ = run(capsys, "check")
-    assert (code, out[1]) == (DONE, "the entries are signed with the key given")
+    assert (code, out[1]) == (DONE, "the entries are signed with the given key")
     monkeypatch.setenv("PRIVACY_LEDGER_KEY", "x" * 32)
     code, _, err = run(capsys, "check")
     assert code == REFUSED

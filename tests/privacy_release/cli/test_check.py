@@ -253,7 +253,9 @@ def test_an_approver_who_is_no_user_is_told(home: Path, capsys: pytest.CaptureFi
     (home / RELEASE).write_text(text)
     assert main(["check", "--users", "olga,officer", str(home / RELEASE)]) == WRONG_FILE
     told = capsys.readouterr().err
-    assert f"{RELEASE}:24: approval.assigned_to names oficer, who is no user (did you mean officer?)" in told
+    assert (
+        f"{RELEASE}:24: approval.assigned_to names oficer, which is no user (did you mean officer?)" in told
+    )
     assert main(["check", "--users", "olga,oficer", str(home / RELEASE)]) == DONE
 
 
@@ -280,7 +282,7 @@ def test_what_a_schedule_promises_is_told(capsys: pytest.CaptureFixture[str]) ->
     assert main(["check", "--json", str(weekly)]) == 0
     (told,) = json.loads(capsys.readouterr().out)
     assert told["promise"].startswith(promise)
-    assert "spends epsilon 0.5 beside it, once" in told["promise"]
+    assert "spends epsilon 0.5 in addition, once" in told["promise"]
 
 
 def write_private(home: Path, max_epsilon: float = 1) -> None:

@@ -190,7 +190,7 @@ def test_run_takes_another_lake_and_keeps_the_work_area_where_asked(
     assert main(["run", spec, "--lake", str(other), "--release-id", "r1", "--keep-work"]) == DONE
     assert privacy_release.read_release(Lake(root=str(other)).table("people"), "r1").num_rows == 200
     assert [path.name for path in left_behind(tmp_path) if path.name == "staged.parquet"]
-    assert "holds raw records, remove it" in capsys.readouterr().err
+    assert "contains raw records, remove it" in capsys.readouterr().err
 
 
 def test_run_without_release_id_is_named_by_the_time(spec: str, lake: Lake) -> None:
@@ -450,10 +450,10 @@ def test_an_area_on_a_read_only_file_system_is_a_warning_and_a_run_there_says_wh
     done = subprocess.run(
         ["unshare", "--mount", "sh", "-c", script], capture_output=True, text=True, check=True, cwd=ROOT
     )
-    told = f"the work area {work.folder} must go, because nobody uses it and it holds records"
+    told = f"the work area {work.folder} must be removed, because it is unused and contains records"
     assert f"not removed        {told}" in done.stdout
     assert re.findall(r"code (\d)", done.stdout) == ["2", "2"]
-    assert f"warning: {told}, and could not be removed (Read-only file system)" in done.stderr
+    assert f"warning: {told}, but that failed (Read-only file system)" in done.stderr
     assert f"privacy-release: the folder of work areas, {root}, must be writable" in done.stderr
     assert "Traceback" not in done.stderr
     assert work.path("raw.parquet").exists()
@@ -660,7 +660,7 @@ def test_draft_guesses_kinds_and_says_what_it_shows(home: Path, capsys: pytest.C
     assert schema["age"] == {"role": "TODO", "kind": "numeric", "bounds": [10, 90]}
     assert schema["visits"]["kind"] == "ordinal"
     assert schema["zip"]["categories"] == ["N1", "N2", "S1", "S2"]
-    assert "what stands in it comes from the data" in text
+    assert "it contains values from the data" in text
 
 
 def test_draft_names_no_value_of_few_people(
@@ -671,7 +671,7 @@ def test_draft_names_no_value_of_few_people(
     text = draft(capsys, home / "rare.parquet").replace(str(home), "")
     assert not [value for value in (*people["name"], "plague", "987") if value in text]
     assert "1 rarer categories are not shown" in text
-    assert "200 values in 200 records: not released as it is" in text
+    assert "200 values in 200 records: not released unchanged" in text
     assert "plague" in draft(capsys, home / "rare.parquet", "--min-count", "9")
 
 

@@ -123,7 +123,7 @@ def test_a_release_without_differential_privacy_is_refused_with_a_reason(
     assert main(["registry", f"{lake.root}/people", "1", *SAID]) == WRONG
     told = capsys.readouterr()
     assert told.out == ""
-    assert "takes differentially private releases alone, and mondrian claims no epsilon" in told.err
+    assert "accepts only differentially private releases, but mondrian claims no epsilon" in told.err
 
 
 def manifest(neighbours: str, delta: float = 0.0, **model: int) -> Manifest:

@@ -138,7 +138,7 @@ def test_an_archive_of_another_table_or_of_an_older_publication_is_refused(
         require_of_release(found, shared.table("private"))
     lake = Lake(root=str(tmp_path / "lake"))
     publish_people(tmp_path / "people", lake, k=7)
-    with pytest.raises(IntegrityError, match="published anew"):
+    with pytest.raises(IntegrityError, match="published again"):
         require_of_release(found, lake.table("people"))
     retract(lake.table("people"), "1", "a test")
     with pytest.raises(PublishError, match="retracted"):

@@ -101,8 +101,8 @@ def changed(data: bytes) -> bytes:
     ("damage", "told"),
     [
         (lambda lake, data: changed(data), "evidence.html was changed"),
-        (lambda lake, data: data[:-100], "must be an evidence archive, whole"),
-        (lambda lake, data: b"", "must be an evidence archive, whole"),
+        (lambda lake, data: data[:-100], "must be a complete evidence archive"),
+        (lambda lake, data: b"", "must be a complete evidence archive"),
         (
             lambda lake, data: pack(lake.table("people"), "1", [OTHER], pdf=False),
             "cannot be trusted: it is signed by",
@@ -132,7 +132,7 @@ def test_without_the_key_of_the_release_nothing_is_kept_and_trying_again_helps(
     lake: Lake, key: SigningKey | None, curator: Path
 ) -> None:
     with pytest.raises(
-        SecretError, match="release 1 of table people stands, and its evidence must be signed"
+        SecretError, match="release 1 of table people is published, but its evidence must be signed"
     ):
         keep_evidence(lake.table("people"), "1", key)
     assert not curator.exists()

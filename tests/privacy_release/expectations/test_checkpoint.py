@@ -339,7 +339,7 @@ def test_an_action_that_fails_fails_the_step_by_name(
     make(BETWEEN, actions=[APINotificationAction(name="api", url="secret-token://127.0.0.1")])
     assert main(["run", str(release)]) != DONE
     said = " ".join("".join(capfd.readouterr()).split())
-    assert "the expectations held, but action 'api' (" in said
+    assert "the expectations are met, but action 'api' (" in said
     assert "secret-token" not in said
 
 

@@ -222,7 +222,7 @@ def test_what_speaks_of_the_whole_table_is_refused_by_name(tmp_path: Path, case:
     path, sha256 = written(tmp_path, table())
     fine = expect("column_values_to_not_be_null", column="city")
     with pytest.raises(
-        SpecError, match=rf"1 of 2 .* need the whole table.*{case['type']} \(number 2\).*take them out"
+        SpecError, match=rf"1 of 2 .* need the whole table.*{case['type']} \(number 2\).*remove them"
     ):
         run_suite_in_parts(path, sha256, suite(fine, case))
 

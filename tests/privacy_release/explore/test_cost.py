@@ -117,7 +117,7 @@ def test_a_process_that_breaks_down_says_no_more_than_how(
     file = work.path("nameless.parquet")
     sha256 = write_private(file, parquet_bytes(people.drop(columns="name")))
     records = RecordsFileRef(uri=str(file), rows=len(people), sha256=sha256)
-    with pytest.raises(CapacityError, match=r"^mondrian broke down on a sample: KeyError$"):
+    with pytest.raises(CapacityError, match=r"^mondrian failed on a sample: KeyError$"):
         measured_on_samples(replace(steps, records=records, schema=write_schema(work, "other", schema)))
     told = capfd.readouterr()
     assert told.out + told.err == ""
@@ -148,7 +148,9 @@ def test_check_says_where_it_cannot_tell_the_cost(home: Path, capsys: pytest.Cap
     write_right(home)
     (home / RELEASE).write_text(RIGHT[RELEASE] + "engine: fragments\n")
     assert main(["check", "--cost", str(home / RELEASE)]) == DONE
-    assert "what a run takes is told only of one table, with the engine local" in capsys.readouterr().out
+    assert (
+        "the cost of a run is only predicted for one table, with the engine local" in capsys.readouterr().out
+    )
 
 
 def test_a_method_that_the_source_cannot_keep_is_a_problem(

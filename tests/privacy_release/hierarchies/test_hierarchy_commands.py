@@ -67,8 +67,8 @@ def test_values_that_tell_the_same_of_a_target_are_in_one_group(source: Path, ca
     }
     assert found.untruthful_rows() == 0
     said = capsys.readouterr().out
-    assert "7 -> 4 -> 1 nodes a level" in said
-    assert "1 of 7 values are had by fewer than 10 records" in said
+    assert "7 -> 4 -> 1 nodes per level" in said
+    assert "1 of 7 values are held by fewer than 10 records" in said
     assert CANARY not in said
 
 
@@ -173,7 +173,7 @@ def test_an_export_with_another_delimiter_is_read(tmp_path: Path) -> None:
         ("infer SOURCE --column school --by target -o OUT", "needs --target"),
         ("infer SOURCE --column school --by target --target day -o OUT", "one value only"),
         ("infer SOURCE --column school --by target --target pay --levels 2,4 -o OUT", "must fall"),
-        ("infer SOURCE --column day --by target --target pay -o OUT", "had by at least 10, got 1"),
+        ("infer SOURCE --column day --by target --target pay -o OUT", "held by at least 10, got 1"),
         ("infer SOURCE --column day --by calendar --bounds 2020-01-01 2021-01-01 -o OUT", "`calendar` in"),
         ("infer SOURCE --column blank --by prefixes -o OUT", "1 of 4 values are empty, begin or end"),
         ("infer SOURCE --column age --by intervals --bounds 0 30000000 -o OUT", "at most 100,000 whole"),
@@ -190,7 +190,7 @@ def test_an_export_with_another_delimiter_is_read(tmp_path: Path) -> None:
         ),
         ("infer SOURCE --column nothing --by prefixes -o OUT", "must have the columns ['nothing']"),
         ("infer NOWHERE --column age --by prefixes -o OUT", "must be a Parquet file"),
-        ("infer SOURCE --column code --by prefixes -o SOURCE", "is there and stays"),
+        ("infer SOURCE --column code --by prefixes -o SOURCE", "exists and is kept"),
         ("infer SOURCE --column code --by prefixes -o NOWHERE/x.csv", "cannot be written"),
         ("check NOWHERE", "NOWHERE"),
         ("check SOURCE --source SOURCE", "go together"),
@@ -219,7 +219,7 @@ def test_what_is_wrong_is_said_and_nothing_is_written(
 def test_a_level_that_puts_nothing_together_and_an_untrue_label_are_told(tmp_path: Path, capsys: Any) -> None:
     (tmp_path / "idle.csv").write_text("a;x;*\nb;y;*\n")
     assert main(["hierarchy", "check", str(tmp_path / "idle.csv")]) == 1
-    assert "levels [1] put nothing together" in capsys.readouterr().out
+    assert "levels [1] combine nothing" in capsys.readouterr().out
     (tmp_path / "untrue.csv").write_text("19;0-19;*\n20;0-19;*\n21;20-29;*\n")
     assert main(["hierarchy", "check", str(tmp_path / "untrue.csv")]) == 1
-    assert "1 value has an untrue label" in capsys.readouterr().out
+    assert "1 value has a wrong label" in capsys.readouterr().out

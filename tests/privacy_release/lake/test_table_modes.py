@@ -334,7 +334,7 @@ def test_rows_that_another_tool_changed_are_not_moved_nor_erased(lake: Lake, kep
 
 def test_a_history_has_a_lake_and_a_table_of_its_own(lake: Lake, history: Lake, kept: TableRules) -> None:
     shared = TableRules(mode=PublishMode.SNAPSHOT, superseded=Superseded.HISTORY, history=lake)
-    with pytest.raises(ValueError, match="address of its own"):
+    with pytest.raises(ValueError, match="must have another address"):
         send(lake, "a", "one", shared)
     send(lake, "a", "one", kept)
     other = TableRules(
@@ -361,7 +361,7 @@ def test_a_table_of_one_mode_refuses_another(lake: Lake, mode: PublishMode, othe
     if mode is other:
         send(lake, "b", "new", TableRules(mode=other))
         return
-    with pytest.raises(PublishError, match=f"mode {mode}, and this release asks for {other}"):
+    with pytest.raises(PublishError, match=f"mode {mode}, but this release requires {other}"):
         send(lake, "b", "new", TableRules(mode=other))
     assert seen(lake) == ["old"] * 3
     assert set_mode(lake.table(NAME), other) is mode

@@ -23,7 +23,7 @@ def test_a_token_of_another_booking_neither_commits_nor_gives_back(ledger: Budge
     for token in (other.token, "", one.token[:-1], one.token.upper()):
         with pytest.raises(LedgerError, match="cancelled by another task"):
             ledger.commit(DATASET, "one", "model", token=token)
-        with pytest.raises(LedgerError, match="must be given back by the task that made it"):
+        with pytest.raises(LedgerError, match="must be cancelled by the task that made it"):
             ledger.cancel(DATASET, "one", token=token)
     assert [entry.event for entry in ledger.check(DATASET)][1:] == [Event.RESERVE, Event.RESERVE]
     assert ledger.commit(DATASET, "one", "model", token=one.token).model == "model"
@@ -41,6 +41,6 @@ def test_a_token_of_an_earlier_attempt_commits_nothing(ledger: BudgetLedger) -> 
 def test_who_took_a_booking_that_another_task_made_may_commit_and_not_give_back(ledger: BudgetLedger) -> None:
     made, taken = (ledger.reserve(DATASET, "one", loss(0.2)) for _ in range(2))
     assert (made.owned, taken.owned) == (True, False)
-    with pytest.raises(LedgerError, match="must be given back by the task that made it"):
+    with pytest.raises(LedgerError, match="must be cancelled by the task that made it"):
         ledger.cancel(DATASET, "one", token=taken.token)
     assert ledger.commit(DATASET, "one", "model", token=taken.token).model == "model"

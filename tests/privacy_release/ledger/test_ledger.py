@@ -320,11 +320,11 @@ def test_one_data_set_keeps_one_neighbour_relation(ledger: BudgetLedger) -> None
     other = Limit(epsilon=1.0, neighbours=Neighbours.ADD_REMOVE)
     with pytest.raises(BudgetExceededError, match="neighbour relation replace_one"):
         ledger.reserve(DATASET, "key", loss(0.1, Neighbours.ADD_REMOVE))
-    with pytest.raises(ValueError, match="kept for replace_one"):
+    with pytest.raises(ValueError, match="is for replace_one"):
         ledger.grant(DATASET, replace(other, period=Period.parse("30d")), reason="x", by="y")
     ledger.grant(DATASET, other, reason="the first one named the wrong relation", by="y")
     ledger.reserve(DATASET, "key", loss(0.1, Neighbours.ADD_REMOVE))
-    with pytest.raises(ValueError, match="kept for add_remove"):
+    with pytest.raises(ValueError, match="is for add_remove"):
         grant(ledger)
 
 

@@ -115,7 +115,7 @@ def test_a_reservation_that_is_taken_late_is_booked_anew_or_refused(
     clock.now += 30 * DAY
     second = ledger.reserve(DATASET, "late", loss(0.6))
     assert (second.attempt, second.booked_at, second.owned) == (2, clock.now, True)
-    with pytest.raises(LedgerError, match="booked anew"):
+    with pytest.raises(LedgerError, match="booked again"):
         ledger.commit(DATASET, "late", "model", token=first.token)
     with pytest.raises(BudgetExceededError):  # it counts again
         ledger.reserve(DATASET, "other", loss(0.5))
@@ -169,11 +169,11 @@ def test_nobody_cancels_the_reservation_of_another(ledger: BudgetLedger, clock: 
     theirs = ledger.reserve(DATASET, "key", loss(0.5))
     assert (mine.owned, theirs.owned) == (True, False)
     for token in (theirs.token, "", "x" * 64, mine.entry_hash):
-        with pytest.raises(LedgerError, match="given back by the task that made it"):
+        with pytest.raises(LedgerError, match="cancelled by the task that made it"):
             ledger.cancel(DATASET, "key", token=token)
     ledger.cancel(DATASET, "key", token=mine.token)
     again = ledger.reserve(DATASET, "key", loss(0.5))
-    with pytest.raises(LedgerError, match="given back by the task that made it"):
+    with pytest.raises(LedgerError, match="cancelled by the task that made it"):
         ledger.cancel(DATASET, "key", token=mine.token)  # that was another reservation of the key
     assert ledger.commit(DATASET, "key", "model", token=again.token).model == "model"
 

@@ -90,5 +90,5 @@ def test_what_prepares_a_table_only_reads_the_source(path: Path) -> None:
     ids=["a table that nothing gives", "a step that is not there", "one name twice"],
 )
 def test_a_plan_in_which_a_step_lacks_something_is_refused(steps: tuple[Step, ...]) -> None:
-    with pytest.raises(ValueError, match="is there twice, or nothing before it gives"):
+    with pytest.raises(ValueError, match="occurs twice, or no earlier step gives"):
         Plan(steps)

@@ -41,7 +41,7 @@ from privacy_release.proof.check import Verdict, check_table
 from privacy_release.proof.envelope import pae
 from privacy_release.proof.faults import Fault
 from privacy_release.proof.keys import SigningKey, public_keys_in
-from privacy_release.proof.measure import measured_anew
+from privacy_release.proof.measure import measured_again
 from privacy_release.proof.published_keys import publish_key
 from privacy_release.proof.rows import rows_digest
 from privacy_release.proof.statement import StatementSigner
@@ -260,7 +260,7 @@ def test_a_retry_with_other_bytes_signs_the_release_that_a_crash_left_unsigned(b
     assert (done.already, done.completed) == (True, True)
     assert checked(by).right
     assert read_release(by.lake.table(NAME), "w1").equals(published)
-    with pytest.raises(PublishError, match="published other bytes already"):
+    with pytest.raises(PublishError, match="already published other bytes"):
         by.publish(people(3, shift=1), "w1")
 
 
@@ -268,7 +268,7 @@ def test_a_retry_does_not_replace_what_was_signed_or_replaced_since(by: Publishe
     with pytest.raises(Killed):
         by.publish(people(3), "w1", signer=InterruptedSigner(key=KEY), run_key="run 1")
     by.publish(people(4), "w1", run_key="run 2")
-    with pytest.raises(PublishError, match="published other bytes already"):
+    with pytest.raises(PublishError, match="already published other bytes"):
         by.publish(people(3, shift=1), "w1", run_key="run 1")
     assert checked(by).right
 
@@ -435,7 +435,7 @@ def test_what_follows_people_is_told_to_be_on_trust(by: Publisher) -> None:
     measured = [{"rule": rule, "measured": 4.0, "passed": True}]
     told = Manifest.from_dict({"measured": measured, "figures": {"suppressed": 0.0}})
     with LocalEngine(memory=MEMORY, spill=by.folder) as engine:
-        found = measured_anew(file, SCHEMA, policy, told, 2026, engine)
+        found = measured_again(file, SCHEMA, policy, told, 2026, engine)
     assert (found.wrong, found.on_trust) == ([], {rule: "it follows people through releases"})
 
 
@@ -451,7 +451,7 @@ def floor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_a_floor_that_asks_for_signatures_publishes_nothing_without(by: Publisher, floor: Path) -> None:
-    with pytest.raises(VerificationError, match="asks that every release is signed, and there is no key"):
+    with pytest.raises(VerificationError, match="requires signed releases, but there is no key"):
         Publisher(by.lake, by.folder, None).publish(people(3), "w1")
     assert releases(by.lake.table(NAME)) == []
     by.publish(people(3), "w1")
@@ -465,7 +465,7 @@ def test_a_run_without_a_key_is_refused_before_anything_is_read(
     monkeypatch.delenv("PRIVACY_SIGNING_KEY", raising=False)
     (home / "people.parquet").unlink()
     assert main(["run", str(home / "releases" / "people.yaml"), "--lake", lake.root]) == REFUSED
-    assert "every release is signed, and there is no key" in capsys.readouterr().err
+    assert "requires signed releases, but there is no key" in capsys.readouterr().err
 
 
 def test_signed_takes_two_words(floor: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -632,7 +632,7 @@ def test_a_run_signs_with_the_key_of_the_settings_and_a_retraction_too(
 
 def test_the_arguments_of_a_table_need_a_key(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["check", "lake/people", "--since", "2"]) == WRONG
-    assert "give --key, too" in capsys.readouterr().err
+    assert "add --key" in capsys.readouterr().err
 
 
 @pytest.mark.slow  # only a process of its own has not imported it already; the layers are tested quickly

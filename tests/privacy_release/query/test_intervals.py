@@ -140,11 +140,11 @@ def test_the_command_prints_intervals_and_says_what_it_refuses(
     assert told["sources"][0]["table"] == "private"
     assert main([*asked, "--every-release"]) == WRONG
     assert main(["query", "SELECT max(age) FROM people", "--intervals", "--lake", shared.root]) == WRONG
-    assert "ask without --intervals about the columns as they are released" in capsys.readouterr().err
+    assert "query without --intervals the columns as they are released" in capsys.readouterr().err
 
 
 def test_a_column_of_the_source_that_is_released_as_an_interval_leads_to_intervals(shared: Lake) -> None:
-    with pytest.raises(QueryError, match=r"age_from and age_to: ask for its mean, .* with --intervals"):
+    with pytest.raises(QueryError, match=r"age_from and age_to: query its mean, .* with --intervals"):
         answer(shared, "SELECT avg(age) FROM people")
 
 

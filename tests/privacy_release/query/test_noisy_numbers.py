@@ -11,7 +11,7 @@ from privacy_engine.synthesizers.model import SynthesizerModel
 from privacy_engine.tables.schema import DataSchema
 from privacy_release.lake.replicates import replicates_file
 from privacy_release.query.intervals import Cell, PublishedModel
-from privacy_release.query.questions import Question, asked
+from privacy_release.query.questions import Question, question_from
 
 SCHEMA = DataSchema.from_dict(
     {
@@ -49,7 +49,7 @@ def released(model: SynthesizerModel, rows: int) -> SynthesizerModel:
 
 
 def test_the_number_of_all_records_has_the_interval_of_its_noise(model: SynthesizerModel) -> None:
-    [cell] = answers(released(model, 330), asked("count", None, (), None)).values()
+    [cell] = answers(released(model, 330), question_from("count", None, (), None)).values()
     number = released(model, 330).noisy_number
     assert number is not None
     assert (cell.value, (cell.low, cell.high)) == (350.0, number.interval(0.95))
@@ -58,23 +58,25 @@ def test_the_number_of_all_records_has_the_interval_of_its_noise(model: Synthesi
 
 def test_every_count_holds_the_noise_in_the_number(model: SynthesizerModel) -> None:
     for rows in (330, 430):  # records were left out, and such as fill up were put in
-        found = answers(released(model, rows), asked("count", None, "town", None))
+        found = answers(released(model, rows), question_from("count", None, "town", None))
         for town, true in zip(NAMES, TOWNS, strict=True):
             assert found[(town,)].low <= true <= found[(town,)].high, (rows, town)
         assert found[("north",)].high - found[("north",)].low > 50
 
 
 def test_shares_and_means_hold_what_fills_up(model: SynthesizerModel) -> None:
-    one, two = (answers(released(model, rows), asked("share", None, "town", None)) for rows in (330, 430))
-    narrow = answers(replace(model, persons=None), asked("share", None, "town", None))
+    one, two = (
+        answers(released(model, rows), question_from("share", None, "town", None)) for rows in (330, 430)
+    )
+    narrow = answers(replace(model, persons=None), question_from("share", None, "town", None))
     for town in NAMES:
         for found in (one, two):
             assert found[(town,)].low <= narrow[(town,)].low <= narrow[(town,)].high <= found[(town,)].high
-    [mean] = answers(released(model, 430), asked("mean", "age", (), None)).values()
+    [mean] = answers(released(model, 430), question_from("mean", "age", (), None)).values()
     assert mean.value is not None
     assert 0 <= mean.low < mean.value < mean.high <= 9
 
 
 def test_a_public_number_stays_exact(model: SynthesizerModel) -> None:
-    [cell] = answers(replace(model, spends=(), rows=330), asked("count", None, (), None)).values()
+    [cell] = answers(replace(model, spends=(), rows=330), question_from("count", None, (), None)).values()
     assert cell == Cell(330.0, 330.0, 330.0)

@@ -53,8 +53,8 @@ def test_what_all_tables_cost_together_and_the_limits_of_the_policy_are_told() -
 
 
 def test_a_page_on_people_says_that_it_is_for_the_curator_alone() -> None:
-    assert "For the curator alone" in page(A)
-    assert "For the curator alone" not in page(A, public=True)
+    assert "Only for the curator" in page(A)
+    assert "Only for the curator" not in page(A, public=True)
     assert "declared public" in page(A, public=True)
 
 

@@ -65,7 +65,7 @@ def test_a_rehearsal_does_no_step_of_a_plan_with_another_effect(tmp_path: Path, 
     plan = Plan((*plan_of(spec).rehearsal().steps, more))
     with WorkArea(tmp_path / "work", "run") as work:
         run = Running(spec=spec, schema=spec.data_schema(), release_id="r1", work=work)
-        with pytest.raises(ValueError, match=f"step more {effect}, which a rehearsal never does"):
+        with pytest.raises(ValueError, match=f"step more {effect}, which a rehearsal must not do"):
             run.follow(plan)
         assert not run.handed
 

@@ -50,7 +50,7 @@ def test_a_folder_that_does_not_fit_the_schema_is_refused_without_its_name(
 ) -> None:
     source = tmp_path / "source"
     write(source, "year=2025/month=02/day=2025-02-03", name)
-    with pytest.raises(SchemaError, match="folders must be named by values of type") as caught:
+    with pytest.raises(SchemaError, match="folder names must have values of type") as caught:
         ingest(str(source), DataSchema.from_dict(FIELDS), work)
     assert "bob" not in str(caught.value)
 
@@ -91,7 +91,7 @@ def test_late_files_are_awaited_and_the_waiting_is_told(tmp_path: Path, clock: C
 def test_files_that_never_come_are_awaited_for_the_timeout_alone(tmp_path: Path, clock: Clock) -> None:
     clock.stop()
     told: list[str] = []
-    with pytest.raises(MissingSourceError, match="within 1 minute, and none came"):
+    with pytest.raises(MissingSourceError, match="within 1 minute, but none arrived"):
         await_source(str(tmp_path / "day"), "wait", "1 minute", "1 minute", told.append)
     assert len(told) == 1
     with pytest.raises(SkippedError, match="this release is left out"):

@@ -148,7 +148,7 @@ WRONG_TYPES = {
     "times without a zone for a zone": (
         TIME,
         {"kind": "date", "zone": "Europe/Budapest"},
-        "must have a zone in the file because its `zone` is stated, got timestamp.*remove `zone`",
+        "must have a zone in the file because its `zone` is set, got timestamp.*remove `zone`",
     ),
     "dates for a zone": (DATE, {"kind": "date", "zone": "UTC"}, "must have a zone in the file.*got date32"),
     "an unknown zone": (

@@ -174,7 +174,7 @@ def test_a_bomb_that_its_footer_does_not_tell_of_is_refused_before_it_is_unfolde
 ) -> None:
     bomb(file)
     why = refused(file, ZIP)
-    assert f"must unfold to at most 1,000 times its {file.stat().st_size} bytes, got 104,85" in why
+    assert f"must expand to at most 1,000 times its {file.stat().st_size} bytes, got 104,85" in why
     assert "raise max_expansion" in why
     assert 0 < pool.max_memory() < 2**30
 
@@ -185,7 +185,7 @@ def test_a_bomb_that_its_footer_tells_of_is_refused_before_it_is_read(file: Path
     file.write_bytes(with_number(small, size, 2**40))
     source = find_source(str(file))
     with pytest.raises(
-        SchemaError, match=r"must unfold to at most 1,000 times .* got 1,099,511,627,776 bytes"
+        SchemaError, match=r"must expand to at most 1,000 times .* got 1,099,511,627,776 bytes"
     ):
         check_source(source, SCHEMA)
     check_source(source, SCHEMA, max_expansion=2**40)

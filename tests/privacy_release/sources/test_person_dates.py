@@ -244,7 +244,7 @@ def test_whose_dates_they_are_must_be_text_or_a_number(tmp_path: Path, identifie
 
 
 def test_a_release_must_be_named(tmp_path: Path) -> None:
-    with pytest.raises(SpecError, match=r"shifted dates of \['at'\] need the name and the id of the release"):
+    with pytest.raises(SpecError, match=r"shifted dates of \['at'\] need the name and the ID of the release"):
         copied(tmp_path, stays(["x"], np.random.default_rng(0)), shifting("at"), naming=None)
 
 
@@ -304,7 +304,7 @@ def test_what_is_read_twice_is_the_source_that_is_fingerprinted(
         return add(self, *given, **more)
 
     monkeypatch.setattr(FirstDays, "add", replaced)
-    with pytest.raises(IntegrityError, match="must stay as they are while they are read"):
+    with pytest.raises(IntegrityError, match="must not change while they are read"):
         copied(tmp_path, {"0": table, "1": table}, DERIVED)
     assert not (tmp_path / "copy.parquet").exists()
 
@@ -380,7 +380,7 @@ def test_derived_columns_are_not_read(tmp_path: Path) -> None:
     assert plain == copied(tmp_path, table, DERIVED, columns=read)[0].drop_columns("id")
     taken = table.append_column("age", pa.array([1] * 60))
     with pytest.raises(
-        SchemaError, match=r"0.parquet: columns \['age'\] are derived, and the source has them"
+        SchemaError, match=r"0.parquet: columns \['age'\] are derived, but the source has them"
     ):
         copied(tmp_path, taken, DERIVED)
     assert plain == copied(tmp_path, taken, DERIVED, columns=read)[0].drop_columns("id")

@@ -147,14 +147,14 @@ def test_a_source_cannot_bring_its_own(tmp_path: Path) -> None:
     told = {"role": "insensitive", "pseudonym": {"scope": "series", "key": "0" * 32}}
     schema = DataSchema.from_dict({"age": AGE, "id": told})
     pq.write_table(pa.table({"age": [30], "id": ["x"]}), tmp_path / "source.parquet")
-    with pytest.raises(SchemaError, match="a source holds no pseudonyms yet"):
+    with pytest.raises(SchemaError, match="a source has no pseudonyms yet"):
         copy_source(find_source(str(tmp_path / "source.parquet")), schema, tmp_path / "copy.parquet")
 
 
 def test_a_release_must_be_named(tmp_path: Path) -> None:
     identifier = {"role": "identifier", "pseudonym": {"connection": "a", "scope": "series"}}
     pq.write_table(pa.table({"age": [30], "id": ["x"]}), tmp_path / "source.parquet")
-    with pytest.raises(SpecError, match="name and the id of the release"):
+    with pytest.raises(SpecError, match="name and the ID of the release"):
         copy_source(
             find_source(str(tmp_path / "source.parquet")),
             DataSchema.from_dict({"age": AGE, "id": identifier}),

@@ -182,7 +182,7 @@ def test_nulls_are_dropped_and_counted_over_all_shares(folders: Folders) -> None
         ),
         pytest.param(
             lambda f: [f.write(n, with_last(people(100, n), "age", None)) for n in (1, 3, 5)],
-            r"^1\.parquet, .*; 3\.parquet, .*; 5\.parquet, .*\(later records were not looked at\)$",
+            r"^1\.parquet, .*; 3\.parquet, .*; 5\.parquet, .*\(later records were not checked\)$",
             id="three parts that do not fit",
         ),
         pytest.param(

@@ -168,8 +168,8 @@ def test_a_colon_or_a_percent_in_a_query_begins_no_parameter(
 @pytest.mark.parametrize(
     ("sql", "said"),
     [
-        (f"SELECT {COLUMNS} FROM nowhere WHERE name = '{SECRET}'", "names a table that is not there"),
-        (f"SELECT {COLUMNS}, heart FROM visits", "names a column that is not there"),
+        (f"SELECT {COLUMNS} FROM nowhere WHERE name = '{SECRET}'", "names a table that does not exist"),
+        (f"SELECT {COLUMNS}, heart FROM visits", "names a column that does not exist"),
         ("SELECT name, age FROM visits", "missing|must have"),
         (f"SELECT {COLUMNS}, day FROM visits", "day"),
         (f"SELECT {COLUMNS} FROM visits WHERE age > 200", "the table is empty"),
@@ -288,8 +288,8 @@ def test_a_query_of_sqlite_takes_types_from_its_values_and_the_schema(
     assert str(found.schema.field("age").type) == "int64"
     assert str(found.schema.field("weight").type) == "double"
     for sql, said in (
-        ("SELECT * FROM nowhere", "names a table that is not there"),
-        ("SELECT age, heart FROM visits", "names a column that is not there"),
+        ("SELECT * FROM nowhere", "names a table that does not exist"),
+        ("SELECT age, heart FROM visits", "names a column that does not exist"),
     ):
         with pytest.raises(SchemaError, match=said):
             ingest(query(through(url, driver), sql), schema, work)

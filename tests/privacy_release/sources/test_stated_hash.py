@@ -71,7 +71,9 @@ def test_a_byte_that_was_flipped_is_noticed_by_the_stated_hash(tmp_path: Path, w
     data[data.index((40).to_bytes(8, "little"))] = 41
     path.write_bytes(data)
     assert ingest(str(path), SCHEMA, work, label="damaged").rows == whole.rows
-    with pytest.raises(IntegrityError, match=r"source\.sha256 must be that of what is read, and is not") as e:
+    with pytest.raises(
+        IntegrityError, match=r"source\.sha256 must be that of the files read, but it is not"
+    ) as e:
         ingest(str(path), SCHEMA, work, label="refused", sha256=sha256)
     assert hashlib.sha256(data).hexdigest() not in str(e.value)
     assert not list(work.folder.glob("refused*"))
@@ -116,5 +118,5 @@ def test_a_hash_of_what_is_another_file_each_time_is_refused(source: dict[str, s
     path = home / "releases" / "people.yaml"
     fields = yaml.safe_load(path.read_text()) | {"source": source | {"sha256": "0" * 64}}
     path.write_text(yaml.safe_dump(fields))
-    with pytest.raises(SpecError, match=r"source\.sha256 is of Parquet files at one address"):
+    with pytest.raises(SpecError, match=r"source\.sha256 requires Parquet files at one address"):
         load_spec(path)

@@ -109,10 +109,10 @@ def test_what_is_not_nearly_unique_goes_through(tmp_path: Path, values: list[Any
 def test_a_value_that_nearly_always_stands_for_one_person_links_their_records(tmp_path: Path) -> None:
     fields: dict[str, Any] = {"patient": {"role": "identifier"}, "v": TEXT, "person": "patient"}
     patient = [f"p{i % 60}" for i in range(600)]
-    with pytest.raises(SchemaError, match="v: about 60 different values, nearly each of one person alone"):
+    with pytest.raises(SchemaError, match="v: about 60 different values, nearly each of only one person"):
         copied(tmp_path, fields, patient=patient, v=[f"account {p}" for p in patient])
     accounts = [f"{p}-{i % 3}" for i, p in enumerate(patient)]
-    with pytest.raises(SchemaError, match="nearly each of one person"):
+    with pytest.raises(SchemaError, match="nearly each of only one person"):
         copied(tmp_path, fields, patient=patient, v=accounts)
     latitude = {**fields, "v": {"role": "insensitive", "kind": "numeric"}}
     with pytest.raises(SchemaError, match="v: about 60 different values"):

@@ -82,7 +82,7 @@ def test_what_is_not_there_is_told_with_the_remedy(table: str, work: WorkArea, t
         read(table, work, version=3)
     with pytest.raises(MissingSourceError, match="must be the folder of a Delta table"):
         read(str(tmp_path / "nowhere"), work)
-    with pytest.raises(SchemaError, match="say `format: delta`"):
+    with pytest.raises(SchemaError, match="set `format: delta`"):
         ingest(table, SCHEMA, work, columns=list(SCHEMA.names))
     shutil.rmtree(next(Path(table).glob("ward=a")))
     with pytest.raises(SchemaError, match="no file of the version was removed"):
@@ -143,7 +143,7 @@ def with_features(*names: str) -> dict[str, object]:
 @pytest.mark.parametrize(
     ("protocol", "configuration", "says"),
     [
-        (OLD, MAPPED, "got columnMapping: its files cannot be read right"),
+        (OLD, MAPPED, "got columnMapping: its files cannot be read correctly"),
         (OLD, {**MAPPED, "delta.columnMapping.mode": "id"}, "got columnMapping:"),
         ({"minReaderVersion": 1, "minWriterVersion": 2}, MAPPED, "got columnMapping:"),
         (with_features("columnMapping", "deletionVectors"), MAPPED, "got columnMapping, deletionVectors:"),

@@ -226,12 +226,14 @@ def test_a_derived_column_has_the_class_of_what_it_is_made_of(classes: Classes) 
     classes(columns={**COLUMNS, "born": "quasi_identifier"})
     declared = {"born": born, "years": {**since, "role": "insensitive"}}
     with pytest.raises(
-        SpecError, match="years is made of born, so it must be identifier or quasi_identifier"
+        SpecError, match="years is computed from born, so it must be identifier or quasi_identifier"
     ):
         classified(schema(**declared), addresses=["/a"])
     assert classified(schema(born=born, years={**since, "role": "quasi_identifier"}), addresses=["/a"])
     classes(columns=COLUMNS)
-    with pytest.raises(SpecError, match="years is made of born, so it must be identifier, got insensitive"):
+    with pytest.raises(
+        SpecError, match="years is computed from born, so it must be identifier, got insensitive"
+    ):
         classified(schema(**declared), addresses=["/a"])
     classes(columns={**COLUMNS, "born": "quasi_identifier"}, made={"years": "insensitive"})
     assert classified(schema(**declared), addresses=["/a"])
@@ -242,21 +244,33 @@ def test_a_derived_column_has_the_class_of_what_it_is_made_of(classes: Classes) 
 @pytest.mark.parametrize(
     ("sql", "told"),
     [
-        ("SELECT *, age // 10 AS x FROM records", "x is made of age, so it must be identifier or quasi_"),
-        ("SELECT *, ill AS x FROM records", "x is made of ill, so it must be identifier or sensitive"),
-        ("SELECT *, age || ill AS x FROM records", "x is made of age, ill, so it must be identifier, got"),
+        (
+            "SELECT *, age // 10 AS x FROM records",
+            "x is computed from age, so it must be identifier or quasi_",
+        ),
+        ("SELECT *, ill AS x FROM records", "x is computed from ill, so it must be identifier or sensitive"),
+        (
+            "SELECT *, age || ill AS x FROM records",
+            "x is computed from age, ill, so it must be identifier, got",
+        ),
         ("SELECT *, town AS x FROM records", ""),
         ("SELECT *, upper(town) AS x FROM records", ""),
-        ("SELECT *, (SELECT max(town) FROM records) AS x FROM records", "x is made of age, ill, town"),
+        ("SELECT *, (SELECT max(town) FROM records) AS x FROM records", "x is computed from age, ill, town"),
         (
             "SELECT *, town AS ill, town AS x FROM records",
-            "ill is made of ill, town, so it must be identifier, got",
+            "ill is computed from ill, town, so it must be identifier, got",
         ),
-        ("SELECT _record, age, ill, ill AS b, b AS town FROM records", "town is made of age, ill, town"),
-        ("SELECT *, #2 AS x FROM records", "x is made of age, ill, town"),
-        ("SELECT _record, age, town AS ill, ill AS town, town AS x FROM records", "town is made of ill"),
-        ("SELECT _record, age, ill, town, town AS x FROM records r", "x is made of age, ill, town"),
-        ("SELECT * REPLACE (ill AS town), town AS x FROM records", "town is made of age, ill, town"),
+        (
+            "SELECT _record, age, ill, ill AS b, b AS town FROM records",
+            "town is computed from age, ill, town",
+        ),
+        ("SELECT *, #2 AS x FROM records", "x is computed from age, ill, town"),
+        (
+            "SELECT _record, age, town AS ill, ill AS town, town AS x FROM records",
+            "town is computed from ill",
+        ),
+        ("SELECT _record, age, ill, town, town AS x FROM records r", "x is computed from age, ill, town"),
+        ("SELECT * REPLACE (ill AS town), town AS x FROM records", "town is computed from age, ill, town"),
     ],
 )
 def test_a_step_of_the_release_gives_no_column_a_weaker_role(
@@ -271,7 +285,7 @@ def test_a_step_of_the_release_gives_no_column_a_weaker_role(
     with pytest.raises(SpecError, match=told):
         transform(table, work, step, schema=made)
     classes(columns=COLUMNS, made={"x": "insensitive"})
-    with pytest.raises(VerificationError, match="were not held against the classification"):
+    with pytest.raises(VerificationError, match="were not checked against the classification"):
         transform(table, work, step, schema=made)
 
 
@@ -284,7 +298,9 @@ def test_a_second_step_does_not_undo_what_the_first_one_had_to_declare(
     table = transform(table, work, first, schema=schema(town={**AGE}), label="first")
     second = SqlStep(sql="SELECT * FROM records", memory=1 << 28)
     numbers = {"role": "insensitive", "kind": "numeric"}
-    with pytest.raises(SpecError, match="town is made of town, so it must be identifier or quasi_identifier"):
+    with pytest.raises(
+        SpecError, match="town is computed from town, so it must be identifier or quasi_identifier"
+    ):
         transform(table, work, second, schema=schema(town=numbers), label="second")
     assert transform(table, work, second, schema=schema(town={**AGE}), label="third").rows == 40
 
@@ -293,10 +309,10 @@ def test_nothing_is_known_of_a_step_in_python(classes: Classes, source: Path, wo
     classes(columns=COLUMNS)
     table = privacy_release.ingest(str(source), schema(), work)
     step = FunctionStep(function=lambda records: records)
-    with pytest.raises(SpecError, match="age is made of age, ill, town, so it must be identifier, got"):
+    with pytest.raises(SpecError, match="age is computed from age, ill, town, so it must be identifier, got"):
         transform(table, work, step)
     other = privacy_release.ingest(str(source), schema(), work, label="other")
-    with pytest.raises(SpecError, match="town is made of age, ill, town"):
+    with pytest.raises(SpecError, match="town is computed from age, ill, town"):
         transform(table, work, SqlStep(sql="SELECT * FROM records", memory=1 << 28), others={"more": other})
 
 
@@ -314,7 +330,7 @@ def test_what_was_read_under_another_classification_is_not_published(
     table = privacy_release.ingest(str(source), schema(), work)
     classes(columns=COLUMNS)
     with pytest.raises(
-        VerificationError, match=r"were not held against the classification .*run the release again"
+        VerificationError, match=r"were not checked against the classification .*run the release again"
     ):
         publish()
     table = privacy_release.ingest(str(source), schema(), work, label="again")

@@ -50,7 +50,7 @@ def test_kinds_and_domains_are_guessed_as_a_person_would_begin(tmp_path: Path) -
         same=[5] * n,
     )
     assert found == {
-        "id": "{role: identifier, kind: numeric}  # 60 values in 60 records: not released as it is; "
+        "id": "{role: identifier, kind: numeric}  # 60 values in 60 records: not released unchanged; "
         "to release it, give it another role",
         "age": "{role: TODO, kind: numeric, bounds: [20, 50]}",
         "score": "{role: TODO, kind: numeric, bounds: [0.0, 2.0]}",
@@ -122,9 +122,9 @@ def test_only_categories_of_many_records_are_named(tmp_path: Path) -> None:
         "rare": "{role: TODO, kind: categorical, categories: [x]}"
         "  # 2 rarer categories are not shown: add or merge them",
         "every": "{role: identifier, kind: categorical}"
-        "  # 200 values in 200 records: not released as it is; to release it, give it another role",
+        "  # 200 values in 200 records: not released unchanged; to release it, give it another role",
         "many": "{role: TODO, kind: categorical}  # 51 categories, not shown: give a hierarchy; 51 values in "
-        "200 records: if it tells whose record a row is, it is an identifier, and `person: many` must stand "
+        "200 records: if it identifies whose record a row is, it is an identifier, and add `person: many` "
         "below",
         "shy": "{role: TODO, kind: categorical}  # 45 categories, not shown: give a hierarchy",
     }
@@ -147,7 +147,7 @@ DATED: dict[str, Any] = {
 
 def test_dates_are_drafted_as_such_and_no_more_exact_than_a_month(tmp_path: Path) -> None:
     found = drafted(tmp_path, **DATED, code=["2020-13-01", *["2020-01-01"] * 119])
-    note = "}  # more exact dates tell people apart"
+    note = "}  # more exact dates identify people"
     assert found == {
         "born": "{role: TODO, kind: date, precision: month, bounds: [1930-01-01, 2009-12-31]" + note,
         "wide": "{role: TODO, kind: date, precision: month, bounds: [1930-01-01, 2009-12-31]" + note,
@@ -160,8 +160,8 @@ def test_dates_are_drafted_as_such_and_no_more_exact_than_a_month(tmp_path: Path
         "moment": "{role: TODO, kind: timestamp, format: '%Y-%m-%dT%H:%M:%S%z', precision: month, bounds: "
         "[2010-01-01, 2029-12-31]" + note,
         "some": "{role: TODO, kind: date, precision: month, bounds: [1930-01-01, 1999-12-31]}  # 60 nulls; "
-        "more exact dates tell people apart",
-        "none": "{role: TODO, kind: date, precision: month}  # 120 nulls; more exact dates tell people apart",
+        "more exact dates identify people",
+        "none": "{role: TODO, kind: date, precision: month}  # 120 nulls; more exact dates identify people",
         "code": "{role: TODO, kind: categorical, categories: ['2020-01-01']}"
         "  # 1 rarer categories are not shown: add or merge them",
     }

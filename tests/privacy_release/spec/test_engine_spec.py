@@ -81,15 +81,17 @@ MISTAKES = [
         {"kind": "fragments", "processes": 0}, r"engine\.processes: must be greater", id="no-process"
     ),
     pytest.param(
-        {"kind": "local", "rows": 5_000}, "rows must not stand beside kind local.*remove it", id="local-rows"
+        {"kind": "local", "rows": 5_000},
+        "rows cannot be combined with kind local.*remove it",
+        id="local-rows",
     ),
     pytest.param(
         {"kind": "fragments", "connection": "spark_default"},
-        "connection must not stand beside kind fragments",
+        "connection cannot be combined with kind fragments",
         id="connection-of-no-spark",
     ),
     pytest.param(
-        {"kind": "spark", "mapped": True}, "mapped must not stand beside kind spark", id="mapped-spark"
+        {"kind": "spark", "mapped": True}, "mapped cannot be combined with kind spark", id="mapped-spark"
     ),
 ]
 
@@ -104,7 +106,7 @@ def test_each_mistake_is_named_by_field_and_remedy(engine: Any, message: str, wr
 
 BESIDE = [
     pytest.param({"release": {"method": "rfka", "k": 5}}, "rfka must see the whole table", id="features"),
-    pytest.param({"history": {"identifier": "name"}}, "history must not stand beside", id="history"),
+    pytest.param({"history": {"identifier": "name"}}, "history cannot be combined with", id="history"),
 ]
 
 
@@ -113,7 +115,7 @@ BESIDE = [
 def test_what_needs_the_whole_table_is_refused_at_parse_time(
     kind: str, changes: dict[str, Any], message: str, write: Write
 ) -> None:
-    with pytest.raises(SpecError, match=rf"{message}.*take .*engine local"):
+    with pytest.raises(SpecError, match=rf"{message}.*choose .*engine local"):
         load_spec(write(engine=kind, **changes))
     load_spec(write(engine="local"))
 

@@ -107,7 +107,7 @@ def test_a_floor_that_asks_for_an_approval_publishes_nothing_without(
     report = privacy_release.verify_staged(staged, weak())
     by_none = approval_of(report, None, "2026-01-01")
     for approved in (None, by_none):
-        with pytest.raises(VerificationError, match="somebody approves every release"):
+        with pytest.raises(VerificationError, match="requires an approval of every release"):
             privacy_release.publish_staged(staged, report, lake.table("people"), "r1", approved=approved)
     (fault,) = catalogue().faults
     assert "approval.required must be true" in fault

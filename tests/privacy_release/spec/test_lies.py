@@ -159,7 +159,7 @@ SAID: dict[str, tuple[str, str, str, str]] = {
         "",
         BY_COLUMNS,
         BY_COLUMNS,
-        "score is made of age, postcode, sex, so it must be identifier or quasi_identifier",
+        "score is computed from age, postcode, sex, so it must be identifier or quasi_identifier",
     ),
 }
 

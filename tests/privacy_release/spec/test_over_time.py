@@ -74,20 +74,20 @@ def test_both_names_of_the_field_are_refused(home: Path) -> None:
     fields = yaml.safe_load(file.read_text())
     fields["budget"]["over_time"] = fields["budget"]["promise"]
     file.write_text(yaml.safe_dump(fields))
-    with pytest.raises(SpecError, match="promise and over_time are one field; remove over_time"):
+    with pytest.raises(SpecError, match="promise and over_time are the same field; remove over_time"):
         load_spec(file)
 
 
 @pytest.mark.parametrize(
     ("over_time", "changed", "told"),
     [
-        (PARTICIPATION, {"person": None}, "budget.promise must stand beside a person"),
-        (PARTICIPATION, {"engine": "fragments"}, "budget.promise must not stand beside engine fragments"),
-        (PARTICIPATION, {"transform": {"sql": "SELECT * FROM t"}}, "must not stand beside a transform"),
+        (PARTICIPATION, {"person": None}, "budget.promise requires a person"),
+        (PARTICIPATION, {"engine": "fragments"}, "budget.promise cannot be combined with engine fragments"),
+        (PARTICIPATION, {"transform": {"sql": "SELECT * FROM t"}}, "cannot be combined with a transform"),
         (
             PARTICIPATION,
             {"release": {"method": "dpsm_bayes", "epsilon": 0.5}},
-            "person must not stand beside",
+            "person must be bounded if a budget pays",
         ),
         ({"regime": "participation"}, {}, "releases"),
         ({**PARTICIPATION, "releases": 0}, {}, "releases"),

@@ -68,17 +68,17 @@ NONE = {**SCHEMA, "name": {"role": "insensitive", "kind": "categorical"}}
     [
         ({"release": but(randomness=None, secret=None)}, "release.randomness must be memoised on a schedule"),
         ({"release": but(randomness="seeded", secret=None)}, "must be memoised on a schedule"),
-        ({"release": but(secret=None)}, "release.secret, the connection of the secret, must stand beside"),
-        ({"release": but(randomness="system")}, "must stand beside randomness: memoised and nowhere else"),
+        ({"release": but(secret=None)}, "release.secret, the connection of the secret, requires"),
+        ({"release": but(randomness="system")}, "requires randomness: memoised, and the other way round"),
         (
             {"release": {"method": "mondrian", "k": 5, "secret": "x"}},
-            "must stand beside randomness: memoised",
+            "requires randomness: memoised",
         ),
         ({"release": but(replaces="the old one")}, "release.replaces"),
-        ({"schema": NONE}, "schema must have the one identifier that memoised answers go by"),
-        ({"schema": TWO}, "name it as release.individual where there are several"),
-        ({"release": but(individual="zip")}, "schema must have the one identifier"),
-        ({"release": but(p_0=None)}, "release.epsilon or p_0 must stand beside a budget"),
+        ({"schema": NONE}, "schema must have a single identifier by which answers are memoised"),
+        ({"schema": TWO}, "name it as release.individual if there are several"),
+        ({"release": but(individual="zip")}, "schema must have a single identifier"),
+        ({"release": but(p_0=None)}, "release.epsilon or p_0 requires a budget"),
     ],
     ids=str,
 )
@@ -187,7 +187,7 @@ def test_only_random_answers_are_reconstructed(
     plain = write(release={"method": "mondrian", "k": 5}, budget=None, policy="policies/people.yaml")
     assert main(["run", str(plain), "--release-id", "week 1"]) == DONE
     assert main(["reconstruct", f"{lake.root}/people", "week 1"]) == WRONG
-    assert "must be a randomized one, its method is mondrian" in capsys.readouterr().err
+    assert "must be a randomized one, but its method is mondrian" in capsys.readouterr().err
 
 
 def test_a_policy_limits_the_breach_coefficient(

@@ -249,7 +249,7 @@ MISTAKES = [
     ),
     pytest.param(
         setter("history", value={"identifier": "name", "keep": False, "k": 5}),
-        r"history\.k must not stand beside keep: false",
+        r"history\.k cannot be combined with keep: false",
         id="history-that-keeps-nothing",
     ),
     pytest.param(
@@ -284,7 +284,7 @@ MISTAKES = [
     ),
     pytest.param(
         setter("schema", "age", "pseudonym", value={"connection": "c", "scope": "series"}),
-        r"schema\.age: pseudonym must stand on a column with the role identifier",
+        r"schema\.age: pseudonym requires a column with the role identifier",
         id="pseudonym-of-no-identifier",
     ),
     pytest.param(

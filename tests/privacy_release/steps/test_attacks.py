@@ -200,7 +200,7 @@ def test_a_release_that_the_rule_did_not_make_coarser_keeps_the_bound(
     (trial,) = done.report.attacks.trials
     assert [(o["subject"], o["verdict"]) for o in trial.outcomes] == [("illness", "quiet")]
     assert trial.outcomes[0]["planted"] > 0.15
-    assert "Somebody who knows the rules of the release" in report_of(lake)
+    assert "Someone who knows the rules of the release" in report_of(lake)
 
 
 def test_minimality_is_refused_where_it_has_nothing_to_reverse(write: Any, home: Path) -> None:
@@ -208,11 +208,11 @@ def test_minimality_is_refused_where_it_has_nothing_to_reverse(write: Any, home:
     check_files(spec, None)
     policy = {"require": [tables.POLICY["require"][0], MINIMALITY]}
     (home / "policies" / "people.yaml").write_text(yaml.safe_dump(policy))
-    with pytest.raises(SpecError, match=r"no model of sensitive values; k-anonymity .* take the rule out"):
+    with pytest.raises(SpecError, match=r"no model of sensitive values; k-anonymity .* remove the rule"):
         check_files(spec, None)
     schema = tables.fields(**tables.PUBLIC, visits={"bounds": [0, 9]})
     for method in ("latent_class", "errph"):
-        with pytest.raises(SpecError, match=f"{method} makes no classes .* take the rule out"):
+        with pytest.raises(SpecError, match=f"{method} makes no classes .* remove the rule"):
             check_files(write(MINIMALITY, schema=schema, release={"method": method}, schedule=None), None)
 
 
@@ -269,7 +269,7 @@ def test_no_figure_of_a_randomized_release_without_a_loss_leaves_the_curators_re
     assert "attacks" not in manifest_of(lake.table("people"), "r1")
     assert "<svg" not in report_of(lake).partition('id="attacks"')[2].partition('id="meaning"')[0]
     policy.write_text(yaml.safe_dump({"require": [asked | {"excess": 0.9}], "max_breach": 1}))
-    with pytest.raises(VerificationError, match=r"linkage.* is not kept\. The curator's report"):
+    with pytest.raises(VerificationError, match=r"linkage.* is not kept\. The figures are in the curator's"):
         run_release(spec, lake, "r2", work)
 
 
@@ -320,7 +320,7 @@ def test_the_gate_subtracts_earlier_releases_where_people_are_followed(
 ) -> None:
     monkeypatch.setenv("PRIVACY_MEMBERSHIP_KEY", "a secret of the tests, long enough for it")
     asked = {"model": "attack_risk", "attack": "difference", "excess": 0.5, "publish_figures": True}
-    with pytest.raises(SpecError, match="history must be declared beside attack_risk of difference"):
+    with pytest.raises(SpecError, match="history must be declared for attack_risk of difference"):
         check_files(write(asked), None)
     spec = write(asked, history={"identifier": "name", "keep": False})
     run_release(spec, lake, "r1", work)  # there is nothing to subtract
@@ -361,7 +361,7 @@ def test_a_report_without_the_attack_is_not_published(write: Any, lake: Lake, wo
 def test_an_attack_without_people_left_out_is_refused(write: Any, lake: Lake, work: WorkArea) -> None:
     done = run_release(write(INFERENCE), lake, "r1", work)
     table = replace(done.staged, holdout=None)
-    with pytest.raises(SpecError, match="nobody was; hold them out"):
+    with pytest.raises(SpecError, match="no one was; hold them out"):
         attack_staged(table, done.staged, done.report, title="people", release_id="r1")
 
 

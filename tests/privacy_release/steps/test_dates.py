@@ -105,7 +105,7 @@ def test_expectations_about_dates_and_times_are_a_gate(home: Path, lake: Lake, w
         kwargs = {"column": column, "min_value": "1900-01-01", "max_value": end}
         expectation = {"type": "expect_column_values_to_be_between", "kwargs": kwargs, "severity": "critical"}
         spec = load_spec(specified(home, {"name": "stays", "expectations": [expectation]}))
-        with pytest.raises(SchemaError, match=rf"1 of 1 expectations failed.*\({column}\); mend"):
+        with pytest.raises(SchemaError, match=rf"1 of 1 expectations failed.*\({column}\); correct"):
             run_release(spec, lake, "1", work)
 
 

@@ -241,14 +241,14 @@ def test_of_a_private_release_it_tells_no_count_of_the_source(tmp_path: Path, la
 
 
 def test_long_lists_of_labels_are_counted_and_not_told(tmp_path: Path, work: WorkArea) -> None:
-    from privacy_release.reports.columns import columns_told
+    from privacy_release.reports.columns import described_columns
 
     codes = [f"{i:03d}" for i in range(200)]
     tree = Hierarchy.prefixes(codes, keep=(1,))
     fields = {"zip": {"role": "quasi_identifier", "hierarchy": [list(row) for row in tree.rows]}}
     schema = DataSchema.from_dict(fields)
     released = DataSchema.from_dict({"zip": {"role": "quasi_identifier"}})
-    told = columns_told(schema, released, Claims.from_dict({}))["zip"]
+    told = described_columns(schema, released, Claims.from_dict({}))["zip"]
     assert told["domain"]["levels"] == [
         {"count": 200},
         {"count": 2, "labels": ["0**", "1**"]},

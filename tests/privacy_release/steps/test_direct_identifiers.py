@@ -117,7 +117,7 @@ def test_a_policy_that_forbids_them_stops_before_anything_is_read(
 ) -> None:
     spec = load_spec(written(home, *with_pseudonyms("series", pseudonyms="release")))
     for step in (lambda: check_files(spec, None), lambda: run_release(spec, lake, "1", work)):
-        with pytest.raises(SpecError, match=r"\['name'\] must keep `pseudonyms: release`"):
+        with pytest.raises(SpecError, match=r"\['name'\] must meet `pseudonyms: release`"):
             step()
     assert not list(work.folder.rglob("*.parquet"))
 
@@ -145,13 +145,13 @@ def test_no_release_without_the_key(
 @pytest.mark.parametrize("method", ["dpsm_bayes", "trr"])
 def test_a_private_method_refuses_them(home: Path, work: WorkArea, method: str) -> None:
     fields, policy = with_pseudonyms("release")
-    with pytest.raises(SpecError, match=r"pseudonyms of .* must not stand beside"):
+    with pytest.raises(SpecError, match=r"pseudonyms of .* cannot be combined with"):
         load_spec(written(home, {**fields, "schedule": None, "release": {"method": method}}, policy))
     spec = load_spec(written(home, fields, policy))
     naming = Naming(series="people", release="1")
     table = privacy_release.ingest(spec.source.uri, spec.data_schema(), work, naming=naming)
     with pytest.raises(
-        SpecError, match=r"pseudonyms of \[.name.\] must not stand beside .* tell of each person"
+        SpecError, match=r"pseudonyms of \[.name.\] cannot be combined with .* reveal about each person"
     ):
         make_release(table, work, method=method)
 

@@ -273,7 +273,7 @@ def test_other_columns_than_the_first_fragments_stage_nothing(change: Any, relea
 
 def test_another_claim_than_the_first_fragments_stages_nothing(released: Released) -> None:
     last = retold(released.parts[-1], another_claim)
-    with pytest.raises(IntegrityError, match="released alike, 1 of"):
+    with pytest.raises(IntegrityError, match="released alike, but 1 of"):
         released.join([*released.parts[:-1], last])
 
 
@@ -287,7 +287,7 @@ def test_what_does_not_keep_its_claim_is_not_staged(released: Released) -> None:
 
     weak = retold(spoilt, suppressed)
     with pytest.raises(
-        VerificationError, match=r"must keep what mondrian claims, and miss k_anonymity\(k=5\)"
+        VerificationError, match=r"must meet what mondrian claims, and miss k_anonymity\(k=5\)"
     ):
         released.join([weak, *released.parts[1:]])
     assert released.staged == []
@@ -469,7 +469,7 @@ def test_an_infeasible_guarantee_fails_before_any_fragment_is_released(
             "mondrian",
             {"k": 5},
             {"persons": {"uri": "", "sha256": "", "key": "", "form": ""}},
-            "history must not stand beside engine fragments.*engine local",
+            "history cannot be combined with engine fragments.*engine local",
         ),
         (
             "mondrian",

@@ -444,9 +444,7 @@ def test_marks_that_were_exchanged_stop_the_next_release(runs: Runs, private: Pa
     table["mark of disease"] = np.roll(table["mark of disease"], 1)
     table.to_parquet(path, index=False)
     staged = runs.stage(patients(SORTED), "second")
-    with pytest.raises(
-        AirflowFailException, match="what is kept about the people of table people is damaged"
-    ):
+    with pytest.raises(AirflowFailException, match="the record of the people of table people is damaged"):
         runs.verify(staged, "second", BY_CORRECTION)
 
 
@@ -563,7 +561,7 @@ def test_a_key_that_is_missing_or_short_stops_at_ingest(
 def test_a_column_that_does_not_identify_one_person_a_record_is_refused(
     runs: Runs, spoil: Any, message: str
 ) -> None:
-    with pytest.raises(AirflowFailException, match=f"patient must identify one person a record: {message}"):
+    with pytest.raises(AirflowFailException, match=f"patient must identify one person per record: {message}"):
         runs.stage(spoil(patients(SORTED)), "first")
 
 
@@ -652,7 +650,7 @@ def test_a_person_in_two_records_of_what_was_kept_as_written_is_refused(runs: Ru
 def test_people_of_normal_forms_are_not_looked_for_among_exact_ones(runs: Runs) -> None:
     runs.release(patients(SORTED), "first")
     exact = SCHEMA | {"patient": {"role": "identifier", "exact": {"allow": "case is part of the number"}}}
-    with pytest.raises(AirflowFailException, match="bring back `exact` as the schema had it"):
+    with pytest.raises(AirflowFailException, match="restore `exact` as the schema had it"):
         runs.release(patients(SORTED), "second", schema=exact)
 
 

@@ -289,8 +289,8 @@ def test_more_withheld_than_allowed_publishes_nothing(specified: Specified, run:
     ("method", "history", "message"),
     [
         ("rfka", {}, "release.method must be one of bottom_up, ilp_l_diversity, mondrian, obpa, got rfka"),
-        ("bottom_up", {"departures": "unknown"}, "history.departures must not stand beside a policy"),
-        ("bottom_up", {"m": {"illness": 2}, "counterfeits": 0.1}, "history.counterfeits must not stand"),
+        ("bottom_up", {"departures": "unknown"}, "history.departures cannot be combined with a policy"),
+        ("bottom_up", {"m": {"illness": 2}, "counterfeits": 0.1}, "history.counterfeits cannot be combined"),
     ],
 )
 def test_what_cannot_be_made_is_refused_before_anything_is_read(
@@ -310,7 +310,7 @@ def test_what_cannot_be_made_is_refused_before_anything_is_read(
 
 def test_holding_back_needs_an_attacker_who_subtracts(specified: Specified, run: Run) -> None:
     spec = specified(model={"model": "cross_release_k_anonymity", "k": 3})
-    with pytest.raises(SpecError, match=r"history.hold_back must stand beside a policy"):
+    with pytest.raises(SpecError, match=r"history.hold_back requires a policy"):
         run(spec, people(30), "1")
 
 

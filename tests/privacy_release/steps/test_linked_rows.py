@@ -128,14 +128,14 @@ def test_a_cell_of_one_trajectory_changed_fails(staged: StagedRelease) -> None:
 
 def test_without_its_persons_a_staged_release_is_not_verified(staged: StagedRelease) -> None:
     alone = replace(staged, people=None)
-    with pytest.raises(IntegrityError, match="must stand beside the staged records"):
+    with pytest.raises(IntegrityError, match="must be stored with the staged records"):
         verify_staged(alone, POLICY)
 
 
 def test_persons_of_another_length_are_refused(staged: StagedRelease) -> None:
     path = Path(staged.people.uri)
     few = write_people(np.arange(staged.rows - 1), path.with_name("few.parquet"), staged.sha256)
-    with pytest.raises(IntegrityError, match="one person for each"):
+    with pytest.raises(IntegrityError, match="one person per"):
         verify_staged(replace(staged, people=few), POLICY)
 
 
@@ -152,7 +152,7 @@ def test_a_pseudonym_planted_into_independent_rows_fails(source: str, work: Work
 def test_fragments_are_refused(source: str, work: WorkArea) -> None:
     engine = read_engine({"kind": "fragments", "rows": 1_000, "memory": "300MB", "processes": 1})
     table = privacy_release.ingest(source, SCHEMA, work, engine=engine)
-    with pytest.raises(SpecError, match="must not be linked beside engine fragments"):
+    with pytest.raises(SpecError, match="cannot be linked with engine fragments"):
         make_release(table, work, method="mondrian", parameters={"k": 10})
 
 
@@ -162,7 +162,7 @@ def test_methods_without_classes_are_refused_before_a_budget_is_asked(
 ) -> None:
     table = privacy_release.ingest(source, SCHEMA, work)
     with pytest.raises(
-        SpecError, match="must not be linked beside a budget or random answers, which make no classes"
+        SpecError, match="cannot be linked with a budget or random answers, which make no classes"
     ):
         make_release(table, work, method=method)
 
@@ -207,13 +207,13 @@ def test_a_release_of_linked_rows_reaches_the_lake_and_is_verified_there(
 @pytest.mark.parametrize(
     ("fields", "words"),
     [
-        ({"history": {"identifier": "name"}}, "beside history"),
-        ({"engine": "fragments"}, "beside engine fragments"),
+        ({"history": {"identifier": "name"}}, "linked with history"),
+        ({"engine": "fragments"}, "linked with engine fragments"),
         (
             {"release": {"method": "latent_class", "epsilon": 1}, "budget": {"dataset": "people"}},
-            "beside a budget",
+            "linked with a budget",
         ),
-        ({"person": {"none": "households", "rows": "linked"}}, "only where person.column"),
+        ({"person": {"none": "households", "rows": "linked"}}, "can only be linked if person.column"),
         ({"person": {"column": "name", "rows": "both"}}, "independent"),
         ({"person": {"column": "zip", "rows": "linked"}}, "role identifier"),
     ],

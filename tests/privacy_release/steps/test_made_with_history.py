@@ -276,7 +276,7 @@ def first_of(spec: ReleaseSpec, runs: Runs, private: Path) -> Path:
         (lambda path: path.write_bytes(path.read_bytes()[:-20]), "must be a whole Parquet file"),
         (
             lambda path: pd.read_parquet(path).drop(columns="class").to_parquet(path),
-            "what is kept about the people of table people is damaged",
+            "the record of the people of table people is damaged",
         ),
         (
             lambda path: pd.read_parquet(path).assign(key="0" * 16).to_parquet(path),
@@ -325,7 +325,7 @@ def test_a_release_that_others_got_ahead_of_is_refused_at_verification_and_at_pu
         again = privacy_release.verify_staged(waiting, policy, table=lake.table("people"))
         with pytest.raises(
             VerificationError,
-            match=r"cross_release_k.*1 releases were published after this one was made with those before",
+            match=r"cross_release_k.*1 releases were published after this one was made",
         ):
             privacy_release.raise_if_failed(again)
 
@@ -428,7 +428,7 @@ def test_a_policy_without_k_and_l_must_be_told_what_to_keep(
     spec = specified(FIRST)
     policy = ReleasePolicy.from_dict({"require": [{"model": "t_closeness", "t": 0.9}]})
     past = Past(table=lake.table("people"), policy=policy, run=("1", "1"))
-    with pytest.raises(SpecError, match="history must say what is kept over all releases of a person"):
+    with pytest.raises(SpecError, match="history must state what is guaranteed over all releases"):
         past.kept(spec.data_schema())
     assert replace(past, m={"illness": 3}).kept(spec.data_schema())["m"] == {"illness": 3}
 
@@ -451,7 +451,8 @@ def test_no_person_leaves_the_private_files(
     reports = [path.read_text() for path in lake.folder.rglob("*.html")]
     assert (
         sum(
-            "1; nobody is told apart from fewer than 5 by all, departures known; 0 records" in text
+            "1; every person is one of at least 5 in all releases together, departures known; 0 records"
+            in text
             for text in reports
         )
         == 1
@@ -622,7 +623,7 @@ def test_operators_by_hand_make_a_release_with_the_earlier_ones(
     with pytest.raises(AirflowFailException, match="history must name a policy, and series the table"):
         hand.run("3", ReleaseOperator, **other, history={"policy": hand.POLICY})
     with pytest.raises(
-        AirflowFailException, match=r"history.*must have policy, k, m, .* reserve, counterfeits"
+        AirflowFailException, match=r"history.*must have only policy, k, m, .* reserve, counterfeits"
     ):
         hand.run("4", ReleaseOperator, **other, history={"policy": hand.POLICY, "l": 2}, series="people")
     kept = {"history": {"policy": hand.POLICY}, "series": "people"}

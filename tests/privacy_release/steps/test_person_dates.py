@@ -141,7 +141,7 @@ def test_a_release_goes_to_the_lake_and_tells_what_was_done(
     assert b"canary" not in kept
     report = next(p for p in everything if p.name.endswith("report.html")).read_text()
     assert "Shifted dates: seen, paid" in report
-    assert "at most 60 either way" in report
+    assert "at most 60 in either direction" in report
     # the first day of each person is of 365, 60 more on each side
     assert {day.year for day in found["paid"].to_pylist()} >= {2020, 2021}
     assert min(found["paid"].to_pylist()) < dt.date(2020, 1, 31)

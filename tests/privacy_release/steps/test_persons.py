@@ -194,7 +194,7 @@ def test_persons_that_changed_or_are_too_few_are_refused(source: str, work: Work
     staged = staged_by(ingested(source, work), work)
     path = Path(staged.people.uri)
     few = write_people(np.arange(staged.rows - 1), path.with_name("few.parquet"), staged.sha256)
-    with pytest.raises(IntegrityError, match="one person for each"):
+    with pytest.raises(IntegrityError, match="one person per"):
         verify_staged(replace(staged, people=few), POLICY)
     write_people(np.arange(staged.rows), path, staged.sha256)
     with pytest.raises(IntegrityError, match="sha256"):
@@ -315,14 +315,14 @@ def test_without_a_person_it_stops(repeated: Path, lake: Lake, work: WorkArea) -
                 "release": {"method": "latent_class", "epsilon": 1},
                 "budget": {"dataset": "people"},
             },
-            "beside a budget alone.*max_rows.*weight: person",
+            "person must be bounded if a budget pays.*max_rows.*weight: person",
         ),
         (
             {
                 "person": "name",
                 "release": {"method": "errph", "epsilon": 1},
             },
-            "beside random answers",
+            "combined with random answers",
         ),
     ],
 )

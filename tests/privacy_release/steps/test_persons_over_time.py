@@ -146,7 +146,7 @@ def test_persons_who_are_distinguished_by_another_form_are_refused(
         ({"history": {"identifier": "name"}}, "must be another identifier than person, got name for both"),
         ({"rules": PLAIN, "history": {"identifier": "visit"}}, "names an attacker who subtracts"),
         ({"transform": {"sql": "SELECT * FROM input"}}, "after which persons have other numbers"),
-        ({"person": {"column": "name", "rows": "linked"}}, "must not be linked beside history"),
+        ({"person": {"column": "name", "rows": "linked"}}, "cannot be linked with history"),
     ],
 )
 def test_what_cannot_be_followed_is_refused_before_anything_is_read(

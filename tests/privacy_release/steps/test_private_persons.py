@@ -131,8 +131,8 @@ def test_the_report_says_whom_the_promise_is_for_and_what_a_record_stands_for(
 ) -> None:
     words = " ".join(Path(released(source, work, ledger, **BOUNDS[bound]).report).read_text().split())
     assert "all rows of any one person exchanged for another person&#39;s" in words
-    assert "The promise is for all rows of one person." in words
-    assert "The promise is for one record." not in words
+    assert "The guarantee is for all rows of one person." in words
+    assert "The guarantee is for one record." not in words
     assert ("first choosing a person" in words) == (bound == "weight")
     assert ("comes from a noisy count" in words) == (bound == "max_rows")
 
@@ -216,7 +216,7 @@ def test_it_runs_from_a_specification(
     assert manifest_of(lake.table("people"), "1")["loss"]["neighbours"] == "replace_person"
     kept["source"]["nulls"] = "drop"
     (home / "releases" / "people.yaml").write_text(yaml.safe_dump(kept))
-    with pytest.raises(SpecError, match="nulls must be fail or keep beside a budget"):
+    with pytest.raises(SpecError, match="nulls must be fail or keep with a budget"):
         load_spec(home / "releases" / "people.yaml")
 
 
@@ -244,7 +244,7 @@ def test_synthesizers_that_weigh_persons_are_compared_apart_from_those_that_do_n
         for label, bound in BOUNDS.items()
     ]
     reports = [verify_staged(staged, POLICY, ledger) for staged in made]
-    with pytest.raises(SpecError, match="all weigh persons or none does"):
+    with pytest.raises(SpecError, match="must weight persons equally or none"):
         compare_synthetic(table, made, reports, title="both", public=False)
     page = compare_synthetic(table, made[1:], reports[1:], title="weighed", public=False)
     assert "booked for all of patients</span> epsilon 0.5<" in page

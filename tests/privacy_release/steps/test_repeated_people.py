@@ -188,7 +188,7 @@ def test_check_refuses_a_schedule_whose_second_release_would_be_refused(
 ) -> None:
     specified(**fields)
     assert main(["check", str(home / "releases" / "people.yaml")]) == code
-    said = "history must be declared beside a schedule and name" in capsys.readouterr().err
+    said = "history must be declared for a schedule with name" in capsys.readouterr().err
     assert said is (code == WRONG)
 
 
@@ -250,7 +250,7 @@ def test_a_manifest_of_another_release_is_not_published(
     made, other = (stage(spec, work, k, f"k{k}") for k in (5, 6))
     report = privacy_release.verify_staged(made, spec.release_policy(), table=lake.table("people"))
     foreign: Any = replace(made, manifest=other.manifest)
-    with pytest.raises(IntegrityError, match="the manifest must be of the staged release"):
+    with pytest.raises(IntegrityError, match="the manifest must be that of the staged release"):
         publish_staged(foreign, report, lake.table("people"), "1")
     assert not releases(lake.table("people"))
 

@@ -195,9 +195,9 @@ def told(name: str, **other: Any) -> Callable[[Spec, pd.DataFrame], pd.DataFrame
         (
             told("DESCRIPTION", free_text=None),
             SpecError,
-            "DESCRIPTION must keep no_free_text: list its values",
+            "DESCRIPTION must meet no_free_text: list its values",
         ),
-        (told("RACE", categories=None), SpecError, "RACE must keep no_free_text"),
+        (told("RACE", categories=None), SpecError, "RACE must meet no_free_text"),
         (told("CITY", role="quasi_identifier"), SpecError, r"CITY must keep forbid\(.*\): give it"),
         (
             added("NOTE", lambda n: np.arange(n).astype(str), meaning="other", unique={"allow": "drawn"}),
@@ -261,7 +261,7 @@ def test_random_pseudonyms_may_be_released_and_keyed_ones_may_not(
         assert released["PATIENT"].nunique() > 2
     else:
         fields["schema"]["SSN"]["pseudonym"] = {"connection": "c", "scope": "release"}
-        with pytest.raises(SpecError, match=r"pseudonyms of \['SSN'\] must keep `pseudonyms: random`"):
+        with pytest.raises(SpecError, match=r"pseudonyms of \['SSN'\] must meet `pseudonyms: random`"):
             publish(include, lake, tmp_path, fields)
 
 

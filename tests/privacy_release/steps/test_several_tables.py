@@ -202,7 +202,7 @@ def test_bytes_that_changed_after_the_verification_are_not_published(
 
 def test_fragments_and_methods_without_classes_are_refused(table: Table, work: WorkArea) -> None:
     engine = read_engine({"kind": "fragments", "rows": 1_000, "memory": "300MB", "processes": 1})
-    with pytest.raises(SpecError, match="must not be linked beside engine fragments"):
+    with pytest.raises(SpecError, match="cannot be linked with engine fragments"):
         make_release(table, work, method="mondrian", parameters={"k": 4}, engine=engine)
     for method in ("errph", "latent_class"):
         with pytest.raises(SpecError, match="which make no classes"):
@@ -210,7 +210,7 @@ def test_fragments_and_methods_without_classes_are_refused(table: Table, work: W
 
 
 def test_steps_of_one_table_refuse_several(table: Table, work: WorkArea) -> None:
-    with pytest.raises(SpecError, match="outliers are of one table"):
+    with pytest.raises(SpecError, match="outliers are searched in one table"):
         detect_outliers(table, work)
     suite = {"name": "any", "expectations": []}
     for name in (None, "stays"):
@@ -260,10 +260,10 @@ def test_columns_of_one_name_and_two_types_are_refused(tmp_path: Path, work: Wor
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        (REST + "source: {uri: a}\n", "beside source, schema"),
-        (REST + "history: {identifier: patient}\n", "beside history"),
-        (REST + "outliers: {method: okplof}\n", "beside outliers"),
-        (REST + "budget: {dataset: people}\n", "beside a budget"),
+        (REST + "source: {uri: a}\n", "a separate source, schema"),
+        (REST + "history: {identifier: patient}\n", "combined with history"),
+        (REST + "outliers: {method: okplof}\n", "combined with outliers"),
+        (REST + "budget: {dataset: people}\n", "combined with a budget"),
         (REST + "engine: fragments\n", "engine local"),
         (REST.replace("bottom_up, k: 4, l: 2", "latent_class, epsilon: 1"), "by an anonymizer"),
         (REST.replace("person: patient", "person: {column: patient, rows: independent}"), "must be linked"),

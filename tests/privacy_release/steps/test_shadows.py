@@ -251,7 +251,7 @@ def test_to_attack_again_is_no_second_chance(released: Any, work: WorkArea, filt
         said.append(str(refused.value))
     assert said[0] == said[1]
     assert filtering == [60] * 4
-    with pytest.raises(SpecError, match="kept in the work area of the run, and none was given"):
+    with pytest.raises(SpecError, match="kept in the work area of the run, but none was given"):
         attack_staged(table, staged, report, title="people", release_id="r1")
 
 
@@ -272,7 +272,7 @@ def test_too_few_people_are_refused_before_the_method_runs(
 ) -> None:
     few = MEMBERSHIP | {"holdout": 0.1, "shadows": 4}
     with pytest.raises(
-        InfeasibleError, match=r"shadows=4\) makes shadow.* 80 or more, got 60; raise holdout"
+        InfeasibleError, match=r"shadows=4\) makes shadow.* at least 80 of them, got 60; raise holdout"
     ):
         run_release(places(few), lake, "r1", work)
     assert filtering == []
@@ -292,7 +292,7 @@ def test_check_finds_too_few_people_where_it_reads_the_source(
         places(MEMBERSHIP | {"holdout": holdout, "shadows": 4})
         assert main(["check", "--no-source", path]) == DONE
         assert main(["check", path]) == found
-        assert ("there must be 80 or more, got 60" in capsys.readouterr().err) is (found == WRONG)
+        assert ("needs at least 80 of them, got 60" in capsys.readouterr().err) is (found == WRONG)
     assert filtering == []
     assert not list((tmp_path / "checked").iterdir())
 
@@ -326,7 +326,7 @@ def test_a_method_that_needs_more_people_says_so(listed: Any, lake: Lake, work: 
     policy = {"require": [{"model": "k_anonymity", "k": 70}, MEMBERSHIP | {"shadows": 4}]}
     spec = load_spec(listed(policy, release={"method": "mondrian", "k": 70, "seed": 7}))
     told = (
-        r"shadows=4\): mondrian cannot make a shadow release of 60 of the 240 people held out: .*lower k and"
+        r"shadows=4\): mondrian cannot make a shadow release of 60 of the 240 people held out: .*lower k, or"
     )
     with pytest.raises(InfeasibleError, match=told) as refused:
         run_release(spec, lake, "r1", work)
@@ -393,7 +393,7 @@ def test_the_command_attacks_a_private_release_by_its_shadows(
     assert main(["check", str(path)]) == DONE
     assert main(["run", str(path), "--release-id", "r1"]) == DONE
     told = capsys.readouterr()
-    assert "1 bounds kept" in told.err
+    assert "1 attack bound met" in told.err
     assert "person-" not in told.err + told.out
     assert [entry["release_id"] for entry in releases(lake.table("people"))] == ["r1"]
     assert [e.event.value for e in ledger.check("people")] == ["grant", "reserve", "commit"]
@@ -413,7 +413,7 @@ YEARLY = {"regime": "yearly", "epsilon": 1, "delta": 1e-9, "releases": 10}
     ("given", "told"),
     [
         ({**EACH, "over_time": {"regime": "participation", "releases": 2}}, "promise participation"),
-        ({**EACH, "over_time": {"regime": "arrivals"}}, "budget.promise arrivals goes on from earlier"),
+        ({**EACH, "over_time": {"regime": "arrivals"}}, "budget.promise arrivals continues earlier"),
         ({**PRIVATE, "over_time": {**YEARLY, "opening": 0.5}}, "budget.promise yearly goes on"),
         ({**PRIVATE, "over_time": YEARLY}, None),
         (
@@ -454,7 +454,7 @@ def test_check_refuses_shadows_of_what_follows_earlier_releases(
             assert "shadows" not in said
         else:
             assert told in said
-            assert "leave shadows out of attack_risk" in said
+            assert "remove shadows from attack_risk" in said
 
 
 @pytest.mark.parametrize(
@@ -480,7 +480,7 @@ def test_the_gate_refuses_shadows_of_a_release_that_tells_of_earlier_ones(
     if alone:
         assert len(shadows_kept(RULE, table, staged, work)) == 4
     else:
-        with pytest.raises(SpecError, match="its method alone does not make such"):
+        with pytest.raises(SpecError, match="its method alone cannot make such"):
             shadows_kept(RULE, table, staged, work)
 
 

@@ -60,7 +60,7 @@ def test_an_attempt_that_begins_voids_what_an_earlier_one_handed_on(opened: Open
     opened().begin("approve", -1)
     assert not opened().has("approve", -1)
     with pytest.raises(
-        IntegrityError, match=r"its newest attempt has not ended well.*set by hand is no value"
+        IntegrityError, match=r"its newest attempt did not succeed.*by hand does not create a value"
     ):
         opened().value("approve", -1)
 
@@ -83,7 +83,7 @@ def test_two_attempts_that_begin_at_once_have_two_numbers(opened: Opened) -> Non
 def test_a_value_is_recorded_once(opened: Opened) -> None:
     number = opened().begin("ingest", -1)
     opened().record("ingest", -1, number, VALUE)
-    with pytest.raises(IntegrityError, match="has an entry in the run's journal already"):
+    with pytest.raises(IntegrityError, match="already has an entry in the run's journal"):
         opened().record("ingest", -1, number, VALUE | {"rows": 2})
     assert opened().value("ingest", -1) == VALUE
 

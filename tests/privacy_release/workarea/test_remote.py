@@ -96,7 +96,7 @@ DAMAGES: dict[str, Callable[[bytes], bytes]] = {
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_a_file_that_was_changed_is_refused(damage: str) -> None:
     data = DAMAGES[damage](sealed(random_bytes(2 * CHUNK + 9)))
-    with pytest.raises(IntegrityError, match=r"changed, cut short or put in another's place"):
+    with pytest.raises(IntegrityError, match=r"changed, truncated or replaced by another"):
         opened(data)
 
 
@@ -189,7 +189,7 @@ def test_a_file_that_took_anothers_place_is_refused(store: Store, scratch: Calla
     told = staged(scratch("one"))
     staged(scratch("one"), "other.parquet", b"others")
     object_of(store, "other.parquet").replace(object_of(store))
-    with pytest.raises(IntegrityError, match="put in another's place"):
+    with pytest.raises(IntegrityError, match="replaced by another"):
         scratch("two").fetch(told)
 
 
@@ -219,7 +219,7 @@ def test_without_its_key_a_run_cannot_be_read(store: Store, scratch: Callable[..
     told = staged(scratch("one"))
     for key in object_of(store).parent.glob(".key-*"):
         key.unlink()
-    with pytest.raises(IntegrityError, match="is gone with its work area"):
+    with pytest.raises(IntegrityError, match="was removed with its work area"):
         scratch("two").fetch(told)
 
 

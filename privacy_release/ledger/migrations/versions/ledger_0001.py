@@ -8,7 +8,7 @@ down_revision = None
 
 
 def upgrade() -> None:
-    """Create the tables; written out, because a migration must not change when `ledger_tables` does."""
+    """Create the tables. They are written out, because a migration must not change with `ledger_tables`."""
     op.create_table(
         "privacy_ledger_dataset",
         sa.Column("dataset", sa.String(250), primary_key=True),

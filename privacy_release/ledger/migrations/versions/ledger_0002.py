@@ -1,7 +1,7 @@
-"""Running totals, open reservations, and where a window begins: a booking no longer reads all entries.
+"""Running totals, open reservations, and an index for windows, so that a booking need not read all entries.
 
-Entries and their hashes stay as they are. The two tables are filled by the first use of each data set, which
-checks its whole chain with the signing key; a migration has none.
+Entries and their hashes are not changed. The two tables are filled by the first use of each data set, which
+checks its whole chain with the signing key; a migration has no key.
 """
 
 import sqlalchemy as sa
@@ -12,7 +12,7 @@ down_revision = "ledger_0001"
 
 
 def upgrade() -> None:
-    """Create the tables and indices; written out, because a migration must not change when the tables do."""
+    """Create the tables and indices. They are written out, because a migration must not change later."""
     op.create_index("privacy_ledger_entry_time", "privacy_ledger_entry", ["dataset", "at", "number"])
     op.create_table(
         "privacy_ledger_totals",

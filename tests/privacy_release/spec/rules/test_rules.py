@@ -119,7 +119,7 @@ CASES: Mapping[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     "tables.beside": (
         {"described": STAYS, "sections": ["history"]},
         {"sections": []},
-        "tables must not stand beside history",
+        "tables cannot be combined with history",
     ),
     "tables.method": (
         {"described": STAYS, "method": "mondrian", "engine": "fragments"},
@@ -149,12 +149,12 @@ CASES: Mapping[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     "person.linked": (
         {"linked": True, "method": "mondrian", "history": History(), "engine": "local"},
         {"history": None},
-        "must not be linked beside history",
+        "cannot be linked with history",
     ),
     "person.answers": (
         {"person": "name", "method": "trr"},
         {"method": "mondrian"},
-        "must not stand beside random answers",
+        "cannot be combined with random answers",
     ),
     "person.bounded": (
         {"person": "name", "budget": True, "method": "latent_class", "parameters": {"max_rows": None}},
@@ -164,22 +164,22 @@ CASES: Mapping[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     "person.history": (
         {"person": "name", "history": History(), "identifier": "name"},
         {"identifier": "visit"},
-        "where each person has one record, take person out",
+        "if each person has one record, remove person",
     ),
     "person.subtracted": (
         {"person": "name", "history": History(), "policy": ReleasePolicy(require=(KAnonymity(k=2),))},
         {"policy": ReleasePolicy(across=(Republication(k=2),))},
-        "aggregate the source to one row a person",
+        "aggregate the source to one row per person",
     ),
     "person.register": (
         {"person": "name", "history": History(), "register_identifier": "name"},
         {"register_identifier": None},
-        "remove that of the register",
+        "remove the register's",
     ),
     "person.numbered": (
         {"person": "name", "history": History(), "numbered": False},
         {"numbered": True},
-        "leave out transforms",
+        "remove transforms",
     ),
     "person.transformed": (
         {"person": "name", "history": History(), "transformed": True},
@@ -228,12 +228,12 @@ CASES: Mapping[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     "engine.method": (
         {"engine": "fragments", "method": "mondrian", "history": History()},
         {"history": None},
-        "take engine local",
+        "engine local",
     ),
     "pseudonyms.method": (
         {"columns": (("name", Column(role="identifier", pseudonym=Pseudonym())),), "method": "latent_class"},
         {"method": "mondrian"},
-        "they would tell of each person what these hide",
+        "they would reveal about each person what these hide",
     ),
     "pseudonyms.person": (
         {"read": {"name": Column(role="identifier", pseudonym=Pseudonym())}, "person": "name", "tables": ()},
@@ -288,7 +288,7 @@ CASES: Mapping[str, tuple[dict[str, Any], dict[str, Any], str]] = {
             "policy": policy(columns={"no_free_text": True}),
         },
         {"columns": [("note", Attribute(name="note", free_text=Signature(signed_by="Jo", reason="terms")))]},
-        "note must keep no_free_text",
+        "note must meet no_free_text",
     ),
     "register.columns": (
         {"register": ["illness"], "read": READ, "tables": (), "transformed": False},
@@ -298,7 +298,7 @@ CASES: Mapping[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     "budget.loss": (
         {"budget": True, "method": "mondrian", "stated": ["k"]},
         {"budget": False},
-        "release.epsilon must stand beside a budget",
+        "release.epsilon requires a budget",
     ),
     "budget.none": (
         {"releaser": LATENT, "loss": LOSS, "budget": False},
@@ -316,7 +316,7 @@ CASES: Mapping[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     "budget.looking": (
         {"method": "latent_class", "looking": ["top"]},
         {"method": "mondrian"},
-        "the step top must make of each record one record",
+        "the step top must make one record from each record",
     ),
     "over_time.method": (
         {"over_time": YEARLY, "method": "errph"},
@@ -327,17 +327,17 @@ CASES: Mapping[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     "over_time.person": (
         {"over_time": PEOPLE, "person": None},
         {"over_time": YEARLY},
-        "must stand beside a person",
+        "budget.promise requires a person",
     ),
     "over_time.engine": (
         {"over_time": PEOPLE, "engine": "spark"},
         {"engine": "local"},
-        "must not stand beside engine spark",
+        "cannot be combined with engine spark",
     ),
     "over_time.transform": (
         {"over_time": PEOPLE, "transformed": True},
         {"transformed": False},
-        "must not stand beside a transform",
+        "cannot be combined with a transform",
     ),
     "over_time.numbered": ({"over_time": PEOPLE, "numbered": False}, {"numbered": True}, "the same number"),
     "answers.schedule": (
@@ -348,19 +348,19 @@ CASES: Mapping[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     "answers.individual": (
         {"method": "trr", "parameters": {"randomness": "memoised"}, "read": {"age": AGE}},
         {"read": READ},
-        "the one identifier that memoised answers go by",
+        "a single identifier by which answers are memoised",
     ),
     "alerts.budget": ({"alerts_of_budget": True, "budget": False}, {"budget": True}, "alerts.budget must"),
     "alerts.figures": (
         {"alerts": ["gcp_lca"], "method": "latent_class"},
         {"alerts": ["rows"]},
-        "alerts.gcp_lca must not stand beside latent_class",
+        "alerts.gcp_lca cannot be combined with latent_class",
     ),
     "ledger.budget": ({"shortage": "people cannot pay"}, {"shortage": None}, "people cannot pay"),
     "ledger.restored": (
         {"restored": True},
         {"restored": False},
-        "and lacks one: it was replaced by an old copy",
+        "but lacks one: it was replaced by an old copy",
     ),
     "policy.floor": (
         {"own_policy": (policy(), "policies/own.yaml"), "floor": FLOOR},
@@ -391,7 +391,7 @@ CASES: Mapping[str, tuple[dict[str, Any], dict[str, Any], str]] = {
             "policy": policy(pseudonyms="forbid"),
         },
         {"policy": policy()},
-        "must keep `pseudonyms: forbid`",
+        "must meet `pseudonyms: forbid`",
     ),
     "policy.promises": (
         {
@@ -405,7 +405,7 @@ CASES: Mapping[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     "policy.repeated_people": (
         {"schedule": True, "unfollowed": ["name"], "policy": policy(repeated_people="history")},
         {"schedule": False},
-        "history must be declared beside a schedule and name",
+        "history must be declared for a schedule with name",
     ),
     "publish.append": (
         {"publish_mode": PublishMode.APPEND, "history": None, "unfollowed": (), "policy": policy()},
@@ -413,7 +413,7 @@ CASES: Mapping[str, tuple[dict[str, Any], dict[str, Any], str]] = {
         "publish.mode: append",
     ),
     "floor.approval": ({"approval": False, "floor": FLOOR}, {"approval": True}, "approval.required must be"),
-    "floor.signature": ({"signed": False, "floor": FLOOR}, {"signed": True}, "every release is signed"),
+    "floor.signature": ({"signed": False, "floor": FLOOR}, {"signed": True}, "requires signed releases"),
     "lake.unjudged": (
         {"history": History(), "unjudged": 2},
         {"history": History(accept_unjudged="a pilot of 20 people")},
@@ -433,12 +433,12 @@ CASES: Mapping[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     "attacks.table": (
         {"policy": attack("inference"), "engine": "spark", "linked": False},
         {"engine": "local"},
-        "cannot be tried beside an engine",
+        "cannot be tried with an engine",
     ),
     "attacks.intersection": (
         {"policy": attack("intersection"), "history": None},
         {"history": History()},
-        "beside attack_risk of intersection: else",
+        "for attack_risk of intersection: otherwise",
     ),
     "attacks.shadows": (
         {
@@ -470,7 +470,7 @@ CASES: Mapping[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     "approval.users": (
         {"assigned": ["anne"], "users": frozenset({"ann"})},
         {"assigned": ["ann"]},
-        r"names anne, who is no user \(did you mean ann\?",
+        r"names anne, which is no user \(did you mean ann\?",
     ),
     "publish.evidence": ({"evidence": True, "signed": False}, {"signed": True}, "needs a key that signs"),
     "schedule.assets": (
@@ -517,17 +517,17 @@ def test_a_rule_is_judged_where_its_facts_are_known_and_told_of_where_not(rule: 
 def test_a_fact_that_must_be_known_is_a_problem_where_it_is_not() -> None:
     assert judged(Facts()).problems == ()
     assert len(judged(Facts()).unjudged) == len(RULES)
-    with pytest.raises(ProblemsError, match="policy must be given where a budget pays"):
+    with pytest.raises(ProblemsError, match="policy must be given if a budget pays"):
         refuse(Facts(), must=("policy",))
     refuse(Facts(policy=policy()), must=("policy",))
 
 
 def test_another_error_than_of_a_file_is_raised_only_where_nothing_else_is_wrong() -> None:
     unsigned = Facts(signed=False, floor=FLOOR, approval=True)
-    with pytest.raises(VerificationError, match="every release is signed"):
+    with pytest.raises(VerificationError, match="requires signed releases"):
         refuse(unsigned)
     for found in (judged(replace(unsigned, approval=False)), judged(unsigned)):
-        with pytest.raises(ProblemsError, match="every release is signed"):
+        with pytest.raises(ProblemsError, match="requires signed releases"):
             found.refuse([Problem(text="and more")])
     with pytest.raises(ProblemsError, match=r"approval\.required must be"):
         refuse(replace(unsigned, approval=False))
@@ -569,7 +569,7 @@ def test_columns_that_no_table_of_several_may_have(column: dict[str, Column], to
 @pytest.mark.parametrize(
     ("history", "others", "parameters", "text"),
     [
-        (History(k=4), (), {}, "classes of 4 records .* and schema.illness has 2 categories"),
+        (History(k=4), (), {}, "classes of 4 records .* but schema.illness has 2 categories"),
         (History(m={"illness": 4}), (), {}, "classes of 4 records"),
         (History(), (CrossReleaseKAnonymity(k=4),), {}, "classes of 4 records"),
         (History(), (), {"k": 4}, "classes of 4 records"),

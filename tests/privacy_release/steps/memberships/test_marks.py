@@ -44,7 +44,7 @@ def test_equal_values_have_other_marks_for_each_person_and_release() -> None:
 )
 def test_a_mark_of_other_circumstances_is_refused(salts: Any, release: str, labels: Any) -> None:
     marks = marks_of(MEMBERS, SALTS, "first")
-    with pytest.raises(IntegrityError, match="persons must be of values of their classes"):
+    with pytest.raises(IntegrityError, match="persons must match values of their classes"):
         values_of(marks, COUNTS, labels, salts, release)
 
 
