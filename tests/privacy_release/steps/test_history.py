@@ -534,7 +534,7 @@ def test_a_demand_without_the_tables_name_is_refused(runs: Runs) -> None:
 @pytest.mark.parametrize(
     ("key", "message"),
     [
-        (None, "membership_default must exist and hold the membership key"),
+        (None, "membership_default does not exist. Add it, with the membership key"),
         ("short", "at least 32 characters, got 5"),
     ],
     ids=["missing", "short"],
