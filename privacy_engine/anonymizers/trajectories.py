@@ -29,7 +29,7 @@ from privacy_engine.tables.hierarchy import Hierarchy
 from privacy_engine.tables.linked import released_schema, stacked, with_carried
 from privacy_engine.tables.persons import TABLE, person_codes, trajectories
 from privacy_engine.tables.schema import Attribute, DataSchema
-from privacy_engine.verification.models import DistinctLDiversity, KAnonymity, PrivacyModel, asks_of
+from privacy_engine.verification.models import DistinctLDiversity, KAnonymity, PrivacyModel, concerns
 from privacy_engine.vocabulary import Kind, Role
 
 QUANTILES = (0.25, 0.75)  # of the rows of a person, by which their values of an ordered attribute are known
@@ -316,9 +316,9 @@ def _scopes(tables: Sequence[EncodedTable], models: Sequence[PrivacyModel]) -> S
     table_of = np.repeat(np.arange(len(tables)), [len(encoded) for encoded in tables])
     secret = [encoded.sensitive_names for encoded in tables]
     every = [name for names in secret for name in names]
-    of_all = Scope(tuple(m for m in models if not asks_of(m, every)), None, ())
+    of_all = Scope(tuple(m for m in models if not concerns(m, every)), None, ())
     of_each = [
-        Scope(tuple(m for m in models if asks_of(m, names)), table_of == i, names)
+        Scope(tuple(m for m in models if concerns(m, names)), table_of == i, names)
         for i, names in enumerate(secret)
     ]
     return [of_all, *(scope for scope in of_each if scope.models)]

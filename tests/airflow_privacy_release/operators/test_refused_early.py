@@ -87,7 +87,9 @@ class Case:
 CASES = {
     "policy": Case(group=Group.POLICY, policy={"require": [MISSPELT]}, said="ilness.*did you mean illness"),
     "distance": Case(
-        group=Group.POLICY, policy={"require": [ORDERED]}, said="by the distance `ordered` needs values with"
+        group=Group.POLICY,
+        policy={"require": [ORDERED]},
+        said="by the distance `ordered` requires values with",
     ),
     "floor": Case(group=Group.POLICY, floor={"require": [MISSPELT]}, said="ilness.*did you mean illness"),
     "weaker": Case(
