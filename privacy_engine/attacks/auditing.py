@@ -149,7 +149,7 @@ class Canaries:
         return int(((evidence > 0) == self.coins)[sure].sum()), int(sure.sum())
 
     def likelier(self, marginals: list[npt.NDArray[np.float64]]) -> tuple[int, int]:
-        """The same for counts with Gaussian noise, with a linear log-likelihood ratio; all coins are guessed."""
+        """The same for Gaussian noise, with a linear log-likelihood ratio; all coins are guessed."""
         above = sum((self._above(shares) for shares in marginals), np.zeros(2 * len(self.coins)))
         return int(((above[1::2] > above[0::2]) == self.coins).sum()), len(self.coins)
 

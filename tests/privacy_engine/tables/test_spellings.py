@@ -115,12 +115,12 @@ def test_a_schema_may_keep_spellings_apart_with_a_reason() -> None:
 
 @pytest.mark.parametrize("reason", [True, {"allow": " "}, {}], ids=str)
 def test_exact_needs_a_reason(reason: object) -> None:
-    with pytest.raises(SchemaError, match=r"exact must be|allow needs a reason"):
+    with pytest.raises(SchemaError, match=r"exact must be|allow requires a reason"):
         schema_of(exact=reason)
 
 
 def test_exact_stands_where_values_or_persons_are_counted() -> None:
-    with pytest.raises(SchemaError, match="exact must stand on a sensitive attribute or an identifier"):
+    with pytest.raises(SchemaError, match="exact applies only to sensitive attributes and identifiers"):
         DataSchema.from_dict({"age": {**AGE, "exact": {"allow": "ages"}}})
 
 

@@ -415,7 +415,7 @@ def test_a_model_of_sensitive_values_needs_a_sensitive_attribute(model: PrivacyM
 
 
 def test_an_attribute_that_is_not_sensitive_is_refused() -> None:
-    with pytest.raises(SchemaError, match="'q' is no sensitive attribute"):
+    with pytest.raises(SchemaError, match="'q' is not a sensitive attribute"):
         DistinctLDiversity(l=2, attribute="q").measure(classes_of([(0, "a")]))
 
 

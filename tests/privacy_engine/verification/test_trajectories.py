@@ -281,7 +281,7 @@ def test_neither_a_privacy_loss_nor_a_history_is_of_trajectories() -> None:
 
 
 def test_the_schema_of_a_release_is_no_schema_of_a_source() -> None:
-    with pytest.raises(SchemaError, match="a release has a pseudonym in its place"):
+    with pytest.raises(SchemaError, match="a release has a pseudonym instead"):
         EncodedTable.encode(frame(ALIKE), SCHEMA)
 
 
