@@ -336,7 +336,7 @@ def no_part_left(dataset: str, loss: PrivacyLoss, promise: Promise) -> str:
     named = f"the promise {promise.name} of {most} ({_words(promise.period)})"
     if not promise.is_part(loss):
         request = _amount(exact(loss.epsilon), exact(loss.delta))
-        return f"data set {dataset}: {named} consists of equal parts, and {request} is not one. Use an equal part"
+        return f"data set {dataset}: {named} consists of equal parts, and {request} is not one. Use a part"
     wait = "wait until the first of them is older than that, or " if promise.period.window else ""
     return (
         f"data set {dataset}: {named} is for {releases} releases, and all of them were made. {wait}make a "

@@ -114,7 +114,7 @@ class Report:
             raise VerificationError(
                 "the release does not keep its policy: "
                 + ("; ".join(failed) or "the policy has no rule")
-                + ". Use stricter parameters or another method; the method cannot change the policy"
+                + ". Use stricter parameters or another method. No method may change the policy"
             )
 
 

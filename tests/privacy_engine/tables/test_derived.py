@@ -110,7 +110,7 @@ def test_true_dates_are_what_is_derived_from_and_not_their_periods() -> None:
 @pytest.mark.parametrize(
     ("born", "words"),
     [
-        (["1990-01-01", "01.02.1990"], "1 value is not of the format"),
+        (["1990-01-01", "01.02.1990"], "1 value is not in the format"),
         (["1880-01-01", None], "1 value is out"),
     ],
 )
@@ -164,7 +164,7 @@ WRONG = {
         "shift: scope must be one of",
     ),
     "more": ({"at": BASE["at"] | {"shift": SHIFT | {"hours": 3}}}, "must be a mapping with connection"),
-    "of a number": ({"n": {"kind": "numeric", "shift": SHIFT}}, "Make it kind: date"),
+    "of a number": ({"n": {"kind": "numeric", "shift": SHIFT}}, "make it kind: date"),
     "of what stays": ({"born": BASE["born"] | {"shift": SHIFT}}, "'born'.*released dates"),
     "two shifts": (
         {

@@ -167,8 +167,8 @@ def test_the_report_shows_dates_by_periods_and_no_day_of_anybody(work: WorkArea,
             "calendar applies only to quasi-identifiers",
         ),
         ({"role": "insensitive", "kind": "date", "as_is": True, "precision": "month"}, "or as_is"),
-        ({"kind": "numeric", "precision": "month"}, "Make it kind: date"),
-        ({"kind": "categorical", "format": "%Y"}, "Make it kind: date"),
+        ({"kind": "numeric", "precision": "month"}, "make it kind: date"),
+        ({"kind": "categorical", "format": "%Y"}, "make it kind: date"),
     ],
 )
 def test_a_date_that_is_not_said_well_is_refused_with_its_name(
