@@ -167,15 +167,15 @@ def read(
     Raises:
         SchemaError: If the release has no attribute of the source.
     """
-    columns = [
+    released = [
         (a, names)
         for a in source.without_identifiers().attributes
         if a.name != source.by and (names := released_as(a.name, release.columns))
     ]
-    if not columns:
+    if not released:
         raise SchemaError("the release has no column of the source's schema, so there is nothing to attack")
-    spans = [(a, names) for a, names in columns if a.ordered or a.dates is not None]
-    others = [(a, names[0]) for a, names in columns if not (a.ordered or a.dates is not None)]
+    spans = [(a, names) for a, names in released if a.ordered or a.dates is not None]
+    others = [(a, names[0]) for a, names in released if not (a.ordered or a.dates is not None)]
     tables = (release, *truths)
     low: list[list[Floats]] = [[] for _ in tables]
     high: list[list[Floats]] = [[] for _ in tables]

@@ -100,9 +100,9 @@ def _averaged(
     rows = case.targets
     if attribute.ordered and attribute.categories is None:
         numbers = [attribute.numbers(column)[rows] for column in [truth, *answers]]
-        true, answers = numbers[0], np.array(numbers[1:])
+        true, given = numbers[0], np.array(numbers[1:])
         close = CLOSE * (np.nanmax(true) - np.nanmin(true) or 1.0)
-        guesses = (np.nanmean(answers, axis=0), answers[0], np.full(len(rows), np.nanmean(answers)))
+        guesses = (np.nanmean(given, axis=0), given[0], np.full(len(rows), np.nanmean(given)))
         found = [np.abs(guess - true) <= close for guess in guesses]
     else:
         texts = [_texts(column)[rows] for column in [truth, *answers]]

@@ -39,7 +39,7 @@ def amplified(epsilon: float, rate: float | Fraction) -> float:
 
     Args:
         epsilon: Epsilon of the mechanism on the sample, > 0, replace-one.
-        rate: M / n in (0, 1]; a Fraction is exact.
+        rate: Sampling rate m / n in (0, 1]; a Fraction is exact.
 
     >>> round(amplified(1.0, 0.1), 6)
     0.158565
@@ -57,7 +57,7 @@ def inner_epsilon(epsilon: float, rate: float | Fraction) -> float:
 
     Args:
         epsilon: Epsilon of the whole, > 0, replace-one.
-        rate: M / n in (0, 1]; a Fraction is exact.
+        rate: Sampling rate m / n in (0, 1]; a Fraction is exact.
 
     >>> round(inner_epsilon(0.1, 0.01), 6)
     2.443832

@@ -46,8 +46,8 @@ class ReplicateModels:
     def to_dict(self) -> dict[str, Any]:
         """Plain values that ``from_dict`` reads back, probabilities in a few digits."""
         return {
-            "weights": _rounded(self.weights),
-            "tables": {name: _rounded(table) for name, table in self.tables.items()},
+            "weights": _plain(self.weights),
+            "tables": {name: _plain(table) for name, table in self.tables.items()},
             "misfit": list(self.misfit),
             "unseen": self.unseen,
             "together": [list(names) for names in self.together],
@@ -114,7 +114,7 @@ class ClassTables:
         return cls(weights=root.table, tables=tables, follows=follows)
 
 
-def _rounded(probabilities: Floats) -> Any:
+def _plain(probabilities: Floats) -> Any:
     return _rounded(probabilities.tolist())
 
 

@@ -541,16 +541,16 @@ def untried_findings(policy: ReleasePolicy) -> list[Finding]:
     ]
 
 
-def broken_finding(broken: Broken, rows: int) -> Finding:
+def broken_finding(fault: Broken, rows: int) -> Finding:
     """Return the finding for a rule that a column breaks, with the number of records that do."""
-    records = rows if broken.records is None else broken.records
+    records = rows if fault.records is None else fault.records
     return Finding(
-        rule=f"columns: {broken.rule} in {broken.column}",
+        rule=f"columns: {fault.rule} in {fault.column}",
         threshold=0,
         measured=float(records),
         passed=False,
         failing_rows=records,
-        remedy=broken.remedy,
+        remedy=fault.remedy,
     )
 
 
