@@ -48,7 +48,7 @@ def journalist_max(classes: Classes, population: npt.NDArray[np.int64] | None = 
 
     Args:
         classes: Classes of the release.
-        population: Number F_j of people in the population who share the released values of class j, shape (c,).
+        population: Number F_j of people in the population with the released values of class j, shape (c,).
             Without it F_j = f_j, the least that is possible: the prosecutor's risk, an upper bound.
 
     Raises:

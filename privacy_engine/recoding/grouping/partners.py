@@ -1,7 +1,7 @@
 """The cheapest partner of each class, round after round, while classes merge.
 
 A round of agglomeration changes few classes, so its answers are nearly those of the round before. Each class
-that asks for a partner keeps a short list of its cheapest partners, and a limit: every class outside the list
+that needs a partner keeps a short list of its cheapest partners, and a limit: every class outside the list
 costs at least this much. After a round, classes that changed or are gone leave the list, and the changed ones
 are looked up, up to the limit: the first entry is still the cheapest of all. Only a class that is new, or
 whose list is empty, searches among all classes. The answers are exact, and the same as without lists.
@@ -22,7 +22,7 @@ from privacy_engine.compiled import kernel
 from privacy_engine.recoding.grouping.box_tree import BoxTree, cheapest, insert, plant, uproot
 from privacy_engine.recoding.grouping.boxes import Boxes, Floats, Ints, Space
 
-LISTED = 24  # partners that a class keeps: with fewer it searches among all classes more often
+LISTED = 24  # partners in a class's list: with fewer it searches all classes more often
 
 Flags = npt.NDArray[np.bool_]
 
@@ -49,11 +49,11 @@ class PartnerSearch:
     """Finds partners of classes that merge from one round to the next.
 
     Args:
-        space: costs of the attributes.
-        boxes: (m,) classes; the caller merges them in place, so that the size of each changed one grows or
-            becomes 0.
-        criterion: a `Criterion`.
-        propose: looks up classes in a tree: `propose`, on all cores, or `propose_serially`.
+        space: Costs of the attributes.
+        boxes: Classes, shape (m,); the caller merges them in place, so that the size of each changed one
+            grows or becomes 0.
+        criterion: `Criterion`.
+        propose: Looks up classes in a tree: `propose`, on all cores, or `propose_serially`.
     """
 
     def __init__(self, space: Space, boxes: Boxes, criterion: int, propose: Propose) -> None:
@@ -72,10 +72,10 @@ class PartnerSearch:
         self._members: list[Ints] = []
 
     def of(self, asking: Ints) -> tuple[Ints, Floats]:
-        """The cheapest partner (a,) of each class that asks (a,), and its price (a,).
+        """Return the cheapest partner (a,) of each searching class (a,), and its price (a,).
 
         Args:
-            asking: (a,) int64 numbers of classes, ascending; at least one other class must remain.
+            asking: Numbers of classes, ascending, shape (a,) int64; at least one other class must remain.
         """
         changed = self._boxes.size != self._size
         fresh = np.flatnonzero(changed & (self._boxes.size > 0))
@@ -85,7 +85,7 @@ class PartnerSearch:
         if len(fresh) and not lost.all():
             self._look_up(plant(self._space, self._boxes, fresh), asking[~lost])
         self._replant(changed, fresh)
-        for tree in reversed(self._trees):  # small trees first: what they hold bounds the others
+        for tree in reversed(self._trees):  # small trees first: their results bound the others
             self._look_up(tree, asking[lost])
         self._size[:] = self._boxes.size
         self._asked = asking
@@ -127,7 +127,7 @@ def forget(known: Known, changed: Flags, unknown: Ints, asking: Ints) -> None:
 
 @kernel(parallel=True)
 def propose(space: Space, boxes: Boxes, grown: BoxTree, asking: Ints, criterion: int, known: Known) -> None:
-    """Look up the partners under a tree, none of which is listed, of all classes that ask; on all cores."""
+    """Search unlisted partners under a tree for all searching classes, on all cores."""
     for t in nb.prange(len(asking)):
         _look_up(space, boxes, grown, asking[t], criterion, known)
 
