@@ -169,7 +169,7 @@ def test_spellings_of_a_person_are_several_where_the_schema_says_so() -> None:
 
 def test_an_individual_answers_once_in_all_spellings() -> None:
     table = pd.DataFrame({"who": ["P1", "p1 "]})
-    with pytest.raises(SchemaError, match="who: 1 values stand more than once"):
+    with pytest.raises(SchemaError, match="who: 1 values occur more than once"):
         individuals_of(table, DataSchema.from_dict({"who": {"role": "identifier"}}), "who")
     exact = DataSchema.from_dict({"who": {"role": "identifier", "exact": {"allow": "case counts"}}})
     assert individuals_of(table, exact, "who") == [b"P1", b"p1 "]

@@ -326,5 +326,5 @@ def test_random_answers_take_what_is_derived_of_dates_and_no_dates(work: WorkAre
     with pytest.raises(SchemaError, match=r"\['paid'\] are shifted when a source is read"):
         method.release(schema.derived(true), schema, rng)
     fields["paid"] = {"role": "sensitive", "kind": "date", "precision": "month", "shift": SHIFT}
-    with pytest.raises(SchemaError, match=r"\['paid'\] are dates, and random answers are given of numbers"):
+    with pytest.raises(SchemaError, match=r"\['paid'\] are dates, but random answers only support numbers"):
         method.release(found, DataSchema.from_dict(fields).ingested().without_identifiers(), rng)
