@@ -81,7 +81,7 @@ class Booking:
     """A loss that a data set's budget has paid for, or is reserved to pay for.
 
     Attributes:
-        key: Identifies the request, whoever makes it: data, method, parameters, schema.
+        key: Key of the request, regardless of who makes it: data, method, parameters, schema.
         entry_hash: Hash of the entry that reserved it; unchanged while the booking exists.
         booked_at: Time of the reservation, UTC, from which it counts; in a rolling limit, from its commit.
         detail: Details from the caller of the reservation.

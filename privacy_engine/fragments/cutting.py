@@ -14,7 +14,7 @@ import pandas as pd
 from privacy_engine.fragments.cut_tree import Cut, CutTree, Flags, Rows
 from privacy_engine.recoding.grouping.boxes import Codes, Floats, join_cost, tabulate
 from privacy_engine.recoding.grouping.constraints import no_constraints
-from privacy_engine.recoding.grouping.cuts import NOBODY, Task, bucket_by, cheapest_grouping, cover
+from privacy_engine.recoding.grouping.cuts import NO_PERSONS, Task, bucket_by, cheapest_grouping, cover
 from privacy_engine.recoding.grouping.partitioning import CutRule
 from privacy_engine.tables.columns import NULL, value_text
 from privacy_engine.tables.encoding import Domain, EncodedTable, OrderedDomain
@@ -74,7 +74,9 @@ def cut(
     names = [a.name for a in schema.quasi_identifiers]
     by_rows = replace(schema.select(names), person=None)  # fragments contain records
     encoded = EncodedTable.encode(sample[names], by_rows)
-    task = Task(encoded.codes, encoded.sensitive, tabulate(encoded.geometry()), no_constraints(), 1, NOBODY)
+    task = Task(
+        encoded.codes, encoded.sensitive, tabulate(encoded.geometry()), no_constraints(), 1, NO_PERSONS
+    )
     enough = most * len(encoded) / rows
     cuts: list[Cut] = []
     sides: list[list[int]] = [[0, 0]]  # behind each cut; the first is no cut and has the root on one side
@@ -129,7 +131,7 @@ def _cheapest(task: Task, part: Rows, lo: Codes, spans: Floats) -> _Division | N
     bucket = np.empty(len(part), np.int64)
     for j in np.flatnonzero(spans > 0):
         buckets = bucket_by(task, part, int(j), int(lo[j]), bucket)
-        loss, at = cheapest_grouping(task, NOBODY, bucket, buckets, task.space.tree[j])
+        loss, at = cheapest_grouping(task, NO_PERSONS, bucket, buckets, task.space.tree[j])
         if loss < least_loss:
             first = bucket == at if task.space.tree[j] else bucket <= at
             best, least_loss = _Division(attribute=int(j), first=first, ancestor=int(lo[j])), loss

@@ -217,7 +217,7 @@ class PrivateNaiveBayes(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
 
 
 def _classes_of(labels: tuple[str, ...], kind: str) -> npt.NDArray[Any]:
-    """The classes that public labels stand for, in the kind of numpy type that y has."""
+    """Return the classes of public labels, in the kind of NumPy type that y has."""
     if kind == "b":
         return np.array([label == "True" for label in labels])
     if kind in "iuf":

@@ -271,7 +271,7 @@ def figures(recoding: Recoding, rng: np.random.Generator | None = None) -> dict[
 def figures_of_tables(recodings: Sequence[Recoding]) -> dict[str, float]:
     """Those of `figures` that are shares or counts of cells or records, over all of several tables.
 
-    Each cell counts once, in the domain of its own table; columns that a table lacks have no cells.
+    Each cell counts once, within the domain of its table; columns that a table lacks have no cells.
     """
     rows = np.array([len(recoding.encoded) for recoding in recodings], dtype=np.float64)
     cells = rows * [len(recoding.encoded.domains) for recoding in recodings]

@@ -48,8 +48,9 @@ class Randomization:
     def loss(self) -> PrivacyLoss | None:
         """The claim for a person's whole record, one record replaced, the number of records public.
 
-        Local differential privacy is stronger than this claim: it also holds against whoever collects the
-        answers.
+        Local differential privacy is stronger than this claim: it also protects against the party that
+        collects the answers. None if an attribute has no finite epsilon, one is released unchanged, or the
+        bits can be repeated from a seed. Memoised answers keep the claim against anyone without the secret.
         """
         epsilon = self.person_epsilon
         if epsilon is None or self.released_as_is or self.randomness is Randomness.SEEDED:

@@ -23,7 +23,7 @@ from privacy_engine.tables.schema import DataSchema
 from privacy_engine.verification.counterfeits import counterfeits_column, lacking
 from privacy_engine.vocabulary import COUNTERFEITS, Intervals, Role
 
-NOBODY = -1  # in place of the row of the source
+NO_ROW = -1  # in place of the source row of a counterfeit
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Published:
     Attributes:
         table: Released records.
         schema: Schema of the records.
-        rows: Source row of each record, shape (n,) int64; `NOBODY` for a counterfeit.
+        rows: Source row of each record, shape (n,) int64; `NO_ROW` for a counterfeit.
     """
 
     table: pd.DataFrame
@@ -43,7 +43,7 @@ class Published:
     @property
     def of_persons(self) -> pd.DataFrame:
         """The records that belong to persons."""
-        own: pd.DataFrame = self.table[self.rows != NOBODY]
+        own: pd.DataFrame = self.table[self.rows != NO_ROW]
         return own.reset_index(drop=True)
 
 
@@ -127,7 +127,7 @@ def filled(
         fake[attribute] = pd.Series(made, dtype=table[attribute].dtype)
         table = pd.concat([table, fake], ignore_index=True)
     order = released_order(table)  # only by released values: the position of a record reveals nothing
-    rows = np.concatenate([plain.rows, np.full(len(pairs), NOBODY, np.int64)])
+    rows = np.concatenate([plain.rows, np.full(len(pairs), NO_ROW, np.int64)])
     attributes = (*plain.schema.attributes, counterfeits_column())
     return Published(
         table.take(order).reset_index(drop=True), replace(plain.schema, attributes=attributes), rows[order]

@@ -41,7 +41,7 @@ from privacy_engine.recoding.grouping.boxes import Codes, Ints, Space, tabulate
 from privacy_engine.recoding.grouping.model_rules import compile_constraints
 from privacy_engine.release import Release, parameters_of
 from privacy_engine.republication.counterfeits import (
-    NOBODY,
+    NO_ROW,
     Published,
     counterfeits_needed,
     filled,
@@ -356,7 +356,7 @@ class _Asked:
                 f"{missed} cannot be met together with the earlier releases; weaken them, or bring more "
                 "records"
             )
-        added = {} if self.filling is None else {"counterfeits": float((published.rows == NOBODY).sum())}
+        added = {} if self.filling is None else {"counterfeits": float((published.rows == NO_ROW).sum())}
         return Release(
             table=published.table,
             schema=published.schema,
@@ -434,7 +434,7 @@ class _Asked:
         if not recoding.classes:
             return found
         released = self.published(known, recoding)
-        table, schema, real = released.table, released.schema, released.rows != NOBODY
+        table, schema, real = released.table, released.schema, released.rows != NO_ROW
         rows = _places(known)[released.rows[real]]
         classes = EquivalenceClasses.of_table(table, schema)
         persons = np.full(len(table), None, dtype=object)

@@ -1,9 +1,9 @@
 """Signatures: the sensitive values that a person's class has in all releases, planned for the long run.
 
 Xiao, X., Tao, Y.: m-Invariance: Towards Privacy Preserving Re-publication of Dynamic Datasets. SIGMOD 2007.
-There a person keeps the set of values of the first class they were in, whatever it was. So many sets arise
-that, once people leave, hardly anyone remains to form a class with. Here persons are first divided into few
-buckets, each of one signature, and classes are made within buckets.
+There a person keeps the set of values of their first class, whichever it was. This makes a large number of
+sets, and once people leave, hardly anyone remains to form a class with. Here persons are first divided into a
+few buckets, each of one signature, and classes are made within buckets.
 
 A class of one signature needs people of each of its values near each other, and values depend on
 quasi-identifiers: managers and labourers differ in their education. So signatures are planned in regions of

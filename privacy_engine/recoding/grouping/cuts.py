@@ -19,7 +19,7 @@ from privacy_engine.recoding.grouping.constraints import Constraints, admits
 from privacy_engine.tables.geometry import apart, common_ancestor
 
 Flags = npt.NDArray[np.bool_]
-NOBODY = np.zeros(0, np.int64)  # persons where each record counts as one
+NO_PERSONS = np.zeros(0, np.int64)  # persons where each record counts as one
 
 
 class Task(NamedTuple):

@@ -22,7 +22,7 @@ from privacy_engine.pipeline import each_ahead
 from privacy_engine.progress import advance
 from privacy_engine.recoding.grouping.boxes import Codes, Ints, tabulate
 from privacy_engine.recoding.grouping.constraints import Constraints
-from privacy_engine.recoding.grouping.cuts import NOBODY, Task, cheapest_cut, cover, widest_cut
+from privacy_engine.recoding.grouping.cuts import NO_PERSONS, Task, cheapest_cut, cover, widest_cut
 from privacy_engine.recoding.grouping.model_rules import require_feasible
 from privacy_engine.tables.geometry import Geometry
 
@@ -67,7 +67,7 @@ def mondrian(
         InfeasibleError: If the whole table cannot be one class.
     """
     require_feasible(len(codes), k, sensitive, constraints)
-    task = Task(codes, sensitive, tabulate(geometry), constraints, k, NOBODY)
+    task = Task(codes, sensitive, tabulate(geometry), constraints, k, NO_PERSONS)
     return _labels(task, persons, enough=1, by_loss=rule is CutRule.LEAST_LOSS)
 
 
@@ -106,7 +106,7 @@ def blocks(
     if size < 2 * k:
         raise ValueError(f"the block size must be >= 2k = {2 * k}, got {size}")
     require_feasible(len(codes), k, sensitive, constraints)
-    task = Task(codes, sensitive, tabulate(geometry), constraints, 2 * k, NOBODY)
+    task = Task(codes, sensitive, tabulate(geometry), constraints, 2 * k, NO_PERSONS)
     return _labels(task, persons, enough=size, by_loss=True)
 
 

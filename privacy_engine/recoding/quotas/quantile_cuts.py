@@ -20,7 +20,15 @@ from privacy_engine.ordering import stable_order
 from privacy_engine.progress import tracked
 from privacy_engine.recoding.grouping.boxes import Codes, Floats, Ints, boxes_of, join_cost, tabulate
 from privacy_engine.recoding.grouping.constraints import Constraints, admits, class_counts
-from privacy_engine.recoding.grouping.cuts import NOBODY, Flags, Task, bucket_by, cheapest_cut, cover, loss_of
+from privacy_engine.recoding.grouping.cuts import (
+    NO_PERSONS,
+    Flags,
+    Task,
+    bucket_by,
+    cheapest_cut,
+    cover,
+    loss_of,
+)
 from privacy_engine.recoding.grouping.model_rules import require_feasible
 from privacy_engine.recoding.grouping.partitioning import arrange, mondrian
 from privacy_engine.recoding.quotas.compositions import count_kind, kinds_of, rules_of_kinds
@@ -79,7 +87,7 @@ def cut_by_quotas(
     if constraints.start[-1] > MOST_VALUES:
         return mondrian(codes, geometry, k, sensitive, constraints)
     require_feasible(len(codes), k, sensitive, constraints)
-    task = Task(codes, sensitive, tabulate(geometry), constraints, k, NOBODY)
+    task = Task(codes, sensitive, tabulate(geometry), constraints, k, NO_PERSONS)
     kinds = kinds_of(sensitive, constraints)
     quotas = Quotas(kinds.of, kinds.places, rules_of_kinds(constraints), k)
     found, losses = list[Ints](), list[float]()
