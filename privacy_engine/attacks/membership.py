@@ -47,18 +47,18 @@ class MembershipInference:
         if 3 * third < LEAST:
             return {}
         rows = np.arange(3 * third).reshape(3, third)
-        reference, setting, asked = (case.outsiders.take(r) for r in rows)
+        reference, setting, held_out = (case.outsiders.take(r) for r in rows)
         release = Target.of(case.space, case.released)
         beside = Target.of(case.space, reference)
         most = len(case.targets)
-        groups = (setting.sample(most, rng), case.attacked, asked.sample(most, rng))
+        groups = (setting.sample(most, rng), case.attacked, held_out.sample(most, rng))
         near = [_distance(release, group) for group in groups]
         far = [_distance(beside, group) for group in groups]
         ratio = [(f - n) / np.maximum(f + n, 1e-9) for n, f in zip(near, far, strict=True)]
         by_release = {"nearest record": [-n for n in near], "density ratio": ratio}
         found = {"people in the release": self._taken(by_release, rng)}
         if by_shadows := scores_of(case, rng):
-            three = [by_shadows.setting, by_shadows.people, by_shadows.asked]
+            three = [by_shadows.setting, by_shadows.people, by_shadows.held_out]
             found["people in the release, by shadow models"] = self._taken({"shadows": three}, rng)
         return found
 

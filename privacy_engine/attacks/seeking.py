@@ -28,7 +28,7 @@ class _Sought(NamedTuple):
     Attributes:
         low, high, null, codes: Cells of the records, as in `Cells`.
         truth, of: Ordered values of the people, (t, o), NaN = null, and values of the others, (t, c).
-        asked: Whether each attribute counts, shape (t, a) or (records, a).
+        used: Whether each attribute counts, shape (t, a) or (records, a).
         flat, starts, values, sizes: As in `Space`.
         block_low, block_high, block_null, block_words, cell_words: As in `Blocks`, for the records, or for
             the people if these are searched.
@@ -40,7 +40,7 @@ class _Sought(NamedTuple):
     codes: Codes
     truth: Floats
     of: Codes
-    asked: Bools
+    used: Bools
     flat: npt.NDArray[np.uint8]
     starts: Ints
     values: Ints
@@ -52,10 +52,10 @@ class _Sought(NamedTuple):
     cell_words: Words
 
 
-def _sought(space: Space, records: Cells, people: Cells, asked: Bools, blocks: Blocks) -> _Sought:
+def _sought(space: Space, records: Cells, people: Cells, used: Bools, blocks: Blocks) -> _Sought:
     return _Sought(
         *(records.low, records.high, records.null, records.codes, people.low, people.codes),
-        *(np.ascontiguousarray(asked), space.flat, space.starts, space.values, space.sizes),
+        *(np.ascontiguousarray(used), space.flat, space.starts, space.values, space.sizes),
         *(blocks.low, blocks.high, blocks.null, blocks.words, blocks.cell_words),
     )
 
@@ -97,8 +97,8 @@ def _covers(s: _Sought, i: int, t: int, a: int) -> bool:
 def _distance(s: _Sought, i: int, t: int, limit: float) -> float:
     """Return the distance of person t from record i; if above the limit, any number above the limit."""
     d = 0.0
-    for a in range(s.asked.shape[1]):
-        if s.asked[t, a]:
+    for a in range(s.used.shape[1]):
+        if s.used[t, a]:
             d += _far(s, i, t, a)
             if d > limit:
                 break
@@ -109,8 +109,8 @@ def _distance(s: _Sought, i: int, t: int, limit: float) -> float:
 def _block_distance(s: _Sought, b: int, t: int, limit: float) -> float:
     """Bound from below the distance of person t from any record of block b, or return one above the limit."""
     d, o = 0.0, s.low.shape[1]
-    for a in range(s.asked.shape[1]):
-        if not s.asked[t, a]:
+    for a in range(s.used.shape[1]):
+        if not s.used[t, a]:
             continue
         if a < o:
             x = s.truth[t, a]
@@ -173,11 +173,11 @@ def _votes(s: _Sought, nearest: Floats, weights: Floats, labels: Ints, classes: 
 @kernel(parallel=True)
 def _densities(s: _Sought, weights: Floats, widths: Floats) -> tuple[Floats, Floats]:
     """(t, widths) weight of the records around each person; (t, a) weight of those that cover a value."""
-    kernels, shares = np.zeros((len(s.truth), len(widths))), np.zeros(s.asked.shape)
+    kernels, shares = np.zeros((len(s.truth), len(widths))), np.zeros(s.used.shape)
     for t in nb.prange(len(s.truth)):
         for i in range(len(s.low)):
             d = 0.0
-            for a in range(s.asked.shape[1]):
+            for a in range(s.used.shape[1]):
                 far = _far(s, i, t, a)
                 d += far
                 if far <= SMALLER:
@@ -205,7 +205,7 @@ def _passing(s: _Sought, nearest: Floats, multiple: Floats) -> Floats:
                     continue
                 every += multiple[i]
                 right = True
-                for a in range(s.asked.shape[1]):
+                for a in range(s.used.shape[1]):
                     if _far(s, i, t, a) > SMALLER:
                         right = False
                         break
@@ -219,8 +219,8 @@ def _passing(s: _Sought, nearest: Floats, multiple: Floats) -> Floats:
 def _may_cover(s: _Sought, i: int, b: int) -> bool:
     """Return whether record i may cover someone in block b of the people, in the attributes that count."""
     o = s.low.shape[1]
-    for a in range(s.asked.shape[1]):
-        if not s.asked[i, a]:
+    for a in range(s.used.shape[1]):
+        if not s.used[i, a]:
             continue
         if a < o:
             meets = s.low[i, a] <= s.block_high[b, a] and s.block_low[b, a] <= s.high[i, a]
@@ -247,8 +247,8 @@ def _matches(s: _Sought, most: int) -> tuple[Ints, Ints]:
                 continue
             for t in range(b * SIZE, min(len(s.truth), (b + 1) * SIZE)):
                 covered = True
-                for a in range(s.asked.shape[1]):
-                    if s.asked[i, a] and not _covers(s, i, t, a):
+                for a in range(s.used.shape[1]):
+                    if s.used[i, a] and not _covers(s, i, t, a):
                         covered = False
                         break
                 if covered:
@@ -281,8 +281,8 @@ def _may_lie_within(
 ) -> bool:
     """Return whether some record of block b may lie within predicate p, in one set of attributes."""
     o = low.shape[1]
-    for a in range(s.asked.shape[1]):
-        if not s.asked[one, a]:
+    for a in range(s.used.shape[1]):
+        if not s.used[one, a]:
             continue
         if a < o:
             meets = low[p, a] <= s.block_high[b, a] and s.block_low[b, a] <= high[p, a]
@@ -297,10 +297,10 @@ def _may_lie_within(
 
 @kernel(parallel=True)
 def _first_alone(s: _Sought, low: Floats, high: Floats, null: Bools, codes: Codes, times: Floats) -> Ints:
-    """(p,) the first set of attributes (rows of asked) with one record within each predicate; or -1."""
+    """Return the first row of `used` for which one record lies within each predicate, (p,); -1 if none."""
     first = np.full(len(low), -1)
     for p in nb.prange(len(low)):
-        for one in range(len(s.asked)):
+        for one in range(len(s.used)):
             count = 0.0
             for b in range(len(s.block_low)):
                 if count > 1.0:
@@ -309,8 +309,8 @@ def _first_alone(s: _Sought, low: Floats, high: Floats, null: Bools, codes: Code
                     continue
                 for i in range(b * SIZE, _end(s, b)):
                     fits = True
-                    for a in range(s.asked.shape[1]):
-                        if s.asked[one, a] and not _within(s, i, low, high, null, codes, p, a):
+                    for a in range(s.used.shape[1]):
+                        if s.used[one, a] and not _within(s, i, low, high, null, codes, p, a):
                             fits = False
                             break
                     if fits:
@@ -384,34 +384,32 @@ class Target:
         found: Ints = _first_alone(self._sought(predicates, sets), *cells, self.multiple)
         return found
 
-    def _sought(self, people: Cells, asked: Bools) -> _Sought:
-        return _sought(self.space, self.records, people, asked, self.blocks)
+    def _sought(self, people: Cells, used: Bools) -> _Sought:
+        return _sought(self.space, self.records, people, used, self.blocks)
 
 
-def covered_people(
-    space: Space, records: Cells, people: Blocks, asked: Bools, most: int
-) -> tuple[Ints, Ints]:
+def covered_people(space: Space, records: Cells, people: Blocks, used: Bools, most: int) -> tuple[Ints, Ints]:
     """(r,) number of people each record covers in the attributes that count, up to most; and one of them.
 
     Args:
         space: Space of all cells.
         records: Records that may cover people.
         people: True records; a covered person is returned as an index in their original order.
-        asked: Whether each attribute counts for each record, shape (r, a).
+        used: Whether each attribute counts for each record, shape (r, a).
         most: Number at which counting stops.
     """
-    count, last = _matches(_sought(space, records, people.cells, asked, people), most)
+    count, last = _matches(_sought(space, records, people.cells, used, people), most)
     return count, np.append(people.order, -1)[last]
 
 
-def covers_own(space: Space, records: Cells, people: Cells, asked: Bools) -> Bools:
+def covers_own(space: Space, records: Cells, people: Cells, used: Bools) -> Bools:
     """(t,) whether record t covers person t in the attributes that count (t, a)."""
     found = np.ones(len(people), np.bool_)
     o = len(space.ordered)
     for a in range(o):
         x = people.low[:, a]
         inside = (records.low[:, a] <= x) & (x <= records.high[:, a])
-        found &= ~asked[:, a] | np.where(np.isnan(x), records.null[:, a], inside)
+        found &= ~used[:, a] | np.where(np.isnan(x), records.null[:, a], inside)
     for c, covers in enumerate(space.covers):
-        found &= ~asked[:, o + c] | (covers[records.codes[:, c], people.codes[:, c]] > 0)
+        found &= ~used[:, o + c] | (covers[records.codes[:, c], people.codes[:, c]] > 0)
     return found

@@ -111,12 +111,12 @@ class Scores:
     Attributes:
         setting: Scores of the outsiders who set limits.
         people: Scores of the attacked people.
-        asked: Scores of the other outsiders.
+        held_out: Scores of the other outsiders.
     """
 
     setting: Floats
     people: Floats
-    asked: Floats
+    held_out: Floats
 
 
 def scores_of(case: Case, rng: np.random.Generator) -> Scores | None:
@@ -130,9 +130,9 @@ def scores_of(case: Case, rng: np.random.Generator) -> Scores | None:
         return None
     pool = np.unique(np.concatenate([s.inside for s in shadows]))
     apart = rng.permutation(np.setdiff1d(np.arange(len(outsiders)), pool))
-    setting, asked = (part[: len(case.targets)] for part in np.array_split(apart, 2))
+    setting, held_out = (part[: len(case.targets)] for part in np.array_split(apart, 2))
     people = case.evidence.people.iloc[case.targets]
-    groups = [outsiders.iloc[pool], outsiders.iloc[setting], people, outsiders.iloc[asked]]
+    groups = [outsiders.iloc[pool], outsiders.iloc[setting], people, outsiders.iloc[held_out]]
     released = [(s.release, outsiders.iloc[s.inside]) for s in shadows]
     features = [
         _features(case, table, own, groups, rng)
@@ -153,7 +153,7 @@ def scores_of(case: Case, rng: np.random.Generator) -> Scores | None:
         found: Floats = learner.decision_function(of_release[group] - usual)
         return found
 
-    return Scores(setting=score(1), people=score(2), asked=score(3))
+    return Scores(setting=score(1), people=score(2), held_out=score(3))
 
 
 def _features(

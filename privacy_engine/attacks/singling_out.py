@@ -56,12 +56,12 @@ class _Predicates:
 
     Attributes:
         cells: Cells that contain the person's values, (p,).
-        asked: Whether each attribute is part of the claim, shape (p, a).
+        used: Whether each attribute is part of the claim, shape (p, a).
         tried: Number of records for which a predicate was searched.
     """
 
     cells: Cells
-    asked: Bools
+    used: Bools
     tried: int
 
 
@@ -148,7 +148,7 @@ def _halves(case: Case, claims: _Predicates, blind: _Predicates, everybody: Bloc
 
 def _singled(case: Case, predicates: _Predicates, everybody: Blocks) -> tuple[Ints, Ints]:
     """Return the people in the release, and the outsiders, for whom only one matches; each once."""
-    count, who = covered_people(case.space, predicates.cells, everybody, predicates.asked, 2)
+    count, who = covered_people(case.space, predicates.cells, everybody, predicates.used, 2)
     singled, people = np.unique(who[count == 1]), len(case.people)
     return singled[singled < people], singled[singled >= people] - people
 
@@ -166,7 +166,7 @@ def _values(released: Cells, sets: Bools, most: int, rng: np.random.Generator) -
 def _of_one(released: Cells, sets: Bools, most: int, rng: np.random.Generator) -> _Predicates:
     """Return unique values of one attribute, and the ends of the release where one record is."""
     values = _values(released, sets, most, rng)
-    cells, asked, tried = values.cells, [values.asked], values.tried
+    cells, used, tried = values.cells, [values.used], values.tried
     for j in range(released.low.shape[1]):
         for ends, first in ((released.high[:, j], np.nanmin), (released.low[:, j], np.nanmax)):
             if np.isnan(ends).all():
@@ -174,11 +174,11 @@ def _of_one(released: Cells, sets: Bools, most: int, rng: np.random.Generator) -
             at = np.flatnonzero(ends == first(ends))
             tried += 1
             if len(at) == 1:
-                cells, asked = (
+                cells, used = (
                     cells.joined(_from_end(released.take(at), j, below=first is np.nanmin)),
-                    [*asked, sets[[j]]],
+                    [*used, sets[[j]]],
                 )
-    return _Predicates(cells, np.vstack(asked), tried)
+    return _Predicates(cells, np.vstack(used), tried)
 
 
 def _from_end(record: Cells, j: int, *, below: bool) -> Cells:

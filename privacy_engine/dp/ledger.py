@@ -185,7 +185,7 @@ class Standing:
         held = (promise.asks(self.limit.period) for promise in self.promises)
         return sum((amounts[place] for amounts in held if amounts), start=Fraction(0))
 
-    def asked(self, loss: PrivacyLoss, promise: Promise | None = None) -> tuple[Fraction, Fraction]:
+    def charge(self, loss: PrivacyLoss, promise: Promise | None = None) -> tuple[Fraction, Fraction]:
         """Return epsilon and delta that a further booking of that loss costs, under a promise or none."""
         own = (exact(loss.epsilon), exact(loss.delta))
         if promise is None or self.limit.period.name == "release":
@@ -205,7 +205,7 @@ class Standing:
             is_covered = rho is not None and not self.unlike and rho <= self.left_rho
             return () if is_covered else ("rho",)
         needed = zip(
-            ("epsilon", "delta"), self.asked(loss, promise), (self.left, self.left_delta), strict=True
+            ("epsilon", "delta"), self.charge(loss, promise), (self.left, self.left_delta), strict=True
         )
         return tuple(name for name, amount, left in needed if amount > left)
 

@@ -137,5 +137,5 @@ class _Tests:
             coded = factorize(self._frame[name])
             self._texts[name] = coded.codes, coded.texts
         codes, texts = self._texts[name]
-        asked = np.array([text in cut.among for text in (*texts, NULL)])  # code -1, a null, reads the last
-        return np.asarray(asked[codes[rows]], dtype=np.bool_)
+        selected = np.array([text in cut.among for text in (*texts, NULL)])  # code -1, a null, reads the last
+        return np.asarray(selected[codes[rows]], dtype=np.bool_)

@@ -95,7 +95,7 @@ def plan_fragments(
     """
     anonymizer = fragmentable(method)
     seed = int(np.random.SeedSequence(seed).generate_state(1)[0]) if seed is None else seed
-    whole = WholeTable.of_files(engine, files, schema, _asked(anonymizer.sensitive_models, schema))
+    whole = WholeTable.of_files(engine, files, schema, _attributes_of(anonymizer.sensitive_models, schema))
     constraints = compile_constraints(anonymizer.sensitive_models, whole)
     counts = np.concatenate([np.zeros(0, np.int64), *whole.sensitive_counts]).astype(np.int32)
     require_one_class(whole.rows, anonymizer.least, counts, constraints, whole.sensitive_names)
@@ -109,7 +109,7 @@ def plan_fragments(
     return FragmentPlan(schema=schema, whole=whole, tree=tree, sizes=sizes, seed=seed)
 
 
-def _asked(models: Sequence[PrivacyModel], schema: DataSchema) -> list[str]:
+def _attributes_of(models: Sequence[PrivacyModel], schema: DataSchema) -> list[str]:
     """The sensitive attributes that the models are about."""
     known = [a.name for a in schema.sensitive]
     named = {model.attribute for model in models if isinstance(model, SensitiveModel)}

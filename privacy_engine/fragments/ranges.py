@@ -74,9 +74,9 @@ class Ranges:
             known = _distinct([start[place] for start in self.starts])
             own, width = _positions(frame[name], known), 2 * len(known) + 1
             keys, first = self._beginnings(place, known, width)
-            asked = same * width + own[rows]
-            found = np.searchsorted(keys, asked)
-            agrees = np.append(keys, -1)[found] == asked
+            sought = same * width + own[rows]
+            found = np.searchsorted(keys, sought)
+            agrees = np.append(keys, -1)[found] == sought
             out[rows[~agrees]] = np.append(first, len(self.starts))[found[~agrees]]
             rows, same = rows[agrees], found[agrees]
         out[rows] = same + 1  # they are equal to starts, each of which is now a separate beginning

@@ -150,7 +150,7 @@ def train_on_release(
     if not len(kept) or not len(test):
         raise ValueError("a classifier requires training records and test records")
     of_name = {name: i for i, name in enumerate(names)}
-    ours, asked = (
+    ours, answers = (
         encoded_table.table[target].map(lambda value: of_name[str(value)]).to_numpy()
         for encoded_table in (encoded, test)
     )
@@ -162,9 +162,9 @@ def train_on_release(
     originals = rng.choice(len(encoded), min(rows, len(encoded)), replace=False)
     of_source = _one_hot(encoded.take(originals), groups)
     return Score(
-        real=_accuracy(of_source, ours[originals], questions, asked, gamma),
-        synthetic=_accuracy(cells[recoding.labels[learned]], ours[learned], questions, asked, gamma),
-        majority=float(np.mean(asked == np.bincount(ours[originals]).argmax())),
+        real=_accuracy(of_source, ours[originals], questions, answers, gamma),
+        synthetic=_accuracy(cells[recoding.labels[learned]], ours[learned], questions, answers, gamma),
+        majority=float(np.mean(answers == np.bincount(ours[originals]).argmax())),
     )
 
 
@@ -178,12 +178,12 @@ def _one_hot(encoded: EncodedTable, groups: list[Groups]) -> FloatArray:
 
 
 def _accuracy(
-    features: FloatArray, labels: IntArray, questions: FloatArray, asked: IntArray, gamma: float
+    features: FloatArray, labels: IntArray, questions: FloatArray, answers: IntArray, gamma: float
 ) -> float:
     if (labels == labels[0]).all():  # a machine needs two classes; records with one teach to name it
-        return float(np.mean(asked == labels[0]))
+        return float(np.mean(answers == labels[0]))
     # Equal records are one point with a weight: the machine is the same, and comes sooner.
     points, weights = np.unique(np.column_stack([features, labels]), axis=0, return_counts=True)
     machine = SVC(gamma=gamma).fit(points[:, :-1], points[:, -1].astype(np.int64), sample_weight=weights)
     distinct, back = np.unique(questions, axis=0, return_inverse=True)
-    return float(np.mean(machine.predict(distinct)[back.ravel()] == asked))
+    return float(np.mean(machine.predict(distinct)[back.ravel()] == answers))

@@ -67,12 +67,12 @@ class GaussianCopula:
         Raises:
             SchemaError: If the sample has no record, or lacks a quasi-identifier, or the schema has none.
         """
-        asked = schema.quasi_identifiers
-        if not asked or not len(sample):
+        needed = schema.quasi_identifiers
+        if not needed or not len(sample):
             raise SchemaError("there must be a record and a quasi-identifier; mark one in the schema")
-        if missing := [a.name for a in asked if a.name not in sample]:
+        if missing := [a.name for a in needed if a.name not in sample]:
             raise SchemaError(f"the sample must have the quasi-identifiers {missing}; add the columns")
-        codes = np.stack([_codes(sample[a.name], a) for a in asked], axis=1)
+        codes = np.stack([_codes(sample[a.name], a) for a in needed], axis=1)
         ends = tuple(_ends(column) for column in codes.T)
         return cls(ends=ends, correlations=_correlations(codes), codes=codes)
 

@@ -108,9 +108,9 @@ def people_in_population(release: pd.DataFrame, population: pd.DataFrame, source
     space, (released, everyone) = read(release, [population], known)
     which = equal_rows(released.numbered)
     first = np.unique(which, return_index=True)[1]
-    asked = np.ones((len(first), len(space.names)), np.bool_)
+    used = np.ones((len(first), len(space.names)), np.bool_)
     people = Blocks.of(space, everyone)
-    count, _ = covered_people(space, released.take(first), people, asked, len(everyone) + 1)
+    count, _ = covered_people(space, released.take(first), people, used, len(everyone) + 1)
     return np.asarray(count[which])
 
 

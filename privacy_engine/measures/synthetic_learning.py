@@ -70,12 +70,12 @@ def train_on_synthetic(
     chosen = [known[target].name for target in targets]  # refuses an unknown one
     if len(known.names) < 2:
         raise ValueError("a target requires another attribute as a predictor, but the schema has only one")
-    learned, drawn, asked = (coded(_sample(table, rows, rng), known) for table in (train, synthetic, test))
+    learned, drawn, tested = (coded(_sample(table, rows, rng), known) for table in (train, synthetic, test))
     return {
         target: Score(
-            real=accuracy(learned, asked, target),
-            synthetic=accuracy(drawn, asked, target),
-            majority=_majority(learned, asked, target),
+            real=accuracy(learned, tested, target),
+            synthetic=accuracy(drawn, tested, target),
+            majority=_majority(learned, tested, target),
         )
         for target in chosen
     }
@@ -103,11 +103,11 @@ def accuracy(train: CodedTable, test: CodedTable, target: str) -> float:
     labels = train.codes[at]
     if (labels == labels[0]).all():  # a machine needs two classes; records with one teach to name it
         return float(np.mean(test.codes[at] == labels[0]))
-    learned, asked = WeightedRecords.of(train), WeightedRecords.of(test)
+    learned, tested = WeightedRecords.of(train), WeightedRecords.of(test)
     machine = SVC(gamma=one_hot_gamma(train.sizes, at))
     machine.fit(_features(learned, at), learned.codes[at], sample_weight=learned.weights)
-    right = machine.predict(_features(asked, at)) == asked.codes[at]
-    return float(asked.weights @ right / asked.total)
+    right = machine.predict(_features(tested, at)) == tested.codes[at]
+    return float(tested.weights @ right / tested.total)
 
 
 def one_hot_gamma(sizes: Sequence[int], target: int) -> float:

@@ -172,17 +172,17 @@ def query_error(
         inside, share = np.ones(n, dtype=np.bool_), np.ones(recoding.classes)
         for j in rng.choice(q, size=min(attributes, q), replace=False):
             domain = domains[j]
-            asked = np.zeros(len(domain.values), dtype=np.bool_)
+            selected = np.zeros(len(domain.values), dtype=np.bool_)
             if isinstance(domain, Hierarchy):
                 level = int(rng.integers(domain.height))
-                asked |= domain.at_level(level) == domain.nodes[codes[centre, j], level]
+                selected |= domain.at_level(level) == domain.nodes[codes[centre, j], level]
             else:
                 low, high = sorted((codes[centre, j], codes[other, j]))
                 if high >= domain.known:  # a null is in no interval
                     low = high = codes[centre, j]
-                asked[low : high + 1] = True
-            inside &= asked[codes[:, j]]
-            share *= cells[j].total(asked.astype(np.float64)) / covered[j]
+                selected[low : high + 1] = True
+            inside &= selected[codes[:, j]]
+            share *= cells[j].total(selected.astype(np.float64)) / covered[j]
         truth = np.count_nonzero(inside)
         errors[i] = abs(float(recoding.sizes @ share) - truth) / truth
     return float(np.median(errors))

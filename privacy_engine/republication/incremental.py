@@ -140,9 +140,9 @@ def release_incrementally(
             "whose records they are must be known of all releases of a table or of none: retract those that "
             "were made with another `person`, or publish under a new table name"
         )
-    asked = _Asked(tuple(across))
-    method = replace(method, k=max(method.k, asked.k))
-    planned, rules = math.ceil(method.k * reserve), asked.values(schema)
+    required = _Required(tuple(across))
+    method = replace(method, k=max(method.k, required.k))
+    planned, rules = math.ceil(method.k * reserve), required.values(schema)
     first = replace(method, k=planned, require=(*method.require, *rules))
     if last is None or not earlier:
         release = first.release(table, schema, rng)
@@ -155,18 +155,18 @@ def release_incrementally(
         table = table.drop(columns=gone)
     encoded = EncodedTable.encode(table, schema)
     of = _Persons.of(
-        encoded, persons, tuple(earlier), last, schema, corrections=asked.corrections, owners=owners
+        encoded, persons, tuple(earlier), last, schema, corrections=required.corrections, owners=owners
     )
     waits = np.array([(waited or {}).get(who, 0) for who in of.persons.tolist()], dtype=np.int64)
     limit = method.suppression_limit if limit is None else limit
     allowed = math.floor(limit * len(table) + 1e-9)
-    units = _proposed(of, first, method, asked, waits >= hold_back, allowed, rng)
-    made = _judged(of, units, method, asked)
+    units = _proposed(of, first, method, required, waits >= hold_back, allowed, rng)
+    made = _judged(of, units, method, required)
     return made.release(method, waits >= hold_back, allowed)
 
 
 @dataclass(frozen=True)
-class _Asked:
+class _Required:
     """What must hold over all releases.
 
     Attributes:
@@ -394,7 +394,7 @@ def _proposed(
     of: _Persons,
     first: Anonymizer,
     method: Anonymizer,
-    asked: _Asked,
+    required: _Required,
     overdue: Bools,
     allowed: int,
     rng: np.random.Generator,
@@ -402,12 +402,12 @@ def _proposed(
     """Return what may be published as far as numbers of persons are concerned."""
     units, left, stayed = _Units.of(of), of.left, of.stayed
     whole = (stayed == 0) | (stayed >= method.least)
-    waits = (left > 0) & ~((left >= asked.k) & whole)
+    waits = (left > 0) & ~((left >= required.k) & whole)
     units.state[waits] = State.TAKEN_BACK
     spare = np.where((stayed > 0) & ~whole, left + stayed - method.least, 0)
-    _trim(of, units, np.where(np.minimum(left, spare) >= asked.k, spare, 0), rng)
+    _trim(of, units, np.where(np.minimum(left, spare) >= required.k, spare, 0), rng)
     losses = _losses(of.encoded, units.label, of.classes)
-    _join(of, units, np.flatnonzero(waits & (stayed >= method.least)), losses, asked, rng)
+    _join(of, units, np.flatnonzero(waits & (stayed >= method.least)), losses, required, rng)
     _withdraw(of, units, np.flatnonzero((left >= GIVEN_UP * stayed) & ~whole), allowed)
     _widen(of, units, method.intervals)
     returned = np.flatnonzero(of.known & (of.of_class < 0))
@@ -451,7 +451,7 @@ def _join(
     units: _Units,
     classes: Ints,
     losses: npt.NDArray[np.float64],
-    asked: _Asked,
+    required: _Required,
     rng: np.random.Generator,
 ) -> None:
     """Join near classes, where that adds less in a window than one for each outdated record.
@@ -461,7 +461,7 @@ def _join(
         units: Units.
         classes: Those of the last release that may be joined; each lost some persons.
         losses: Mean loss of a record of each class, shape (c,).
-        asked: Requirements.
+        required: Requirements.
         rng: Cuts between groups of near classes.
     """
     if len(classes) < 2:
@@ -469,7 +469,7 @@ def _join(
     at = np.full(of.classes, -1)
     rows = np.flatnonzero(of.stays)
     at[of.of_class[rows]] = rows  # a record of each
-    many, group = max(math.ceil(asked.k / of.left[classes].mean()), 2), np.zeros(len(classes), np.int64)
+    many, group = max(math.ceil(required.k / of.left[classes].mean()), 2), np.zeros(len(classes), np.int64)
     if len(classes) >= 2 * many:
         one_of_each = replace(of.encoded.take(at[classes]), persons=None)
         group = load_method("mondrian", k=many).anonymize(one_of_each, rng).labels
@@ -479,7 +479,7 @@ def _join(
     removed, stayed = (np.bincount(group, weights=n[classes]) for n in (of.left, of.stayed))
     before = np.bincount(group, weights=losses[classes] * of.stayed[classes])
     added = _losses(of.encoded, joined, len(removed)) * stayed - before
-    pays = ((removed >= asked.k) & (asked.window * added <= removed))[group]
+    pays = ((removed >= required.k) & (required.window * added <= removed))[group]
     units.join(classes[pays], group[pays])
 
 
@@ -640,12 +640,12 @@ class _Made:
         whole = units.of_class[np.maximum(of_class, 0)]
         return np.where(of_class >= 0, whole, units.of_record[place])
 
-    def failing(self, method: Anonymizer, asked: _Asked) -> Bools:
+    def failing(self, method: Anonymizer, required: _Required) -> Bools:
         """(m,) records of persons who are not safe, and of classes that miss a guarantee."""
         classes = EquivalenceClasses.of_table(self.table, self.schema, self.owners)
         people = Membership.of_classes(self.persons, classes, self.table, self.schema, self.owners)
         history = History(new=people, earlier=self.of.earlier, source=self.of.schema)
-        bad = asked.failing(history, classes)
+        bad = required.failing(history, classes)
         for own in (KAnonymity(k=method.least), *method.sensitive_models):
             if not holds(own, classes):
                 bad |= own.violations(classes)[classes.labels]
@@ -700,13 +700,13 @@ class _Made:
         )
 
 
-def _judged(of: _Persons, units: _Units, method: Anonymizer, asked: _Asked) -> _Made:
+def _judged(of: _Persons, units: _Units, method: Anonymizer, required: _Required) -> _Made:
     """Return the units that the verification accepts: units are undone until it does."""
     while True:
         made = _Made.by(of, units, method)
         if not len(made.table):
             return made
-        found = np.unique(made.unit[made.failing(method, asked)])
+        found = np.unique(made.unit[made.failing(method, required)])
         if not len(found):
             return made
         proposed = found[np.isin(units.state[found], (State.PROPOSED, State.TRIMMED, State.WIDENED))]

@@ -160,7 +160,7 @@ def republish(
         values_of_set = max([rule.l for rule in (*rules, *method.sensitive_models) if hasattr(rule, "l")])
         filling = _Filling.of(known, signed, values_of_set, max(planned, method.least), counterfeits, rng)
         first = replace(method, k=planned)
-    asked = _Asked(
+    required = _Requirements(
         first,
         max(k, method.least),
         max(planned, method.least),
@@ -171,7 +171,7 @@ def republish(
         counterfeits > 0 if unique else None,
     )
     limit = method.suppression_limit if limit is None else limit
-    release = asked.released(asked.made(known, rng), method, known, limit)
+    release = required.released(required.made(known, rng), method, known, limit)
     return replace(release, persons=table[schema.by].to_numpy()[release.rows]) if schema.by else release
 
 
@@ -211,7 +211,7 @@ class _Filling:
         return DistinctLDiversity(l=max(2, min(len(signature) - rare, present)), attribute=self.attribute)
 
 
-class _Asked:
+class _Requirements:
     """The requirements on the classes of a release.
 
     Args:
@@ -278,7 +278,7 @@ class _Asked:
                 if len(rows) < self.least:
                     continue
                 rule = filling.rule(rows, signature, self.planned, sparing=sparing)
-                own = _Asked(
+                own = _Requirements(
                     replace(self.method, require=(*self.method.require, rule)),
                     self.least,
                     self.planned,

@@ -119,7 +119,7 @@ class ApproveReleaseOperator(HITLOperator):
         sha256 = self.report.sha256
         if sha256 != self.table.sha256:
             raise IntegrityError("the report is not about the staged release. Verify the release again")
-        if not self._asked():
+        if not self._is_required():
             self.log.info("approval not required", sha256=sha256)
             return approval_of(self.report, None, _now())
         users = _users(self.assigned_users)
@@ -213,7 +213,7 @@ class ApproveReleaseOperator(HITLOperator):
         """The form's only field: Airflow 3.1 would also show the parameters of the DAG."""
         return {COMMENT: super().serialized_params[COMMENT]}
 
-    def _asked(self) -> bool:
+    def _is_required(self) -> bool:
         required = read_field("approve.required", self.required, bool)
         if not isinstance(required, bool):
             raise SpecError("approve.required must be true or false. Correct the value")

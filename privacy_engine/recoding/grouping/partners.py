@@ -67,33 +67,33 @@ class PartnerSearch:
             np.full(m, m, np.int64),
         )
         self._size = np.zeros(m)
-        self._asked = np.zeros(0, np.int64)
+        self._previous = np.zeros(0, np.int64)
         self._trees: list[BoxTree] = []
         self._members: list[Ints] = []
 
-    def of(self, asking: Ints) -> tuple[Ints, Floats]:
+    def of(self, searching: Ints) -> tuple[Ints, Floats]:
         """Return the cheapest partner (a,) of each searching class (a,), and its price (a,).
 
         Args:
-            asking: Numbers of classes, ascending, shape (a,) int64; at least one other class must remain.
+            searching: Numbers of classes, ascending, shape (a,) int64; at least one other class must remain.
         """
         changed = self._boxes.size != self._size
         fresh = np.flatnonzero(changed & (self._boxes.size > 0))
-        unknown = np.setdiff1d(asking, self._asked, assume_unique=True)
-        forget(self._known, changed, unknown, asking)
-        lost = self._known.length[asking] == 0
+        unknown = np.setdiff1d(searching, self._previous, assume_unique=True)
+        forget(self._known, changed, unknown, searching)
+        lost = self._known.length[searching] == 0
         if len(fresh) and not lost.all():
-            self._look_up(plant(self._space, self._boxes, fresh), asking[~lost])
+            self._look_up(plant(self._space, self._boxes, fresh), searching[~lost])
         self._replant(changed, fresh)
         for tree in reversed(self._trees):  # small trees first: their results bound the others
-            self._look_up(tree, asking[lost])
+            self._look_up(tree, searching[lost])
         self._size[:] = self._boxes.size
-        self._asked = asking
-        return self._known.near[asking, 0], self._known.price[asking, 0]
+        self._previous = searching
+        return self._known.near[searching, 0], self._known.price[searching, 0]
 
-    def _look_up(self, tree: BoxTree, asking: Ints) -> None:
-        if len(asking):
-            self._propose(self._space, self._boxes, tree, asking, self._criterion, self._known)
+    def _look_up(self, tree: BoxTree, searching: Ints) -> None:
+        if len(searching):
+            self._propose(self._space, self._boxes, tree, searching, self._criterion, self._known)
 
     def _replant(self, changed: Flags, fresh: Ints) -> None:
         """Bring the trees up to date: changed classes leave their tree and are planted in the last one."""
@@ -109,11 +109,11 @@ class PartnerSearch:
 
 
 @kernel(nogil=True)
-def forget(known: Known, changed: Flags, unknown: Ints, asking: Ints) -> None:
-    """Remove classes that changed or are gone from the lists of those that ask; unknown ones start empty."""
+def forget(known: Known, changed: Flags, unknown: Ints, searching: Ints) -> None:
+    """Remove changed and vanished classes from the lists of the searching ones; unknown ones start empty."""
     for i in unknown:
         known.length[i] = 0
-    for i in asking:
+    for i in searching:
         have = 0
         if not changed[i]:
             for s in range(known.length[i]):
@@ -126,19 +126,21 @@ def forget(known: Known, changed: Flags, unknown: Ints, asking: Ints) -> None:
 
 
 @kernel(parallel=True)
-def propose(space: Space, boxes: Boxes, grown: BoxTree, asking: Ints, criterion: int, known: Known) -> None:
+def propose(
+    space: Space, boxes: Boxes, grown: BoxTree, searching: Ints, criterion: int, known: Known
+) -> None:
     """Search unlisted partners under a tree for all searching classes, on all cores."""
-    for t in nb.prange(len(asking)):
-        _look_up(space, boxes, grown, asking[t], criterion, known)
+    for t in nb.prange(len(searching)):
+        _look_up(space, boxes, grown, searching[t], criterion, known)
 
 
 @kernel(nogil=True)
 def propose_serially(
-    space: Space, boxes: Boxes, grown: BoxTree, asking: Ints, criterion: int, known: Known
+    space: Space, boxes: Boxes, grown: BoxTree, searching: Ints, criterion: int, known: Known
 ) -> None:
     """The same on the calling thread, for callers that run several at once."""
-    for t in range(len(asking)):
-        _look_up(space, boxes, grown, asking[t], criterion, known)
+    for t in range(len(searching)):
+        _look_up(space, boxes, grown, searching[t], criterion, known)
 
 
 @kernel(nogil=True, inner=True)

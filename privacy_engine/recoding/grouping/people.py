@@ -45,7 +45,7 @@ class Scope(NamedTuple):
         if self.rows is None and len(self.attributes) == len(classes.sensitive):
             return np.arange(len(classes)), classes
         rows = slice(None) if self.rows is None else self.rows
-        asked, labels = np.unique(classes.labels[rows], return_inverse=True)
+        affected, labels = np.unique(classes.labels[rows], return_inverse=True)
         own = EquivalenceClasses(
             labels=labels.astype(np.int64),
             sensitive={
@@ -54,7 +54,7 @@ class Scope(NamedTuple):
             },
             persons=None if classes.persons is None else classes.persons[rows],
         )
-        return asked, own
+        return affected, own
 
 
 def hold_by_person(
@@ -131,9 +131,9 @@ def _missed(classes: EquivalenceClasses, scopes: Sequence[Scope]) -> npt.NDArray
     """(c,) whether a class misses a model among the records that the model speaks of."""
     missed = np.zeros(len(classes), dtype=np.bool_)
     for scope in scopes:
-        asked, own = scope.classes(classes)
+        affected, own = scope.classes(classes)
         for model in scope.models:
-            missed[asked] |= model.violations(own)
+            missed[affected] |= model.violations(own)
     return missed
 
 

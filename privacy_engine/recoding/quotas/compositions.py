@@ -39,8 +39,8 @@ class Kinds(NamedTuple):
 
 def kinds_of(sensitive: Codes, constraints: Constraints) -> Kinds:
     """The kinds of records with these sensitive values (s, n)."""
-    asked, bounded = np.unique(constraints.attribute), _bounded(constraints)
-    exact = len(asked) == len(bounded)
+    constrained, bounded = np.unique(constraints.attribute), _bounded(constraints)
+    exact = len(constrained) == len(bounded)
     values = sensitive[bounded].astype(np.int64)
     if len(np.unique(values, axis=1).T) > MOST_KINDS:
         exact = False

@@ -23,7 +23,7 @@ from privacy_engine.recoding.quotas.compositions import compose, count_kind, lea
 
 SPARE = 4  # times the least size: a class that has room in its quotas can be refined
 ROOMY = 64  # records from which on a class counts as large
-ASKED = 6  # nearest records of a kind that are tried at each step
+ATTEMPTS = 6  # nearest records of a kind that are tried at each step
 RARE = 2  # kinds that need classes of more than this multiple of the least size are seeds first
 
 
@@ -106,7 +106,7 @@ def _grow(
     lo, hi = codes[r].copy(), codes[r].copy()
     begin = np.zeros(len(quota) + 1, np.int64)
     for t in range(len(quota)):
-        begin[t + 1] = begin[t] + min(left[t], quota[t] + ASKED) * (quota[t] > 0)
+        begin[t + 1] = begin[t] + min(left[t], quota[t] + ATTEMPTS) * (quota[t] > 0)
     near = np.empty(begin[-1], np.int64)
     for t in range(len(quota)):
         if begin[t + 1] > begin[t]:
@@ -120,11 +120,11 @@ def _grow(
                 continue
             while labels[near[head[t]]] >= 0:
                 head[t] += 1
-            asked, i = 0, head[t]
-            while asked < ASKED and i < begin[t + 1]:
+            attempts, i = 0, head[t]
+            while attempts < ATTEMPTS and i < begin[t + 1]:
                 x = near[i]
                 if labels[x] < 0:
-                    asked += 1
+                    attempts += 1
                     found = union_cost_up_to(space, lo, hi, codes[x], codes[x], cost)
                     if found < cost:
                         best, cost, kind_of_best = x, found, t
@@ -141,7 +141,7 @@ def _nearest(space: Space, codes: Codes, labels: Ints, pool: Ints, r: int, near:
     price = np.full(len(pool), np.inf)
     bar, have = np.inf, 0
     heap = np.full(len(near), np.inf)  # the least prices so far, while they are few
-    few = len(near) <= 4 * ASKED + ROOMY
+    few = len(near) <= 4 * ATTEMPTS + ROOMY
     for i in range(len(pool)):
         if labels[pool[i]] < 0:
             price[i] = union_cost_up_to(space, codes[r], codes[r], codes[pool[i]], codes[pool[i]], bar)
