@@ -48,7 +48,7 @@ SOON = 0.01  # share of the records up to which a larger set may make the improv
 FALL = 0.2  # share of the loss by which its start must then be lower; improvement seldom gains that much
 FROM_CUT = 0.15  # share of the loss that improvement may gain where classes were cut again
 FROM_CLASSES = 0.005  # and where they are those of the whole table
-IN_VAIN = 2  # searches without more and more records that lose no less, after which no more are made
+IN_VAIN = 2  # searches, each without more records, that do not reduce the loss before the search ends
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,7 +103,7 @@ class Anonymizer(ABC):
 
     @property
     def keeps_distribution(self) -> bool:
-        """Whether the released sensitive values are those of the table, so that it is known before."""
+        """Whether the sensitive values are released unchanged, so that they are known in advance."""
         return not self.suppression_limit
 
     @property

@@ -1,4 +1,4 @@
-"""The suppression model: a cell is released as it is or not at all, nothing in between.
+"""The suppression model: a cell is released unchanged or not at all.
 
 As a hierarchy it has one level: every value is directly under the root. So any method that recodes by
 hierarchies follows the model once the table's domains are flat, and every figure of `utility` is valid for

@@ -176,7 +176,7 @@ class LocalRecoding:
     def _from_starts(
         self, encoded: EncodedTable, quotas: QuotaSearch, rng: np.random.Generator, search: LookUp
     ) -> list[Ints]:
-        """Labels (n,) of what each hopeful start of a search under quotas comes to."""
+        """Return the labels (n,) that a search under quotas finds from each promising start."""
         candidates: list[Ints] = []
         with portion(0.2):
             starts = quotas.starts(rng)
@@ -253,7 +253,7 @@ def require_sweeps(regroup: int) -> None:
 
 
 def label_distinct(encoded: EncodedTable, label: Callable[[EncodedTable], Ints]) -> Ints:
-    """Labels (n,) from those of the records without a person's equal ones.
+    """Return the labels (n,) of all records, from the labels of the records without repeated persons.
 
     So a method that counts records counts persons, as far as each has one tuple of quasi-identifiers.
     """

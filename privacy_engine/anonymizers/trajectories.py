@@ -154,7 +154,7 @@ def _spread(codes: Ints, who: Ints, count: int) -> Ints:
 
 
 def _for_everybody(domain: Domain, codes: Codes, who: Ints, count: int) -> tuple[Domain, Codes]:
-    """The codes (w,) of some persons as those of all, (count,), with nulls for the others."""
+    """Spread the codes (w,) of some persons over all persons (count,), with nulls for the others."""
     if len(who) == count:
         return domain, codes
     if NULL not in domain_labels(domain):
@@ -413,7 +413,7 @@ def _cover(lo: Codes, hi: Codes, codes: Codes, space: Space) -> None:
 
 @kernel(nogil=True)
 def _span(codes: Codes, chosen: Ints, lo: Codes, hi: Codes, space: Space) -> None:
-    """Make the boxes (m, q) those of the rows (p, m) that share a position."""
+    """Set the boxes (m, q) to the boxes of the rows (p, m) that share a position."""
     for i in range(chosen.shape[1]):
         lo[i] = codes[chosen[0, i]]
         hi[i] = codes[chosen[0, i]]

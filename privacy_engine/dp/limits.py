@@ -130,7 +130,7 @@ class Limit:
 
 
 def rho_of(loss: PrivacyLoss) -> Fraction | None:
-    """Return what a loss counts in a zcdp limit; None for a delta without rho, which does not determine one.
+    """Return the rho of a loss in a zcdp limit; None for a delta without rho, which does not determine one.
 
     >>> rho_of(PrivacyLoss(epsilon=0.1, neighbours="replace_one"))
     Fraction(1, 200)

@@ -7,7 +7,7 @@ Why OpenDP and not numpy: the low bits of floating-point Laplace noise reveal th
 Significance of the Least Significant Bits for Differential Privacy, 2012). Here only the scale is a float:
 the data are 64-bit integers, the samplers are exact (Canonne, Kamath, Steinke, The Discrete Gaussian for
 Differential Privacy, 2020, section 5; McKenna, Sheldon, Permute-and-Flip, 2020) and draw from the operating
-system. So a draw can neither be seeded nor repeated: store what was drawn.
+system. So a draw cannot be seeded or repeated: store the result.
 
 A mechanism here knows nothing about tables. Its ``sensitivity`` is the caller's: how much its input changes
 at most between two neighbouring tables. The epsilon, or rho, holds for the relation that this was derived

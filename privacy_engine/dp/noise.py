@@ -1,4 +1,4 @@
-"""The noise that one release may draw, in pure epsilon or in rho of zCDP, with one interface.
+"""The noise of a release, in pure epsilon or in rho of zCDP, with one interface.
 
 An algorithm is written once. It splits what it may spend into parts, adds noise to tables and chooses by
 scores with a part each, and computes the size of a part's noise. Its noise budget knows whether a part is of
@@ -91,7 +91,7 @@ class Change:
 
 
 class NoiseBudget(ABC):
-    """What one release may spend on noise, and what it has spent: ``PureNoise`` or ``GaussianNoise``.
+    """The loss that a release may spend on noise and has spent: ``PureNoise`` or ``GaussianNoise``.
 
     Attributes:
         whole: Epsilon or rho that it may spend.

@@ -212,7 +212,7 @@ class Totals:
 
 
 def standings(totals: Totals, outside: Mapping[str, Spent]) -> tuple[Standing, ...]:
-    """Return what is spent of each limit.
+    """Return the loss spent of each limit.
 
     Args:
         totals: Totals of the data set.
@@ -271,7 +271,7 @@ def parts_used(promise: Promise, spent: Spent, older: Spent) -> int:
 
 
 def _counted(spent: Spent, older: Spent) -> tuple[Sums, Sums]:
-    """Return what is in the window, and what of it is reserved."""
+    """Return the loss in the window, and the reserved part of it."""
     reserved = spent.reserved - older.reserved
     return spent.committed - older.committed + reserved, reserved
 

@@ -1,4 +1,4 @@
-"""A column in numbers: where to cut it, and what a draft of a schema says about it, such as common values."""
+"""Statistics of a column: where to cut it, and entries for a draft of a schema, such as common values."""
 
 from dataclasses import dataclass
 

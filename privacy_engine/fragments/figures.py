@@ -1,4 +1,4 @@
-"""Figures of a fragment's release, as numbers that add up to those of the whole table.
+"""Figures of a fragment's release, as numbers that add up to the figures of the whole table.
 
 Losses are charged against the domains of the whole table, so their sums over fragments are those of the
 joined recoding, as `utility` and `distributions` would measure them; but where cells are suppressed and not

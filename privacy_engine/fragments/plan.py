@@ -91,7 +91,7 @@ def plan_fragments(
         SpecError: If the method cannot work in fragments.
         SchemaError: If the table does not fit the schema, or has nothing that the method needs.
         InfeasibleError: If the whole table cannot be one class.
-        IntegrityError: If the table changes meanwhile.
+        IntegrityError: If the table changes during the work.
     """
     anonymizer = fragmentable(method)
     seed = int(np.random.SeedSequence(seed).generate_state(1)[0]) if seed is None else seed
@@ -110,7 +110,7 @@ def plan_fragments(
 
 
 def _attributes_of(models: Sequence[PrivacyModel], schema: DataSchema) -> list[str]:
-    """The sensitive attributes that the models are about."""
+    """Return the sensitive attributes of the models."""
     known = [a.name for a in schema.sensitive]
     named = {model.attribute for model in models if isinstance(model, SensitiveModel)}
     # all attributes for the name None, and for an unknown name, which is refused later
@@ -118,7 +118,7 @@ def _attributes_of(models: Sequence[PrivacyModel], schema: DataSchema) -> list[s
 
 
 def fragmentable(method: ReleaseMethod) -> Anonymizer:
-    """The method, unless its releases of the parts of a table are together no release of the table.
+    """Return the method, unless its releases of a table's parts do not form a release of the table.
 
     Raises:
         SpecError: Saying why, and what to do.

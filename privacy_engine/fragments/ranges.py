@@ -1,4 +1,4 @@
-"""The position of a record among those of all fragments: a range of values, and the order within it.
+"""The position of a record among the records of all fragments: a range of values, and the order within it.
 
 Both only depend on the records' own values, so a position does not reveal a fragment.
 """

@@ -39,7 +39,7 @@ class PrivateNaiveBayes(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
     Args:
         manifest: Manifest of the release; None means that nothing was randomized and all columns are numbers.
             With a manifest, X must be a data frame; columns that are not in it are plain numbers.
-        label: Class attribute's name in the manifest; where none is given, that of y.
+        label: Name of the class attribute in the manifest; by default the name of y.
         alpha: Number of records added to each listed value of each class, >= 0.
         var_smoothing: Least variance of a class, as a share of the attribute's.
         shrinkage: Whether a class only keeps the share v^2 / (v^2 + e^2) of its variance v, with standard

@@ -101,7 +101,7 @@ class NumericStatistics:
             unmix: from sums by released class to those by true class, shape (classes, classes).
             var_smoothing: Share of the attribute's largest variance over all records that is a class's least
                 variance.
-            shrinkage: Whether to; it never happens where neither the number nor the class was randomized.
+            shrinkage: Whether to shrink variances; never done if neither number nor class was randomized.
         """
         mean, variance, error = _moments(self.sums, sizes, unmix)
         _, pooled, pooled_error = _moments(self.sums, sizes.sum(keepdims=True), np.ones((1, len(sizes))))

@@ -1,4 +1,4 @@
-"""The errors of an analyst with an anonymized table: in its marginals, and in what a classifier learns.
+"""Errors of an analyst who uses an anonymized table: of its marginals, and of a trained classifier.
 
 A released cell represents all values that it covers, all equally likely, as in `utility.query_error`;
 sensitive values are used as released. So nothing is drawn: the figures are expectations, and repeatable. They
@@ -33,7 +33,7 @@ class Groups:
 
     Attributes:
         size: Number of groups.
-        edges: Between the groups of an ordered attribute, whose last group is that of the null.
+        edges: Limits between the groups of an ordered attribute, whose last group contains the null.
         of_label: Group of each value of any other attribute.
     """
 
@@ -141,7 +141,7 @@ def train_on_release(
         rows: Most training records, drawn at random.
 
     Raises:
-        ValueError: If the target has more values, or there is no record to learn from or to ask about.
+        ValueError: If the target has more values, or there are no training or test records.
     """
     encoded, kept = recoding.encoded, np.flatnonzero(recoding.labels >= 0)
     names = [str(value) for value in pd.unique(pd.concat([encoded.table[target], test.table[target]]))]
@@ -169,7 +169,7 @@ def train_on_release(
 
 
 def _one_hot(encoded: EncodedTable, groups: list[Groups]) -> FloatArray:
-    """(n, f) a one for each record's group of each quasi-identifier, none for a value that is unknown."""
+    """Return one-hot codes (n, f) of each record's group of each quasi-identifier; zeros if unknown."""
     parts = []
     for j, (domain, own) in enumerate(zip(encoded.domains, groups, strict=True)):
         place = own.of(domain)[encoded.codes[:, j]]
@@ -180,9 +180,9 @@ def _one_hot(encoded: EncodedTable, groups: list[Groups]) -> FloatArray:
 def _accuracy(
     features: FloatArray, labels: IntArray, questions: FloatArray, answers: IntArray, gamma: float
 ) -> float:
-    if (labels == labels[0]).all():  # a machine needs two classes; records with one teach to name it
+    if (labels == labels[0]).all():  # a classifier needs two classes; with one, it always predicts it
         return float(np.mean(answers == labels[0]))
-    # Equal records are one point with a weight: the machine is the same, and comes sooner.
+    # Equal records are one point with a weight: the classifier is the same, and training is faster.
     points, weights = np.unique(np.column_stack([features, labels]), axis=0, return_counts=True)
     machine = SVC(gamma=gamma).fit(points[:, :-1], points[:, -1].astype(np.int64), sample_weight=weights)
     distinct, back = np.unique(questions, axis=0, return_inverse=True)

@@ -56,7 +56,7 @@ def mean_bounds(surely: Truths, maybe: Truths, low: Floats, high: Floats) -> Bou
 
 
 def _least_mean(certain: Floats, optional: Floats) -> float:
-    """The least mean of all of the first and any of the others, of at least one."""
+    """Return the least mean of all first values and any number of the others, of at least one value."""
     optional = np.sort(optional)
     if not len(certain):
         return float(optional[0]) if len(optional) else math.nan

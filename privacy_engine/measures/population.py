@@ -124,7 +124,7 @@ def _sample_size(sizes: Ints, population: int) -> int:
 
 
 def _log_one_of(i: int, n: int, population: int) -> float:
-    """log of the probability that of i people exactly one is among n of the population; -inf where never."""
+    """Return the log probability that a sample of n has exactly one of i people; -inf if impossible."""
     if population - i < n - 1:
         return -math.inf
     return math.log(i) + _log_choose(population - i, n - 1) - _log_choose(population, n)

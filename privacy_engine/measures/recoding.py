@@ -224,7 +224,7 @@ class Recoding:
     def _numbers(
         self, attribute: Attribute, domain: OrderedDomain, cells: Interval
     ) -> list[tuple[Attribute, pd.Series]]:
-        """The two bounds of a number; null where the code is that of no value."""
+        """Return the two bounds of a number; null if the code stands for no value."""
         exact = _exact_type(attribute, self.encoded.table[attribute.name])
         start, stop, _ = bounds_of(attribute.name)
         return [

@@ -1,4 +1,4 @@
-"""Whether what is learned from synthetic records holds for people: train on synthetic, test on real.
+"""How well a classifier trained on synthetic records predicts real ones: train on synthetic, test on real.
 
 Esteban, Hyland and Ratsch (2017), "Real-valued (medical) time series generation with recurrent conditional
 GANs", section 4.2 (TSTR). The scores are exact figures of the source: for the curator, never published.
@@ -54,7 +54,7 @@ def train_on_synthetic(
         train: Real records; in TRTR they are what `synthetic` is in TSTR.
         synthetic: Synthetic records.
         test: Real records that are not in ``train``. Where the synthesizer has seen them, TSTR flatters a
-            synthesizer that remembers records; one that is differentially private hardly can.
+            synthesizer that remembers records; a differentially private one almost never can.
         schema: Schema of all three; each attribute but identifiers with a public domain.
         targets: Attributes to predict; bins of one are its classes.
         rng: Draws the rows.
@@ -91,9 +91,9 @@ def _majority(train: CodedTable, test: CodedTable, target: str) -> float:
 
 
 def accuracy(train: CodedTable, test: CodedTable, target: str) -> float:
-    """Share of the test records whose target a machine that learned from ``train`` names rightly.
+    """Return the share of the test records whose target a classifier trained on ``train`` predicts correctly.
 
-    Equal records are one point with a weight: the machine is the same, and comes several times sooner.
+    Equal records are one point with a weight: the classifier is the same, and training is much faster.
 
     Raises:
         ValueError: If the tables are encoded over different domains, or have no such attribute.
@@ -101,7 +101,7 @@ def accuracy(train: CodedTable, test: CodedTable, target: str) -> float:
     require_equal_domains(train, test)
     at = train.names.index(target)
     labels = train.codes[at]
-    if (labels == labels[0]).all():  # a machine needs two classes; records with one teach to name it
+    if (labels == labels[0]).all():  # a classifier needs two classes; with one, it always predicts it
         return float(np.mean(test.codes[at] == labels[0]))
     learned, tested = WeightedRecords.of(train), WeightedRecords.of(test)
     machine = SVC(gamma=one_hot_gamma(train.sizes, at))

@@ -210,7 +210,7 @@ class CorrelationDifference:
 
     @property
     def mean(self) -> float:
-        """Mean over all pairs; 0 if there is none."""
+        """Mean over all pairs; 0 if there are none."""
         pairs = self.difference[np.triu_indices(len(self.names), 1)]
         return float(pairs.mean()) if len(pairs) else 0.0
 

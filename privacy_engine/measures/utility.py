@@ -44,7 +44,7 @@ def class_losses(recoding: Recoding, charge: Charge | str = Charge.LCA) -> Float
 
 
 def loss_sums(recoding: Recoding, charge: Charge | str = Charge.LCA) -> FloatArray:
-    """(q,) NCP of all released records together; those of the parts of a table add up."""
+    """NCP of all released records together, (q,); the values of a table's parts add up."""
     return np.asarray(recoding.sizes @ class_losses(recoding, charge), dtype=np.float64)
 
 

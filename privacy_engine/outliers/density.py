@@ -47,7 +47,7 @@ def local_outlier_factors(
     wanted = np.searchsorted(reference, rated)
 
     def search(points: IntArray) -> IntArray:
-        """Find what is still unknown about some points: all of their neighbours."""
+        """Find all neighbours of the points whose neighbours are still unknown."""
         new = points[~known[points]]
         found[new], far[new] = tree.nearest(numbers[new], categories[new], k, new)
         known[new] = True

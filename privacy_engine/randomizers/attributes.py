@@ -13,7 +13,7 @@ from privacy_engine.vocabulary import Kind, Role
 
 
 def randomized(schema: DataSchema) -> tuple[Attribute, ...]:
-    """Quasi-identifiers and sensitive attributes; insensitive ones are released as they are.
+    """Quasi-identifiers and sensitive attributes; insensitive ones are released unchanged.
 
     Raises:
         SchemaError: If there is none, or one is a date.

@@ -15,7 +15,7 @@ from privacy_engine.randomizers.randomization import Mechanism, Randomization
 
 
 def breach_coefficients(channel: Channel) -> FloatArray:
-    """(k,) for each value, the share released as it is times the chance that such a one is recognised.
+    """Return for each value the share released unchanged times the chance that it is recognised, (k,).
 
     p_0 * p_0 / (p_0 + p_i); with equal p_i it is k p_0^2 / ((k - 1) p_0 + 1) for every value.
 

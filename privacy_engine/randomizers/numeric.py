@@ -133,7 +133,7 @@ class Grid:
 
 @dataclass(frozen=True)
 class Plain:
-    """A number released as it is."""
+    """A number that is released unchanged."""
 
     def scores(self, released: FloatArray, centre: float = 0.0) -> FloatArray:
         """(n, 2) x - centre and its square."""

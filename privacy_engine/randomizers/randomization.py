@@ -31,7 +31,7 @@ class Randomization:
 
     @property
     def attribute_epsilons(self) -> dict[str, float | None]:
-        """Local differential privacy of each randomized attribute; None if there is none."""
+        """Local differential privacy of each randomized attribute; None for an attribute without it."""
         return {name: attribute_epsilon(mechanism) for name, mechanism in self.mechanisms.items()}
 
     @property

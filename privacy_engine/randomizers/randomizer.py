@@ -91,7 +91,7 @@ class Randomizer(ABC):
         return ()
 
     def randomization(self, schema: DataSchema) -> Randomization:
-        """Return what a release will be randomized with, without using data."""
+        """Return the randomization of a release, without using data."""
         require_row_each(schema)
         return Randomization(
             mechanisms=self.mechanisms(schema),

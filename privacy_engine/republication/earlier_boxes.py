@@ -1,4 +1,4 @@
-"""What earlier releases say of the persons of a table: their classes, and what new boxes must respect."""
+"""Information of earlier releases on the persons of a table: their classes, and limits for new boxes."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -52,7 +52,7 @@ class Known:
 
     @property
     def stays(self) -> npt.NDArray[np.bool_]:
-        """(n,) who is in an earlier release."""
+        """Return whether each person is in an earlier release, (n,)."""
         found = np.zeros(len(self.persons), dtype=np.bool_)
         for labels in self.history.classes:
             found |= labels >= 0

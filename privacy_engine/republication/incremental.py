@@ -61,7 +61,7 @@ from privacy_engine.vocabulary import Intervals
 
 Bools = npt.NDArray[np.bool_]
 SPARSE = 2.0  # times the mean loss of a record, above which a class of arrivals waits for more
-GIVEN_UP = 3.0  # outdated records to each of the others, above which a class is given up
+GIVEN_UP = 3.0  # ratio of outdated to other records above which a class is given up
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -399,7 +399,7 @@ def _proposed(
     allowed: int,
     rng: np.random.Generator,
 ) -> _Units:
-    """Return what may be published as far as numbers of persons are concerned."""
+    """Return the units that may be published according to their numbers of persons."""
     units, left, stayed = _Units.of(of), of.left, of.stayed
     whole = (stayed == 0) | (stayed >= method.least)
     waits = (left > 0) & ~((left >= required.k) & whole)
@@ -484,7 +484,7 @@ def _join(
 
 
 def _withdraw(of: _Persons, units: _Units, classes: Ints, allowed: int) -> None:
-    """Give up classes that are mostly outdated, as far as persons may be withheld."""
+    """Give up classes that are mostly outdated, up to the number of persons that may be withheld."""
     room = allowed - int((of.known & (of.of_class < 0)).sum())
     classes = classes[(of.stayed[classes] > 0) & (units.state[classes] == State.TAKEN_BACK)]
     classes = classes[np.argsort(of.stayed[classes] - of.left[classes], kind="stable")]

@@ -336,7 +336,7 @@ def _best_entry(
     lo: Codes,
     hi: Codes,
 ) -> tuple[int, float]:
-    """The class that one more member costs least, below a bar, or -1."""
+    """Return the class for which a further member costs least, below a limit; -1 if there is none."""
     boxes, own = state.boxes, state.labels[i]
     row = people.codes[i]
     have = cheapest(space, boxes, grown, row, row, 1.0, 0.0, own, INCREASE, bar, found, price)
@@ -567,7 +567,7 @@ def _cut(space: Space, people: People, state: Partition, constraints: Constraint
 
 @kernel(nogil=True)
 def _spare(people: People, state: Partition, i: int) -> bool:
-    """Return whether a member may leave, as far as the size of their class is concerned."""
+    """Return whether a member may leave: it is not fixed, and the class remains large enough."""
     c = state.labels[i]
     return not people.fixed[i] and state.boxes.size[c] > state.least[c]
 

@@ -328,7 +328,7 @@ class _Requirements:
             labels = np.where(bad, -1, labels)
 
     def published(self, known: Known, recoding: Recoding) -> Published:
-        """Return what a recoding would be published as."""
+        """Return the table that would be published for a recoding."""
         plain, filling = rendered(recoding, self.method.intervals), self.filling
         if filling is None:
             return plain
@@ -400,7 +400,7 @@ class _Requirements:
         return search(tabulate(part.geometry()), people, labels, self.least, planned, constraints, rng)[0]
 
     def _begun(self, encoded: EncodedTable, block: Ints, rng: np.random.Generator) -> Ints:
-        """Classes to begin with: those of the last release, and of newcomers the method's, or one each."""
+        """Return initial classes: those of the last release, and for newcomers the method's, or one each."""
         labels, new = block.copy(), np.flatnonzero(block < 0)
         own = np.full(len(new), -1)
         if len(new) >= self.planned:
@@ -429,7 +429,7 @@ class _Requirements:
             made = Recoding(known.encoded, labels, covered=covered)
 
     def _failing(self, known: Known, recoding: Recoding) -> Bools:
-        """(n,) who is not safe in a release, as its judge counts."""
+        """Return whether each person is unsafe in a release, by the counts of its verification, (n,)."""
         found = np.zeros(len(known.encoded), np.bool_)
         if not recoding.classes:
             return found

@@ -92,7 +92,7 @@ class Bucket:
         return 1 if self.whole else max(self.counts.values())
 
     def has_room(self, value: str, k: int) -> bool:
-        """Whether all its classes have k persons if one more joins, with a value."""
+        """Return whether all its classes have k persons if a person with a value joins."""
         counts = Counter(self.counts)
         counts[value] += 1
         classes = max(counts.values())
@@ -400,7 +400,7 @@ def _shares(counts: Ints, classes: int, k: int) -> Ints:
 
 
 def distinguished(recoding: Recoding) -> Points:
-    """Values that classes must cover so that no two have the same box, as far as records near them allow."""
+    """Find values that classes must cover so that no two have the same box, if near records allow it."""
     low, high = recoding.spans
     boxes = np.concatenate([low, high], axis=1)
     first = np.unique(boxes, axis=0, return_index=True)[1]

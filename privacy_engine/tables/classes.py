@@ -129,7 +129,7 @@ class ClassCounts:
 
     @property
     def shares(self) -> npt.NDArray[np.float64]:
-        """(e,) share of the value in its class; those of a class add up to 1."""
+        """Share of the value in its class, (e,); the shares of a class add up to 1."""
         return np.asarray(self.counts / self.sizes[self.classes], dtype=np.float64)
 
     def dense(self, first: int, last: int) -> npt.NDArray[np.float64]:

@@ -278,7 +278,7 @@ class DateForm:
         return self.clock.labels(np.array([low, self.clock.end(high, self.cut_to)]), self.clock.unit)
 
     def type_problem(self, column: pd.Series) -> str | None:
-        """Return what is wrong with the type of a column, with the remedy; None if it fits."""
+        """Return the fault in the type of a column, with the remedy; None if it fits."""
         if is_dated(column):
             if self.clock != DATES and only_dates(column):
                 return f"must have a time of day as a timestamp, got {column.dtype}. Make it kind: date"
@@ -339,13 +339,13 @@ class DateForm:
         return out
 
     def places(self, numbers: npt.NDArray[np.float64], low: float) -> npt.NDArray[np.int64]:
-        """(n,) the number of periods between that of `low` and each one's."""
+        """Return the number of periods from the period of `low` to each value's, (n,)."""
         ends = [np.asarray(x, dtype=np.int64) for x in (numbers, [low])]
         own, first = (self.clock.index(x, self.cut_to) for x in ends)
         return own - first
 
     def starts(self, low: float, places: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
-        """(n,) the first day or second of the periods at the given distances from that of `low`."""
+        """Return the first day or second of the periods at these distances from the period of `low`, (n,)."""
         first = self.clock.index(np.array([low], dtype=np.int64), self.cut_to)
         return self.clock.starts(first + places, self.cut_to).astype(np.float64)
 

@@ -82,7 +82,7 @@ class Clock:
         return 1 if self.unit is Period.DAY else _DAY
 
     def index(self, numbers: Ints, period: Period) -> Ints:
-        """(n,) the number of each one's period; those of successive periods are successive."""
+        """Return the number of each value's period, (n,); successive periods have successive numbers."""
         days = numbers // self.units_of_day
         match period:
             case Period.SECOND | Period.MINUTE | Period.HOUR:
@@ -325,7 +325,7 @@ class Moments:
     wrong: dict[Rule, Flags]
 
     def numbers(self, clock: Clock) -> npt.NDArray[np.float64]:
-        """(n,) days or seconds; NaN if there is none."""
+        """Days or seconds, (n,); NaN if there is none."""
         units = self.micros // (MICROS_OF_DAY if clock.unit is Period.DAY else 10**6)
         unknown = np.logical_or.reduce([self.null, *self.wrong.values()])
         return np.where(unknown, np.nan, units)

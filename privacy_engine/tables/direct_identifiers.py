@@ -19,7 +19,7 @@ class Scope(StrEnum):
     """Where equal identifiers have equal pseudonyms, narrower first."""
 
     RELEASE = "release"  # within the tables of one release
-    SERIES = "series"  # also across all releases of a series, which are thereby linked
+    SERIES = "series"  # also across all releases of a series, which links them
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,7 +91,7 @@ def scope_of(field: str, given: object) -> Scope:
 
 @dataclass(frozen=True)
 class Allowed:
-    """Permission for what a rule would refuse or count otherwise, with a reason for the manifest."""
+    """Exception from a rule that would refuse or otherwise count a column, with a reason for the manifest."""
 
     reason: str
 

@@ -202,7 +202,7 @@ class EncodedTable:
         )
 
     def geometry(self, weights: npt.ArrayLike | None = None) -> Geometry:
-        """Costs of intervals and nodes; weights (q,) are used as they are, by default 1/q each (NCP)."""
+        """Costs of intervals and nodes; weights (q,) are used without scaling, by default 1/q each (NCP)."""
         q = len(self.domains)
         w = np.full(q, 1.0 / q) if weights is None else np.asarray(weights, dtype=np.float64)
         if w.shape != (q,):
@@ -400,7 +400,7 @@ def _codes_of_texts(attribute: Attribute, coded: Column, domain: Domain) -> npt.
 
 
 def _place(texts: Iterable[str], domain: Domain) -> npt.NDArray[np.int32]:
-    """(v + 1,) index of each value in a domain, and last that of null; -1 = not in it."""
+    """Return the index of each value in a domain, and last the index of null, (v + 1,); -1 = not in it."""
     position = {label: i for i, label in enumerate(domain_labels(domain))}
     return np.array([position.get(text, -1) for text in (*texts, NULL)], dtype=np.int32)
 

@@ -54,7 +54,7 @@ def pack(codes: npt.NDArray[Any], sizes: Ints) -> Ints:
     """(n,) one number per record, equal for records that are equal in all rows of codes (d, n)."""
     key, span = np.zeros(codes.shape[1], dtype=np.int64), 1
     for row, size in zip(codes, sizes.tolist(), strict=True):
-        if span * size >= 2**62:  # renumber what occurs, and go on
+        if span * size >= 2**62:  # renumber the codes that occur
             key = np.unique(key, return_inverse=True)[1].astype(np.int64)
             span = len(key)
         key = key * size + row

@@ -1,4 +1,4 @@
-"""The person of each row, and what a class of rows says about persons.
+"""The person of each row, and the persons of a class of rows.
 
 The guarantee is about people, not rows. If a person may have several rows, a class is counted by persons:
 after Gong, Luo, Yang, Ni, Li, "Anonymizing 1:M microdata with high utility" (2017), and Poulis, Loukides,

@@ -222,7 +222,7 @@ def merge_cheapest_first(
 def join_while_cheap(
     space: Space, boxes: Boxes, into: Ints, small: Ints, partner: Ints, price: Floats, criterion: int
 ) -> None:
-    """Make proposals in ascending price; a partner that has grown meanwhile still counts if it costs no more.
+    """Make proposals in ascending price; a partner that has grown still counts if it costs no more.
 
     A class that has taken in another one, or is gone, makes none. Each class that proposes joins its partner.
     """

@@ -175,7 +175,7 @@ def first_refusal(counts: npt.NDArray[np.int32], size: int, constraints: Constra
 
 @kernel(inner=True)
 def _slack(limit: float) -> float:
-    """What rounding may add to a figure: as much as the models allow, and no more."""
+    """Tolerance for rounding in a figure: exactly as much as the models allow."""
     return TOLERANCE * max(1.0, limit)
 
 

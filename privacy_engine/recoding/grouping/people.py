@@ -26,7 +26,7 @@ from privacy_engine.verification.models import PrivacyModel
 
 
 class Scope(NamedTuple):
-    """Models, and the records that they speak of.
+    """Models, and the records that they apply to.
 
     rows: (n,) bool; None: all.
     attributes: the sensitive attributes that these records have.
@@ -37,11 +37,11 @@ class Scope(NamedTuple):
     attributes: tuple[str, ...]
 
     def take(self, records: npt.NDArray[np.intp]) -> "Scope":
-        """The same among some of the records."""
+        """Return the same models for some of the records."""
         return self if self.rows is None else self._replace(rows=self.rows[records])
 
     def classes(self, classes: EquivalenceClasses) -> tuple[Ints, EquivalenceClasses]:
-        """(a,) the classes with such records, and these classes of these records."""
+        """Return the classes (a,) that have such records, and these classes with only these records."""
         if self.rows is None and len(self.attributes) == len(classes.sensitive):
             return np.arange(len(classes)), classes
         rows = slice(None) if self.rows is None else self.rows
@@ -128,7 +128,7 @@ def _suppressed(
 
 
 def _missed(classes: EquivalenceClasses, scopes: Sequence[Scope]) -> npt.NDArray[np.bool_]:
-    """(c,) whether a class misses a model among the records that the model speaks of."""
+    """Return whether each class violates a model among the records that the model applies to, (c,)."""
     missed = np.zeros(len(classes), dtype=np.bool_)
     for scope in scopes:
         affected, own = scope.classes(classes)

@@ -111,7 +111,7 @@ def _merge_failing(
             partner, price = partners.of(failing)
         merge_cheapest_first(space, boxes, into, failing, partner, price)
         gone = alive[boxes.size[alive] == 0]
-        counts[into[gone]] += counts[gone]  # a class takes in one other a round
+        counts[into[gone]] += counts[gone]  # a class absorbs one other class in a round
 
 
 @kernel()

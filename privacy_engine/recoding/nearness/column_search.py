@@ -167,7 +167,7 @@ class ColumnSearch:
         return near
 
     def _columns_of(self, labels: Ints) -> _Columns:
-        """The classes that lose anything, without those of more than 2k tuples."""
+        """Return the classes with a loss, except classes of more than 2k tuples."""
         width, m = 2 * self._k, len(self._tuples)
         pairs, times = np.unique(labels * m + self._tuple_of, return_counts=True)
         classes, tuples = np.divmod(pairs, m)

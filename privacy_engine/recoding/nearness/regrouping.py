@@ -42,7 +42,7 @@ from privacy_engine.recoding.grouping.constraints import Constraints
 from privacy_engine.recoding.grouping.moving import dissolve_classes, found_classes, move_records
 from privacy_engine.recoding.grouping.refinement import LookUp
 
-CLASSES = 5  # that are regrouped together, at most; 3 gain less, 8 or 12 no more for their time
+CLASSES = 5  # classes regrouped together, at most; 3 gain less, and 8 or 12 are not worth their time
 CANDIDATES = 12  # classes that a tuple could enter, from which neighbours are drawn
 RECORDS = 300  # of a trial, at most; and at most 12 k
 NOISE = 0.5  # a price is raised by up to this share

@@ -156,7 +156,7 @@ def _try(
 def _concerned(
     space: Space, codes: Codes, labels: Ints, costs: Floats, c: int, lo: Codes, hi: Codes, cost: float
 ) -> Ints:
-    """The records inside of a larger box whose classes cost more, or those of c outside of a smaller.
+    """Find the records in a larger box whose classes cost more, or records of c outside of a smaller box.
 
     costs: (m,) of the classes; cost: of the box.
     """

@@ -189,7 +189,7 @@ def _ends(held: Ints, one: bool) -> Ints:
 
 @kernel(inner=True)
 def _reduce(quotas: Quotas, total: Ints, taken: Ints) -> bool:
-    """Reduce the records (v,) of a region to what a side may take from a class; return if that is possible.
+    """Reduce the records (v,) of a region to those a side may take from a class; return if that is possible.
 
     total: (v,) records of each kind in the class.
     """

@@ -76,7 +76,7 @@ class QuotaSearch:
         return self._are_few(start) or self.loss(start) < self.loss(found)
 
     def improve(self, labels: Ints, rng: np.random.Generator, look_up: LookUp, cycles: int = CYCLES) -> Ints:
-        """Labels of no larger loss, from those of classes that meet k and the rules.
+        """Return labels of equal or less loss, from the labels of classes that meet k and the rules.
 
         cycles: Largest number of cycles; one if all classes are small.
         """

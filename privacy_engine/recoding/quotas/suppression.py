@@ -1,6 +1,6 @@
 """Which records to search without, where a model compares each class with all that is released.
 
-Under such a model a single record can seldom leave its class: the others would no longer meet the rules, and
+Under such a model a single record can rarely leave its class: the others would no longer meet the rules, and
 every suppressed record changes the shares that all classes are compared with. So a method searches again
 without some of the records: classes are compared with the kept ones, as in verification. A method that
 refines its classes does not run again as a whole: without rare values it starts from cuts under quotas or
