@@ -30,7 +30,7 @@ class Role(StrEnum):
     IDENTIFIER = "identifier"  # names one person: never released
     QUASI_IDENTIFIER = "quasi_identifier"  # known to others, names a person in combination
     SENSITIVE = "sensitive"  # what must not be learned of a person
-    INSENSITIVE = "insensitive"  # released as it is
+    INSENSITIVE = "insensitive"  # released unchanged
 
 
 class Kind(StrEnum):

@@ -5,7 +5,7 @@ quasi-identifiers. After Nergiz, Atzori, Saygin: Towards trajectory anonymizatio
 approach (2008), who group trajectories, match their points one to one, generalize each match to a common
 cover, and suppress points without a match.
 
-Deviations: persons are grouped by any anonymizer, on one row a person of what sums up their rows; matches
+Deviations: persons are grouped by any anonymizer, on one summary row per person; matches
 are optimal assignments of one person at a time, the person with fewest rows first, where the paper aligns
 strings; in groups that are not large each person is matched once more when all others are known.
 """

@@ -272,7 +272,7 @@ def with_noisy_number(
     record is replaced changes by at most u S. Proof:
 
     1. `max_rows` m: u = m. The records contributed are C and a <= m more in one table, C and b <= m more in
-       the other, where C is what all others contribute: it is a function of each of them alone. So their
+       the other, where C is what all others contribute: it is a function of each of them only. So their
        number changes by |a - b| <= m. It is counted with noise for sensitivity m.
     2. `weight` person: the number of persons changes by at most one, and is counted with noise for
     sensitivity 1.

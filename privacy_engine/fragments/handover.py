@@ -73,7 +73,7 @@ def count_leaves(
 def _require_unchanged(same: bool) -> None:
     if not same:
         raise IntegrityError(
-            "the table must stay as it is while it is cut into fragments: it changed; run again"
+            "the table must not change while it is cut into fragments, but it changed; run again"
         )
 
 

@@ -102,7 +102,7 @@ class DTPD(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-lear
         self.classes_, codes = np.unique(np.asarray(y), return_inverse=True)
         self.n_features_in_ = table.shape[1]
         # P(E) = (theta P*(E) - (1 - theta) P*(E reversed)) / (2 theta - 1): each released record counts so
-        # much for itself and, negatively, for its reverse. Sums over any E are unbiased then.
+        # much for this value and, negatively, for its reverse. Sums over any E are unbiased then.
         kept, reverse = np.array([self.theta, self.theta - 1]) / (2 * self.theta - 1) / len(table)
         weights = np.zeros((2, len(table), len(self.classes_)))
         weights[0, np.arange(len(table)), codes] = kept

@@ -59,7 +59,7 @@ def reconstructed_moments(released: pd.DataFrame, manifest: Mapping[str, Any]) -
         manifest: Manifest of the release.
 
     Returns:
-        One row an attribute: attribute, mean, mean_error, variance (0 where the noise swallowed it),
+        One row per attribute: attribute, mean, mean_error, variance (0 if the noise exceeds it),
         variance_error, and breach_width at 50, 95 and 99.9 %: the paper's interval for a normal attribute.
 
     Raises:

@@ -157,7 +157,7 @@ def _shrunk(variance: FloatArray, error: FloatArray, overall: float) -> FloatArr
     """(classes,) variances pulled towards that of all classes by their share of noise; not in the paper.
 
     Of an estimate v with standard error e the share v^2 / (v^2 + e^2) is kept, none of one below 0: a v far
-    too small would make a spike of the density, which decides for or against its class alone.
+    too small would make a spike of the density, which by itself decides for or against its class.
     """
     known = np.maximum(variance, 0.0) ** 2
     kept = np.divide(known, known + error**2, out=np.zeros_like(known), where=known > 0)

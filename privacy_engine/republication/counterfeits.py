@@ -64,7 +64,7 @@ def require_fillable(schema: DataSchema, attributes: list[str]) -> str:
         raise SchemaError(
             "`counterfeits` supports one sensitive attribute, because a value in another column "
             f"would reveal them: m must name one attribute, but names {len(attributes)}, and the "
-            f"table have no other column that is released as it is, nor one named {COUNTERFEITS}, it has "
+            f"table must have no other unchanged column and none named {COUNTERFEITS}, but it has "
             f"{others}. Remove the others, or `counterfeits`"
         )
     return attributes[0]

@@ -59,7 +59,7 @@ def coded_files(
         files: Parquet files of the table.
         schema: with a public domain for each attribute.
         levels: Level of the hierarchy at which an attribute's values are distinguished; 0 if not named.
-        earlier: Storages of the release that this one goes on from, see ``with_nullable_types``.
+        earlier: Storages of the release that this one continues, see ``with_nullable_types``.
 
     Raises:
         SchemaError: As ``CodedTable.encode``, with the same problems and counts.
@@ -105,7 +105,7 @@ def coded_people(
     levels: Mapping[str, int] | None = None,
     earlier: Mapping[str, Storage] | None = None,
 ) -> CodedTable:
-    """The same of a table of many rows a person: what each person contributes.
+    """The same for a table with many rows per person: the contribution of each person.
 
     The number of persons is public, that of rows is not: the memory limit depends on the former.
 

@@ -191,7 +191,7 @@ class Synthesizer(ABC):
             engine: Reads the files.
             files: Parquet files of the table.
             schema: with a public domain for each attribute.
-            earlier: Storages of the release that this one goes on from; None: it goes on from none.
+            earlier: Storages of the release that this one continues; None if it continues none.
 
         Raises:
             SchemaError, CapacityError: As ``measure_files``.

@@ -104,7 +104,7 @@ class _Columns:
         self._x = np.zeros(0)
 
     def add(self, members: Ints, cost: float) -> None:
-        """Add a set, one entry a record."""
+        """Add a set, with one entry for each record."""
         tuples, times = np.unique(members, return_counts=True)
         key = tuples.tobytes(), times.tobytes()
         if key not in self._seen:

@@ -31,7 +31,7 @@ class Node:
         attribute: Name of the attribute.
         parents: Their names; may be empty.
         table: Probabilities that sum to 1 along the last axis, shape (*parent sizes, size) float64.
-        groups: One entry a parent: the group of each of its values, where the attribute depends on no more
+        groups: One entry per parent: the group of each of its values, if the attribute depends on no more
             than that, and the table's axis counts groups; else None. Empty: None for each.
 
     Raises:
@@ -137,7 +137,7 @@ class BayesianNetwork:
         """Draw records from the joint distribution; as a sample they are closer to it than independent draws.
 
         Returns:
-            (d, n) uint8 or uint16 codes, one row an attribute in the order of ``names``.
+            (d, n) uint8 or uint16 codes, one row per attribute in the order of ``names``.
         """
         codes = np.zeros((len(self.names), n), dtype=np.uint8 if max(self.sizes) <= 256 else np.uint16)
         points = spread_points(len(self.nodes), n, rng)

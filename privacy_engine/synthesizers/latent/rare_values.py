@@ -30,7 +30,7 @@ class ValueGroups:
 
     @classmethod
     def single(cls, size: int) -> "ValueGroups":
-        """Every value for itself."""
+        """Return a separate group for each value."""
         return cls(group_of=np.arange(size), shares=np.ones(size))
 
     @classmethod
@@ -39,7 +39,7 @@ class ValueGroups:
 
         Args:
             noisy: Counts, shape (s,).
-            likely: Probabilities made from them, which tell how a group's values share it, shape (s,).
+            likely: Probabilities made from them, by which the values of a group share it, shape (s,).
             least: Records that a value must exceed.
 
         >>> groups = ValueGroups.joining_rare(
