@@ -1,8 +1,8 @@
 """All anonymizers on one table, side by side.
 
-The table is ingested once and anonymized by each method, one mapped task a method; each result is verified
-on its own bytes against the same policy. What is published is a report that compares them, with a plot of
-risk against loss: no release leaves the work area, because several of the same people could be intersected.
+The table is ingested once and anonymized by each method in a mapped task; the bytes of each result are
+verified against the same policy. Only a report that compares the results is published, with a plot of risk
+against loss. No release leaves the work area, because releases of the same people could be intersected.
 Age, education, sex and work class can be linked to a person, the salary class is sensitive.
 """
 
@@ -69,7 +69,7 @@ with DAG(
         table=raw.output,
         seed=7,
         map_index_template="{{ task.method }}",
-        # Each method takes all cores; side by side they would only be in each other's way, and their times.
+        # Each method uses all cores; methods side by side would slow each other down and distort the times.
         max_active_tis_per_dagrun=1,
     ).expand_kwargs([{"method": name, "parameters": COMMON | own} for name, own in METHODS.items()])
     reports = VerifyOperator.partial(task_id="verify", policy=POLICY).expand(table=staged.output)

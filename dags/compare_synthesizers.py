@@ -1,13 +1,14 @@
 """All synthesizers on one table, at several epsilons, side by side.
 
-The table is ingested and validated once and synthesized by each method at each epsilon, one mapped task a
-pair; each result is verified against the same policy and the ledger. What is published is a report with plots
-of risk (epsilon, and an attack) against loss (distance of the marginals) and use (what a classifier learns):
-no release leaves the work area.
+The table is ingested and validated once and synthesized by each method at each epsilon, in a mapped task for
+each pair; each result is verified against the same policy and the ledger. Only a report is published, with
+plots of risk (epsilon and an attack) against loss (distance of the marginals) and use (accuracy of a
+classifier): no release leaves the work area.
 
-The customers are simulated, so the report, which holds exact figures of them, may be read by everybody. Of
-people it would have to stay with the curator: leave `public_source` out. Looking at all tables costs their
-sum, epsilon 42 here, and the ledger books it, also for simulated people; the same bytes cost nothing again.
+The customers are simulated, so the report, which holds exact figures of them, may be public. A report about
+real people would have to stay with the curator: leave out `public_source`. Looking at all tables costs the
+sum of their losses, epsilon 42 here. The ledger books it even for simulated people; the same bytes cost
+nothing again.
 Before the first run:
 
     privacy-release budget grant simulated_customers --epsilon 100 --reason "comparison of synthesizers"
@@ -38,7 +39,7 @@ NUMBERS = {
     "deposit": (0, 200),
     "loan": (0, 150),
 }
-LISTED = {  # every domain is public: a differentially private method never takes one from the records
+LISTED = {  # every domain is public: a differentially private method does not take one from the records
     "education": ["primary", "secondary", "bachelor", "master", "doctor"],
     "occupation": ["farmer", "worker", "clerk", "teacher", "manager", "self-employed", "retired"],
     "marital-status": ["single", "married", "divorced"],
@@ -79,7 +80,7 @@ with DAG(
         budget=BUDGET,
         policy=POLICY,
         map_index_template="{{ task.method }}, epsilon {{ task.parameters['epsilon'] }}",
-        # Each method takes all cores; side by side they would only be in each other's way.
+        # Each method uses all cores; methods side by side would slow each other down.
         max_active_tis_per_dagrun=1,
     ).expand_kwargs(
         [{"method": name, "parameters": {"epsilon": epsilon}} for name in METHODS for epsilon in EPSILONS]

@@ -1,10 +1,10 @@
 """Operators composed by hand.
 
-The table is ingested and validated once, anonymized with three values of *k* side by side, each result is
-verified on its own bytes, and the strictest one whose loss is small enough is published. Age, education
-and work class can be linked to a person, the salary class is sensitive.
+The table is ingested and validated once and anonymized with three values of *k* side by side. The bytes of
+each result are verified, and the strictest one whose loss is small enough is published. Age, education and
+work class can be linked to a person, and the salary class is sensitive.
 
-For a release that needs no more than the usual steps, write a file in `include/releases` instead.
+For a release that needs only the usual steps, write a file in `include/releases` instead.
 """
 
 from collections.abc import Sequence
@@ -55,7 +55,7 @@ POLICY = {
 
 @task(multiple_outputs=True)
 def choose(staged: Sequence[dict], reports: Sequence[dict], largest_gcp: str) -> dict[str, dict]:
-    """The strictest release whose loss is small enough, with its report; both lists are in the order of k."""
+    """Choose the strictest release of small enough loss, and its report; both lists are in the order of k."""
     pairs = list(zip(staged[:], reports[:], strict=True))
     small = [pair for pair in pairs if pair[0]["figures"]["gcp"] <= float(largest_gcp)]
     table, report = (small or pairs[:1])[-1]

@@ -1,11 +1,11 @@
 """OKPLOF, then OBPA, as in the paper of both (Yang 2018).
 
-Whoever stands apart from all others makes the class that takes them in wide. So OKPLOF looks for them first,
-the highest scores are set aside, and OBPA makes classes of the others; the policy is held against what is
-released, and the last task tells how many records went which way. Only counts leave the work area: the
-outliers are removed with it.
+A record far from all others widens the class that contains it. So OKPLOF scores all records first, those with
+the highest scores are set aside, and OBPA makes classes of the others. The released records are verified
+against the policy, and the last task reports how many records were set aside and released. Only counts leave
+the work area: the outliers are removed with it.
 
-Only for anonymizers: which records are outliers depends on all the others, and no epsilon would cover that.
+Use this only with anonymizers: which records are outliers depends on all others, and no epsilon covers that.
 """
 
 from datetime import UTC, datetime
@@ -43,7 +43,7 @@ SCHEMA = {
 
 @task
 def tell(looked_at: dict[str, Any], published: dict[str, Any]) -> dict[str, int]:
-    """How many records were looked at, set aside and released."""
+    """Report the number of records that were examined, set aside and released."""
     found = looked_at["outliers"][-1]
     return {
         "records": found["records"],
@@ -86,5 +86,5 @@ with DAG(
             )
         ],
     )
-    told = tell(others.output, published.output)
-    clean_up_after(told)
+    counts = tell(others.output, published.output)
+    clean_up_after(counts)

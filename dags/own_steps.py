@@ -1,8 +1,8 @@
-"""Steps of your own between ingest and release.
+"""Your own steps between ingest and release.
 
-Adults are chosen in SQL, with their age in decades, and pensioners left out by a function. What comes out is
-anonymized, verified and published. Each step keeps the column `_record`, which tells whose record a row is,
-and the schema of what it makes is checked as that of a source is.
+A SQL query selects adults, with their age in decades, and a function leaves out pensioners. The result is
+anonymized, verified and published. Each step keeps the column `_record`, which identifies the record of a
+row, and the table that it makes is checked against its schema as a source is.
 """
 
 from datetime import UTC, datetime
@@ -45,7 +45,7 @@ POLICY = {"require": [{"model": "k_anonymity", "k": 5}], "max_suppressed": 0.02}
 
 @release_transform
 def without_pensioners(records: "pd.DataFrame") -> "pd.DataFrame":
-    """Those whose salary is still one."""
+    """Leave out people of 70 years or more, whose income is a pension."""
     return records[records["decade"] < 7]
 
 

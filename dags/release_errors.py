@@ -1,7 +1,7 @@
-"""No Airflow DAG, but an import error as long as a file in `include/releases` is broken.
+"""Raise an import error while a file in `include/releases` is broken; this file has no Airflow DAG.
 
-It has a line for each, which names file, field and remedy. Airflow switches off every DAG of a file that has
-an import error, so the error comes from a file without any.
+The error has a line for each broken file, with file, field and remedy. Airflow switches off all DAGs of a
+file with an import error, so the error comes from a file without DAGs.
 """
 
 from airflow_privacy_release import raise_if_broken

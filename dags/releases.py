@@ -1,6 +1,6 @@
 """One Airflow DAG per file in `include/releases`.
 
-A file that cannot be read has no DAG here; `release_errors.py` shows what is wrong with it.
+A file that cannot be read has no DAG here; `release_errors.py` shows its errors.
 """
 
 from airflow_privacy_release import release_dags

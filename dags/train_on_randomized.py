@@ -1,8 +1,8 @@
-"""A classifier from random answers.
+"""A classifier that is trained on randomized answers.
 
-Follows the release `bank_customers_randomized`: naive Bayes (PPNB) is trained on the published bytes and
-their manifest alone, and asked about 5,000 other customers. These are simulated, so their exact figures may
-be told; a test on records of people stays with the curator.
+It follows the release `bank_customers_randomized`: naive Bayes (PPNB) is trained only on the published bytes
+and their manifest, and tested on 5,000 other customers. They are simulated, so their exact figures may be
+public; the results of a test on real people stay with the curator.
 """
 
 from datetime import UTC, datetime

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Run by the PostgreSQL image when its volume is empty: one database and one user for Airflow, and others for the
-# budget ledger, so that who may write DAG runs cannot touch what was spent, nor the other way round.
+# The PostgreSQL image runs this when its volume is empty. Airflow and the budget ledger each get a database and a
+# user, so that a user who can write DAG runs cannot change the ledger, and the ledger's user cannot change them.
 set -eu
 psql --no-psqlrc --quiet --set ON_ERROR_STOP=1 --username "$POSTGRES_USER" --dbname postgres <<'SQL'
 \set airflow_password `cat "$AIRFLOW_DB_PASSWORD_FILE"`

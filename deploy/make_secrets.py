@@ -1,8 +1,8 @@
-"""Write fresh random secrets for docker-compose.yaml into a folder that only this user can enter.
+"""Write new random secrets for docker-compose.yaml into a folder that only this user can enter.
 
-Each secret is a file. Containers read them as users of their own, whom nobody but root could make their
-owners: so a file may be read by everybody, and the folder keeps other users of this machine out. Earlier
-versions kept the secrets in `.env`: those that are there move to the files.
+Each secret is a file. Containers read the files as other users, and only root could make those users the
+owners. So every user may read the files, and the folder keeps other users of this machine out. Earlier
+versions kept the secrets in `.env`; secrets found there move to the files.
 """
 
 import base64
@@ -32,10 +32,10 @@ VARIABLES = {name.upper() for name in (*RANDOM, FERNET_KEY)} | set(CONNECTIONS.v
 
 
 def files(earlier: Mapping[str, str]) -> dict[str, str]:
-    """The text of each file.
+    """Return the text of each file by name.
 
     Args:
-        earlier: secrets that are kept, by their variables.
+        earlier: Secrets to keep, by their variable in `.env`.
     """
 
     def value(variable: str) -> str:
@@ -50,10 +50,10 @@ def files(earlier: Mapping[str, str]) -> dict[str, str]:
 
 
 def write(folder: Path, texts: Mapping[str, str]) -> None:
-    """Write the files: all of them or none, and over nothing.
+    """Write all of the files or none, and overwrite nothing.
 
     Raises:
-        OSError: if there is such a folder with anything in it.
+        OSError: If the folder exists and is not empty.
     """
     made = Path(tempfile.mkdtemp(prefix=".secrets-", dir=folder.parent))  # mode 0700
     try:
@@ -67,12 +67,12 @@ def write(folder: Path, texts: Mapping[str, str]) -> None:
 
 
 def variable(line: str) -> str:
-    """The name in a line of an `.env` file."""
+    """Return the variable's name in a line of an `.env` file."""
     return line.partition("=")[0].strip()
 
 
 def main(folder: Path, env: Path) -> int:
-    """Write the folder, unless there is one: new secrets do not open what the old ones locked."""
+    """Write the folder, unless it exists: new secrets cannot decrypt data of the old ones."""
     lines = env.read_text(encoding="utf-8").splitlines(keepends=True) if env.exists() else []
     earlier = {variable(line): line.partition("=")[2].strip().strip("'\"") for line in lines}
     moved = {name: value for name, value in earlier.items() if name in VARIABLES and value}

@@ -1,4 +1,4 @@
-"""A text from a file or a caller as a member of a closed set, and what somebody may have meant."""
+"""Read text as a member of a closed set, and suggest the nearest member for a misspelt one."""
 
 import difflib
 from collections.abc import Iterable
@@ -10,10 +10,10 @@ E = TypeVar("E", bound=StrEnum)
 
 
 def choice(enum: type[E], value: object, field: str) -> E:
-    """The member of that value.
+    """Return the member of ``enum`` that has this value.
 
     Raises:
-        ValueError: naming the field and the allowed values.
+        ValueError: Naming the field and the allowed values.
     """
     try:
         return enum(str(value))
@@ -25,7 +25,7 @@ def choice(enum: type[E], value: object, field: str) -> E:
 
 
 def did_you_mean(given: object, known: Iterable[str]) -> str:
-    """A hint for the end of an error: the nearest of the right words; empty where none is near.
+    """Suggest the nearest known word, for the end of an error message; empty if none is near.
 
     >>> did_you_mean("mondrain", ["mondrian", "rfka"])
     ' (did you mean mondrian?)'

@@ -1,11 +1,11 @@
-"""Compiled functions: machine code that is kept between processes for as long as its sources stay the same.
+"""Compiled functions whose machine code is cached on disk until one of their sources changes.
 
-Numba's own cache looks at the file of a function alone: when a function that it calls has changed, in another
-file, the old machine code of both runs. And where no folder can hold the code, numba refuses to import the
-function. Here the key is the content of every source that a function can reach, with the versions of the
-compiler; numba adds those of Python and the processor. Where no folder can hold the code, a warning says so.
+Numba's own cache checks only the file that defines a function: if a called function changes in another file,
+the old machine code of both still runs. And if no folder can hold the code, numba refuses to import the
+function. The key used here covers the content of every source that a function can reach and the versions of
+the compiler; numba adds those of Python and the processor. If no folder can hold the code, a warning says so.
 
-This is the one module outside `engines` that reads and writes files: the sources, and the machine code.
+This is the only module outside `engines` that reads and writes files: the sources and the machine code.
 """
 
 import hashlib
@@ -37,24 +37,24 @@ def kernel(
     inline: Literal["never", "always"] = "never",
     inner: bool = False,
 ) -> Callable[[F], F]:
-    """A decorator that compiles a function at its first call, or loads what an earlier process compiled.
+    """Return a decorator that compiles a function on its first call, or loads its cached machine code.
 
     Args:
-        nogil: let other threads run meanwhile.
-        parallel: spread `numba.prange` over the cores.
-        inline: `always` puts the function's body in the place of each call.
-        inner: Only compiled functions call it. The entry point for Python is then not made, which saves a
-            fifth of the time to compile.
+        nogil: Whether the function releases the GIL while it runs.
+        parallel: Whether `numba.prange` runs on all cores.
+        inline: `always` replaces each call by the function's body.
+        inner: Whether only compiled functions call the function. It then gets no entry point for Python,
+            which saves a fifth of the compile time.
     """
 
     def compiled(function: F) -> F:
-        # No caller takes the address of a function as C does.
+        # No caller needs a C function pointer.
         options = {"no_cfunc_wrapper": True, "no_cpython_wrapper": inner}
         njit: Any = numba.njit  # its annotations leave out two options
         dispatcher: Any = njit(nogil=nogil, parallel=parallel, inline=inline, **options)(function)
-        if isinstance(dispatcher, Dispatcher):  # not where numba is told to leave functions as they are
+        if isinstance(dispatcher, Dispatcher):  # not if NUMBA_DISABLE_JIT is set
             plain = dispatcher.get_call_template
-            dispatcher.get_call_template = _of_types(plain)  # type: ignore[method-assign]  # of this one alone
+            dispatcher.get_call_template = _of_types(plain)  # type: ignore[method-assign]  # this instance only
             # As `cache=True` does with numba's own cache.
             dispatcher._cache = _KernelCache(function)  # type: ignore[attr-defined]  # annotations leave it out
             if inner:
@@ -66,10 +66,10 @@ def kernel(
 
 
 def _of_types(resolve: Callable[..., Any]) -> Callable[..., Any]:
-    """Have what a compiled function calls compiled for the types of its arguments, not for their values.
+    """Make numba compile a called function for the types of its arguments, not for literal values.
 
-    Numba would compile it once more for each literal: for a -1 that is given, and for the 0 that a variable
-    has at first.
+    Otherwise numba would compile it again for each literal: for an argument -1, or for the initial 0 of a
+    variable.
     """
 
     def resolved(arguments: tuple[Any, ...], named: Mapping[str, Any]) -> Any:
@@ -80,7 +80,7 @@ def _of_types(resolve: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _keep_from_python(dispatcher: Any) -> None:
-    """Have Python refuse to call a function of compiled ones, which would end the process."""
+    """Make a call from Python raise an error; without its entry point, the call would end the process."""
 
     def add(result: Any) -> None:
         dispatcher.overloads[tuple(result.signature.args)] = result
@@ -90,23 +90,23 @@ def _keep_from_python(dispatcher: Any) -> None:
             f"only compiled functions may call {dispatcher.__name__}; drop `inner` from its decorator"
         )
 
-    dispatcher.add_overload = add  # without it Python finds nothing to call, and has it compiled
+    dispatcher.add_overload = add  # the default would look for the missing entry point
     dispatcher._compile_for_args = refuse
 
 
 @cache
 def cache_folder() -> Path | None:
-    """Where machine code is kept: the first folder that can be written; None where there is none.
+    """Return the first writable folder for machine code; None if there is none.
 
-    That is below $NUMBA_CACHE_DIR where it is set, else beside the package, else in the user's cache.
+    It is below $NUMBA_CACHE_DIR if that is set, otherwise beside the package or in the user's cache.
     """
     return next(filter(_is_writable, _folders()), None)
 
 
 def source_digest(module: Path) -> str:
-    """A digest of the sources of this package that a module can reach, and of the compiler's versions.
+    """Return a digest of the sources in this package that a module can reach and of the compiler's versions.
 
-    What a module does not import it cannot call, nor take a constant from.
+    A module can only call functions and use constants of modules that it imports.
     """
     digest = hashlib.sha256(f"{numba.__version__} {llvmlite.__version__}".encode())
     reached: set[Path] = set()
@@ -122,8 +122,8 @@ def source_digest(module: Path) -> str:
 
 @cache
 def _folders() -> tuple[Path, ...]:
-    """Where machine code may be, best first."""
-    # Two installations must not take turns in overwriting each other's code.
+    """Return the folders that may hold machine code, the preferred one first."""
+    # Two installations must not keep overwriting each other's code.
     own = _CacheLocator.get_suitable_cache_subpath(__file__)
     if named := config.CACHE_DIR:  # type: ignore[attr-defined]  # numba sets its settings by their names
         return (Path(named) / own,)
@@ -134,7 +134,7 @@ def _folders() -> tuple[Path, ...]:
 def _is_writable(folder: Path) -> bool:
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        # Permissions alone do not tell: the file system may be read-only.
+        # Permissions are not enough: the file system may be read-only.
         tempfile.TemporaryFile(dir=folder).close()
     except OSError:
         return False
@@ -153,7 +153,7 @@ def _source_digest(path: Path) -> bytes:
 
 @cache
 def _imported(path: Path) -> tuple[Path, ...]:
-    """The sources that a source imports; a package that is imported as a whole stands for all its modules."""
+    """Return the sources that a source imports; importing a package counts as importing all its modules."""
     return tuple(
         source for name in _IMPORT.findall(_source(path)) for source in _sources(name.decode().split(".")[1:])
     )
@@ -171,7 +171,7 @@ def _sources(parts: list[str]) -> Iterator[Path]:
 def _warn_that_nothing_is_kept() -> None:
     warnings.warn(
         f"compiled functions must be kept in a folder that can be written, found none of "
-        f"{', '.join(map(str, _folders()))}: every process compiles anew, for up to a minute or two; "
+        f"{', '.join(map(str, _folders()))}: every process compiles them again, for up to a minute or two; "
         "set NUMBA_CACHE_DIR to such a folder",
         RuntimeWarning,
         stacklevel=2,
@@ -179,10 +179,10 @@ def _warn_that_nothing_is_kept() -> None:
 
 
 class _ByContent(_CacheLocator):
-    """What names and dates the machine code of a function."""
+    """Names the cache files of a function and gives the stamp that keeps them valid."""
 
     def __init__(self, function: Callable[..., Any], file: str) -> None:
-        self._py_file = file  # numba's name: it is told in a warning
+        self._py_file = file  # numba reads this attribute for a warning
         self._line = function.__code__.co_firstlineno
 
     @classmethod
@@ -204,14 +204,14 @@ class _ResultsByContent(CompileResultCacheImpl):
 
 
 class _KernelCache(FunctionCache):
-    """Machine code of a function; looked for in all folders, kept in the first that can be written."""
+    """Machine code of a function: searched for in all folders, saved in the first writable one."""
 
     _impl_class = _ResultsByContent
 
     def _load_overload(self, signature: Any, target: Any) -> Any:
         key = self._index_key(signature, target.codegen())
         for folder in _folders():
-            with suppress(OSError):  # a folder that is not there, or is another user's
+            with suppress(OSError):  # the folder is missing or belongs to another user
                 if (kept := self._index(folder).load(key)) is not None:
                     return self._impl.rebuild(target, kept)
         return None
@@ -225,7 +225,7 @@ class _KernelCache(FunctionCache):
                 raise FileNotFoundError
             folder.mkdir(parents=True, exist_ok=True)  # it may have been removed meanwhile
             self._index(folder).save(self._index_key(signature, result.codegen), self._impl.reduce(result))
-        except OSError:  # also a full disk: what was compiled runs all the same
+        except OSError:  # also a full disk: the compiled function runs anyway
             _warn_that_nothing_is_kept()
 
     def _index(self, folder: Path) -> IndexDataCacheFile:

@@ -1,16 +1,16 @@
-"""Counts in the text of an error: under a privacy budget they are outputs that the budget did not pay for.
+"""Remove counts from error messages: under a privacy budget they are outputs that the budget did not pay for.
 
-That a table is refused, and for which column and rule, is reported in any case; how many records broke the
-rule is not.
+A message always says that a table is refused, and for which column and rule; it does not say how many records
+broke the rule.
 """
 
 import re
 
 NUMBER = "N"
 
-# A number by itself: not `zip5`, `sha256`, the `2` of `table-2` or a part of a date.
+# A separate number: not `zip5`, `sha256`, the `2` of `table-2` or a part of a date.
 _NUMBERS = re.compile(r"(?<![\w.\-/])[+-]?(?:\d+(?:,\d{3})*(?:\.\d+)?|\.\d+)(?:e[+-]?\d+)?(?![\w/]|[-.:]\d)")
-# What a count is followed by says whether it was 1: "1 distinct value is", "2 distinct values are".
+# The words after a count reveal whether it was 1: "1 distinct value is", "2 distinct values are".
 _NOUN = re.compile(
     rf"\b{NUMBER}((?: of (?:the )?{NUMBER})?(?: different| distinct| further| missing| more| other)?) "
     r"(cell|class|column|date|entr|file|group|holder|pair|person|record|row|table|text|value|year)"
@@ -20,9 +20,9 @@ _PLURAL = {" is": " are", " has": " have", " was": " were", " repeats": " repeat
 
 
 def without_counts(text: str) -> str:
-    """Replace each number of an error's text by `N`, and what agrees with it by its plural.
+    """Replace each number in an error message by `N`, and the words that agree with it by their plural.
 
-    Any number goes, also one of the specification: a rule that knew the counts among them could miss one.
+    Numbers of the specification are replaced, too: a rule that picked out the counts could miss one.
 
     >>> without_counts("age: 1 record is outside of [0, 99]; widen the bounds")
     'age: N records are outside of [N, N]; widen the bounds'
@@ -32,7 +32,7 @@ def without_counts(text: str) -> str:
     'zip5: N distinct values in N rows of table-2 was met'
 
     Args:
-        text: of an error, which names columns, rules and counts.
+        text: Error message, which names columns, rules and counts.
     """
     return _NOUN.sub(_plural, _NUMBERS.sub(NUMBER, text))
 

@@ -1,4 +1,4 @@
-"""One exception a thing a caller can do about it. Messages name columns, rules and counts, never values."""
+"""One exception for each reaction of a caller. Messages name columns, rules and counts, never values."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -8,19 +8,19 @@ MOST_PROBLEMS = 10
 
 
 class PrivacyEngineError(Exception):
-    """Whatever this project raises on purpose."""
+    """Base class of the errors that this project raises on purpose."""
 
 
 class SchemaError(PrivacyEngineError, ValueError):
-    """A table, schema or hierarchy does not fit: mend the data or the schema."""
+    """A table, schema or hierarchy does not fit: correct the data or the schema."""
 
 
 class MissingSourceError(SchemaError):
-    """Nothing is where the source should be: wait for it, leave the release out, or mend the address."""
+    """The source does not exist at its address: wait for it, skip the release, or correct the address."""
 
 
 class SkippedError(PrivacyEngineError):
-    """Nothing is to be released this time, as the specification says: its source has not come."""
+    """The specification skips this release, because its source has not arrived."""
 
 
 class SourceError(PrivacyEngineError):
@@ -32,7 +32,7 @@ class InfeasibleError(PrivacyEngineError, ValueError):
 
 
 class VerificationError(PrivacyEngineError):
-    """The released bytes do not keep the policy: nothing may be published."""
+    """The released bytes violate the policy: nothing may be published."""
 
 
 class IntegrityError(PrivacyEngineError):
@@ -44,18 +44,18 @@ class PublishError(PrivacyEngineError):
 
 
 class SpecError(PrivacyEngineError, ValueError):
-    """A release specification or policy file is wrong: mend the named field."""
+    """A release specification or policy file is wrong: correct the named field."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Problem:
-    """One thing that is wrong in a file that people write.
+    """One error in a file that people write.
 
     Attributes:
-        text: the field, what must hold, what was found, and what to do.
-        path: keys and numbers that lead to the field; empty: the file as a whole, or what the text names.
-        file: None: that which is being read.
-        line: from 1; None: it is not known.
+        text: Field, rule, value found, and what to do.
+        path: Keys and numbers that lead to the field; empty for the whole file or for what the text names.
+        file: Name of the file; None for the file being read.
+        line: Line number, from 1; None if unknown.
     """
 
     text: str
@@ -65,36 +65,36 @@ class Problem:
 
 
 class ProblemsError(SpecError):
-    """Several fields of a specification, or of the files that it names, are wrong: mend each of them.
+    """Several fields of a specification, or of the files that it names, are wrong: correct each of them.
 
     Attributes:
-        problems: at least one, in the order in which they are told.
+        problems: Problems in the order of the message, at least one.
     """
 
     def __init__(self, problems: Iterable[Problem]) -> None:
-        super().__init__(tuple(problems))  # as its argument, so that it can be pickled
+        super().__init__(tuple(problems))  # as the argument, so that the error can be pickled
         self.problems: tuple[Problem, ...] = self.args[0]
 
     def __str__(self) -> str:
-        told, length, file = list[str](), 0, None
+        texts, length, file = list[str](), 0, None
         for problem in self.problems[:MOST_PROBLEMS]:
             where = "" if problem.file in (None, file) else f"{problem.file}: "
             line = "" if problem.line is None else f"line {problem.line}: "
             text = f"{where}{line}{problem.text}"
             length, file = length + len(text), problem.file or file
-            if told and length > LONGEST:
+            if texts and length > LONGEST:
                 break
-            told.append(text)
-        more = len(self.problems) - len(told)
-        return "; ".join([*told, f"and {more:,} more"] if more else told)
+            texts.append(text)
+        more = len(self.problems) - len(texts)
+        return "; ".join([*texts, f"and {more:,} more"] if more else texts)
 
 
 class SecretError(PrivacyEngineError, ValueError):
-    """The secret of memoised answers is missing, too short, or not the one of the earlier releases."""
+    """The secret of memoised answers is missing, too short, or differs from that of the earlier releases."""
 
 
 class BudgetExceededError(PrivacyEngineError):
-    """The privacy budget does not cover the request: wait for the next period or ask for less."""
+    """The privacy budget does not cover the request: wait for the next period or request less."""
 
 
 class LedgerError(PrivacyEngineError):
@@ -106,8 +106,8 @@ class WorkAreaError(PrivacyEngineError):
 
 
 class EngineError(PrivacyEngineError):
-    """DuckDB or Spark failed or died on the way: nothing was released, retry is safe."""
+    """DuckDB or Spark failed or died during the work: nothing was released, retry is safe."""
 
 
 class CapacityError(PrivacyEngineError):
-    """Memory, disk or processes do not suffice: give more of them, or smaller pieces; a retry is safe."""
+    """Memory, disk or processes do not suffice: provide more, or use smaller fragments; a retry is safe."""

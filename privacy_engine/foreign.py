@@ -1,6 +1,7 @@
-"""Errors of other libraries that mean the same wherever they come up: no memory, no disk, a broken library.
+"""Translate errors of other libraries: out of memory, out of disk space, or a crash in native code.
 
-Their own messages may quote cells. What is told instead is what ran out or broke, the type, and the remedy.
+Their own messages may quote cells. The new message says what ran out or crashed, the error's type, and the
+remedy.
 """
 
 import errno
@@ -8,22 +9,22 @@ import traceback
 
 from privacy_engine.errors import CapacityError, EngineError, PrivacyEngineError
 
-# By name, because whoever asks need not have loaded pyarrow, DuckDB or a pool of processes. Python, NumPy and
-# Arrow run out of memory with a `MemoryError`; a pool breaks when the system kills one of its processes.
+# By name, because the caller may not have loaded pyarrow, DuckDB or a pool of processes. Python, NumPy and
+# Arrow raise a `MemoryError` when memory runs out; a pool breaks when the system kills one of its processes.
 _MEMORY = frozenset({"ArrowCapacityError", "OutOfMemoryException", "BrokenProcessPool"})
 _DISK = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
 
 def translated(error: BaseException, what: str) -> PrivacyEngineError | None:
-    """What to raise instead of another library's error, if it is of one of these kinds; None for any other.
+    """Return the error to raise instead of another library's, if it is one of these kinds; None otherwise.
 
     >>> translated(MemoryError(), "people.parquet")
     CapacityError('people.parquet must fit into memory, got MemoryError; take ...')
     >>> translated(KeyError("a cell"), "people.parquet")
 
     Args:
-        error: that was caught.
-        what: was being read, written or done.
+        error: Caught error.
+        what: Name of the file or step that failed; it begins the message.
     """
     if isinstance(error, PrivacyEngineError):
         return None
@@ -36,19 +37,19 @@ def translated(error: BaseException, what: str) -> PrivacyEngineError | None:
     if isinstance(error, OSError) and error.errno in _DISK:
         return CapacityError(
             f"{what} must fit on the disk, got: {error.strerror or kind}; make space there, or move the "
-            "work area or the spill folder to a larger disk; what was half written is removed"
+            "work area or the spill folder to a larger disk; partly written files are removed"
         )
     if is_panic(error):
         return EngineError(
             f"{what} ended in a breakdown (panic) of a native library, got {type(error).__module__}.{kind} "
-            f"{_place(error)}; its message is withheld, it may quote records; retry, and if it breaks down "
-            "again, take another version of that library"
+            f"{_place(error)}; its message is withheld, it may quote records; retry, and if the library "
+            "breaks down again, use another version of it"
         )
     return None
 
 
 def is_panic(error: BaseException) -> bool:
-    """Whether Rust code broke down: no `Exception`, so that nothing catches it by chance."""
+    """Whether Rust code panicked; such an error is no `Exception`, so most handlers do not catch it."""
     return type(error).__name__ == "PanicException" and not isinstance(error, Exception)
 
 
@@ -59,7 +60,7 @@ def _is_of_memory(error: BaseException) -> bool:
 
 
 def _place(error: BaseException) -> str:
-    """File and line of the Python code that called what broke down."""
+    """Return the file and line of the Python code that called the crashed function."""
     frames = traceback.extract_tb(error.__traceback__)
     if not frames:
         return "at an unknown place"

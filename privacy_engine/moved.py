@@ -12,16 +12,17 @@ _LAST = "0.3"
 
 
 def redirect(moved: Mapping[str, str]) -> None:
-    """Import the modules of packages that moved by their former names, too.
+    """Let modules that moved be imported by their former names, too.
 
     Args:
-        moved: Former name of a module or package to its present one; modules of a package move with it.
+        moved: Present name of each moved module or package by its former name; a package includes its
+            modules.
     """
-    sys.meta_path.insert(0, _Former(moved))  # others would find a second copy of a moved package's modules
+    sys.meta_path.insert(0, _Former(moved))  # first, since other finders would load a second copy of a module
 
 
 class _Former(MetaPathFinder, Loader):
-    """Finds present modules by former names; each is one module under both."""
+    """Finds a module by its former name; both names give the same module object."""
 
     def __init__(self, moved: Mapping[str, str]) -> None:
         self.moved = dict(sorted(moved.items(), reverse=True))  # a module before its package
@@ -42,7 +43,7 @@ class _Former(MetaPathFinder, Loader):
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:
         module = importlib.import_module(spec.loader_state)
-        spec.loader_state = module.__spec__  # the import puts its own in its place
+        spec.loader_state = module.__spec__  # the import system replaces it; `exec_module` restores it
         return module
 
     def exec_module(self, module: ModuleType) -> None:

@@ -1,4 +1,4 @@
-"""A stable order of keys for compiled functions: numba would compile its sort again for each that sorts."""
+"""A stable sort for compiled functions, in one function: numba would compile a sort for each caller."""
 
 from typing import Any
 
@@ -9,5 +9,5 @@ from privacy_engine.compiled import kernel
 
 @kernel(nogil=True, inner=True)
 def stable_order(keys: Any) -> Any:
-    """The places of keys (n,), least first; equal keys in the order that they have."""
+    """Return the positions of keys (n,) in ascending order; equal keys keep their order."""
     return np.argsort(keys, kind="mergesort")

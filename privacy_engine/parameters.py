@@ -1,4 +1,4 @@
-"""The types of a method's parameters, held against its annotations at construction."""
+"""Check the types of a method's parameters against its annotations, when the method is constructed."""
 
 import dataclasses
 import math
@@ -14,13 +14,13 @@ _LARGEST = 2**63
 
 
 def require_types(method: Any) -> None:
-    """Refuse parameters of another type than the fields of a dataclass declare.
+    """Refuse parameters whose type differs from the one that the field of the dataclass declares.
 
-    A list may stand for a tuple, a text for a member of a closed set, a mapping for a privacy model, and a
-    whole number for a real one; a truth value stands for no number.
+    A list is accepted for a tuple, a text for an enum member, a mapping for a privacy model, and a whole
+    number for a real one; a truth value is not accepted for a number.
 
     Raises:
-        ValueError: naming the parameter, what it must be, and the type that was given.
+        ValueError: Naming the parameter, what it must be, and the type that was given.
     """
     cls: type = type(method)
     hints = _hints(cls)
@@ -83,7 +83,7 @@ def _words(hint: Any) -> str:
 
 
 def _given(value: Any) -> str:
-    """What was given, without a number of any length or a text of any content."""
+    """Describe the given value, without very long numbers and without the content of texts."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return type(value).__name__
     return "one that is too large" if abs(value) >= _LARGEST else str(value)

@@ -1,8 +1,8 @@
-"""Steps of a stream of records that are done at the same time, each in a thread, in the order of the stream.
+"""Steps on a stream of records that run at the same time, each in a thread, in the order of the stream.
 
-What works on records in Arrow, NumPy, DuckDB or a hash gives the interpreter free, so that threads keep the
-cores busy. Nothing else changes: results come in the order of what they were made of, an error is raised
-where it would have been raised without threads, and what is held in memory is bounded.
+Work on records in Arrow, NumPy, DuckDB or a hash function releases the interpreter's lock, so threads keep
+the cores busy. Nothing else changes: results keep the order of the items, an error is raised where it would
+have been raised without threads, and memory use is bounded.
 """
 
 from collections import deque
@@ -18,22 +18,22 @@ R = TypeVar("R")
 
 @contextmanager
 def each_ahead(work: Callable[[T], R], items: Iterable[T], threads: int) -> Iterator[Iterator[R]]:
-    """``work`` done on each item, some items ahead of the one whose result is asked for.
+    """Do ``work`` on each item in threads, a few items ahead of the result that the caller reads.
 
-    Once one fails no more are begun. At the end of the block nothing is worked on any more.
+    Once one item fails, no more are started. At the end of the block no work is running.
 
-    It is a block and no generator, since a generator may be left to the garbage collector. That would wait
-    for these threads in the midst of anything, such as the start of another thread, which holds a lock that
-    they need to end.
+    This is a context manager and not a generator, because a generator may be left to the garbage collector.
+    The collector would wait for these threads at any point, such as the start of another thread, which holds
+    a lock that they need to end.
 
     >>> with each_ahead(abs, [3, -1, 2], 2) as results:
     ...     print(*results)
     3 1 2
 
     Args:
-        work: does not depend on the order in which it is called, nor on what was done before.
-        items: are taken by whoever asks for the results, one at a time.
-        threads: that work; as many results, and one more, wait to be asked for at most.
+        work: Function of one item, independent of the order of the calls and of earlier calls.
+        items: Items to work on, read one at a time in the thread that reads the results.
+        threads: Number of threads; at most this many results, and one more, wait to be read.
     """
     waiting: deque[Future[R]] = deque()
 
@@ -54,7 +54,7 @@ def each_ahead(work: Callable[[T], R], items: Iterable[T], threads: int) -> Iter
 
 
 def each_done(work: Callable[[T], object], items: Iterable[T], threads: int) -> None:
-    """``work`` done on each item for its effect alone, see `each_ahead`."""
+    """Do ``work`` on each item only for its effect, see `each_ahead`."""
     with each_ahead(work, items, threads) as results:
         for _ in results:
             pass
@@ -62,10 +62,10 @@ def each_done(work: Callable[[T], object], items: Iterable[T], threads: int) -> 
 
 @contextmanager
 def ahead(items: Iterator[T]) -> Iterator[Iterator[T]]:
-    """The items, the next of which is made in a thread while the caller works on the one before.
+    """Yield the items, and make the next one in a thread while the caller works on the one before.
 
-    At the end of the block nothing is made any more, and a generator is closed. The progress that it tells is
-    that of the caller, see `progress`.
+    At the end of the block nothing more is made, and a generator is closed. Progress that the generator
+    reports counts as the caller's, see `progress`.
 
     >>> with ahead(iter([1, 2])) as numbers:
     ...     print(*numbers)
@@ -80,7 +80,7 @@ def ahead(items: Iterator[T]) -> Iterator[Iterator[T]]:
         waiting = pool.submit(made)
         while (item := waiting.result()) is not end:
             waiting = pool.submit(made)
-            yield item  # type: ignore[misc]  # whatever is not the end is an item
+            yield item  # type: ignore[misc]  # every object except the end marker is an item
 
     with ThreadPoolExecutor(1) as pool:
         try:

@@ -1,8 +1,8 @@
-"""YAML in which every value is what it looks like.
+"""YAML in which every value means what it looks like.
 
 PyYAML follows YAML 1.1, in which `010` is 8, `1_000` is 1000 and `12:30` is 750. Later versions and most
-readers take them for 10, a text and a time. Neither a guarantee nor a code may depend on the reader: numbers
-are written in decimal digits, and everything else takes quotes.
+readers understand 10, a text and a time. Neither a guarantee nor a code may depend on the reader: numbers
+must be written in decimal digits, and everything else in quotes.
 """
 
 import re
@@ -18,10 +18,10 @@ _PLAIN_NUMBER = re.compile(
 
 
 def require_plain_number(node: yaml.ScalarNode) -> None:
-    """Refuse a number that readers of YAML understand differently: octal, hexadecimal, base 60, underscores.
+    """Refuse a number that YAML readers understand differently: octal, hexadecimal, base 60, underscores.
 
     Raises:
-        ConstructorError: with the line, without the value.
+        ConstructorError: With the line but without the value.
     """
     if node.tag in NUMBERS and not _PLAIN_NUMBER.fullmatch(node.value):
         raise ConstructorError(
@@ -37,19 +37,19 @@ class _Loader(yaml.SafeLoader):
     """YAML of plain values whose numbers are decimal."""
 
     def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
-        """Build a value, unless it is a number of an unclear form."""
+        """Make a value, unless it is a number in an ambiguous form."""
         if isinstance(node, yaml.ScalarNode):
             require_plain_number(node)
         return super().construct_object(node, deep)
 
 
 def load(text: str) -> Any:
-    """The values of a YAML text.
+    """Return the values of a YAML text.
 
     >>> load("{k: 10, code: '010', share: 1.0e-3}")
     {'k': 10, 'code': '010', 'share': 0.001}
 
     Raises:
-        yaml.YAMLError: If it is no YAML, or a number has a form that is read in several ways.
+        yaml.YAMLError: If the text is not valid YAML, or a number has an ambiguous form.
     """
     return yaml.load(text, Loader=_Loader)

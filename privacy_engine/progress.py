@@ -1,11 +1,12 @@
-"""How much of the work is done, told by the loops that do it to whoever listens.
+"""Progress of the work, reported to a listener by the loops that do it.
 
-Work is made of parts, and these of parts again; a loop tells of its own part alone, and knows of nothing
-above it. A share is of work, not of time: where the number of rounds is not known before, a loop tells what
-is known, such as the share of the records that have a place. Shares never fall, and 1 is told at the end.
+Work consists of parts, and these consist of parts; a loop reports only its own part and does not know the
+parts around it. A share measures work, not time: if the number of rounds is unknown in advance, a loop
+reports what it knows, such as the share of the records that have a class. Shares never fall, and 1 is
+reported at the end.
 
-Nothing but a number between 0 and 1 is told. It depends on how many rounds and records are done, so it says
-of the data what the duration of the work says; neither is covered by a privacy loss.
+Only a number between 0 and 1 is reported. It depends on how many rounds and records are done, so it reveals
+as much of the data as the duration of the work does; no privacy loss covers either.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator
@@ -14,39 +15,39 @@ from contextvars import ContextVar, copy_context
 from threading import RLock
 from typing import Any, ParamSpec, TypeVar
 
-LEAST = 0.001  # a smaller step is not told, so that a listener hears of a thousand steps at most
+LEAST = 0.001  # a smaller step is not reported, so that a listener gets a thousand reports at most
 T = TypeVar("T")
 P = ParamSpec("P")
 Listener = Callable[[float], None]
 
 
 class _Whole:
-    """All of the work, and who is told of it.
+    """All of the work, and the listener that gets the reports.
 
-    A listener that fails must not take the work down with it: it is told nothing more.
+    A listener that fails must not end the work: it gets no more reports.
     """
 
     def __init__(self, listener: Listener) -> None:
         self.lock: AbstractContextManager[Any] = RLock()  # blocks of a table are worked on in threads
         self._listener: Listener | None = listener
-        self._done = self._told = 0.0
+        self._done = self._reported = 0.0
 
     def grow(self, by: float) -> None:
         self._done += by
-        if self._told + LEAST <= self._done < 1.0:
-            self.tell(self._done)
+        if self._reported + LEAST <= self._done < 1.0:
+            self.report(self._done)
 
-    def tell(self, share: float) -> None:
+    def report(self, share: float) -> None:
         if self._listener is not None:
-            self._told = share
+            self._reported = share
             try:
                 self._listener(share)
-            except Exception:  # noqa: BLE001  whatever a listener raises, the work goes on
+            except Exception:  # noqa: BLE001  the work continues after any error of a listener
                 self._listener = None
 
 
 class _Part:
-    """A part of the work, and the share of what it is a part of."""
+    """A part of the work, and its share of the part that contains it."""
 
     def __init__(self, above: "_Whole | _Part", share: float) -> None:
         self.lock: AbstractContextManager[Any] = above.lock
@@ -64,11 +65,11 @@ _current: ContextVar[_Part | None] = ContextVar("part", default=None)
 
 @contextmanager
 def telling(listener: Listener) -> Iterator[None]:
-    """Tell the share that is done of the work in the block, rising, and 1 once all of it is.
+    """Report the rising share of the work in the block that is done, and 1 once all of it is.
 
     Args:
-        listener: is told; at most a thousand times, and from whatever thread works. What it raises ends the
-            telling and not the work.
+        listener: Function that gets each share, at most a thousand times, in any thread that works. An error
+            that it raises ends the reports but not the work.
     """
     whole, above = _Whole(listener), _current.get()
     _current.set(_Part(whole, 1.0))
@@ -76,12 +77,12 @@ def telling(listener: Listener) -> Iterator[None]:
         yield
     finally:
         _current.set(above)
-    whole.tell(1.0)
+    whole.report(1.0)
 
 
 @contextmanager
 def portion(share: float) -> Iterator[None]:
-    """What is told in the block is told of this share of the work around it, all of which is done then."""
+    """Count the progress in the block as this share of the part around it, all of it done at the end."""
     above = _current.get()
     if above is None:
         yield
@@ -97,7 +98,7 @@ def portion(share: float) -> Iterator[None]:
 
 
 def advance(share: float) -> None:
-    """Tell that this share of the current part is done, 0 .. 1; less than before is passed over.
+    """Report that this share of the current part is done, 0 .. 1; a smaller share than before is ignored.
 
     >>> with telling(print):
     ...     advance(0.5)
@@ -112,7 +113,7 @@ def advance(share: float) -> None:
 
 
 def tracked(items: Iterable[T], total: float | None = None) -> Iterator[T]:
-    """The items, each of which is an equal part of the current one while the loop works on it.
+    """Yield the items; while the loop works on one, it is the current part, and all are of equal share.
 
     >>> with telling(print):
     ...     for share in tracked([0.5, 1.0]):
@@ -122,8 +123,8 @@ def tracked(items: Iterable[T], total: float | None = None) -> Iterator[T]:
     1.0
 
     Args:
-        items: of a loop.
-        total: how many there are, at least; None: as many as `items` has.
+        items: Items of a loop.
+        total: Number of items, at least; None for the length of ``items``.
     """
     if total is None:
         items = items if isinstance(items, Collection) else list(items)
@@ -134,14 +135,14 @@ def tracked(items: Iterable[T], total: float | None = None) -> Iterator[T]:
 
 
 def apart(work: Callable[P, T], share: float) -> Callable[P, T]:
-    """The work in a thread of its own, told as this share of the part that is current now."""
+    """Prepare work for a separate thread; its progress counts as this share of the part current now."""
     context = copy_context()
 
-    def told(*args: P.args, **kwargs: P.kwargs) -> T:
+    def counted(*args: P.args, **kwargs: P.kwargs) -> T:
         with portion(share):
             return work(*args, **kwargs)
 
     def run(*args: P.args, **kwargs: P.kwargs) -> T:
-        return context.run(told, *args, **kwargs)
+        return context.run(counted, *args, **kwargs)
 
     return run

@@ -1,4 +1,4 @@
-"""Release methods and outlier detectors by name; one is imported only when it is asked for."""
+"""Release methods, outlier detectors and attacks by name; each is imported only when it is used."""
 
 import dataclasses
 import importlib
@@ -18,19 +18,19 @@ class Family(StrEnum):
     ANONYMIZER = "anonymizer"  # recodes the quasi-identifiers of classes of records
     SYNTHESIZER = "synthesizer"  # draws records from a differentially private model
     RANDOMIZER = "randomizer"  # answers for each individual at random
-    DETECTOR = "detector"  # scores records, and releases nothing
+    DETECTOR = "detector"  # scores records and releases nothing
 
 
 @dataclass(frozen=True, kw_only=True)
 class Entry:
-    """Where a method is, and what must be known of it before it is imported.
+    """Location of a method, and its properties that are needed before it is imported.
 
     Attributes:
-        home: `module:class`.
-        family: what it does.
-        fragments: whether it works on the fragments of a table one by one. What each fragment would keep or
-            choose for itself must not differ, so a method that chooses for the table as a whole does not.
-        followed: whether later releases of a schedule can measure the tables of a first one again.
+        home: Location of the class, as `module:class`.
+        family: What the method does to a table.
+        fragments: Whether the method can work on the fragments of a table one by one. A method that makes a
+            choice for the whole table cannot, since each fragment would make its own choice.
+        followed: Whether later releases of a schedule can measure the tables of a first one again.
     """
 
     home: str
@@ -98,12 +98,12 @@ ATTACKS: Mapping[AttackName, str] = MappingProxyType(
 
 
 def method_names() -> tuple[str, ...]:
-    """All registry keys."""
+    """Return the registry keys of all release methods."""
     return tuple(METHODS)
 
 
 def detector_names() -> tuple[str, ...]:
-    """All registry keys of outlier detectors."""
+    """Return the registry keys of all outlier detectors."""
     return tuple(DETECTORS)
 
 
@@ -156,37 +156,37 @@ def can_be_followed(name: str) -> bool:
 
 
 def method_class(name: str) -> Any:
-    """The parameter dataclass of a method.
+    """Return the parameter dataclass of a method.
 
     Raises:
-        ValueError: if there is no method of that name.
+        ValueError: If there is no method of that name.
     """
     return _class(METHODS, name)
 
 
 def detector_class(name: str) -> Any:
-    """The parameter dataclass of an outlier detector.
+    """Return the parameter dataclass of an outlier detector.
 
     Raises:
-        ValueError: if there is no detector of that name.
+        ValueError: If there is no detector of that name.
     """
     return _class(DETECTORS, name)
 
 
 def load_method(name: str, **parameters: Any) -> Any:
-    """A method with its parameters.
+    """Make a method from its parameters.
 
     >>> load_method("bottom_up", k=10).k
     10
 
     Raises:
-        ValueError: if the method or a parameter is unknown, or a value is not allowed.
+        ValueError: If the method or a parameter is unknown, or a value is not allowed.
     """
     return _load(name, method_class(name), parameters)
 
 
 def load_attack(name: AttackName) -> Any:
-    """An attack with its usual parameters.
+    """Make an attack with its default parameters.
 
     >>> load_attack(AttackName.LINKAGE).known
     0.5
@@ -196,13 +196,13 @@ def load_attack(name: AttackName) -> Any:
 
 
 def load_detector(name: str, **parameters: Any) -> Any:
-    """An outlier detector with its parameters.
+    """Make an outlier detector from its parameters.
 
     >>> load_detector("lof", neighbours=10).neighbours
     10
 
     Raises:
-        ValueError: if the detector or a parameter is unknown, or a value is not allowed.
+        ValueError: If the detector or a parameter is unknown, or a value is not allowed.
     """
     return _load(name, detector_class(name), parameters)
 

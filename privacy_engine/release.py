@@ -1,4 +1,4 @@
-"""What a release method gives back, and the contract that every method keeps."""
+"""The result of a release method, and the protocol that every method follows."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -25,22 +25,23 @@ class Release:
     """A table that may be verified and published.
 
     Attributes:
-        table: the released records.
-        schema: of ``table``.
-        method: registry key of the method.
-        parameters: the method's parameters, plain values.
-        guarantees: what the method claims of ``table``.
-        loss: differential privacy spent; None where there is no DP claim.
-        recoding: what an anonymizer did to the quasi-identifiers; None for other methods.
-        recodings: the same for each of several tables that share a person, instead.
-        rows: (n,) int64, which row of the source each released record is, -1 of a counterfeit, which is
-            nobody's; None where the records are not the
-            source's, or it is not told. It is as private as the source.
-        persons: (n,) whose record each released one is, where several may be of one person; as private.
-        model: what a synthesizer measured and drew the records from; None for other methods.
-        notes: figures that a reader must know, such as the share of distorted sensitive values.
-        trajectories: classes of persons with equal trajectories, where rows are linked; those of ``recoding``
-            are of one row of each of the persons.
+        table: Released records.
+        schema: Schema of ``table``.
+        method: Registry key of the method.
+        parameters: Parameters of the method as plain values.
+        guarantees: Privacy models that the method claims for ``table``.
+        loss: Differential privacy spent; None if there is no DP claim.
+        recoding: Recoding of the quasi-identifiers by an anonymizer; None for other methods.
+        recodings: Recoding of each table by name, if several tables share a person, instead of ``recoding``.
+        rows: Row of the source of each released record, shape (n,) int64, -1 for a counterfeit, which belongs
+            to no person. None if the records do not come from the source or the rows are withheld. As private
+            as the source.
+        persons: Person of each released record, shape (n,), if several records may belong to one person; as
+            private as the source.
+        model: Model that a synthesizer measured and drew the records from; None for other methods.
+        notes: Figures that a reader must know, such as the share of distorted sensitive values.
+        trajectories: Number of classes of persons with equal trajectories, if rows are linked; the classes of
+            ``recoding`` then hold one row of each person.
     """
 
     table: pd.DataFrame
@@ -59,21 +60,21 @@ class Release:
 
     @property
     def of_persons(self) -> "Release":
-        """The release without counterfeits: what risks are measured on, for their number is published."""
+        """The release without counterfeits. Risks are measured on it, since the counterfeits are counted."""
         if self.rows is None or (self.rows >= 0).all():
             return self
         own = self.rows >= 0
         return replace(self, table=self.table[own].reset_index(drop=True), rows=self.rows[own])
 
     def manifest(self) -> dict[str, Any]:
-        """What may be told to everybody: no record and no cell value."""
+        """Return the facts that may be public: no record and no cell value."""
         recoding = self.recoding
         made = [recoding] if recoding else list(self.recodings.values())
-        nulls = {name: told for r in made for name, told in null_forms(r.encoded.schema, self.schema).items()}
+        nulls = {name: form for r in made for name, form in null_forms(r.encoded.schema, self.schema).items()}
         sources = [r.encoded.schema for r in made] or [self.schema]
-        codes = {name: told for s in sources for name, told in code_forms(s, self.schema).items()}
+        codes = {name: form for s in sources for name, form in code_forms(s, self.schema).items()}
         classes = recoding.classes if recoding and self.trajectories is None else self.trajectories
-        told: dict[str, Any] = {
+        facts: dict[str, Any] = {
             "method": self.method,
             "parameters": self.parameters,
             "guarantees": [model_to_dict(model) for model in self.guarantees],
@@ -94,21 +95,21 @@ class Release:
         }
         if self.recodings:
             released = self.table[TABLE].value_counts()
-            told["tables"] = {
+            facts["tables"] = {
                 name: {"rows": int(released.get(name, 0)), "suppressed": r.suppressed}
                 for name, r in self.recodings.items()
             }
         if self.model is not None:
-            told["model"] = {
+            facts["model"] = {
                 "network": self.model.structure(),
                 "mechanisms": [spend.to_dict() for spend in self.model.spends],
-                **self._told_of_source(self.model),
+                **self._source_size(self.model),
                 "domains": "schema",
             }
-        return told
+        return facts
 
-    def _told_of_source(self, model: "SynthesizerModel") -> dict[str, Any]:
-        """How large the source is; where several rows may be of one person, in persons alone, if public."""
+    def _source_size(self, model: "SynthesizerModel") -> dict[str, Any]:
+        """Return the size of the source; if persons may have several rows, only in persons, if public."""
         if model.persons is None:
             return {"source_rows": model.rows}
         drawn = {name: model.parameters[name] for name in ("max_rows", "weight") if name in model.parameters}
@@ -117,27 +118,27 @@ class Release:
 
 
 class ReleaseMethod(Protocol):
-    """A frozen, keyword-only dataclass of parameters with these three methods; see the contract tests."""
+    """A frozen, keyword-only dataclass of parameters with these three methods, see the contract tests."""
 
     key: ClassVar[str]
 
     def guarantees(self, schema: DataSchema) -> tuple[PrivacyModel, ...]:
-        """The models that every release by this method satisfies."""
+        """Return the privacy models that every release by this method satisfies."""
 
     def privacy_loss(self, schema: DataSchema) -> PrivacyLoss | None:
-        """The differential privacy that a release spends; never sees data."""
+        """Return the differential privacy that a release spends; it does not depend on the data."""
 
     def release(self, table: pd.DataFrame, schema: DataSchema, rng: np.random.Generator) -> Release:
         """Make the release.
 
         Raises:
-            SchemaError: if the table does not fit the schema.
-            InfeasibleError: if the guarantees cannot be met.
+            SchemaError: If the table does not fit the schema.
+            InfeasibleError: If the guarantees cannot be met.
         """
 
 
 def parameters_of(method: Any) -> dict[str, Any]:
-    """The fields of a method's dataclass as plain values."""
+    """Return the fields of a method's dataclass as plain values."""
     return {f.name: _plain(getattr(method, f.name)) for f in dataclasses.fields(method)}
 
 

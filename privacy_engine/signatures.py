@@ -1,4 +1,4 @@
-"""The types with which compiled functions are called, as text: `warm` compiles from a list of them."""
+"""Argument types of compiled functions as text: `warm` compiles the functions from a list of them."""
 
 import importlib
 from collections.abc import Iterable, Iterator
@@ -6,27 +6,27 @@ from typing import Any
 
 import numba
 
-types: Any = numba.core.types  # types that are made from text have no types that mypy could check
+types: Any = numba.core.types  # mypy cannot check types that are made from text
 
 
 def compile_for(kernel: str, arguments: Iterable[str]) -> None:
-    """Compile a function for these types, or load what an earlier process kept.
+    """Compile a function for these types, or load its cached machine code.
 
     Args:
-        kernel: Module and name of the function, `privacy_engine.recoding.grouping.cuts:halve`.
-        arguments: Types as `to_text` writes them.
+        kernel: Module and name of the function, such as `privacy_engine.recoding.grouping.cuts:halve`.
+        arguments: Argument types in the form that `to_text` writes.
     """
     kernel_of(kernel).compile(tuple(map(from_text, arguments)))
 
 
 def kernel_of(name: str) -> Any:
-    """The compiled function of this name."""
+    """Return the compiled function of this name."""
     module, _, function = name.partition(":")
     return getattr(importlib.import_module(module), function)
 
 
 def to_text(kind: Any) -> str:
-    """The type of an argument as text: `int64`, `int32[2C]` an array, `module:Boxes(...)` a named tuple."""
+    """Write an argument type as text: `int64`, an array `int32[2C]`, a named tuple `module:Boxes(...)`."""
     if isinstance(kind, types.Array):
         if not kind.aligned:
             raise ValueError(f"an array that is not aligned is passed to a compiled function: {kind}")
@@ -46,7 +46,7 @@ def to_text(kind: Any) -> str:
 
 
 def from_text(text: str) -> Any:
-    """The type that `to_text` has written."""
+    """Return the type for a text that `to_text` wrote."""
     if text.endswith(")"):
         name, _, fields = text[:-1].partition("(")
         kinds = [from_text(field) for field in _split(fields)]
@@ -68,7 +68,7 @@ def from_text(text: str) -> Any:
 
 
 def _split(fields: str) -> Iterator[str]:
-    """Parts between the commas that no bracket encloses."""
+    """Split at the commas outside of brackets."""
     depth = start = 0
     for i, character in enumerate(fields):
         depth += (character in "([") - (character in ")]")

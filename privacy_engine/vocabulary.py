@@ -1,4 +1,4 @@
-"""The words in which columns and dates are described, for schemas and policies alike; it loads no pandas."""
+"""The words that describe columns and dates, in schemas as in policies; this module does not load pandas."""
 
 import itertools
 import unicodedata
@@ -9,7 +9,7 @@ from typing import Any, Protocol
 from privacy_engine.errors import SchemaError
 
 PARTITION = "release"  # column of a release table: ID of the release that a record belongs to
-COUNTERFEITS = "counterfeits"  # released column: how many records of this record's class are of nobody
+COUNTERFEITS = "counterfeits"  # released column: number of counterfeits in the class of the record
 LONGEST_NAME = 255  # limit of data catalogs on the characters of a column name
 _ROW_INDEX = "__index_level_"  # prefix of the columns that pandas writes for a row index
 
@@ -30,7 +30,7 @@ class Role(StrEnum):
     IDENTIFIER = "identifier"  # names one person: never released
     QUASI_IDENTIFIER = "quasi_identifier"  # known to others, names a person in combination
     SENSITIVE = "sensitive"  # what must not be learned of a person
-    INSENSITIVE = "insensitive"  # released as it is
+    INSENSITIVE = "insensitive"  # released unchanged
 
 
 class Kind(StrEnum):
@@ -53,16 +53,16 @@ class Meaning(StrEnum):
     REGION = "region"  # a state, or larger
     NAME = "name"  # of the person, relatives, employers, members of the household
     CONTACT = "contact"  # telephone, fax, email, web or IP address
-    NUMBER = "number"  # or code that is somebody's own: of a person, record, plan, account, licence, device
+    NUMBER = "number"  # or code that identifies one person, record, plan, account, licence or device
     BIOMETRIC = "biometric"  # or a picture of the face
     OTHER = "other"  # none of these
 
 
 class Departures(StrEnum):
-    """Whether somebody who has all releases also knows who left the table between them."""
+    """Whether an observer who has all releases also knows who left the table between them."""
 
-    KNOWN = "known"  # whoever is not in a release is no candidate in it
-    UNKNOWN = "unknown"  # whoever left may still be there, as far as released values tell
+    KNOWN = "known"  # a person who is not in a release is no candidate in it
+    UNKNOWN = "unknown"  # a person who left remains a candidate if the released values allow it
 
 
 class PublishMode(StrEnum):
@@ -74,10 +74,10 @@ class PublishMode(StrEnum):
 
 
 class Superseded(StrEnum):
-    """What becomes of a release that its table holds no more."""
+    """What happens to a release that is replaced in its table."""
 
-    DROP = "drop"  # its rows are erased; what was proven of it stays
-    HISTORY = "history"  # its rows move to a table apart
+    DROP = "drop"  # its rows are erased; the record of what was proven about it is kept
+    HISTORY = "history"  # its rows move to a separate table
 
 
 class Intervals(StrEnum):
@@ -88,7 +88,7 @@ class Intervals(StrEnum):
     MIDPOINT = "midpoint"  # one number column; the only form whose cells do not cover the values
 
 
-# What a null in both bounds of a value says that a method told as it is or not at all.
+# Meaning of a null in both bounds, for a method that releases a value unchanged or not at all.
 SUPPRESSED = "null: the value was suppressed, because the records of its class do not share it"
 
 
@@ -107,7 +107,7 @@ class Period(StrEnum):
 
 
 def counted(count: int, one: str, more: str = "") -> str:
-    """A count with its noun, and its verb where they are given together.
+    """Format a count with its noun, or with its noun and verb if both are given.
 
     >>> counted(1, "row"), counted(1000, "row"), counted(1, "entry", "entries")
     ('1 row', '1,000 rows', '1 entry')
@@ -118,7 +118,7 @@ def counted(count: int, one: str, more: str = "") -> str:
 
 
 def bounds_of(name: str) -> tuple[str, str, str]:
-    """Names of the released columns of an interval: its two ends, and whether it covers a null.
+    """Return the names of the released columns of an interval: its two bounds, and whether it covers a null.
 
     >>> bounds_of("age")
     ('age_from', 'age_to', 'age_null')
@@ -127,7 +127,7 @@ def bounds_of(name: str) -> tuple[str, str, str]:
 
 
 def released_as(name: str, names: Collection[str]) -> tuple[str, ...]:
-    """Those of some released columns that a quasi-identifier became: itself, or the columns of its interval.
+    """Return the released columns of a quasi-identifier: its own, or the columns of its interval.
 
     >>> released_as("age", ["age_from", "age_to", "job"])
     ('age_from', 'age_to')
@@ -136,13 +136,13 @@ def released_as(name: str, names: Collection[str]) -> tuple[str, ...]:
 
 
 def taken_bounds(spanned: Iterable[str], names: Collection[str]) -> str | None:
-    """Why the bounds of some quasi-identifiers cannot be released beside other columns; None if they can.
+    """Explain why the bounds of quasi-identifiers cannot be released beside other columns; None if they can.
 
-    Names that differ in case alone are one name for the tools that read a release.
+    Tools that read a release do not distinguish names that differ only in case.
 
     Args:
-        spanned: the quasi-identifiers that are released as intervals.
-        names: of all columns of the schema.
+        spanned: Quasi-identifiers that are released as intervals.
+        names: Names of all columns of the schema.
 
     >>> taken_bounds(["age"], ["age", "job"])
     >>> taken_bounds(["age"], ["age", "Age_To"]).partition(":")[0]
@@ -180,12 +180,12 @@ class DescribedColumn(Protocol):
 
 
 def has_public_domain(column: DescribedColumn) -> bool:
-    """Whether the domain of a column comes from the schema and never from the data."""
+    """Whether the domain of a column comes from the schema and not from the data."""
     return any(given is not None for given in (column.categories, column.bounds, column.hierarchy))
 
 
 def domains_missing(names: Iterable[str]) -> str:
-    """Why a differentially private method refuses columns without a public domain, and what to do.
+    """Explain why a differentially private method refuses columns without a public domain, and what to do.
 
     >>> domains_missing(["age"]).partition(",")[0]
     "attributes ['age'] have no public domain"
@@ -258,15 +258,15 @@ def other_types(kept: Mapping[str, str], made: Mapping[str, str]) -> str | None:
 
 
 def rare_prefixes(rare: str | tuple[str, ...]) -> tuple[str, ...]:
-    """The prefixes of a list by its name, or the list itself."""
+    """Return the list of prefixes with this name, or the list itself."""
     return RARE_PREFIXES[rare] if isinstance(rare, str) else rare
 
 
 def read_rare(given: Any, field: str) -> str | tuple[str, ...]:
-    """A list of prefixes, or the name of one.
+    """Read a list of prefixes, or the name of one.
 
     Raises:
-        SchemaError: naming the field.
+        SchemaError: Naming the field.
     """
     if isinstance(given, str) and given in RARE_PREFIXES:
         return given
@@ -278,7 +278,7 @@ def read_rare(given: Any, field: str) -> str | tuple[str, ...]:
 
 
 class AttackName(StrEnum):
-    """Attacks that a policy can ask to be tried on a release."""
+    """Attacks on a release that a policy can require."""
 
     SINGLING_OUT = "singling_out"
     LINKAGE = "linkage"
@@ -290,5 +290,5 @@ class AttackName(StrEnum):
     AVERAGING = "averaging"
 
 
-# Attacks that need the earlier releases of the table, and who is in them.
+# Attacks that need the earlier releases of the table and the persons in them.
 OVER_TIME = frozenset({AttackName.INTERSECTION, AttackName.DIFFERENCE})

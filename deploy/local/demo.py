@@ -1,6 +1,6 @@
-"""`make demo`: runs an example release as an Airflow DAG run in this process, and shows what came out.
+"""`make demo`: runs an example release as an Airflow DAG run in this process, and shows the result.
 
-Everything stays in the checkout: Airflow's state in `.airflow/`, the lake in `.lake/`.
+All files stay in the checkout: Airflow's state in `.airflow/`, the lake in `.lake/`.
 """
 
 import argparse
@@ -33,20 +33,20 @@ class DemoError(RuntimeError):
 
 @dataclass
 class Progress:
-    """Listens to the tasks: one line each, and the message of the first that fails."""
+    """Prints a line for each task that ends, and keeps the message of the first that fails."""
 
     began: float = field(default_factory=time.perf_counter)
     failure: str = ""
 
     def say(self, task: Any, result: str) -> None:
-        """A line about a task that ended."""
+        """Print a line about a task that ended."""
         name = task.task_id.rpartition(".")[2]
         index = f" {task.map_index}" if task.map_index is not None and task.map_index >= 0 else ""
         print(f"  {name + index:<12} {result:<8} {time.perf_counter() - self.began:6.1f} s", flush=True)
 
 
 def listen(progress: Progress) -> None:
-    """Tell this process's task runner to report to `progress`."""
+    """Make the task runner of this process report to `progress`."""
     from airflow.listeners import hookimpl
     from airflow.sdk.listener import get_listener_manager
 
@@ -64,10 +64,10 @@ def listen(progress: Progress) -> None:
 
 
 def load_dag(root: Path, name: str) -> "DAG":
-    """A DAG of the project, found as Airflow finds it.
+    """Return a DAG of the project, loaded in the way that Airflow loads it.
 
     Raises:
-        DemoError: if it cannot be loaded.
+        DemoError: If the DAG cannot be loaded.
     """
     from airflow.dag_processing.dagbag import BundleDagBag
 
@@ -83,14 +83,14 @@ def run(root: Path, name: str) -> "DagRun":
     """Make or update the metadata database, and run the DAG with real tasks in this process.
 
     Raises:
-        DemoError: if the run failed, with the reason.
+        DemoError: If the run failed, with the reason.
     """
     from airflow.utils import db
 
     from privacy_release.workarea.area import work_area_root
     from privacy_release.workarea.sweep import Rules, idle_limit, sweep
 
-    sweep(work_area_root(), Rules(idle=idle_limit()))  # what a killed demonstration left
+    sweep(work_area_root(), Rules(idle=idle_limit()))  # files of a demonstration that was killed
     db.initdb()
     dag = load_dag(root, name)
     progress = Progress()
@@ -103,7 +103,7 @@ def run(root: Path, name: str) -> "DagRun":
 
 
 def results(done: "DagRun", name: str) -> tuple["StagedRelease", "Published"]:
-    """What the run's tasks handed on."""
+    """Return the results of the run's tasks."""
     from privacy_release.workarea.references import Published, StagedRelease
 
     by_id = {task.task_id: task for task in done.get_task_instances()}
@@ -115,7 +115,7 @@ def results(done: "DagRun", name: str) -> tuple["StagedRelease", "Published"]:
 
 
 def measured(published: "Published") -> dict[str, float]:
-    """Rows, k, l and t of the published rows, read from the lake."""
+    """Measure rows, k, l and t of the published rows, read from the lake."""
     from privacy_engine.tables.classes import EquivalenceClasses
     from privacy_engine.verification.models import DistinctLDiversity, KAnonymity, TCloseness
     from privacy_release.lake.read import manifest_of, read_release
@@ -136,7 +136,7 @@ def measured(published: "Published") -> dict[str, float]:
 
 
 def show(staged: "StagedRelease", published: "Published", seconds: float) -> None:
-    """Print where everything is, and the figures."""
+    """Print the locations of the results, and the figures."""
     source, figures, found = staged.source, staged.figures, measured(published)
     lines = {
         "input": origin_of(Path(source.uri)) or source.uri,
@@ -168,7 +168,7 @@ def main() -> int:
     parser.add_argument("--verbose", action="store_true", help="show Airflow's own log")
     arguments = parser.parse_args()
     began = time.perf_counter()
-    gc.disable()  # Airflow and what it imports are a million objects, which every collection would visit.
+    gc.disable()  # Airflow and its imports make a million objects, which every collection would visit
     try:
         root = (arguments.root or checkout()).resolve()
         settings = inherited_environment() | embedded_environment(root)
@@ -188,7 +188,7 @@ def main() -> int:
 
 
 def _exit(code: int) -> None:
-    """End the process without taking down each of Airflow's modules, which costs as much as several tasks."""
+    """End the process without cleaning up each of Airflow's modules, which takes as long as several tasks."""
     atexit._run_exitfuncs()
     sys.stdout.flush()
     sys.stderr.flush()

@@ -1,7 +1,7 @@
-"""The settings of an Airflow that lives inside the checkout: SQLite, local folders, nothing outside.
+"""Settings of an Airflow inside the checkout: SQLite, local folders, nothing outside.
 
-`make demo`, `make ui` and the tests use it. Airflow reads its settings when it is first imported, so apply
-them before (or hand them to a child process): this module imports nothing of Airflow, and changes nothing.
+`make demo`, `make ui` and the tests use them. Airflow reads its settings when it is first imported, so apply
+them before that, or pass them to a child process. This module does not import Airflow and changes nothing.
 """
 
 import json
@@ -13,10 +13,10 @@ HOST = "127.0.0.1"
 
 
 def checkout() -> Path:
-    """The folder that holds `dags/` and `include/`.
+    """Return the folder that holds `dags/` and `include/`.
 
     Raises:
-        FileNotFoundError: when this package was installed without them, so that there is nothing to run.
+        FileNotFoundError: If this package was installed without them, so that there is nothing to run.
     """
     root = Path(__file__).resolve().parents[2]
     if not (root / "dags").is_dir():
@@ -25,9 +25,9 @@ def checkout() -> Path:
 
 
 def free_port(preferred: int = 0) -> int:
-    """The preferred port where it is free on the loopback interface, else one that the system picks."""
+    """Return the preferred port if it is free on the loopback interface, otherwise any free port."""
     with socket.socket() as probe:
-        # As servers do: a port that only waits out its old connections counts as free.
+        # As for servers, a port is free if only closed connections still wait on it (TIME_WAIT).
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((HOST, preferred))
@@ -37,11 +37,11 @@ def free_port(preferred: int = 0) -> int:
 
 
 def embedded_environment(root: Path, port: int | None = None) -> dict[str, str]:
-    """The environment variables of the embedded Airflow.
+    """Return the environment variables of the embedded Airflow.
 
     Args:
-        root: holds `dags/`; the state goes to `.airflow/` and the lake to `.lake/` below it.
-        port: the API server's, where one is to be started; `None` for DAG runs in this process.
+        root: Folder that holds `dags/`; the state goes to `.airflow/` and the lake to `.lake/` below it.
+        port: Port of the API server, if one is started; `None` for DAG runs in this process.
     """
     home = root / ".airflow"
     settings = {
@@ -49,7 +49,7 @@ def embedded_environment(root: Path, port: int | None = None) -> dict[str, str]:
         "AIRFLOW_CONN_LAKE_DEFAULT": json.dumps({"conn_type": "fs", "extra": {"path": str(root / ".lake")}}),
         "PRIVACY_LAKE": root / ".lake",
         "PRIVACY_RELEASE_HOME": root,
-        "PRIVACY_RELEASE_PROJECT": "",  # all places are here
+        "PRIVACY_RELEASE_PROJECT": "",  # these settings give all locations
         "PRIVACY_WORK_AREA": home / "work_area",
         "AIRFLOW__CORE__DAGS_FOLDER": root / "dags",
         "AIRFLOW__CORE__PLUGINS_FOLDER": home / "plugins",
@@ -64,7 +64,7 @@ def embedded_environment(root: Path, port: int | None = None) -> dict[str, str]:
         # New and edited DAG files appear in seconds; the default is five minutes.
         "AIRFLOW__DAG_PROCESSOR__REFRESH_INTERVAL": 10,
         "AIRFLOW__DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": 15,
-        # Else matplotlib writes to the user's configuration folder.
+        # By default matplotlib writes to the user's configuration folder.
         "MPLCONFIGDIR": home / "matplotlib",
     }
     environment = {name: str(value) for name, value in settings.items()}
@@ -72,11 +72,11 @@ def embedded_environment(root: Path, port: int | None = None) -> dict[str, str]:
 
 
 def inherited_environment() -> dict[str, str]:
-    """This process's environment without the settings of another Airflow.
+    """Return the environment of this process without the settings of another Airflow.
 
-    Connections and variables (`AIRFLOW_CONN_...`, `AIRFLOW_VAR_...`) stay: releases may need the caller's.
+    Connections and variables (`AIRFLOW_CONN_...`, `AIRFLOW_VAR_...`) stay, because releases may need them.
     """
-    # Without byte code on disk every process compiles Airflow anew: an import takes 10 s instead of 1.5 s.
+    # Without byte code on disk every process compiles Airflow again: an import takes 10 s instead of 1.5 s.
     unwanted = {"AIRFLOW_HOME", "AIRFLOW_CONFIG", "PYTHONDONTWRITEBYTECODE"}
     return {
         name: value
@@ -91,11 +91,11 @@ def _server_settings(home: Path, port: int) -> dict[str, str]:
         "AIRFLOW__API__HOST": HOST,
         "AIRFLOW__API__PORT": str(port),
         "AIRFLOW__API__BASE_URL": address,
-        # Tasks talk to the server at this address; it does not follow the port by itself.
+        # Tasks call the server at this address; Airflow does not derive it from the port.
         "AIRFLOW__CORE__EXECUTION_API_SERVER_URL": f"{address}/execution/",
         "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS": "admin:admin",
         "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_PASSWORDS_FILE": str(home / "passwords.json"),
-        # Fixed ones would clash with another Airflow on the same machine.
+        # Fixed ports would clash with another Airflow on the same machine.
         "AIRFLOW__LOGGING__TRIGGER_LOG_SERVER_PORT": str(free_port()),
         "AIRFLOW__LOGGING__WORKER_LOG_SERVER_PORT": str(free_port()),
         "AIRFLOW__SCHEDULER__SCHEDULER_HEALTH_CHECK_SERVER_PORT": str(free_port()),

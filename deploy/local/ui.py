@@ -1,6 +1,7 @@
-"""`make ui`: a whole Airflow inside the checkout, with the project's DAGs loaded, until Ctrl-C.
+"""`make ui`: runs a complete Airflow inside the checkout, with the project's DAGs, until Ctrl-C.
 
-Not `airflow standalone`: ended by SIGTERM that leaves its scheduler, DAG processor and API server running.
+It does not use `airflow standalone`, which leaves its scheduler, DAG processor and API server running when
+SIGTERM ends it.
 """
 
 import argparse
@@ -33,15 +34,18 @@ GRACE_SECONDS = 8.0
 
 
 class ComponentError(RuntimeError):
-    """A part of Airflow ended or did not come up: its log file says why."""
+    """A component of Airflow ended or did not start: its log file says why."""
 
 
 @dataclass(kw_only=True)
 class Components:
-    """The running parts of Airflow, each the leader of a session, by which all descendants can be found.
+    """The running components of Airflow. Each leads a session, by which all its descendants can be found.
 
     Attributes:
-        python: the interpreter whose Airflow is started.
+        logs: Folder of the log files.
+        environment: Environment variables of all components.
+        python: Path of the interpreter whose Airflow is started.
+        running: Process of each running component, by name.
     """
 
     logs: Path
@@ -53,14 +57,14 @@ class Components:
         """Start `airflow NAME`, e.g. `celery worker`; its output goes to a file in the log folder.
 
         Args:
-            name: the words after `airflow`.
-            settings: environment variables of this component alone.
+            name: Subcommand, the words after `airflow`.
+            settings: Environment variables for this component only.
         """
         command = (self.python, "-m", "airflow", *name.split())
         self.launch(name, command, dict(self.environment) | dict(settings or {}))
 
     def launch(self, name: str, command: Sequence[str], environment: Mapping[str, str]) -> None:
-        """Start a command that is known by this name; its output goes to a file in the log folder."""
+        """Start a command under this name; its output goes to a file in the log folder."""
         with self.log_of(name).open("wb") as log:
             self.running[name] = subprocess.Popen(
                 command,
@@ -72,20 +76,20 @@ class Components:
             )
 
     def log_of(self, name: str) -> Path:
-        """The file that holds the component's output."""
+        """Return the file with the component's output."""
         return self.logs / f"{name}.log"
 
     def check(self) -> None:
-        """Raise `ComponentError` where a component has ended."""
+        """Raise `ComponentError` if a component has ended."""
         for name, process in self.running.items():
             if process.poll() is not None:
                 raise ComponentError(f"{name} ended with code {process.returncode}; see {self.log_of(name)}")
 
     def stop(self) -> None:
-        """End every process of every session: politely, then for certain.
+        """End every process of every session, first with SIGTERM, then with SIGKILL.
 
-        Task processes leave their parent's process group, and a scheduler that is told to end may wait for
-        its workers for ever; the session is what they all keep.
+        Task processes leave their parent's process group, and after SIGTERM a scheduler may wait for its
+        workers forever; but all of them stay in the session.
         """
         sessions = {process.pid for process in self.running.values()}
         for process in self.running.values():
@@ -95,7 +99,7 @@ class Components:
             self.kill(name)
 
     def kill(self, name: str) -> None:
-        """Kill every process of a component, as when its machine goes."""
+        """Kill every process of a component, as if its machine had failed."""
         process = self.running.pop(name)
         while survivors := _members({process.pid}):
             for survivor in survivors:
@@ -108,7 +112,7 @@ class Components:
 
 
 def _members(sessions: set[int]) -> list[psutil.Process]:
-    """The living processes of these sessions."""
+    """Return the living processes of these sessions."""
     found = []
     for process in psutil.process_iter(["status"]):
         try:
@@ -121,10 +125,10 @@ def _members(sessions: set[int]) -> list[psutil.Process]:
 
 @contextmanager
 def only_one(home: Path) -> Iterator[None]:
-    """Hold the embedded Airflow for this process: two schedulers on one SQLite file would fight.
+    """Lock the embedded Airflow for this process: two schedulers must not use the same SQLite file.
 
     Raises:
-        ComponentError: when another process holds it.
+        ComponentError: If another process holds the lock.
     """
     with (home / "ui.lock").open("w") as lock:
         try:
@@ -135,7 +139,7 @@ def only_one(home: Path) -> Iterator[None]:
 
 
 def password(file: Path) -> str:
-    """The login's password: made at the first start and kept in a file that only this user can read."""
+    """Return the login's password, made at the first start and kept in a file that only this user reads."""
     if not file.exists():
         file.touch(mode=0o600)
         file.write_text(json.dumps({USER: secrets.token_urlsafe(12)}))
@@ -146,7 +150,7 @@ def migrate(environment: Mapping[str, str], log: Path) -> None:
     """Make or update the metadata database.
 
     Raises:
-        ComponentError: when that fails.
+        ComponentError: If that fails.
     """
     with log.open("wb") as output:
         done = subprocess.run(
@@ -162,7 +166,7 @@ def migrate(environment: Mapping[str, str], log: Path) -> None:
 
 
 def healthy(address: str) -> bool:
-    """Whether the API answers and says that the scheduler and the DAG processor are at work."""
+    """Whether the API answers and reports that the scheduler and the DAG processor are healthy."""
     try:
         with urllib.request.urlopen(f"{address}/api/v2/monitor/health", timeout=5) as answer:
             health = json.load(answer)
@@ -176,12 +180,12 @@ def wait_until_ready(components: Components, address: str, seconds: float = READ
     """Return once Airflow can be used.
 
     Args:
-        components: That were started.
-        address: Of the API server.
-        seconds: After which the wait is given up.
+        components: Started components.
+        address: Address of the API server.
+        seconds: Longest time to wait, in seconds.
 
     Raises:
-        ComponentError: when a component ended, or the time is over.
+        ComponentError: If a component ended, or Airflow was not ready in time.
     """
     deadline = time.monotonic() + seconds
     while not healthy(address):
@@ -192,15 +196,15 @@ def wait_until_ready(components: Components, address: str, seconds: float = READ
 
 
 def require_login(address: str, login: str) -> None:
-    """Log in as a person would: a free port may have become another server's before ours could take it.
+    """Log in like a user: another server may have taken the free port before ours.
 
     Raises:
-        ComponentError: when whoever answers there does not know the login.
+        ComponentError: If the server at this address does not know the login.
     """
     body = json.dumps({"username": USER, "password": login}).encode()
-    asked = urllib.request.Request(f"{address}/auth/token", body, {"Content-Type": "application/json"})
+    request = urllib.request.Request(f"{address}/auth/token", body, {"Content-Type": "application/json"})
     try:
-        urllib.request.urlopen(asked, timeout=30).close()
+        urllib.request.urlopen(request, timeout=30).close()
     except urllib.error.HTTPError as error:
         raise ComponentError(
             f"{address} does not know the login (status {error.code}): another server has taken the port; "
@@ -209,14 +213,14 @@ def require_login(address: str, login: str) -> None:
 
 
 def serve(root: Path, port: int) -> None:
-    """Run Airflow until a component ends or this process is told to end."""
+    """Run Airflow until a component ends or a signal ends this process."""
     home, address = root / ".airflow", f"http://{HOST}:{port}"
     logs = home / "components"
     home.mkdir(mode=0o700, exist_ok=True)
     logs.mkdir(exist_ok=True)
     with only_one(home):
         environment = inherited_environment() | embedded_environment(root, port)
-        # One secret for all components and for this start alone: logins end with the server.
+        # One secret for all components, only for this start: logins end with the server.
         environment["AIRFLOW__API_AUTH__JWT_SECRET"] = secrets.token_urlsafe(32)
         if write_samples(root / SAMPLES, weeks_around(datetime.now(UTC))):
             _say(f"Sample tables are in {root / SAMPLES}")
@@ -238,7 +242,7 @@ def serve(root: Path, port: int) -> None:
             # A second Ctrl-C must not leave half of the processes behind.
             signal.signal(signal.SIGINT, signal.SIG_IGN)
             signal.signal(signal.SIGTERM, signal.SIG_IGN)
-            with suppress(OSError):  # whoever read this may be gone
+            with suppress(OSError):  # the reader of the output may have closed it
                 _say("Stopping Airflow")
             components.stop()
 
@@ -255,7 +259,7 @@ def main() -> int:
     """Parse the command line, serve, and report an error in one line."""
     parser = argparse.ArgumentParser(prog="python -m deploy.local.ui", description=__doc__)
     parser.add_argument(
-        "--port", type=int, help=f"of the web page; {PREFERRED_PORT} or any free one by default"
+        "--port", type=int, help=f"port of the web page; {PREFERRED_PORT} or any free one by default"
     )
     parser.add_argument("--root", type=Path, help="folder that holds dags/; this checkout by default")
     arguments = parser.parse_args()

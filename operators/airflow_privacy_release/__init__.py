@@ -1,4 +1,4 @@
-"""Airflow operators for publishing tables about people safely; names are imported when first used."""
+"""Airflow operators for publishing tables about people safely. Names are imported on first use."""
 
 import importlib
 from typing import Any
@@ -58,11 +58,11 @@ _HOME = {
 }
 _MODULE = {name: module for module, names in _HOME.items() for name in names}
 
-__all__ = sorted(_MODULE)  # the stub beside this file follows from the table, see `make docs`
+__all__ = sorted(_MODULE)  # the stub next to this file is generated from the table, see `make docs`
 
 
 def __getattr__(name: str) -> Any:
-    """Airflow imports this package at every start to ask what it provides: that must load no operator."""
+    """Airflow imports this package at every start to read what it provides: that must load no operator."""
     if name not in _MODULE:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(importlib.import_module(f"{__name__}.{_MODULE[name]}"), name)

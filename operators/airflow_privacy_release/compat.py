@@ -1,6 +1,6 @@
-"""The one place that knows versions of Airflow: what 3.1, 3.2 and 3.3 call differently, or lack.
+"""The only module that knows Airflow versions: what 3.1, 3.2 and 3.3 name differently, or lack.
 
-Each part says from which version on it can go. Nothing else in this package asks for the version.
+Each part says from which version on it can be removed. Nothing else in this package checks the version.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -46,13 +46,13 @@ except ImportError:
     )
     from airflow.stats import Stats
 
-try:  # from 3.3 on a task that asks a person waits by itself; before, the triggerer waits for it
+try:  # from 3.3 on, a human-in-the-loop task waits by itself; before, the triggerer waits for it
     from airflow.sdk.exceptions import TaskAwaitingInput
 except ImportError:
     WAITING: Any = (TaskDeferred,)
 else:
     WAITING = (TaskAwaitingInput, TaskDeferred)
-"""What a task raises that leaves its slot until somebody answers; `kwargs` go to the method that resumes."""
+"""Exception that defers a task until a user answers; `kwargs` go to the method that resumes."""
 
 try:  # from 3.2 on
     from airflow.sdk import CronPartitionTimetable, PartitionedAssetTimetable
@@ -63,31 +63,32 @@ else:
 
 
 def partitions_by(cron: str) -> Any:
-    """The schedule that makes a run for each partition of a cron expression, in UTC.
+    """Build the schedule that creates a run for each partition of a cron expression, in UTC.
 
     Raises:
-        SpecError: if this Airflow has no partitions.
+        SpecError: If this version of Airflow has no partitions.
     """
     _require_partitions("schedule.partitions")
     return CronPartitionTimetable(cron, timezone="UTC")
 
 
 def partitions_of(assets: "BaseAsset") -> Any:
-    """The schedule that follows the partitions of assets, a run for each.
+    """Build the schedule that creates a run for each partition of the given assets.
 
     Raises:
-        SpecError: if this Airflow has no partitions.
+        SpecError: If this version of Airflow has no partitions.
     """
     _require_partitions("a schedule after a release that is published by partition")
     return PartitionedAssetTimetable(assets=assets)
 
 
-# Backends of Airflow itself that no API writes to. Its others read its database, if need be through its API.
+# Backends of Airflow itself that no API writes to. Airflow's other backends read its database, directly or by
+# API.
 _FIXED = frozenset({"EnvironmentVariablesBackend", "LocalFilesystemBackend"})
 
 
 def fixed_connection(connection_id: str) -> "Connection | None":
-    """A connection that an environment variable or a secrets backend defines; None where none does."""
+    """Return a connection that an environment variable or a secrets backend defines, or None."""
     from airflow.sdk.execution_time.supervisor import ensure_secrets_backend_loaded
 
     for backend in ensure_secrets_backend_loaded():
@@ -101,7 +102,7 @@ def fixed_connection(connection_id: str) -> "Connection | None":
 
 
 def is_assigned(manager: Any, assigned: set[str], user: Any) -> bool:
-    """Whether a user is among those whom a task asks, as the auth manager says; the first 3.1 has no say."""
+    """Return whether the auth manager counts a user among the assigned ones, if it can."""
     asks = getattr(manager, "is_authorized_hitl_task", None)
     if asks is None:
         return str(user.get_id()) in assigned
@@ -113,6 +114,6 @@ def _require_partitions(what: str) -> None:
         from airflow import __version__
 
         raise SpecError(
-            f"{what} needs Airflow 3.2 or newer, which has partitions; this is {__version__}: upgrade it, "
-            "or schedule by cron alone"
+            f"{what} needs Airflow 3.2 or newer, which has partitions. This is {__version__}. Upgrade it, "
+            "or use a cron schedule"
         )

@@ -1,4 +1,4 @@
-"""Choosing a method by looking, as a DAG: each choice is a mapped task, so that workers share the work."""
+"""Compare methods and parameters before choosing, as a DAG with a mapped task for each choice."""
 
 from collections.abc import Mapping, Sequence
 
@@ -32,27 +32,29 @@ def explore_dag(
     parallel: int | None = None,
     schedule: str | None = None,
 ) -> DAG:
-    """The DAG that measures methods and parameters on records of a specification's source.
+    """Build the DAG that measures methods and parameters on records of a specification's source.
 
-    It does what `privacy-release explore` does, with the same figures for the same seed. The page goes to the
-    curator's folder, and nothing else outlives the run. A choice that cannot be made stops no other.
+    It does the same as `privacy-release explore`, with the same figures for the same seed. The page goes to
+    the curator's folder, and nothing else is kept after the run. A choice that fails does not stop the
+    others.
 
     Args:
-        file: of the specification, absolute or relative to the include folder.
-        grid: what the choices are made of, see `ListChoicesOperator`.
-        dag_id: by default the name of the release after `explore_`.
-        sample: about so many records, drawn at random; None: 10,000.
-        target: column that a classifier predicts; None: a sensitive one.
-        seed: of the sample and of the methods.
-        public: address of a public table in the source's form, for differentially private methods.
-        book: whether these are explored on the source, and the ledger books each choice. Without it and
-            `public` their records are simulated, and the source is not read.
-        parallel: how many choices are measured at a time; None: as many as Airflow runs. Each may take all
+        file: Path of the specification, absolute or relative to the include folder.
+        grid: Methods and parameters to combine, see `ListChoicesOperator`.
+        dag_id: DAG id; by default `explore_` and the name of the release.
+        sample: Approximate number of records to draw at random; None: 10,000.
+        target: Column for a classifier to predict; None: a sensitive column.
+        seed: Random seed of the sample and of the methods.
+        public: Address of a public table with the source's columns, for differentially private methods.
+        book: Whether differentially private methods are explored on the source, with each choice booked in
+            the ledger. Without it and without `public`, their records are simulated and the source is not
+            read.
+        parallel: Number of choices measured at a time; None: as many as Airflow runs. Each choice may use all
             cores of its worker.
-        schedule: of the DAG.
+        schedule: Schedule of the DAG; None: manual runs only.
 
     Raises:
-        SpecError: if the file is wrong, or the release is not explored so.
+        SpecError: If the file is invalid, or this kind of release cannot be explored.
     """
     path = include_folder() / file
     spec = load_spec(path)
@@ -63,9 +65,9 @@ def explore_dag(
         paid["policy"] = spec.policy
     with DAG(
         dag_id=dag_id or f"explore_{spec.name}",
-        description=f"Methods and parameters for {spec.name}, measured before one is chosen",
-        doc_md=f"Measures methods and parameters for `{spec.name}`, each choice by a task of its own, and "
-        "draws risk against loss for the curator alone. Nothing is released.",
+        description=f"Compares methods and parameters for {spec.name} before you choose",
+        doc_md=f"Measures methods and parameters for `{spec.name}`, each choice in its own mapped task, and "
+        "draws risk against loss for the curator only. Nothing is released.",
         schedule=schedule,
         start_date=START,
         catchup=False,
@@ -113,7 +115,7 @@ def explore_dag(
             choices=choices.output,
             records=records.output,
             measured=measured.output,
-            trigger_rule="none_skipped",  # a choice whose task died does not lose the others
+            trigger_rule="none_skipped",  # a choice whose task died must not discard the others
         )
         clean_up_after(drawn)
     return dag

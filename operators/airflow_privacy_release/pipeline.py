@@ -1,4 +1,4 @@
-"""A release specification as a DAG: the operators in their order, the schedule, the asset of the release."""
+"""Build a DAG from a release specification: the operators in order, the schedule, the release's asset."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -47,44 +47,44 @@ from privacy_release.spec.model import RELEASE, ReleaseSpec, ScheduleSpec
 from privacy_release.spec.parameters import limits, meaning
 from privacy_release.workarea.engines import DEFAULT_MEMORY, LOCAL
 
-# Runs before it are never made up for (no catch-up): it only has to lie in the past and stay the same.
+# Airflow does not catch up on runs before this date: it only has to lie in the past and stay the same.
 START = datetime(2026, 1, 1, tzinfo=UTC)
-# The release's id, see `airflow_privacy_release.task.run.release_id`, as one part of a path.
+# The release's id as part of a path, see `airflow_privacy_release.task.run.release_id`.
 _RELEASE_ID = "{{ (partition_key or run_id) | replace('/', '_') }}"
 SWEEPER = "sweep_work_areas"
-APPROVAL = "approval"  # the DAG's parameter that asks for approval of one run
-# The lake or the ledger may be out of reach for a while; all else fails for good.
+APPROVAL = "approval"  # the DAG parameter that requires approval of one run
+# The lake or the ledger may be unreachable for a while. All other tasks fail without retries.
 _RETRIES: Mapping[str, Any] = {
     "retries": 3,
     "retry_delay": timedelta(seconds=30),
     "retry_exponential_backoff": True,
 }
-# A worker or a session of Spark may die, for want of memory or otherwise.
+# A worker or a session of Spark may die, for example from lack of memory.
 REPEATED: Mapping[str, Any] = {"retries": 2, "retry_delay": timedelta(seconds=30)}
 _OF_RETRY: Mapping[Retry, Mapping[str, Any]] = {
     Retry.NEVER: {},
     Retry.ENGINE: REPEATED,
     Retry.OUTSIDE: _RETRIES,
 }
-# A run by hand must not fall back to answers that do not repeat, or to another person's.
+# A manual run must not fall back to answers that do not repeat, or to those of another person.
 _FIXED = frozenset({"randomness", "individual"})
 _PARAMETER_TYPES = {bool: "boolean", int: "integer", float: "number", str: "string"}
 
 
 def release_asset(spec: ReleaseSpec) -> Asset:
-    """Stands for the published releases of a specification; other DAGs may be scheduled by it."""
+    """Return the asset of a specification's published releases; other DAGs may be scheduled by it."""
     return Asset(name=spec.name, uri=f"lake://{spec.publish.lake}/{spec.publish.table}", group="releases")
 
 
 def release_pipeline(spec: ReleaseSpec) -> TaskGroup:
-    """The tasks of a release as a group of a DAG of your own: from ingest to publish and clean-up.
+    """Build the tasks of a release as a task group in your own DAG, from ingest to publish and clean-up.
 
-    A release that spends a privacy budget begins with a guard, which stops the run where too little is left,
-    and is compared with its source for the curator alone. One that is made in fragments has a mapped task for
-    each.
+    A release that spends a privacy budget begins with a guard, which stops the run if too little is left, and
+    ends with a comparison with its source that only the curator can read. A release that is made in fragments
+    has a mapped task for each fragment.
 
     Method parameters that are plain values can be changed for one run as `params` of the DAG, see
-    `release_params`. The clean-up removes the run's work area, so one DAG holds one pipeline.
+    `release_params`. The clean-up removes the run's work area, so a DAG can hold only one pipeline.
     """
     with TaskGroup(spec.name, tooltip=spec.description) as group:
         _release_tasks(spec)
@@ -92,7 +92,7 @@ def release_pipeline(spec: ReleaseSpec) -> TaskGroup:
 
 
 def _release_tasks(spec: ReleaseSpec) -> None:
-    """The tasks of a release, in the DAG and group that is being built: one for each step of its plan."""
+    """Build a task for each step of the release's plan, in the current DAG and group."""
     plan = plan_of(spec, attacked=_bounds_attacks(spec))
     tasks = _tasks_of(spec, plan)
     clean_up_after([tasks[step.name] for step in plan.last()])
@@ -100,13 +100,13 @@ def _release_tasks(spec: ReleaseSpec) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class _Task:
-    """What an operator is made from.
+    """A step with what its operator is built from.
 
     Attributes:
         spec: Specification of the release.
-        step: Step that the operator does.
-        handed: Newest output of each kind of the steps before.
-        waited: Outputs of the steps that it waits for and takes nothing of.
+        step: Step that the operator runs.
+        handed: Newest output of each kind from the earlier steps.
+        waited: Outputs of the steps that the operator waits for without using their output.
     """
 
     spec: ReleaseSpec
@@ -116,12 +116,12 @@ class _Task:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """What each operator of a step is given: its task's id, and its retries."""
+        """Return the arguments that every operator of a step receives: the task id and the retries."""
         return {"task_id": self.step.name, **_OF_RETRY[self.step.retry]}
 
 
 def _tasks_of(spec: ReleaseSpec, plan: Plan, after: BaseOperator | None = None) -> dict[str, Any]:
-    """The operator of each step by its name; the first ones wait for ``after``."""
+    """Build the operator of each step, by step name. The first ones wait for ``after``."""
     tasks, handed = dict[str, Any](), dict[Slot, Any]()
     for step in plan.steps:
         waited = [tasks[name].output for name in step.after]
@@ -228,7 +228,7 @@ def _curator_report(task: _Task) -> CuratorReportOperator:
 
 
 def _parameters(spec: ReleaseSpec) -> dict[str, Any]:
-    """The method's parameters, those that can be changed for one run as templates."""
+    """Return the method's parameters, with a template for those that can be changed for one run."""
     chosen = _changeable(spec)
     return {
         name: f"{{{{ params.{name} }}}}" if name in chosen else value
@@ -237,19 +237,19 @@ def _parameters(spec: ReleaseSpec) -> dict[str, Any]:
 
 
 def _bounds_attacks(spec: ReleaseSpec) -> bool:
-    """Whether the policy or the floor policy bounds attacks, as far as their files can be read."""
+    """Return whether the policy or the floor policy bounds attacks, if their files can be read."""
     try:
         return bool(under_floor(spec.release_policy(), floor_policy()).attacks)
-    except PrivacyEngineError:  # an import error tells it, or the first task that reads the policy
+    except PrivacyEngineError:  # reported by an import error, or by the first task that reads the policy
         return False
 
 
 def prepared(spec: ReleaseSpec, after: BaseOperator | None = None) -> Any:
-    """The table that a release is made from: ingested, validated, transformed, searched for outliers.
+    """Build the tasks that prepare the table: ingest, validate, transform, detect outliers.
 
     Args:
         spec: Specification of the release.
-        after: Task before which nothing is read.
+        after: Task that must finish before anything is read; None: no such task.
     """
     plan = plan_of(spec).rehearsal()
     tasks = _tasks_of(spec, plan, after)
@@ -282,16 +282,16 @@ def _detect_outliers(task: _Task) -> DetectOutliersOperator:
 
 
 def _fixed_mode(spec: ReleaseSpec) -> str | None:
-    """Which releases the table holds; None where it depends on whether a run is of a partition."""
+    """Return which releases the table holds; None if it depends on whether a run has a partition."""
     mode = spec.publish_mode
     return mode.value if spec.publish.mode or mode is PublishMode.PARTITIONS else None
 
 
 def _ingest(task: _Task) -> Any:
-    """The task that reads the table, or all of several."""
+    """Build the task that reads the table, or all tables of a release with several."""
     spec = task.spec
     if spec.tables is not None and spec.person is not None:
-        tables = {name: _filled(told) for name, told in spec.table_settings.items()}
+        tables = {name: _filled(settings) for name, settings in spec.table_settings.items()}
         return IngestTablesOperator(tables=tables, person=spec.person.column or "", **task.settings)
     source = spec.only_source
     shared: dict[str, Any] = {
@@ -335,9 +335,9 @@ def _ingest(task: _Task) -> Any:
 
 
 def _register(task: _Task) -> IngestParquetOperator:
-    """The task that reads the public register.
+    """Build the task that reads the public register.
 
-    It goes before the others: one beside them could write into the work area after that was removed.
+    It runs before the other tasks: in parallel, it could write into the work area after that was removed.
     """
     spec = task.spec
     assert spec.public_register is not None
@@ -356,13 +356,15 @@ def _register(task: _Task) -> IngestParquetOperator:
     )
 
 
-def _filled(told: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings of a source with the release's id in its address, as Airflow's pages show it."""
-    return dict(told) | ({"uri": told["uri"].replace(RELEASE, _RELEASE_ID)} if "uri" in told else {})
+def _filled(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a source's settings with the release's id in its address, as Airflow's pages show it."""
+    return dict(settings) | (
+        {"uri": settings["uri"].replace(RELEASE, _RELEASE_ID)} if "uri" in settings else {}
+    )
 
 
 def _validate(task: _Task) -> ValidateOperator:
-    """The task that validates the table, or one of several, side by side."""
+    """Build the task that validates the table; for several tables, one task each, in parallel."""
     part = task.step.part
     suite = task.spec.suite_given if part is None else (task.spec.tables or {})[part].suite_given
     assert suite is not None
@@ -370,7 +372,7 @@ def _validate(task: _Task) -> ValidateOperator:
 
 
 def _release(task: _Task) -> Any:
-    """The task that stages the release of a table, or that joins the releases of its fragments."""
+    """Build the task that stages the release of a table, or that joins the releases of its fragments."""
     spec = task.spec
     if Slot.FRAGMENTS in task.handed:
         fragments = task.handed[Slot.FRAGMENTS]
@@ -398,7 +400,7 @@ def _release(task: _Task) -> Any:
 
 
 def _over_time(spec: ReleaseSpec) -> dict[str, Any] | None:
-    """What an operator takes as `over_time`; the releases of a specification count together by its name."""
+    """Return an operator's `over_time`: the releases of a specification count together under its name."""
     if spec.budget is None or spec.budget.promise is None:
         return None
     return {**spec.budget.promise.model_dump(), "schedule": spec.name}
@@ -417,11 +419,11 @@ def _cut(task: _Task) -> CutFragmentsOperator:
 
 
 def _release_fragment(task: _Task) -> Any:
-    """A mapped task for each fragment."""
+    """Build the mapped task that releases each fragment."""
     return ReleaseFragmentOperator.partial(
         map_index_template=(
             "{% if task.fragment is mapping %}fragment {{ task.fragment['fragment'] }}"
-            "{% else %}{{ task.fragment | length }} fragments, the first {{ task.fragment[0]['fragment'] }}"
+            "{% else %}{{ task.fragment | length }} fragments from {{ task.fragment[0]['fragment'] }}"
             "{% endif %}"
         ),
         **task.settings,
@@ -429,12 +431,12 @@ def _release_fragment(task: _Task) -> Any:
 
 
 def _any_step(task: _Task) -> StepOperator:
-    """The task of a step that has no operator of its own."""
+    """Build the task of a step that has no operator class."""
     taken = {slot.value: output for slot, output in task.handed.items()}
     return StepOperator(step=task.step, **taken, **task.settings)
 
 
-# The operator of each kind of step that has one of its own.
+# The operator class of each kind of step that has one.
 _OPERATORS: Mapping[str, Callable[[_Task], Any]] = {
     "budget": _budget,
     "register": _register,
@@ -456,18 +458,18 @@ _OPERATORS: Mapping[str, Callable[[_Task], Any]] = {
 
 
 def release_params(spec: ReleaseSpec) -> dict[str, Param]:
-    """What can be changed for one run: method parameters, and to ask for approval where it is not required.
+    """Return what can be changed for one run: method parameters, and whether to require an approval.
 
-    What must hold stands in the policy, and who must be asked in the specification: no run can change them.
-    The form says what each parameter means, and takes no value with which the policy could not be kept.
+    The requirements are in the policy, and the required approvals in the specification: no run can change
+    them. The form explains each parameter and accepts no value with which the policy could not be met.
     """
-    asked = {}
+    params = {}
     if spec.approval is not None and not spec.approval.required:
-        asked[APPROVAL] = Param(
-            False, type="boolean", description="Ask for approval before this run publishes anything"
+        params[APPROVAL] = Param(
+            False, type="boolean", description="Require an approval before this run publishes anything"
         )
     allowed = _allowed(spec)
-    return asked | {
+    return params | {
         name: Param(
             value,
             type=_PARAMETER_TYPES[type(value)],
@@ -479,7 +481,7 @@ def release_params(spec: ReleaseSpec) -> dict[str, Param]:
 
 
 def _changeable(spec: ReleaseSpec) -> dict[str, Any]:
-    """The method parameters that can be changed for one run: plain values."""
+    """Return the method parameters that can be changed for one run: those with plain values."""
     return {
         name: value
         for name, value in spec.release.parameters.items()
@@ -488,10 +490,10 @@ def _changeable(spec: ReleaseSpec) -> dict[str, Any]:
 
 
 def _allowed(spec: ReleaseSpec) -> dict[str, dict[str, Any]]:
-    """The limits of the policy, where its file can be read and the specification's own values keep them."""
+    """Return the policy's limits, if its file can be read and the specification's own values meet them."""
     try:
         found = limits(under_floor(spec.release_policy(), floor_policy()))
-    except PrivacyEngineError:  # an import error tells it, or the first task that reads the policy
+    except PrivacyEngineError:  # reported by an import error, or by the first task that reads the policy
         return {}
     given = spec.release.parameters
     return {
@@ -503,21 +505,21 @@ def _allowed(spec: ReleaseSpec) -> dict[str, dict[str, Any]]:
 
 
 def release_dags() -> dict[str, DAG]:
-    """One DAG for each release file of the include folder, by name.
+    """Build a DAG for each release file of the include folder, by name.
 
     Two lines turn the folder into DAGs: ``from airflow_privacy_release import release_dags`` and
-    ``globals().update(release_dags())``. A release that cannot be used, by whatever stands in its file or in
-    one that it names, has none, and takes no other with it; put ``raise_if_broken()`` into a DAG file of its
-    own, and what is wrong shows as its import error.
+    ``globals().update(release_dags())``. A release with an error in its file, or in a file that it names, has
+    no DAG and does not affect the others. Put ``raise_if_broken()`` into a separate DAG file to show these
+    errors as its import error.
     """
     return _built()[0]
 
 
 def raise_if_broken() -> None:
-    """Complain about the release files that `release_dags` leaves out.
+    """Raise an error for the release files that `release_dags` omits.
 
     Raises:
-        SpecError: naming each file, its fields and what to do.
+        SpecError: If any file is wrong; the message names each file, its fields and the remedy.
     """
     raise_if_any(_built()[1])
 
@@ -525,24 +527,26 @@ def raise_if_broken() -> None:
 def sweep_dag(
     schedule: str = "@hourly", *, idle: str | None = None, lakes: Sequence[str] = ("lake_default",)
 ) -> DAG:
-    """The DAG that removes what nobody is to have any more: left work areas, superseded releases.
+    """Build the DAG that removes data no longer needed: work areas left behind and superseded releases.
 
     See `SweepWorkAreasOperator` and `ClearSupersededOperator`.
 
-    Two lines make it: ``from airflow_privacy_release import sweep_dag`` and ``sweeper = sweep_dag()``. It is
-    not paused at first, whatever Airflow's configuration says: nobody would notice that it does not run.
+    Two lines create it: ``from airflow_privacy_release import sweep_dag`` and ``sweeper = sweep_dag()``. It
+    is never paused at creation, whatever Airflow's configuration says: no one would notice that it does not
+    run.
 
     Args:
-        schedule: when to look.
-        idle: for how long an area must have shown no sign of life; None: the option `work_area_idle`.
-        lakes: Airflow connection ids of the lakes whose superseded releases are cleared away.
+        schedule: Schedule of the DAG.
+        idle: How long a work area must have been without a heartbeat, such as `6 hours`; None: the option
+            `work_area_idle`.
+        lakes: Airflow connection ids of the lakes whose superseded releases are removed.
     """
     with DAG(
         dag_id=SWEEPER,
         description="Removes raw and staged records of runs that ended without cleaning up",
         doc_md="A killed process cannot clean up after itself, and no teardown runs in a paused DAG. This "
-        "asks Airflow about the run of each work area, and removes those of runs that are over. A run that "
-        "waits for approval is not over.",
+        "DAG checks the run of each work area in Airflow and removes the areas of finished runs. A run "
+        "that waits for approval is not finished.",
         schedule=schedule,
         start_date=START,
         catchup=False,
@@ -558,12 +562,12 @@ def sweep_dag(
 
 
 def _built() -> tuple[dict[str, DAG], list[str]]:
-    """The DAGs that can be built, by name, and what is wrong with the other releases."""
+    """Build all DAGs. Return those that could be built, by name, and the errors of the other releases."""
     found = catalogue()
     partitioned = partitioned_releases(found.read.values())
     dags, faults = {}, list(found.faults)
     for path, spec in found.usable.items():
-        # Airflow would also register DAGs that are built halfway, or only to see whether they can be.
+        # Otherwise Airflow would also register partly built DAGs, and those built only as a check.
         dag, fault = attempted(path, partial(release_dag, spec, partitioned, auto_register=False))
         if dag is not None:
             dags[spec.name] = dag
@@ -573,13 +577,13 @@ def _built() -> tuple[dict[str, DAG], list[str]]:
 
 
 def release_dag(spec: ReleaseSpec, partitioned: Collection[str] = (), *, auto_register: bool = True) -> DAG:
-    """The DAG of a specification.
+    """Build the DAG of a specification.
 
     Args:
-        spec: what to release and when.
-        partitioned: releases that are published by partition. A release that follows only such ones is made
-            once per partition, and is named by it.
-        auto_register: whether Airflow finds the DAG though no name of the DAG file stands for it.
+        spec: Specification of the release.
+        partitioned: Names of the releases that are published by partition. A release that follows only such
+            releases is made once per partition and named by it.
+        auto_register: Whether Airflow finds the DAG although no variable of the DAG file refers to it.
     """
     with DAG(
         dag_id=spec.name,
@@ -594,7 +598,7 @@ def release_dag(spec: ReleaseSpec, partitioned: Collection[str] = (), *, auto_re
         default_args={"owner": "privacy-release"},
         auto_register=auto_register,
     ) as dag:
-        _release_tasks(spec)  # in no group, which Airflow would draw as a closed box
+        _release_tasks(spec)  # not in a group, which Airflow would draw collapsed
     return dag
 
 
@@ -619,10 +623,10 @@ def _documentation(spec: ReleaseSpec) -> str:
     columns = "\n".join(f"| `{name}` | {a.role} | {a.kind} |" for name, a in spec.every_attribute)
     uris = ", ".join(f"`{s.uri or f'a query of {s.connection}'}`" for s in spec.sources)
     spent = f", privacy budget of `{spec.budget.dataset}`" if spec.budget else ""
-    asked = ", after approval" if spec.approval and spec.approval.required else ""
+    approval = ", after approval" if spec.approval and spec.approval.required else ""
     return (
         f"{spec.description or spec.name}\n\n"
         f"Source {uris}, method `{spec.release.method}`{spent}, "
-        f"release table `{spec.publish.table}` in the lake `{spec.publish.lake}`{asked}.\n\n"
+        f"release table `{spec.publish.table}` in the lake `{spec.publish.lake}`{approval}.\n\n"
         f"| column | role | kind |\n|---|---|---|\n{columns}\n"
     )

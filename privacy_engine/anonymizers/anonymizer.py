@@ -1,4 +1,4 @@
-"""What all anonymizers share: parameters, guarantees, and the way from a table to a release."""
+"""Base of all anonymizers: parameters, guarantees, and the way from a table to a release."""
 
 import itertools
 from abc import ABC, abstractmethod
@@ -45,15 +45,15 @@ from privacy_engine.vocabulary import Intervals
 
 WORTH = 0.05  # share of the loss that going without outliers must save before the classes are improved
 SOON = 0.01  # share of the records up to which a larger set may make the improvement for a smaller one idle
-FALL = 0.2  # by how much of the loss its start must then be lower; improvement seldom gains so much
+FALL = 0.2  # share of the loss by which its start must then be lower; improvement seldom gains that much
 FROM_CUT = 0.15  # share of the loss that improvement may gain where classes were cut again
 FROM_CLASSES = 0.005  # and where they are those of the whole table
-IN_VAIN = 2  # searches without more and more records that lose no less, after which no more are made
+IN_VAIN = 2  # searches, each without more records, that do not reduce the loss before the search ends
 
 
 @dataclass(frozen=True, kw_only=True)
 class Anonymizer(ABC):
-    """Recode the quasi-identifiers of each class of records alike.
+    """Recode the quasi-identifiers of each class of records to a common value.
 
     Every class has at least k persons, at least l distinct values of each sensitive attribute if l is given,
     and satisfies the models of `require`. Each record counts as a person unless the schema names one.
@@ -93,17 +93,17 @@ class Anonymizer(ABC):
 
     @property
     def least(self) -> int:
-        """Least class size: k, or more where a required model says so."""
+        """Least class size: k, or more if a required model has a larger one."""
         return max(self.k, least_size(self.require))
 
     @property
     def sensitive_models(self) -> tuple[PrivacyModel, ...]:
-        """What is asked of the sensitive values of each class."""
+        """The requirements on the sensitive values of each class."""
         return (() if self.l is None else (DistinctLDiversity(l=self.l),)) + self.require
 
     @property
     def keeps_distribution(self) -> bool:
-        """Whether the released sensitive values are those of the table, so that it is known before."""
+        """Whether the sensitive values are released unchanged, so that they are known in advance."""
         return not self.suppression_limit
 
     @property
@@ -124,7 +124,7 @@ class Anonymizer(ABC):
         """The algorithm: a recoding whose classes meet the guarantees."""
 
     def local_recoding(self, encoded: EncodedTable) -> LocalRecoding | None:
-        """How records are made into classes where that is repaired and refined; None where it is not."""
+        """Return how records are grouped before repair and refinement; None if there are no such steps."""
         return None
 
     def release(
@@ -138,15 +138,15 @@ class Anonymizer(ABC):
         """Anonymize a table, or a part of one.
 
         Args:
-            table: the records.
-            schema: what they are.
-            rng: the method's random choices.
-            whole: sensitive attribute -> its values in the whole table, where these are the records of a part
+            table: Records.
+            schema: Schema of the records.
+            rng: Method's random choices.
+            whole: Sensitive attribute -> its values in the whole table, where these are the records of a part
                 of it; models that compare with the table's distribution then compare with the whole one's.
 
         Raises:
-            SchemaError: if the table does not fit the schema.
-            InfeasibleError: if the guarantees cannot be met.
+            SchemaError: If the table does not fit the schema.
+            InfeasibleError: If the guarantees cannot be met.
         """
         require_truthful(schema, self.intervals)
         if schema.linked and whole is not None:
@@ -187,7 +187,7 @@ class Anonymizer(ABC):
 
     def _release_linked(self, table: pd.DataFrame, schema: DataSchema, rng: np.random.Generator) -> Release:
         """Rows, of one table or several, by classes of whole trajectories: the algorithm groups persons."""
-        if schema.tables:  # each is checked again when it is encoded, but for rows of none of them
+        if schema.tables:  # each is checked again when it is encoded, except rows of none of them
             schema.check(table)
         tables = rows_by_table(table, schema)
         encoded = [EncodedTable.encode(own.table, own.schema) for own in tables]
@@ -200,7 +200,7 @@ class Anonymizer(ABC):
         guarantees = self.guarantees(schema)
         people = people_of(encoded, self.sensitive_models, rng)
         self._require_feasible(people.table)
-        plain = replace(self, suppression_limit=0.0)  # what it suppressed would be persons, not records
+        plain = replace(self, suppression_limit=0.0)  # it would suppress persons, not records
         with portion(0.6):
             grouped = plain.anonymize(people.table, rng)
         with portion(0.2):
@@ -227,7 +227,7 @@ class Anonymizer(ABC):
         )
 
     def _require_feasible(self, encoded: EncodedTable) -> None:
-        """Refuse a table that cannot stand even as one class."""
+        """Raise if a table is not allowed even as one class."""
         constraints = compile_constraints(self.sensitive_models, encoded)
         require_feasible(len(encoded), self.least, encoded.sensitive, constraints, encoded.sensitive_names)
 
@@ -325,7 +325,7 @@ class Anonymizer(ABC):
     def _cut_without(
         self, whole: Recoding, gone: npt.NDArray[np.int64], guarantees: tuple[PrivacyModel, ...]
     ) -> Recoding | None:
-        """The recoding by cuts of the other records; None if there is none that keeps what is guaranteed."""
+        """Return the recoding by cuts of the other records; None if none meets the guarantees."""
         kept = np.setdiff1d(np.arange(len(whole.labels)), gone)
         part = whole.encoded.take(kept)
         recode = self.local_recoding(part)
@@ -356,9 +356,9 @@ class Anonymizer(ABC):
         guarantees: tuple[PrivacyModel, ...],
         least: float,
     ) -> Recoding | None:
-        """The recoding without outliers: the classes are as before, but for those that miss a model now.
+        """Return the recoding without outliers: classes are unchanged, except those that now miss a model.
 
-        They are improved where that alone lowers the loss by `WORTH`.
+        They are improved if that by itself lowers the loss by `WORTH`.
         """
         recode = self.local_recoding(whole.encoded)
         if recode is None or not recode.refine or encoded.persons is not None:
@@ -378,7 +378,7 @@ class Anonymizer(ABC):
         rng: np.random.Generator,
         guarantees: tuple[PrivacyModel, ...],
     ) -> Recoding | None:
-        """What the method makes of the other records; None if that cannot be had, or changes values."""
+        """Return the method's recoding of the other records; None if there is none, or it changes values."""
         kept = np.setdiff1d(np.arange(len(encoded)), gone)
         part = encoded.take(kept)
         try:
@@ -408,7 +408,7 @@ def _if_kept(
     notes: Mapping[str, float],
     guarantees: tuple[PrivacyModel, ...],
 ) -> Recoding | None:
-    """The recoding of the table by other classes, None if they miss what is guaranteed."""
+    """Return the recoding of the table by other classes; None if they miss the guarantees."""
     classes = whole.encoded.classes_of(labels)
     if not all(holds(model, classes) for model in guarantees):
         return None

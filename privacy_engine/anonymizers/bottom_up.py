@@ -36,7 +36,7 @@ class BottomUp(Anonymizer):
         sensitive: Attribute from which the weights come; None for the only one. Unused with equal weights.
         reading: Weights of the quasi-identifiers: `equal`, or `literal` and `complement`, which come from a
             sensitive attribute.
-        price: Price of a merge: `increase`, what it adds to the table's loss, or `whole`, the loss of the
+        price: Price of a merge: `increase`, the increase of the table's loss, or `whole`, the loss of the
             union.
         refine: Whether records are moved, swapped and regrouped afterwards wherever the total loss falls.
         regroup: Number of sweeps after `refine` in which neighbouring classes are taken apart and formed

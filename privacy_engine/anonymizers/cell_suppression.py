@@ -1,7 +1,7 @@
-"""The suppression model: a cell is released as it is or not at all, nothing in between.
+"""The suppression model: a cell is released unchanged or not at all.
 
-As hierarchies it is one level: every value stands directly under the root. So any method that recodes by
-hierarchies follows the model once the table's domains are flat, and every figure of `utility` is true of
+As a hierarchy it has one level: every value is directly under the root. So any method that recodes by
+hierarchies follows the model once the table's domains are flat, and every figure of `utility` is valid for
 its release: a cell that a class does not share costs the whole domain.
 """
 
@@ -25,8 +25,8 @@ def with_flat_domains(encoded: EncodedTable) -> EncodedTable:
     """The same records; each quasi-identifier is a hierarchy of its values and the root.
 
     Codes keep their meaning: the leaves are the values in their order. Intervals are no longer formed: both
-    bounds of a number or date are its value, or null where it is suppressed. Where it may be missing at the
-    source, a null would say that it is: such an attribute is released as text, with `*`.
+    bounds of a number or date are its value, or null if it is suppressed. If it may be missing in the source,
+    a null would be ambiguous: such an attribute is released as text, with `*`.
     """
     flat = tuple(Hierarchy.flat(domain_labels(domain)) for domain in encoded.domains)
     domains: tuple[Domain, ...] = flat

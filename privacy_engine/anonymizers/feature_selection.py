@@ -1,11 +1,11 @@
 """k-anonymity by feature selection: keep the features that the privacy models allow, the best first.
 
-What RFKA and Greedy_Hamdist share: they differ in how they value a feature. Deviations from both papers:
-the privacy test takes any model, failing classes may be suppressed up to a limit, a feature may be
-generalized before it is dropped, and ``order="gain"`` looks at what a feature adds to those already kept.
+The base of RFKA and Greedy_Hamdist, which differ in how they value a feature. Deviations from both papers:
+the privacy test allows any model, failing classes may be suppressed up to a limit, a feature may be
+generalized before it is dropped, and ``order="gain"`` considers what a feature adds to those already kept.
 
-The forward pass keeps each feature that the privacy models allow beside those kept before: algorithms 1 and 2
-of Huang and Zhu (RFKA), for any privacy model.
+The forward pass keeps each feature that the privacy models allow in addition to those kept before: algorithms
+1 and 2 of Huang and Zhu (RFKA), for any privacy model.
 """
 
 from abc import abstractmethod
@@ -40,18 +40,18 @@ from privacy_engine.vocabulary import Role
 MOST_CELLS = 500_000_000  # of the one-hot columns, 2 GB while the forest is grown
 
 
-# Shares that may be suppressed: of those within the limit the one after which least is lost.
+# Shares that may be suppressed: within the limit, the one with the least loss is used.
 STEPS = (0.0, 0.01, 0.02, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5, 0.75, 1.0)
 NOTHING = 1e-12  # nats; less than this is rounding
 
 
 @dataclass(frozen=True)
 class Selection:
-    """What a forward pass kept.
+    """The result of a forward pass.
 
     Attributes:
-        labels: (n,) int64 class of each record by its kept features, -1 = suppressed.
-        levels: (f,) level at which each feature is kept, 0 = as it is; -1 = dropped.
+        labels: Class of each record by its kept features, -1 = suppressed, shape (n,) int64.
+        levels: Level at which each feature is kept, 0 = unchanged, shape (f,); -1 = dropped.
     """
 
     labels: Ints
@@ -63,9 +63,9 @@ class Step:
     """A feature that was added.
 
     Attributes:
-        labels: (n,) int64 class of each record.
-        released: the same, -1 = would be suppressed.
-        level: of the feature.
+        labels: Class of each record, shape (n,) int64.
+        released: Same, -1 = would be suppressed.
+        level: Level of the feature.
     """
 
     labels: Ints
@@ -85,11 +85,11 @@ def forward_pass(
     The classes of one subset are refined by the next feature, never counted again from the records' values.
 
     Args:
-        encoded: the table.
-        features: what may be kept.
-        order: the features' numbers, the best first.
-        models: what all classes must satisfy.
-        suppression_limit: share of the records that may be suppressed instead.
+        encoded: Table.
+        features: Features that may be kept.
+        order: Features' numbers, the best first.
+        models: Models that all classes must satisfy.
+        suppression_limit: Share of the records that may be suppressed instead.
     """
     labels = np.zeros(len(encoded), dtype=np.int64)
     start = privacy_test(encoded, labels, models, suppression_limit)
@@ -109,7 +109,7 @@ def forward_step(
     models: Sequence[PrivacyModel],
     suppression_limit: float,
 ) -> Step | None:
-    """Add a feature to the classes at the finest level that the models allow; None if there is none."""
+    """Add a feature to the classes at the finest level that the models allow; None if no level is allowed."""
     for level in range(len(feature.levels)):
         finer = refined(labels, feature.groups(encoded.codes, level))
         released = privacy_test(encoded, finer, models, suppression_limit)
@@ -126,18 +126,18 @@ def gain_order(
     y: Ints,
     suppression_limit: float = 0.0,
 ) -> npt.NDArray[np.intp]:
-    """The features in the order in which each, of those allowed beside the ones before, tells most of y.
+    """Order the features so that each is the most informative about y, of those allowed with the ones before.
 
-    What it tells is the conditional mutual information I(y; feature | classes so far). When no feature
-    tells anything more, the others follow in the given order. O(features x kept features) privacy tests.
+    The information is the conditional mutual information I(y; feature | classes so far). When no feature adds
+    any information, the others follow in the given order. O(features x kept features) privacy tests.
 
     Args:
-        encoded: the table.
-        features: what may be kept.
-        order: the features' numbers; of those that tell equally much the earlier comes first.
-        models: what all classes must satisfy.
-        y: (n,) class label 0, 1, ...
-        suppression_limit: share of the records that may be suppressed instead.
+        encoded: Table.
+        features: Features that may be kept.
+        order: Numbers of the features; of equally informative ones the earlier comes first.
+        models: Models that all classes must satisfy.
+        y: Class label 0, 1, ..., shape (n,)
+        suppression_limit: Share of the records that may be suppressed instead.
     """
     labels = np.zeros(len(encoded), dtype=np.int64)
     chosen: list[int] = []
@@ -148,7 +148,7 @@ def gain_order(
         for number in left:
             step = forward_step(encoded, labels, features[number], models, suppression_limit)
             if step is None:
-                continue  # what breaks a model beside few features breaks it beside more
+                continue  # a feature that breaks a model with few features breaks it with more
             allowed.append(number)
             if (remains := label_entropy(step.labels, y)) < unknown - NOTHING:
                 best, finer, unknown = number, step.labels, remains
@@ -159,7 +159,7 @@ def gain_order(
 
 
 def label_entropy(labels: Ints, y: Ints) -> float:
-    """Conditional entropy H(y | class) in nats: what the classes leave unknown of the label."""
+    """Conditional entropy H(y | class) in nats: the uncertainty of the label that remains within classes."""
     size = int(y.max()) + 1
     counts = np.unique(labels * size + y, return_counts=True)
     inside = np.bincount(labels)[counts[0] // size]
@@ -206,27 +206,27 @@ def privacy_test(
 class Order(StrEnum):
     """Which feature the forward pass tries next."""
 
-    WORTH = "worth"  # the papers': sorted once by how each is valued by itself
-    GAIN = "gain"  # what tells most of the class label beside those kept; of equals the one of more worth
+    WORTH = "worth"  # the papers' order: sorted once by each feature's own value
+    GAIN = "gain"  # most informative in addition to those kept; of equals the one of higher worth
 
 
 @dataclass(frozen=True, kw_only=True)
 class FeatureSelection(Anonymizer):
     """An anonymizer that keeps the features that predict a class label best.
 
-    The choice follows the label, so it tells something of it: no differential privacy is claimed. A table
-    of which no feature can be kept is released without quasi-identifiers, as one class.
+    The choice depends on the label, so it reveals something about it: no differential privacy is claimed. A
+    table of which no feature can be kept is released without quasi-identifiers, as one class.
 
     Attributes:
         target: Name of the class label, a sensitive or insensitive attribute; None for the only sensitive
             one.
         bins: Number of equal-width bins of a numeric attribute whose schema names none, >= 2.
-        one_hot: Whether each value or bin is a feature, as in the papers, and what is not kept of an
-            attribute falls into one group; otherwise each attribute is one feature.
+        one_hot: Whether each value or bin is a feature, as in the papers, with all values that are not kept
+            in one group; otherwise each attribute is one feature.
         generalize: Whether a feature's coarser forms are tried before it is dropped; the papers do not.
-        order: Feature that is tried next: `worth`, the one of the highest worth, as in the papers, or
-            `gain`, the one that says most about the label in addition to those already kept. Few features
-            are kept, and two that each say much may say the same, or use up what k leaves for a third.
+        order: Next feature to try: `worth`, the one of the highest worth, as in the papers, or `gain`, the
+            one that is most informative about the label in addition to those already kept. Few features are
+            kept, and two informative ones may be redundant, or use up the share of k that a third requires.
     """
 
     target: str | None = None
@@ -234,7 +234,7 @@ class FeatureSelection(Anonymizer):
     one_hot: bool = True
     generalize: bool = True
     order: Order = Order.WORTH
-    fragmentable: ClassVar[bool] = False  # each part would keep other features
+    fragmentable: ClassVar[bool] = False  # each part would keep different features
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -253,13 +253,13 @@ class FeatureSelection(Anonymizer):
         y: Ints,
         rng: np.random.Generator,
     ) -> npt.NDArray[np.float64]:
-        """(f,) how well each feature tells the class label.
+        """(f,) how well each feature predicts the class label.
 
         Args:
-            columns: (n, p) binary columns.
-            feature_of: (p,) feature of each column, ascending.
-            y: (n,) class label 0, 1, ...
-            rng: the method's random choices.
+            columns: Binary columns, shape (n, p).
+            feature_of: Feature of each column, ascending, shape (p,).
+            y: Class label 0, 1, ..., shape (n,)
+            rng: Method's random choices.
         """
 
     def anonymize(self, encoded: EncodedTable, rng: np.random.Generator) -> FeatureRecoding:
@@ -269,7 +269,9 @@ class FeatureSelection(Anonymizer):
         features = make(encoded, self.bins, generalize=self.generalize)
         y = class_label(encoded, self.target)
         columns, feature_of = one_hot(encoded, features)
-        rows = np.lexsort([y, *columns.T])  # records alike in all of this cannot be told apart by a method
+        rows = np.lexsort(
+            [y, *columns.T]
+        )  # records that are equal in all of this are indistinguishable to a method
         with portion(0.9):
             worth = self.worth(columns[rows], feature_of, y[rows], rng)
         order = np.argsort(-worth, kind="stable")
@@ -287,7 +289,7 @@ class FeatureSelection(Anonymizer):
 
     @property
     def suppressible(self) -> float:
-        """None: what is suppressed is chosen with the features."""
+        """None: suppressed records are chosen with the features."""
         return 0.0
 
 
@@ -295,7 +297,7 @@ def class_label(encoded: EncodedTable, target: str | None) -> Ints:
     """(n,) int64 class label 0, 1, ... of each record; a null is a label like any other.
 
     Raises:
-        SchemaError: if the target is no sensitive or insensitive attribute, or has a single value.
+        SchemaError: If the target is no sensitive or insensitive attribute, or has a single value.
     """
     if target is None:
         if len(encoded.sensitive_names) != 1:
@@ -316,8 +318,8 @@ def class_label(encoded: EncodedTable, target: str | None) -> Ints:
     found, y = np.unique(codes, return_inverse=True)
     if len(found) < 2:
         raise SchemaError(
-            f"target {target!r} has a single value in all {len(y)} rows; features are valued by how well "
-            "they tell the values apart: name another target"
+            f"target {target!r} has a single value in all {len(y)} rows, but features are valued by how well "
+            "they distinguish the values. Name another target"
         )
     return np.asarray(y, dtype=np.int64)
 
@@ -329,8 +331,8 @@ def _require_few_values(encoded: EncodedTable, bins: int) -> None:
     if count * max(len(encoded), count) > MOST_CELLS:
         widest = encoded.quasi_identifiers[int(np.argmax(values))]
         raise SchemaError(
-            f"the quasi-identifiers have {count} values or bins, too many columns for {len(encoded)} rows; "
-            f"most are of {widest!r} ({max(values)}): make it numeric, coarsen it at ingest, or leave it out"
+            f"the quasi-identifiers have {count} values or bins, too many columns for {len(encoded)} rows. "
+            f"Most belong to {widest!r} ({max(values)}). Make it numeric, coarsen it at ingest, or omit it"
         )
 
 

@@ -43,8 +43,8 @@ def hamming_distances(columns: npt.NDArray[np.uint8], y: npt.NDArray[np.int64]) 
     for two classes ``n1+ n0- + n0+ n1-``.
 
     Args:
-        columns: (n, p) 0 or 1.
-        y: (n,) class 0, 1, ...
+        columns: 0 or 1, shape (n, p).
+        y: Class 0, 1, ..., shape (n,)
     """
     sizes = np.bincount(y)
     ones = np.stack([columns[y == c].sum(axis=0, dtype=np.float64) for c in range(len(sizes))])  # n1c

@@ -24,8 +24,8 @@ class Group:
     """The records of one cluster of sensitive values.
 
     Attributes:
-        values: the sensitive codes of the cluster.
-        rows: the records with one of them, ascending.
+        values: Sensitive codes of the cluster.
+        rows: Records with one of them, ascending.
     """
 
     values: npt.NDArray[np.int64]
@@ -39,14 +39,14 @@ def sensitive_groups(
     least: int,
     persons: Ints | None = None,
 ) -> list[Group]:
-    """Groups of at least ``least`` persons; a smaller one joins the cluster that is most alike.
+    """Groups of at least ``least`` persons; a smaller one joins the most similar cluster.
 
     Args:
-        codes: (n,) sensitive codes of the records.
-        utility: (m, q) utility matrix.
-        clusters: (m,) the cluster of each value.
-        least: least number of persons in a group, at most as many as there are.
-        persons: (n,) whose record each is; None: each counts as a person.
+        codes: Sensitive codes of the records, shape (n,).
+        utility: Utility matrix, shape (m, q).
+        clusters: Cluster of each value, shape (m,).
+        least: Least number of persons in a group, at most as many as there are.
+        persons: Person of each record, shape (n,); None: each record counts as a person.
     """
     present, counts = np.unique(codes, return_counts=True)
     cluster_of = clusters[present]
@@ -73,7 +73,7 @@ def sensitive_groups(
 
 
 def label_groups(groups: Sequence[Group], label: Callable[[Group], Ints]) -> Ints:
-    """(n,) classes of all records, each group labelled by itself; no class spans two groups."""
+    """(n,) classes of all records, each group labelled separately; no class spans two groups."""
     labels = np.full(sum(len(group.rows) for group in groups), -1, dtype=np.int64)
     for group in groups:
         with portion(len(group.rows) / len(labels)):
@@ -95,12 +95,12 @@ def distort(
     class has at least l records and each group at least l values, so this always ends.
 
     Args:
-        encoded: the table.
-        row: row of the sensitive attribute.
-        labels: (n,) classes, -1 = suppressed.
-        groups: clusters of the sensitive values.
-        l: distinct values wanted in each class, at most the size of the smallest class.
-        rng: draws records and values.
+        encoded: Table.
+        row: Row of the sensitive attribute.
+        labels: Classes, -1 = suppressed, shape (n,).
+        groups: Clusters of the sensitive values.
+        l: Distinct values required in each class, at most the size of the smallest class.
+        rng: Draws records and values.
     """
     codes = encoded.sensitive[row].copy()
     cluster = {int(value): group.values for group in groups for value in group.values}

@@ -4,12 +4,13 @@ Zhu, Zhao, Wang: Privacy preservation algorithm for service-oriented information
 of Computers 33(8), 2010, sections 3 and 4. Deviations:
 
 * ``repair="merge"`` (default) keeps sensitive values true; the paper's ``repair="distort"`` changes them,
-  and the release says how many (R_man).
+  and the release has their number (R_man).
 * The weights w_ij follow ``reading``: ``literal``, as section 5.2 prints them, or ``complement``, since by
   the paper's own words a low entry of the utility matrix is a great utility.
-* A sensitive value too rare for l - 1 companions joins the nearest cluster that has them; the release's notes
-  say how many did, and how many clusters there are.
-* A cluster of fewer than k records joins the cluster most alike.
+* A sensitive value that is too rare for l - 1 companions joins the nearest cluster that has them; the
+release's notes
+  have the number of such values and of clusters.
+* A cluster of fewer than k records joins the most similar cluster.
 * ``refine`` lowers the loss afterwards, over the whole table and with all models as constraints.
 """
 
@@ -41,7 +42,7 @@ from privacy_engine.verification.models import DistinctLDiversity, PrivacyModel
 
 
 class Repair(StrEnum):
-    """What is done with a class of fewer than l sensitive values."""
+    """The remedy for a class of fewer than l sensitive values."""
 
     MERGE = "merge"  # with the class that costs least: truthful
     DISTORT = "distort"  # the paper's: random records get another value of their cluster: false
@@ -52,21 +53,21 @@ class Repair(StrEnum):
 class ILPLDiversity(Anonymizer):
     """Cluster the sensitive values, merge records inside each cluster, and repair the classes to l-diversity.
 
-    A sensitive value too rare to find l - 1 companions joins the nearest cluster; the notes of the release
-    give the number of such values and of clusters.
+    A sensitive value that is too rare to find l - 1 companions joins the nearest cluster; the notes of the
+    release give the number of such values and of clusters.
 
     Attributes:
         l: Least number of distinct sensitive values in a class, >= 2.
         sensitive: Name of the sensitive attribute; None for the only one.
         repair: Remedy for a class that misses l: `merge` it with another, `distort` sensitive values, as
             the paper does, which makes them false, or `suppress` it within the suppression limit.
-        reading: Way in which weights come from the utility matrix, whose low entries say much: `literal`,
-            its entries as the paper prints them, `complement`, so that what says much is kept most precise,
-            or `equal`.
+        reading: How weights are derived from the utility matrix, whose low entries are informative:
+            `literal`, its entries as the paper prints them, `complement`, so that informative attributes are
+            kept most precise, or `equal`.
         utility: Utility matrix (m, q) of an expert, instead of the data's: a row for each value of the
-            attribute, in their order, and a column for each quasi-identifier; entries in [0, 1], low = says
-            much.
-        price: Price of a merge: `increase`, what it adds to the table's loss, or `whole`, the loss of the
+            attribute, in their order, and a column for each quasi-identifier; entries in [0, 1], low =
+            informative.
+        price: Price of a merge: `increase`, the increase of the table's loss, or `whole`, the loss of the
             union.
         refine: Whether records are moved, swapped and regrouped afterwards wherever the total loss falls.
         regroup: Number of sweeps after `refine` in which neighbouring classes are taken apart and formed

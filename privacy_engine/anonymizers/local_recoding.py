@@ -1,4 +1,4 @@
-"""What the agglomerating methods share: merge, repair, refine; over the whole table, or block by block.
+"""Base of the agglomerating methods: merge, repair, refine; over the whole table, or block by block.
 
 Where a model bounds the distribution of the sensitive values, refinement also starts from classes that are
 built under quotas of these values (see ``quotas``), and the partition that loses less is taken.
@@ -29,8 +29,8 @@ from privacy_engine.tables.encoding import EncodedTable
 from privacy_engine.tables.geometry import Geometry
 from privacy_engine.verification.models import KAnonymity, PrivacyModel
 
-MOST_VALUES = 2_000  # of all sensitive attributes together; with more of them quotas take too long
-HOPEFUL = 1.2  # merged classes that lose more than so many times the others are not refined, too
+MOST_VALUES = 2_000  # most values of all sensitive attributes together; with more, quotas take too long
+HOPEFUL = 1.2  # merged classes that lose more than this multiple of the others are not refined as well
 Merge = Callable[[EncodedTable, np.random.Generator, Propose], Ints]
 
 
@@ -39,14 +39,15 @@ class LocalRecoding:
     """How records are made into classes.
 
     Attributes:
-        geometry: costs of the quasi-identifiers.
-        models: what every class must satisfy besides k.
-        k: least number of persons in a class.
-        refine: whether to lower the loss afterwards.
-        regroup: how many sweeps of regrouping follow, where each record is a person's and no model bounds the
-            distribution of the sensitive values; before them a search by columns, where k is small and alone.
-        block_size: a table of more records is cut into blocks of at most so many, by Mondrian's cuts, such
-            that each can meet k and the models by itself: O(n x block) instead of O(n^2), on all cores.
+        geometry: Costs of the quasi-identifiers.
+        models: Models that every class must satisfy in addition to k.
+        k: Least number of persons in a class.
+        refine: Whether to lower the loss afterwards.
+        regroup: Number of sweeps of regrouping that follow, if each record belongs to another person and no
+            model bounds the distribution of the sensitive values; before them a search by columns, if k is
+            small and the only requirement.
+        block_size: Largest number of records per block. A larger table is cut into blocks by Mondrian's cuts,
+            such that each can meet k and the models by itself: O(n x block) instead of O(n^2), on all cores.
             None = never.
     """
 
@@ -61,9 +62,9 @@ class LocalRecoding:
         """(n,) int64 classes 0 .. c - 1, -1 = suppressed.
 
         Args:
-            encoded: the table.
-            merge: makes classes of at least k of some records.
-            rng: passed to ``merge``, and the order in which refinement tries records.
+            encoded: Table.
+            merge: Makes classes of at least k of some records.
+            rng: Passed to ``merge``, and the order in which refinement tries records.
         """
         if self.block_size is None or len(encoded) <= self.block_size:
             with portion(self._of_merging):
@@ -137,7 +138,7 @@ class LocalRecoding:
     def _counts_persons(self, encoded: EncodedTable) -> bool:
         """Whether classes are made to hold for persons here: refinement starts from such classes.
 
-        What is not refined is merged for persons once, where the release is made.
+        Classes that are not refined are merged for persons once, when the release is made.
         """
         return encoded.persons is not None and self.refine
 
@@ -175,7 +176,7 @@ class LocalRecoding:
     def _from_starts(
         self, encoded: EncodedTable, quotas: QuotaSearch, rng: np.random.Generator, search: LookUp
     ) -> list[Ints]:
-        """Labels (n,) of what each hopeful start of a search under quotas comes to."""
+        """Return the labels (n,) that a search under quotas finds from each promising start."""
         candidates: list[Ints] = []
         with portion(0.2):
             starts = quotas.starts(rng)
@@ -252,7 +253,7 @@ def require_sweeps(regroup: int) -> None:
 
 
 def label_distinct(encoded: EncodedTable, label: Callable[[EncodedTable], Ints]) -> Ints:
-    """Labels (n,) from those of the records of which no two are equal and of one person.
+    """Return the labels (n,) of all records, from the labels of the records without repeated persons.
 
     So a method that counts records counts persons, as far as each has one tuple of quasi-identifiers.
     """
@@ -274,16 +275,16 @@ def inside_blocks(
     number of threads.
 
     Args:
-        block_labels: (n,) int64 block of each record, 0 .. blocks - 1.
-        rng: is spawned.
+        block_labels: Block of each record, 0 .. blocks - 1, shape (n,) int64.
+        rng: Is spawned.
         work: from the records of a block, ascending, to their labels.
     """
     order = np.argsort(block_labels, kind="stable")
     rows = np.split(order, np.flatnonzero(np.diff(block_labels[order])) + 1) if len(order) else []
     labels = np.full(len(block_labels), -1, np.int64)
     with ThreadPoolExecutor(nb.get_num_threads()) as pool:
-        told = [apart(work, len(own) / len(order)) for own in rows]
-        parts = list(pool.map(lambda do, *given: do(*given), told, rows, rng.spawn(len(rows))))
+        progresses = [apart(work, len(own) / len(order)) for own in rows]
+        parts = list(pool.map(lambda do, *given: do(*given), progresses, rows, rng.spawn(len(rows))))
     used = 0
     for own, part in zip(rows, parts, strict=True):
         labels[own] = np.where(part >= 0, part + used, -1)

@@ -37,7 +37,7 @@ class Mondrian(Anonymizer):
         object.__setattr__(self, "rule", choice(CutRule, self.rule, "rule"))
 
     def anonymize(self, encoded: EncodedTable, rng: np.random.Generator) -> Recoding:
-        """Cut while a cut is allowed: both sides must keep all that is asked."""
+        """Cut while a cut is allowed: both sides must meet all requirements."""
         geometry, constraints = encoded.geometry(), compile_constraints(self.sensitive_models, encoded)
         if self._by_quotas(encoded, constraints):
             codes = np.ascontiguousarray(encoded.codes, np.int32)
@@ -55,7 +55,7 @@ class Mondrian(Anonymizer):
         return Recoding.of_labels(encoded, labels)
 
     def _by_quotas(self, encoded: EncodedTable, constraints: Constraints) -> bool:
-        """Whether sides may take a share of each sensitive value: quotas are of records, not of persons."""
+        """Whether sides may take a share of each sensitive value: quotas count records, not persons."""
         return (
             self.rule is CutRule.LEAST_LOSS and encoded.persons is None and bounds_distribution(constraints)
         )

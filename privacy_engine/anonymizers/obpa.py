@@ -2,19 +2,20 @@
 
 Yang (2018), OPTICS-based personalized anonymization: (1) weights, hence distance (equation 1) and loss;
 (2) outliers set aside; (3) OPTICS; (4) classes from its order, adjusted to size; (5) generalization.
-What the paper leaves open, and what goes beyond it:
+What the paper leaves open, and extensions:
 
 * How classes come from the order: ``cut="exact"`` is the cut into runs of k .. 2k - 1 that loses least;
   ``cut="peaks"`` follows the reachability, as the paper suggests.
-* Outliers are the records of largest core distance, and no record is set aside unless asked for.
+* Outliers are the records of largest core distance, and no record is set aside by default.
 * ``refine`` moves records afterwards wherever the loss falls; without it, the order and its cut are all.
 * ``distance="entropy"``: under equation 1 with equal weights the density order is worse than a plain sort.
-  Most distinct records are far from all others, so the order is likely to jump, and a run of k
-  differs in many attributes, where a sort keeps its first attributes constant. This distance knows only
-  equal and different, which is all that `*` can show, and divides by the squared entropy of the attribute:
-  records that differ in what differs nearly always are near. It is the default of the suppression model,
-  where it loses less than the sort or as much (Adult, k = 16 .. 256). The square was chosen by trial on
-  Adult, where powers 1 to 4 differ by up to 4 %.
+Most
+  distinct records are far from all others, so the order is likely to jump, and a run of k differs in many
+  attributes, where a sort keeps its first attributes constant. This distance only knows equal and different,
+  which is all that `*` can show, and divides by the squared entropy of the attribute: records are near if
+  they differ in attributes that nearly always differ. It is the default of the suppression model, where it
+  loses at most as much as the sort (Adult, k = 16 .. 256). The square was chosen by trial on Adult, where
+  powers 1 to 4 differ by up to 4 %.
 * ``order="lexicographic"``: that sort, without any density; quick, and close to it.
 """
 
@@ -156,7 +157,7 @@ class OBPA(Anonymizer):
         return Recoding.of_labels(encoded, recode.labels(encoded, merge, rng))
 
     def local_recoding(self, encoded: EncodedTable) -> LocalRecoding:
-        """Repair and refinement of a table whose cells become what `model` says."""
+        """Repair and refine a table whose cells take the form of `model`."""
         return LocalRecoding(
             geometry=encoded.geometry(self._weights(encoded)),
             models=self.sensitive_models,
@@ -169,10 +170,12 @@ class OBPA(Anonymizer):
     def _weights(self, encoded: EncodedTable) -> Floats:
         names = encoded.quasi_identifiers
         if unknown := sorted(set(self.weights) - set(names)):
-            raise SchemaError(f"weights must be of quasi-identifiers; {unknown} are none of {list(names)}")
+            raise SchemaError(
+                f"weights must belong to quasi-identifiers; {unknown} are none of {list(names)}"
+            )
         weights = np.array([self.weights.get(name, 1.0) for name in names])
         if not weights.any():
-            raise SchemaError("weights must not be 0 for every quasi-identifier: give one a positive weight")
+            raise SchemaError("weights must not be 0 for every quasi-identifier. Give one a positive weight")
         return np.asarray(weights / weights.sum(), dtype=np.float64)
 
     def _distance(self, encoded: EncodedTable, weights: Floats) -> MixedDistance:
@@ -180,7 +183,7 @@ class OBPA(Anonymizer):
         if (self.distance or by_model) is Distance.PAPER:
             return mixed_distance(encoded.domains, weights)
         spread = entropies(encoded.codes)
-        spread[spread == 0.0] = 1.0  # a constant attribute sets nobody apart
+        spread[spread == 0.0] = 1.0  # a constant attribute distinguishes no one
         return mixed_distance(with_flat_domains(encoded).domains, weights / spread**2)
 
     def _classes(
@@ -226,7 +229,7 @@ def _numbers(weights: Mapping[str, float]) -> dict[str, float]:
     """The weights as they are written to JSON.
 
     Raises:
-        ValueError: if one is < 0.
+        ValueError: If one is < 0.
     """
     if bad := sorted(name for name, weight in weights.items() if weight < 0):
         raise ValueError(f"weights must be finite and >= 0; those of {bad} are not")

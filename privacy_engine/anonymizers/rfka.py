@@ -40,5 +40,5 @@ class RFKA(FeatureSelection):
         y: npt.NDArray[np.int64],
         rng: np.random.Generator,
     ) -> npt.NDArray[np.float64]:
-        """(f,) importance of each feature: records a tree that are classified right no more."""
+        """Return each feature's importance, (f,): loss of correct records per tree if it is permuted."""
         return forest_importance(columns, feature_of, y, self.trees, rng)

@@ -1,4 +1,4 @@
-"""How much each quasi-identifier says about each sensitive value, and sensitive values that are alike.
+"""How informative each quasi-identifier is about each sensitive value, and similar sensitive values.
 
 Zhu, Zhao, Wang (2010), sections 3.1 and 4.2, and Li et al. (2008), whose KACLUK clusters sensitive
 values in the same way.
@@ -21,12 +21,12 @@ ITERATIONS = 100  # means under an L1 distance need not converge
 class Reading(StrEnum):
     """How weights come from the utility matrix u.
 
-    The paper says that they "reflect the utility" and prints sums of the matrix's entries (section 5.2);
-    but by its own words a low entry is a great utility.
+    The paper says that they "reflect the utility" and prints sums of the matrix's entries (section 5.2); but
+    by its own definition a low entry means great utility.
     """
 
     LITERAL = "literal"  # w ~ u: as printed
-    COMPLEMENT = "complement"  # w ~ 1 - u + 1e-3: a low u says much, and is kept precise
+    COMPLEMENT = "complement"  # w ~ 1 - u + 1e-3: a low u is informative, and kept precise
     EQUAL = "equal"  # w = 1/q for each attribute: the loss is the normalised certainty penalty
 
 
@@ -34,11 +34,11 @@ def sensitive_row(encoded: EncodedTable, attribute: str | None) -> int:
     """Row of ``encoded.sensitive`` of an attribute; None means the only one.
 
     Raises:
-        SchemaError: if there is none, several to choose from, or not that one.
+        SchemaError: If there is none, several to choose from, or not that one.
     """
     names = encoded.sensitive_names
     if not names:
-        raise SchemaError("the method needs a sensitive attribute: give one attribute that role")
+        raise SchemaError("the method requires a sensitive attribute. Give one attribute that role")
     if attribute is None and len(names) > 1:
         raise SchemaError(
             f"the schema has the sensitive attributes {list(names)}: name one of them in `sensitive`"
@@ -53,7 +53,7 @@ def utility_matrix(encoded: EncodedTable, row: int) -> FloatMatrix:
 
     Ordered: range among them / range in the table; a null is at the domain's whole length from every value.
     Categorical: distinct values among them / in the
-    table. A LOW number means that the attribute says MUCH about the value. 1 for an absent value.
+    table. A LOW number means that the attribute is very informative about the value. 1 for an absent value.
     """
     values, m = encoded.sensitive[row], encoded.sensitive_sizes[row]
     matrix = np.ones((m, len(encoded.domains)))
@@ -96,11 +96,11 @@ def attribute_weights(
 
 @dataclass(frozen=True, kw_only=True)
 class ValueClusters:
-    """Clusters of alike sensitive values.
+    """Clusters of similar sensitive values.
 
     Attributes:
-        of: (m,) int64, the cluster of each value, 0 .. count - 1; -1 = the value does not occur.
-        absorbed: values that found no ``least - 1`` companions and joined the nearest cluster that had them.
+        of: Cluster of each value, 0 .. count - 1, shape (m,) int64; -1 = the value does not occur.
+        absorbed: Values that found no ``least - 1`` companions and joined the nearest cluster that had them.
     """
 
     of: npt.NDArray[np.int64]
@@ -126,23 +126,23 @@ def clusters_in_play(
 def cluster_values(
     utility: FloatMatrix, least: int, clusters: int, rng: np.random.Generator
 ) -> ValueClusters:
-    """Clusters of alike sensitive values, each of at least ``least`` of them.
+    """Cluster similar sensitive values, at least ``least`` of them each.
 
     Section 4.2: random centres, Lloyd's iterations on D_ik = sum_j |u_ij - u_kj|, again if a cluster is
     too small, and one cluster fewer after a bounded number of tries. With many clusters a tenth of
-    them goes at once, which the paper, with 14 values, did not need.
+    them is dropped at once, which the paper, with 14 values, did not need.
 
-    Beyond the paper: where every start fails, which would leave one cluster, the start that fails by the
-    fewest values is taken (of equal ones that with most clusters), and these values are absorbed.
+    Beyond the paper: if every start fails, which would leave one cluster, the start that fails by the fewest
+    values is used (of equal ones the one with most clusters), and these values are absorbed.
 
     Args:
-        utility: (m, q) of the values in play.
-        least: values that each cluster must have, >= 1.
-        clusters: number to begin with; never more than m // least.
-        rng: draws the centres.
+        utility: Utility of the values in play, shape (m, q).
+        least: Values that each cluster must have, >= 1.
+        clusters: Number to begin with; never more than m // least.
+        rng: Draws the centres.
 
     Raises:
-        InfeasibleError: if there are fewer than ``least`` values.
+        InfeasibleError: If there are fewer than ``least`` values.
     """
     m = len(utility)
     if m < least:
@@ -162,7 +162,7 @@ def cluster_values(
 
 
 def _absorbed(utility: FloatMatrix, nearest: npt.NDArray[np.int64], least: int) -> ValueClusters:
-    """Clusters of at least ``least`` values alone: the others' values join the nearest of these, by D."""
+    """Return clusters of at least ``least`` values: the others' values join the nearest of these, by D."""
     kept = np.flatnonzero(np.bincount(nearest) >= least)
     rare = ~np.isin(nearest, kept)
     if not len(kept):

@@ -1,11 +1,11 @@
 """Linked rows: an anonymizer groups whole persons, and the rows of each group are aligned.
 
-A pseudonym links the rows of a person, so a class is of persons whose rows, as a multiset, have equal
+A pseudonym links the rows of a person, so a class consists of persons whose rows, as a multiset, have equal
 quasi-identifiers. After Nergiz, Atzori, Saygin: Towards trajectory anonymization: a generalization-based
-approach (2008), who group trajectories, match their points one to one, generalize each match to what covers
-it, and suppress points without a match.
+approach (2008), who group trajectories, match their points one to one, generalize each match to a common
+cover, and suppress points without a match.
 
-Deviations: persons are grouped by any anonymizer, on one row a person of what sums up their rows; matches
+Deviations: persons are grouped by any anonymizer, on one summary row per person; matches
 are optimal assignments of one person at a time, the person with fewest rows first, where the paper aligns
 strings; in groups that are not large each person is matched once more when all others are known.
 """
@@ -29,12 +29,12 @@ from privacy_engine.tables.hierarchy import Hierarchy
 from privacy_engine.tables.linked import released_schema, stacked, with_carried
 from privacy_engine.tables.persons import TABLE, person_codes, trajectories
 from privacy_engine.tables.schema import Attribute, DataSchema
-from privacy_engine.verification.models import DistinctLDiversity, KAnonymity, PrivacyModel, asks_of
+from privacy_engine.verification.models import DistinctLDiversity, KAnonymity, PrivacyModel, concerns
 from privacy_engine.vocabulary import Kind, Role
 
 QUANTILES = (0.25, 0.75)  # of the rows of a person, by which their values of an ordered attribute are known
 MOST_AGAIN = 100  # persons of a group, up to which each is matched once more: quadratic in them
-MOST_PAIRS = 4_000_000  # of rows that are matched in one assignment: a second, and 32 MB
+MOST_PAIRS = 4_000_000  # pairs of rows that are matched in one assignment: a second, and 32 MB
 _SYMBOLS = np.array(list("abcdefghijklmnopqrstuvwxyz234567"))  # base32, RFC 4648
 _LENGTH = 8
 
@@ -44,9 +44,9 @@ class People:
     """The persons of one table, or of several, one row each.
 
     Attributes:
-        table: what sums up the rows of each person, as quasi-identifiers; and of each sensitive attribute a
+        table: Summary of the rows of each person, as quasi-identifiers; and for each sensitive attribute a
             code for their values.
-        of: for each table, (n,) the row of that table for each of its records.
+        of: For each table, (n,) the row of that table for each of its records.
     """
 
     table: EncodedTable
@@ -58,19 +58,20 @@ def people_of(
 ) -> People:
     """The persons of tables.
 
-    A quasi-identifier that is constant for each person stays as it is. Of one that varies stand quantiles of
-    a person's rows, which weigh one together, or their most frequent value where it has no order. One column
-    more of each table has their number, as its logarithm: of persons with n and with m > n rows, the second
-    loses the share 1 - n/m, about log(m/n), in each of the quasi-identifiers, so it weighs as much as all of
-    them; none counts as a factor of e less than one. Who has no row in a table has nulls for it.
-    A sensitive attribute of which distinct values alone are asked has a code for each set of values;
-    of another, one of a person's values is drawn, so that all persons are expected to have the distribution
-    that the models are about. Who has none has a drawn one of somebody else's: none is no value.
+    A quasi-identifier that is constant for each person is used unchanged. A varying one is represented by
+    quantiles of a person's rows, which have a total weight of one, or by their most frequent value if it has
+    no order. One more column per table has the number of rows, as its logarithm: of persons with n and with m
+    > n rows, the second loses the share 1 - n/m, about log(m/n), in each of the quasi-identifiers, so it has
+    the weight of all of them; no rows count as a factor of e less than one. Someone without rows in a table
+    has nulls for it. A sensitive attribute with requirements only on distinct values has a code for each set
+    of values; for another, one of a person's values is drawn, so that all persons are expected to have the
+    distribution that the models are about. Someone without a value has one drawn from another person: a
+    missing value is not a value.
 
     Args:
-        tables: with their persons, 0 .. p - 1, of whom each has a row in one of them.
-        models: what is asked of the sensitive values.
-        rng: draws the values.
+        tables: Tables with their persons, 0 .. p - 1, each of whom has a row in one of them.
+        models: Requirements on the sensitive values.
+        rng: Draws the values.
     """
     every = [_rows_of(encoded) for encoded in tables]
     count = max(int(own.who.max()) for own in every) + 1
@@ -115,7 +116,7 @@ def people_of(
 
 
 class _Rows(NamedTuple):
-    """The rows of one table by persons: of those alone who have some.
+    """Return the rows of one table by person, for those who have some.
 
     who: (w,) their numbers among all persons, ascending.
     persons: (n,) 0 .. w - 1, whose each record is.
@@ -146,14 +147,14 @@ def _summaries(own: _Rows) -> Iterator[tuple[Attribute, Domain, Codes]]:
 
 
 def _spread(codes: Ints, who: Ints, count: int) -> Ints:
-    """(count,) codes of persons (w,); -1 = of somebody else."""
+    """(count,) codes of persons (w,); -1 = of another person."""
     everybody = np.full(count, -1, dtype=np.int64)
     everybody[who] = codes
     return everybody
 
 
 def _for_everybody(domain: Domain, codes: Codes, who: Ints, count: int) -> tuple[Domain, Codes]:
-    """The codes (w,) of some persons as those of all, (count,), with nulls for the others."""
+    """Spread the codes (w,) of some persons over all persons (count,), with nulls for the others."""
     if len(who) == count:
         return domain, codes
     if NULL not in domain_labels(domain):
@@ -207,7 +208,7 @@ def _number_of(own: _Rows, count: int, attributes: int, prefix: str) -> tuple[At
 
 
 def _sets(codes: Codes, persons: Ints) -> tuple[Ints, bool]:
-    """(p,) a number for each distinct set of values, ordered by them alone; and whether one has several."""
+    """(p,) a number for each distinct set of values, sorted by them; and whether one has several."""
     pairs = np.unique(persons * (int(codes.max()) + 1) + codes)
     who, value = np.divmod(pairs, int(codes.max()) + 1)
     ways = np.empty(int(persons.max()) + 1, dtype=object)
@@ -229,7 +230,7 @@ def _flat(size: int) -> Hierarchy:
 
 
 def _only_distinct(models: Sequence[PrivacyModel], attribute: str) -> bool:
-    """Whether of an attribute nothing but distinct values is asked."""
+    """Return whether the requirements on an attribute only concern distinct values."""
     own = [m for m in models if getattr(m, "attribute", None) in (None, attribute)]
     return all(isinstance(model, DistinctLDiversity | KAnonymity) for model in own)
 
@@ -243,19 +244,19 @@ def linked_recoding(
 ) -> list[Recoding]:
     """Of each table a recoding whose every class is one position in the trajectories of a group of persons.
 
-    Rows beyond those of the person with fewest in the group are suppressed, table by table. What is left is
+    Rows beyond those of the person with fewest in the group are suppressed, table by table. The rest is
     counted exactly, and groups that miss a model are merged and aligned again.
 
     Args:
-        tables: the tables.
-        people: their persons.
-        grouped: groups of persons, of their table.
-        models: what every group must satisfy.
-        suppression_limit: share of the records that may be suppressed to meet the models; those that find no
+        tables: Tables.
+        people: Their persons.
+        grouped: Groups of persons, of their table.
+        models: Models that every group must satisfy.
+        suppression_limit: Share of the records that may be suppressed to meet the models; those that find no
             match are suppressed whatever it is, and count.
 
     Raises:
-        SchemaError: if the method changes sensitive values.
+        SchemaError: If the method changes sensitive values.
     """
     if (grouped.encoded.sensitive != people.table.sensitive).any():
         raise SchemaError(
@@ -289,7 +290,7 @@ def _by_position(encoded: EncodedTable, groups: Ints, position: Ints) -> Recodin
 def _summed(tables: Sequence[EncodedTable], people: People) -> EncodedTable:
     """The records of all tables below each other, each with what sums up its person's.
 
-    Of a sensitive attribute that a table does not have its records have code 0, which no scope looks at.
+    Of a sensitive attribute that a table does not have its records have code 0, which no scope uses.
     """
     of = np.concatenate(people.of)
     ends = np.cumsum([len(encoded) for encoded in tables])
@@ -310,15 +311,15 @@ def _summed(tables: Sequence[EncodedTable], people: People) -> EncodedTable:
 
 
 def _scopes(tables: Sequence[EncodedTable], models: Sequence[PrivacyModel]) -> Sequence[Scope]:
-    """Which of the records of all tables each model speaks of; none where there is one table."""
+    """Return which of the records of all tables each model is about; empty if there is one table."""
     if len(tables) == 1:
         return ()
     table_of = np.repeat(np.arange(len(tables)), [len(encoded) for encoded in tables])
     secret = [encoded.sensitive_names for encoded in tables]
     every = [name for names in secret for name in names]
-    of_all = Scope(tuple(m for m in models if not asks_of(m, every)), None, ())
+    of_all = Scope(tuple(m for m in models if not concerns(m, every)), None, ())
     of_each = [
-        Scope(tuple(m for m in models if asks_of(m, names)), table_of == i, names)
+        Scope(tuple(m for m in models if concerns(m, names)), table_of == i, names)
         for i, names in enumerate(secret)
     ]
     return [of_all, *(scope for scope in of_each if scope.models)]
@@ -352,9 +353,9 @@ def aligned(codes: Codes, persons: Sequence[Ints], space: Space) -> Ints:
     """The rows of persons that share a position, such that positions cost little.
 
     Args:
-        codes: (n, q) of all records.
-        persons: of each, their rows.
-        space: costs of the quasi-identifiers.
+        codes: Codes of all records, shape (n, q).
+        persons: Rows of each person.
+        space: Costs of the quasi-identifiers.
 
     Returns:
         (p, m) rows, a line for each person, by the number of their rows; m is the smallest.
@@ -376,9 +377,9 @@ def aligned(codes: Codes, persons: Sequence[Ints], space: Space) -> Ints:
 
 
 def _matched(lo: Codes, hi: Codes, codes: Codes, space: Space) -> Ints:
-    """(m,) for each of m boxes another one of at least as many rows, at the least cost in all.
+    """(m,) another box for each of m boxes, of at least as many rows, at the least total cost.
 
-    Very many are matched in runs of their order, of which each is matched by itself.
+    Very many are matched in runs of their order, each of which is matched separately.
     """
     # Its import takes a third of a second, and every anonymizer imports this module.
     from scipy.optimize import linear_sum_assignment
@@ -412,7 +413,7 @@ def _cover(lo: Codes, hi: Codes, codes: Codes, space: Space) -> None:
 
 @kernel(nogil=True)
 def _span(codes: Codes, chosen: Ints, lo: Codes, hi: Codes, space: Space) -> None:
-    """Make the boxes (m, q) those of the rows (p, m) that share a position."""
+    """Set the boxes (m, q) to the boxes of the rows (p, m) that share a position."""
     for i in range(chosen.shape[1]):
         lo[i] = codes[chosen[0, i]]
         hi[i] = codes[chosen[0, i]]
@@ -431,15 +432,15 @@ def joined_release(
     """The released rows of all tables below each other, with pseudonyms; their schema; and where they stood.
 
     Args:
-        schema: of the source.
-        names: of the tables; one empty one where the source is one table.
-        rendered: of each table its released rows and their schema.
-        places: of each table (m,) where these rows stood in the source.
-        persons: (n,) whose record each row of the source is.
-        rng: draws the pseudonyms.
+        schema: Schema of the source.
+        names: Names of the tables; a single empty one if the source is one table.
+        rendered: Released rows of each table and their schema.
+        places: For each table, (m,) index of these rows in the source.
+        persons: Person of each row of the source, shape (n,).
+        rng: Draws the pseudonyms.
 
     Raises:
-        SchemaError: if tables get different columns of one name, or what is carried is of several rows a
+        SchemaError: If tables get different columns with one name, or a carried table has several rows per
             person.
     """
     tables = [table.reset_index(drop=True) for table, _ in rendered]
@@ -465,14 +466,14 @@ def with_pseudonyms(
 ) -> tuple[pd.DataFrame, DataSchema]:
     """Released records with a random pseudonym of their person as the first column, in its order.
 
-    The pseudonyms are dealt out by what is released of the persons: whoever could repeat the random choices
-    would learn nothing else from them.
+    The pseudonyms are assigned by the released values of the persons: someone who could repeat the random
+    choices would learn nothing else from them.
 
     Args:
-        table: the released records.
-        schema: of them; it names the person.
-        persons: (n,) whose record each is.
-        rng: draws the pseudonyms.
+        table: Released records.
+        schema: Schema of the rows, which names the person.
+        persons: Person of each row, shape (n,).
+        rng: Draws the pseudonyms.
     """
     who, rank = person_codes(persons), np.zeros(len(table), dtype=np.int64)
     for name in table.columns:
@@ -488,7 +489,7 @@ def with_pseudonyms(
 
 
 def _names(count: int, rng: np.random.Generator) -> list[str]:
-    """So many distinct texts."""
+    """Return a number of distinct texts."""
     found: dict[str, None] = {}
     while len(found) < count:
         drawn = _SYMBOLS[rng.integers(0, len(_SYMBOLS), (count - len(found), _LENGTH))]

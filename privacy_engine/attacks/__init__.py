@@ -1,1 +1,1 @@
-"""What an attacker would try on a release."""
+"""Attacks that test what a release reveals about the people in it."""

@@ -1,10 +1,10 @@
-"""Records in blocks of like ones, so that a search skips every block that cannot hold what it looks for.
+"""Blocks of similar records, so that a search skips every block that cannot contain a match.
 
-Of each block it is known what its records span at most, so a bound of the distance to all of them, or of what
-they may match, is found without looking at them. A search by blocks finds what a search of all records finds.
+The extent of each block's records is known. So a bound of the distance to all of them, or of what they may
+match, is found without visiting them. A search by blocks finds the same as a search of all records.
 
-Like ones come together along a Z-order curve (Morton 1966): a record's place on it is made of bits of its
-ranks in all attributes, the first bit of each, then the second.
+Similar records are grouped along a Z-order curve (Morton 1966): a record's position on it interleaves the
+bits of its ranks in all attributes, the first bit of each, then the second.
 """
 
 from dataclasses import dataclass
@@ -17,10 +17,10 @@ import pandas as pd
 from privacy_engine.attacks.cells import Bools, Cells, Floats, Ints, Space
 from privacy_engine.compiled import kernel
 
-SIZE = 64  # records of a block
-WORDS = 4  # of a set of values
-BITS = 64 * WORDS  # values that a set tells apart; with more of them, some share a bit
-_PLACE = 62  # bits of a place on the curve
+SIZE = 64  # records per block
+WORDS = 4  # words per set of values
+BITS = 64 * WORDS  # values that a set distinguishes; beyond that, some share a bit
+_PLACE = 62  # bits of a position on the curve
 
 T = TypeVar("T", bound=np.generic)
 Words = npt.NDArray[np.uint64]
@@ -28,15 +28,15 @@ Words = npt.NDArray[np.uint64]
 
 @dataclass(frozen=True)
 class Blocks:
-    """Records, `SIZE` to a block.
+    """Records in blocks of `SIZE`.
 
     Attributes:
-        cells: the records, block after block.
-        order: (n,) where each was among those that were given.
-        low, high: (b, o) ends of what a block spans of each attribute in order, inf .. -inf = no value.
-        null: (b, o) whether some record covers a null, or has no value.
-        words: (b, c, WORDS) the values of each other attribute that some record covers.
-        cell_words: (c, cells, WORDS) the same of each cell.
+        cells: Records, block after block.
+        order: Original index of each record, shape (n,).
+        low, high: Ends of each block's span of each ordered attribute, shape (b, o); inf .. -inf = no value.
+        null: Whether some record covers a null, or has no value, shape (b, o).
+        words: Values of each other attribute that some record covers, as bits, shape (b, c, WORDS).
+        cell_words: The same for each cell, shape (c, cells, WORDS).
     """
 
     cells: Cells
@@ -49,7 +49,7 @@ class Blocks:
 
     @classmethod
     def of(cls, space: Space, given: Cells) -> "Blocks":
-        """Put records into blocks."""
+        """Group records into blocks."""
         order = np.argsort(_places(given), kind="stable")
         cells = given.take(order)
         begins = np.arange(0, len(cells), SIZE)
@@ -73,7 +73,7 @@ def _reduced(how: np.ufunc, values: npt.NDArray[T], begins: Ints) -> npt.NDArray
 
 
 def _places(cells: Cells) -> npt.NDArray[np.uint64]:
-    """(n,) the place of each record on the curve, attributes without an order first."""
+    """(n,) the position of each record on the curve, attributes without an order first."""
     middles = np.nan_to_num((cells.low + cells.high) / 2, nan=-1.0)
     columns = [*cells.codes.T, *middles.T][:_PLACE]
     found = np.zeros(len(cells), np.uint64)
@@ -98,7 +98,7 @@ def _words_of_cells(space: Space) -> Words:
     most = max((len(c) for c in space.covers), default=1)
     found = np.zeros((len(space.covers), most, WORDS), np.uint64)
     for j, covers in enumerate(space.covers):
-        for value in range(covers.shape[1]):  # some thousands
+        for value in range(covers.shape[1]):  # a few thousand
             bit = np.uint64(1) << np.uint64(value % 64)
             found[j, : len(covers), value % BITS // 64] |= np.where(covers[:, value] > 0, bit, np.uint64(0))
     return found

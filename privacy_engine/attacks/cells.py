@@ -1,9 +1,10 @@
-"""What released cells cover, in numbers: the form in which every attack reads a release and what is true.
+"""What released cells cover, in numbers: the common form of releases and true records for all attacks.
 
 A released cell is a value, an interval in two columns or as text, a set of values, a label of a hierarchy, or
-suppressed. Of an attribute in order it covers a span of its extent in the tables at hand, of any other some
-of its values; a suppressed cell covers them all. A person is a record whose cells cover one value each. So
-anonymized, synthetic and randomized records are read alike, and a person's own record can be put among them.
+suppressed. For an ordered attribute, it covers a span of the attribute's extent in the given tables; for any
+other, some of its values; a suppressed cell covers all of them. A person is a record whose cells cover one
+value each. So anonymized, synthetic and randomized records are read alike, and true records can be added to
+them.
 """
 
 from collections.abc import Sequence
@@ -31,12 +32,12 @@ Bools = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class Cells:
-    """Records as what their cells cover, in the attributes of a `Space`.
+    """Records, as what their cells cover in the attributes of a `Space`.
 
     Attributes:
-        low, high: (n, o) float64 ends of the span in 0 .. 1 of each attribute in order, NaN = no value.
-        null: (n, o) bool, whether a null is covered.
-        codes: (n, c) int32, the cell of each other attribute.
+        low, high: Ends of the span in 0 .. 1 of each ordered attribute, shape (n, o), NaN = no value.
+        null: Whether a null is covered, shape (n, o).
+        codes: Cell of each other attribute, shape (n, c) int32.
     """
 
     low: Floats
@@ -48,15 +49,15 @@ class Cells:
         return len(self.low)
 
     def take(self, rows: npt.NDArray[np.integer]) -> "Cells":
-        """Some of the records."""
+        """Return some of the records."""
         return Cells(self.low[rows], self.high[rows], self.null[rows], self.codes[rows])
 
     def sample(self, rows: int, rng: np.random.Generator) -> "Cells":
-        """At most so many, drawn at random without replacement."""
+        """Draw at most a number of records at random, without replacement."""
         return self if len(self) <= rows else self.take(rng.choice(len(self), rows, replace=False))
 
     def joined(self, other: "Cells") -> "Cells":
-        """These, then those."""
+        """Append other records."""
         return Cells(
             np.vstack([self.low, other.low]),
             np.vstack([self.high, other.high]),
@@ -65,7 +66,7 @@ class Cells:
         )
 
     def shuffled(self, rng: np.random.Generator) -> "Cells":
-        """The cells of each attribute in random order: what an attacker knows who ignores the records."""
+        """Shuffle the cells of each attribute: the knowledge of an attacker who ignores the records."""
         mixed = Cells(self.low.copy(), self.high.copy(), self.null.copy(), self.codes.copy())
         for j in range(self.low.shape[1]):
             order = rng.permutation(len(self))
@@ -77,7 +78,7 @@ class Cells:
 
     @cached_property
     def numbered(self) -> Ints:
-        """(n, a) a number for each distinct cell of each attribute, those in order first."""
+        """(n, a) a number for each distinct cell of each attribute, ordered attributes first."""
         columns = []
         for j in range(self.low.shape[1]):
             ends = np.stack([self.low[:, j], self.high[:, j], self.null[:, j]], axis=1)
@@ -97,11 +98,11 @@ def alone(numbered: Ints, attributes: Ints) -> Bools:
 
 
 def _numbers_of(columns: npt.NDArray[Any]) -> tuple[Ints, int]:
-    """(n,) a number for each distinct row of some columns, and how many there are."""
+    """(n,) a number for each distinct row of some columns, and the count of numbers."""
     found, numbers = np.zeros(columns.shape[1], np.int64), 1
     for column in columns:
         own, values = pd.factorize(column, use_na_sentinel=False)
-        if numbers * len(values) >= 2**62:  # numbers without gaps only where they grow too large
+        if numbers * len(values) >= 2**62:  # remove gaps only if numbers grow too large
             found, kept = pd.factorize(found)
             numbers = len(kept)
         found, numbers = found * max(len(values), 1) + own, numbers * max(len(values), 1)
@@ -111,12 +112,12 @@ def _numbers_of(columns: npt.NDArray[Any]) -> tuple[Ints, int]:
 
 @dataclass(frozen=True)
 class Space:
-    """The attributes that a release tells of, and what their cells cover.
+    """The attributes in a release, and what their cells cover.
 
     Attributes:
-        ordered, others: names, in the order of the columns of `Cells`.
-        values: (c,) how many values each other attribute has; the first cells are these, alone.
-        covers: for each other attribute (cells, values) uint8.
+        ordered, others: Names of the attributes, in the order of the columns of `Cells`.
+        values: Number of values of each other attribute, shape (c,); the first cells are these single values.
+        covers: For each other attribute, whether a cell covers a value, (cells, values) uint8.
     """
 
     ordered: tuple[str, ...]
@@ -126,11 +127,11 @@ class Space:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Of all attributes, those in order first."""
+        """Names of all attributes, ordered ones first."""
         return self.ordered + self.others
 
     def places(self, names: Sequence[str]) -> Ints:
-        """Where some attributes are in `names`; those that the release does not tell of are left out."""
+        """Return the indexes of some attributes in `names`, without those that are not in the release."""
         return np.array([self.names.index(name) for name in names if name in self.names], np.int64)
 
     @cached_property
@@ -140,12 +141,12 @@ class Space:
 
     @cached_property
     def starts(self) -> Ints:
-        """(c,) where each attribute begins in `flat`."""
+        """(c,) start of each attribute in `flat`."""
         return np.cumsum([0, *(c.size for c in self.covers)])[:-1].astype(np.int64)
 
     @cached_property
     def sizes(self) -> Floats:
-        """(c, cells) share of the values that a cell covers beyond one, 0 .. 1."""
+        """(c, cells) share of the values beyond one that a cell covers, 0 .. 1."""
         most = max((len(c) for c in self.covers), default=0)
         found = np.zeros((len(self.covers), most))
         for j, c in enumerate(self.covers):
@@ -156,25 +157,25 @@ class Space:
 def read(
     release: pd.DataFrame, truths: Sequence[pd.DataFrame], source: DataSchema
 ) -> tuple[Space, tuple[Cells, ...]]:
-    """Read a release, and true records, as cells; the release is the first of these.
+    """Read a release and true records as cells; the release comes first.
 
     Args:
-        release: as it would be published.
-        truths: records of the source, and of people who are not in it.
-        source: the schema of the source; attributes that the release does not tell of are left out.
+        release: Release as it would be published.
+        truths: Records of the source, and of people who are not in it.
+        source: Schema of the source; attributes that are not in the release are ignored.
 
     Raises:
-        SchemaError: if the release has no attribute of the source.
+        SchemaError: If the release has no attribute of the source.
     """
-    told = [
+    released = [
         (a, names)
         for a in source.without_identifiers().attributes
         if a.name != source.by and (names := released_as(a.name, release.columns))
     ]
-    if not told:
-        raise SchemaError("the release has no column of the source's schema: there is nothing to attack")
-    spans = [(a, names) for a, names in told if a.ordered or a.dates is not None]
-    others = [(a, names[0]) for a, names in told if not (a.ordered or a.dates is not None)]
+    if not released:
+        raise SchemaError("the release has no column of the source's schema, so there is nothing to attack")
+    spans = [(a, names) for a, names in released if a.ordered or a.dates is not None]
+    others = [(a, names[0]) for a, names in released if not (a.ordered or a.dates is not None)]
     tables = (release, *truths)
     low: list[list[Floats]] = [[] for _ in tables]
     high: list[list[Floats]] = [[] for _ in tables]
@@ -223,7 +224,7 @@ def _numbers(column: pd.Series, attribute: Attribute) -> Floats:
 
 
 def _spans(table: pd.DataFrame, attribute: Attribute, names: tuple[str, ...]) -> tuple[Floats, Floats, Bools]:
-    """Both ends of each cell in the attribute's own unit, infinite where it is suppressed."""
+    """Return both ends of each cell in the attribute's own unit, infinite if it is suppressed."""
     ends = [table[name] for name in names[:2]]
     if attribute.categories is None and all(is_number(end) or is_dated(end) for end in ends):
         low, high = _numbers(ends[0], attribute), _numbers(ends[-1], attribute)
@@ -241,13 +242,13 @@ def _spans(table: pd.DataFrame, attribute: Attribute, names: tuple[str, ...]) ->
 def _span_texts(
     table: pd.DataFrame, attribute: Attribute, names: tuple[str, ...]
 ) -> tuple[Floats, Floats, Bools]:
-    """The same of cells that are text; low is NaN, and null false, where a cell cannot be read."""
+    """The same for cells that are text; low is NaN, and null false, if a cell cannot be parsed."""
     coded = [factorize(table[name]) for name in names]
     rows, which = np.unique(np.stack([c.codes for c in coded], axis=1), axis=0, return_inverse=True)
     texts = [[*c.texts, None] for c in coded]
     column = Column(names, attribute)
     found = np.full((len(rows), 3), np.nan)
-    for i, row in enumerate(rows.tolist()):  # distinct cells, some thousands
+    for i, row in enumerate(rows.tolist()):  # distinct cells, a few thousand
         cell = tuple(texts[j][code] for j, code in enumerate(row))
         span = None if cell == (ROOT,) else column.span(cell)
         if span is None or (span.null and span.low is None and not attribute.allows_nulls):
@@ -261,7 +262,7 @@ def _span_texts(
 
 
 def _other(columns: Sequence[pd.Series], attribute: Attribute) -> tuple[npt.NDArray[np.uint8], list[Codes]]:
-    """What the cells of an attribute cover: (cells, values); and the cells of the columns, release first."""
+    """Return what the cells of an attribute cover, (cells, values); and the columns' cells, release first."""
     coded = [factorize(column) for column in columns]
     known = set(attribute.categories or ()).union(*(c.texts for c in coded[1:]))
     if attribute.hierarchy is not None:
@@ -279,7 +280,7 @@ def _other(columns: Sequence[pd.Series], attribute: Attribute) -> tuple[npt.NDAr
         line[[place[v] for v in covered]] = 1
         covers.append(line)
     hidden = place[NULL]
-    if not attribute.allows_nulls:  # a null where none may be: the cell is suppressed
+    if not attribute.allows_nulls:  # a null that is not allowed means a suppressed cell
         hidden = len(covers)
         covers.append(np.ones(len(values), np.uint8))
     codes = []
@@ -291,7 +292,7 @@ def _other(columns: Sequence[pd.Series], attribute: Attribute) -> tuple[npt.NDAr
 
 
 def _covered(text: str, attribute: Attribute, known: set[str]) -> set[str]:
-    """The values that a released text stands for."""
+    """Return the values that a released text represents."""
     if attribute.hierarchy is not None:
         found = {row[0] for row in attribute.hierarchy.rows if text in row}
         root = text == attribute.hierarchy.labels[-1]

@@ -1,20 +1,20 @@
-"""Subtracting an earlier release from the new one: sensitive values of people who came or left.
+"""Subtract an earlier release from the new one: sensitive values of people who came or left.
 
-An attacker who has both releases and knows who is in which one knows which people stayed. They connect their
-old class with their new one, and of each set of classes that are connected the values of the new ones less
-those of the old ones are the values of those who came less those of those who left. Where as many values are
-left over as people came, these are exactly theirs, and one value left over in someone's class is that
-person's. Of those who left the same holds with the releases exchanged.
+An attacker who has both releases and knows who is in each one knows which people stayed. These connect their
+old class with their new one. For each set of connected classes, the values of the new ones less those of the
+old ones are the values of those who came less those of those who left. If as many values remain as people
+came, these are exactly theirs, and a single value that remains in someone's class belongs to that person. For
+those who left, the same holds with the releases exchanged.
 
-The attacker reads what was published: classes, and how often each value occurs in each, of earlier releases
-as the curator's folder has it, since a lake drops the rows of superseded releases. Main is how often a value
-becomes certain and is right; control, how often it is by one release only, where all of a class have one
-value; without a release none is certain. Where no one came or left since an earlier release nothing can be
-subtracted, and main is 0 of all people of the new release.
+The attacker reads what was published: classes, and how often each value occurs in each. For earlier releases
+this comes from the curator's folder, because a lake drops the rows of superseded releases. Main is how often
+a value becomes certain and is right; control, how often it is certain from one release only, because all of a
+class have one value; without a release no value is certain. If no one came or left since an earlier release,
+nothing can be subtracted, and main is 0 of all people in the new release.
 
-It shares with `privacy_engine.verification.republication` only the form in which the values of classes are
-kept, so that each of both is a check of the other. It finds less: of people who came and left between the
-same classes it follows only what their numbers settle.
+The module shares with `privacy_engine.verification.republication` only the form of the classes' values, so
+that each checks the other. It finds less: of people who came and left between the same classes, it only
+follows what their numbers determine.
 
 Xiao, X., Tao, Y.: m-Invariance. SIGMOD 2007, section 1, has the example; Fung, B., Wang, K., Fu, A., Pei, J.:
 Anonymity for Continuous Data Publishing. EDBT 2008, the attacks.
@@ -40,9 +40,9 @@ class Difference:
     name: ClassVar[str] = "difference"
 
     def tries(self, case: Case, rng: np.random.Generator) -> Mapping[str, Tries]:
-        """By sensitive attribute: those who came, and those who left.
+        """Run by sensitive attribute: on those who came, and on those who left.
 
-        None where there is one release, or an earlier one of which the values of classes are not known.
+        Empty if there is only one release, or an earlier one whose classes' values are unknown.
         """
         del rng
         if len(case.evidence.memberships) < 2:
@@ -63,7 +63,7 @@ class Difference:
 
 
 def _tries(people: pd.DataFrame, everybody: int) -> Tries:
-    """How often a value is certain, by subtraction and without, of people who are in some of the pairs."""
+    """Count how often a value is certain, by subtraction and without, for people in some of the pairs."""
     each = people.groupby("person").max()
     if each.empty:
         none = Rate(right=0.0, tries=float(everybody))
@@ -76,7 +76,7 @@ def _tries(people: pd.DataFrame, everybody: int) -> Tries:
 
 
 def _subtracted(old: Membership, new: Membership, name: str) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Those who came and those who left: `person`, is the value `certain`, is it by a `single` release."""
+    """Return those who came and those who left: `person`, `certain`, and `single` for one release only."""
     place = pd.Index(old.persons).get_indexer(pd.Index(new.persons))
     stayed = place >= 0
     gone = np.ones(len(old), dtype=np.bool_)
@@ -92,7 +92,9 @@ def _subtracted(old: Membership, new: Membership, name: str) -> tuple[pd.DataFra
         keys.append(group[own.classes] * len(texts) + codes[own.values])
         records.append(sign * own.records.astype(np.int64))
     cells, which = np.unique(np.concatenate(keys), return_inverse=True)
-    more = np.bincount(which, weights=np.concatenate(records)).astype(np.int64)  # of new ones, in each cell
+    more = np.bincount(which, weights=np.concatenate(records)).astype(
+        np.int64
+    )  # new less old records, in each cell
     of_group = cells // max(len(texts), 1)
     before, after = np.split(which, [len(keys[0])])
     return (
@@ -104,17 +106,17 @@ def _subtracted(old: Membership, new: Membership, name: str) -> tuple[pd.DataFra
 def _side(
     release: Membership, name: str, rows: Ints, group: Ints, more: Ints, of_group: Ints, cell_of: Ints
 ) -> pd.DataFrame:
-    """People who are in one of two releases only.
+    """Return people who are in only one of two releases.
 
     Args:
-        release: the one that they are in.
-        name: the sensitive attribute.
-        rows: (p,) their rows there.
-        group: (c,) of each of its classes.
-        more: (k,) how many records of a value this release has more than the other one, for each pair of a
-            group and a value.
-        of_group: (k,) the group.
-        cell_of: (e,) place of each entry of the classes' values among these pairs.
+        release: Release that they are in.
+        name: Sensitive attribute.
+        rows: Their rows there, shape (p,).
+        group: Group of each of its classes, shape (c,).
+        more: Number of records with a value by which this release exceeds the other one, for each pair of a
+            group and a value, shape (k,).
+        of_group: Group of each pair, shape (k,).
+        cell_of: Index of each entry of the classes' values among the pairs, shape (e,).
     """
     counts, labels = release.counts[name], release.labels[rows]
     size = int(max(group.max(initial=-1), of_group.max(initial=-1))) + 1
@@ -123,7 +125,7 @@ def _side(
     over = more[cell_of] > 0
     values = np.bincount(counts.classes, minlength=len(group))
     possible = np.bincount(counts.classes[over], minlength=len(group))
-    which = np.full(len(group), -1)  # the value that is left over in a class, where there is one
+    which = np.full(len(group), -1)  # the value that remains in a class, if there is one
     which[counts.classes[over]] = counts.values[over]
     certain = (left_over == people)[group[labels]] & (possible[labels] == 1)
     if name in release.values:
@@ -134,7 +136,7 @@ def _side(
 
 
 def _connected(tails: Ints, heads: Ints, old: int, new: int) -> tuple[Ints, Ints]:
-    """A number for each old and each new class, equal where those who stayed connect them."""
+    """Number the old and the new classes, equal if those who stayed connect them."""
     parent = list(range(old + new))
 
     def root(node: int) -> int:
@@ -151,7 +153,7 @@ def _connected(tails: Ints, heads: Ints, old: int, new: int) -> tuple[Ints, Ints
 
 
 def _without_one_a_class(release: Membership) -> Membership:
-    """The release as it would be if the first person of each class had not come."""
+    """Return the release without the first person of each class."""
     kept = np.ones(len(release), dtype=np.bool_)
     kept[np.unique(release.labels, return_index=True)[1]] = False
     gone = np.flatnonzero(~kept)
@@ -166,7 +168,7 @@ def _without_one_a_class(release: Membership) -> Membership:
 
 
 def _less(counts: ClassValues, labels: Ints, values: Ints) -> ClassValues:
-    """The values of classes without those of some people, at most one of each class."""
+    """Return the values of classes without those of some people, at most one of each class."""
     size = max(len(counts.texts), 1)
     entries = counts.classes.astype(np.int64) * size + counts.values
     taken = np.isin(entries, labels.astype(np.int64) * size + values)

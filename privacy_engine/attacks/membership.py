@@ -1,13 +1,13 @@
-"""Membership: is a person among those whom the release was made from?
+"""Membership: is a person among those from whom the release was made?
 
-Two attackers, of whom the better is taken, chosen on one half of the people and judged on the other: whoever
-is close to a released record is a member (nearest record); and whoever is close to one for somebody so close
-to the people outside (density ratio: Chen et al. 2020, "GAN-Leaks", section 4.5; van Breugel et al. 2023,
-"DOMIAS"). Each says yes from a limit on that a share of the outsiders passes. `main` is the share of members,
-`control` of outsiders, taken for members: whoever guesses takes as many of both.
+Two attackers; the better one is chosen on one half of the people and evaluated on the other. The first takes
+anyone close to a released record for a member (nearest record). The second compares that distance with the
+distance to the people outside (density ratio: Chen et al. 2020, "GAN-Leaks", section 4.5; van Breugel et al.
+2023, "DOMIAS"). Each says yes above a limit that a share of the outsiders exceeds. `main` is the share of
+members, `control` that of outsiders, taken for members: guessing takes equally many of both.
 
-A third of the outsiders is the reference of the density ratio, a third sets the limits, and a third is asked.
-Where there are shadow releases of the same method, a third attacker learns from them; see `shadow`.
+A third of the outsiders is the reference of the density ratio, a third sets the limits, and a third is
+evaluated. With shadow releases of the same method, a third attacker learns from them; see `shadow`.
 """
 
 from collections.abc import Mapping
@@ -27,11 +27,11 @@ LEAST = 30  # outsiders, ten for each purpose
 
 @dataclass(frozen=True, kw_only=True)
 class MembershipInference:
-    """Telling people in the release from others.
+    """Distinguish people in the release from others.
 
     Attributes:
-        false_alarms: shares of the outsiders that are to be taken for members, each above 0 and below 1: a
-            low one finds a few people surely, a high one many where outsiders have the same values.
+        false_alarms: Shares of the outsiders to be taken for members, each above 0 and below 1: a low share
+            finds a few people surely, a high one many if outsiders have the same values.
     """
 
     false_alarms: tuple[float, ...] = (0.1, 0.5)
@@ -42,29 +42,29 @@ class MembershipInference:
             raise ValueError(f"false_alarms must be above 0 and below 1, got {self.false_alarms}")
 
     def tries(self, case: Case, rng: np.random.Generator) -> Mapping[str, Tries]:
-        """By the release alone, and with shadows; none where there are too few outsiders."""
+        """Run with the release only, and with shadows; empty if there are too few outsiders."""
         third = len(case.outsiders) // 3
         if 3 * third < LEAST:
             return {}
         rows = np.arange(3 * third).reshape(3, third)
-        reference, setting, asked = (case.outsiders.take(r) for r in rows)
+        reference, setting, held_out = (case.outsiders.take(r) for r in rows)
         release = Target.of(case.space, case.released)
         beside = Target.of(case.space, reference)
         most = len(case.targets)
-        groups = (setting.sample(most, rng), case.attacked, asked.sample(most, rng))
+        groups = (setting.sample(most, rng), case.attacked, held_out.sample(most, rng))
         near = [_distance(release, group) for group in groups]
         far = [_distance(beside, group) for group in groups]
         ratio = [(f - n) / np.maximum(f + n, 1e-9) for n, f in zip(near, far, strict=True)]
         by_release = {"nearest record": [-n for n in near], "density ratio": ratio}
         found = {"people in the release": self._taken(by_release, rng)}
         if by_shadows := scores_of(case, rng):
-            three = [by_shadows.setting, by_shadows.people, by_shadows.asked]
+            three = [by_shadows.setting, by_shadows.people, by_shadows.held_out]
             found["people in the release, by shadow models"] = self._taken({"shadows": three}, rng)
         return found
 
     def _taken(self, scores: Mapping[str, list[Floats]], rng: np.random.Generator) -> Tries:
-        """People and outsiders who are taken for members, by scores of those who set limits, and of both."""
-        # Equal scores are put in random order, else a limit that many share would raise the false alarms.
+        """Count people and outsiders taken for members, by the scores of those who set limits and of both."""
+        # Equal scores are put in random order, or a limit shared by many would raise the false alarms.
         mixed = {how: [s + 1e-9 * rng.random(len(s)) for s in three] for how, three in scores.items()}
         right = {
             f"{how} {share}": tuple(score > np.quantile(limit, 1 - share) for score in (inside, outside))
@@ -72,7 +72,7 @@ class MembershipInference:
             for share in self.false_alarms
         }
         main, control = cross_fitted(right)
-        # Without the release as many of the members would be found as outsiders are.
+        # Without the release, as many of the members would be found as of the outsiders.
         return Tries(main=main, control=control, baseline=control)
 
 

@@ -1,13 +1,13 @@
 """Who is in which class of a release, and where a finer cut of a class would lie.
 
-Whoever attacks by minimality knows the quasi-identifiers of everybody in the release. A person is in a class
-whose cells cover them. Classes of a strict partition do not overlap; others may, and then the class that
-loses least is filled first, up to its size, with those whom the fewest classes cover: an algorithm that
-generalizes no more than it must puts nobody into a coarse class who could be in a fine one.
+An attacker by minimality knows the quasi-identifiers of everyone in the release. A person is in a class whose
+cells cover them. Classes of a strict partition do not overlap; others may. Then the class that loses least is
+filled first, up to its size, with those whom the fewest classes cover: an algorithm that generalizes no more
+than necessary puts no one into a coarse class who could be in a fine one.
 
 The cuts are those of Mondrian (LeFevre, DeWitt, Ramakrishnan 2006; `privacy_engine.recoding.grouping.cuts`):
-of an attribute in order beside the median's own value, and those that split off as few people as k allows at
-either end; of any other, one child of the people's lowest common node, or one value, from the others.
+for an ordered attribute next to the median's own value, and those that split off as few people as k allows at
+either end; for any other, one child of the people's lowest common node, or one value, from the others.
 """
 
 from dataclasses import dataclass, replace
@@ -22,9 +22,9 @@ from privacy_engine.tables.columns import factorize
 from privacy_engine.tables.schema import Attribute, DataSchema
 from privacy_engine.vocabulary import released_as
 
-SAMPLED = 300  # classes by which it is estimated how many cover a person
-MOST_CLASSES = 3_000  # of a release; of more, as many are looked at
-CHILDREN = 3  # largest ones of a node, each of which is split from the others
+SAMPLED = 300  # classes used to estimate how many cover a person
+MOST_CLASSES = 3_000  # most classes of a release that are analysed
+CHILDREN = 3  # number of largest children of a node that are split from the others
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,14 +32,14 @@ class People:
     """Who is in which class of a release.
 
     Attributes:
-        rows: (r,) the released records of the classes that are looked at.
-        released: (r,) the class of each, 0 .. c - 1.
-        labels: (n,) the class of each person, -1 = in none of them.
-        places: for each quasi-identifier (n, levels) int64 numbers of the people's values, ascending where
-            the attribute has an order, else from the top of its hierarchy down.
-        ordered: of each quasi-identifier, whether it has an order.
-        losses: (c, q) what each class loses in each, 0 .. 1.
-        along: (c,) the classes in an order in which like ones are near each other.
+        rows: Released records of the classes that are analysed, shape (r,).
+        released: Class of each, shape (r,), 0 .. c - 1.
+        labels: Class of each person, shape (n,), -1 = in none of them.
+        places: For each quasi-identifier, (n, levels) int64 numbers of the people's values, ascending if the
+            attribute has an order, else from the top of its hierarchy down.
+        ordered: Whether each quasi-identifier has an order.
+        losses: Loss of each class in each quasi-identifier, shape (c, q), 0 .. 1.
+        along: Classes in an order in which similar ones are close, shape (c,).
     """
 
     rows: Ints
@@ -54,10 +54,10 @@ class People:
     def of(
         cls, release: pd.DataFrame, people: pd.DataFrame, source: DataSchema, rng: np.random.Generator
     ) -> "People":
-        """Find everybody's class.
+        """Find everyone's class.
 
         Raises:
-            SchemaError: if the release tells no quasi-identifier.
+            SchemaError: If the release has no quasi-identifier.
         """
         known = replace(source, attributes=source.quasi_identifiers)
         columns = [c for a in known.attributes for c in released_as(a.name, release.columns)]
@@ -71,13 +71,15 @@ class People:
         first = rows[np.unique(released, return_index=True)[1]]
         space, (boxes, own) = read(release.iloc[first], (people,), known)
         losses = _losses(space, boxes)
-        told = [known[name] for name in space.names]
+        attributes = [known[name] for name in space.names]
         return cls(
             rows=rows,
             released=released,
             labels=_fill(space, boxes, own, losses.sum(axis=1), np.bincount(released), rng),
-            places=tuple(_levels(people[a.name], a, own, j, len(space.ordered)) for j, a in enumerate(told)),
-            ordered=tuple(j < len(space.ordered) for j in range(len(told))),
+            places=tuple(
+                _levels(people[a.name], a, own, j, len(space.ordered)) for j, a in enumerate(attributes)
+            ),
+            ordered=tuple(j < len(space.ordered) for j in range(len(attributes))),
             losses=losses,
             along=Blocks.of(space, boxes).order,
         )
@@ -92,7 +94,7 @@ def _losses(space: Space, boxes: Cells) -> Floats:
 def _fill(
     space: Space, boxes: Cells, people: Cells, losses: Floats, sizes: Ints, rng: np.random.Generator
 ) -> Ints:
-    """(n,) the class of each person. Two loops over classes, of which there are some thousands."""
+    """(n,) the class of each person. Two loops over classes, of which there are a few thousand."""
     waiting = rng.permutation(len(people))
     first = people.low[:, 0] if len(space.ordered) else np.zeros(len(people))
     waiting = waiting[np.argsort(first[waiting], kind="stable")]
@@ -113,7 +115,7 @@ def _fill(
 
 
 def _covered(space: Space, boxes: Cells, c: int, people: Cells, waiting: Ints, low: Floats) -> Ints:
-    """The people whom a class covers, of those who wait; they ascend by `low`, the first attribute."""
+    """Return the waiting people whom a class covers; they ascend by `low`, the first attribute."""
     found = waiting
     if len(space.ordered):
         begin, end = np.searchsorted(low, boxes.low[c, 0]), np.searchsorted(low, boxes.high[c, 0], "right")
@@ -138,7 +140,7 @@ def _levels(column: pd.Series, attribute: Attribute, people: Cells, j: int, orde
         return codes[:, None]
     coded = factorize(column)
     own = [tree.nodes[tree.code(text), ::-1] if text in tree.values else None for text in coded.texts]
-    none = np.full(tree.height + 1, -1)  # a null, or what is in no row, is a child of its own
+    none = np.full(tree.height + 1, -1)  # a null, or a value in no row, is a separate child
     return np.array([*(none if n is None else n for n in own), none], np.int64)[coded.codes]
 
 
@@ -147,8 +149,8 @@ class Cut:
     """A cut of a class in two.
 
     Attributes:
-        attribute: place of the quasi-identifier.
-        near: (n,) which of the people of the class are on one side.
+        attribute: Index of the quasi-identifier.
+        near: Whether each person of the class is on one side, shape (n,).
     """
 
     attribute: int
@@ -156,22 +158,22 @@ class Cut:
 
     @property
     def size(self) -> int:
-        """People on the near side."""
+        """Number of people on the near side."""
         return int(self.near.sum())
 
     @property
     def least(self) -> int:
-        """People on the smaller side."""
+        """Number of people on the smaller side."""
         return min(self.size, len(self.near) - self.size)
 
 
 def cuts_of(people: People, members: Ints, k: int) -> list[Cut]:
-    """The cuts of a class that leave at least k people on either side.
+    """Return the cuts of a class that leave at least k people on either side.
 
     Args:
-        people: of the release.
-        members: (n,) which of them are in the class.
-        k: least people of a side, at least 1.
+        people: People of the release.
+        members: Those in the class, shape (n,).
+        k: Least number of people on a side, at least 1.
     """
     found = []
     for j, places in enumerate(people.places):
@@ -188,7 +190,7 @@ def _thresholds(values: Ints, k: int) -> list[Bools]:
     fine = np.flatnonzero((upto >= k) & (n - upto >= k))
     if not len(fine):
         return []
-    median = int(np.searchsorted(upto, n // 2, "right"))  # the value of whoever is in the middle
+    median = int(np.searchsorted(upto, n // 2, "right"))  # the value of the person in the middle
     chosen = {int(fine[0]), int(fine[-1]), *({median - 1, median} & set(fine.tolist()))}
     return [values <= distinct[i] for i in sorted(chosen)]
 

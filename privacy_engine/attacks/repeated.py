@@ -1,13 +1,13 @@
 """Attacks on several releases of the same people: intersection of their classes, averages of their answers.
 
 Intersection (Ganta, Kasiviswanathan, Smith, "Composition attacks and auxiliary information in data privacy",
-2008): whoever knows a person's quasi-identifiers knows their class in each release, and looks for them among
-those who share all of these classes. Main is how often nobody else does; control, how often nobody else
-shares the class in the new release alone, which is what this release would tell by itself.
+2008): someone who knows a person's quasi-identifiers knows the person's class in each release, and searches
+those who share all of these classes. Main is how often no one else does; control, how often no one else
+shares the class in the new release, which is what this release reveals by itself.
 
-Averaging: a value that is answered for at random, afresh in each release, is the most frequent of its answers
-(of a number, nearest to their mean). Main is how often that is the true value; control, how often a single
-answer is.
+Averaging: a value that is answered randomly and independently in each release is the most frequent of its
+answers (for a number, the value nearest to their mean). Main is how often that is the true value; control,
+how often a single answer is.
 """
 
 from collections.abc import Mapping
@@ -24,17 +24,17 @@ from privacy_engine.tables.columns import NULL, factorize
 from privacy_engine.tables.schema import Attribute
 from privacy_engine.verification.cross_release import Membership
 
-CLOSE = 0.01  # of an attribute's extent: numbers that are so close are right
+CLOSE = 0.01  # share of an attribute's extent within which a number is right
 
 
 @dataclass(frozen=True, kw_only=True)
 class Intersection:
-    """Looking for a person in the classes of several releases."""
+    """Search for a person in the classes of several releases."""
 
     name: ClassVar[str] = "intersection"
 
     def tries(self, case: Case, rng: np.random.Generator) -> Mapping[str, Tries]:
-        """One subject; none where there is one release, or nobody is in two."""
+        """Run on one subject; empty if there is only one release, or no one is in two."""
         del rng
         if len(case.evidence.memberships) < 2:
             return {}
@@ -56,7 +56,7 @@ class Intersection:
 
 
 def _planted(release: Membership, place: Ints, attacked: Ints) -> Ints:
-    """The classes of an earlier release if each of those who are attacked had stood alone."""
+    """Return the classes of an earlier release if each attacked person had been alone in a class."""
     labels = release.labels.copy()
     rows = place[attacked]
     rows = rows[rows >= 0]
@@ -65,24 +65,24 @@ def _planted(release: Membership, place: Ints, attacked: Ints) -> Ints:
 
 
 def _single(labels: Ints) -> Bools:
-    """(n,) whether nobody else has the label."""
+    """(n,) whether no one else has the label."""
     _, which, count = np.unique(labels, return_inverse=True, return_counts=True)
     return np.asarray(count[which] == 1, dtype=np.bool_)
 
 
 def _share(release: Membership) -> Rate:
-    """Guessing anybody of the release."""
+    """Return the success of guessing anyone in the release."""
     return Rate(right=1.0, tries=float(max(len(release), 1)))
 
 
 @dataclass(frozen=True, kw_only=True)
 class Averaging:
-    """Averaging a person's answers over several releases."""
+    """Average a person's answers over several releases."""
 
     name: ClassVar[str] = "averaging"
 
     def tries(self, case: Case, rng: np.random.Generator) -> Mapping[str, Tries]:
-        """By attribute; none where there is one release."""
+        """Run by attribute; empty if there is only one release."""
         answers = case.evidence.answers
         if len(answers) < 2:
             return {}
@@ -100,21 +100,21 @@ def _averaged(
     rows = case.targets
     if attribute.ordered and attribute.categories is None:
         numbers = [attribute.numbers(column)[rows] for column in [truth, *answers]]
-        true, told = numbers[0], np.array(numbers[1:])
+        true, given = numbers[0], np.array(numbers[1:])
         close = CLOSE * (np.nanmax(true) - np.nanmin(true) or 1.0)
-        guesses = (np.nanmean(told, axis=0), told[0], np.full(len(rows), np.nanmean(told)))
+        guesses = (np.nanmean(given, axis=0), given[0], np.full(len(rows), np.nanmean(given)))
         found = [np.abs(guess - true) <= close for guess in guesses]
     else:
         texts = [_texts(column)[rows] for column in [truth, *answers]]
         values, codes = np.unique(np.concatenate(texts), return_inverse=True)
         own, *each = codes.reshape(len(texts), len(rows))
-        counts = rng.random((len(rows), len(values))) / 2  # of the most frequent, one at random
+        counts = rng.random((len(rows), len(values))) / 2  # one of the most frequent at random
         for answer in each:
             counts[np.arange(len(rows)), answer] += 1
         usual = np.bincount(np.concatenate(each)).argmax()
         found = [counts.argmax(axis=1) == own, each[0] == own, own == usual]
     if case.leak:
-        found[0] = np.ones(len(rows), np.bool_)  # answers that are the truth, each time
+        found[0] = np.ones(len(rows), np.bool_)  # answers that are always the truth
     main, control, baseline = (Rate.of(right) for right in found)
     return Tries(main=main, control=control, baseline=baseline)
 

@@ -1,9 +1,9 @@
-"""Seeking people among released records: which record is nearest, and whom a record covers.
+"""Search for people among released records: the nearest record, and the people whom a record covers.
 
-The distance of a person from a record is Gower's (1971), summed: 0 where the cell covers the value, else how
-far away it is in the extent, or 1. Of two cells that cover it the smaller one is nearer by `SMALLER` at most:
-a record is likelier to stand where its class is dense. Every record counts, and `Blocks` of them are skipped
-only where none in it can: a block's bound of a distance has no term above that of a record in it, and is
+The distance of a person from a record is Gower's (1971), summed: 0 if the cell covers the value, else the
+distance within the extent, or 1. Of two cells that cover it, the smaller one is nearer by at most `SMALLER`:
+a record is more likely where its class is dense. Every record counts, and `Blocks` of them are skipped only
+if none in them can match: a block's bound of a distance has no term above that of a record in it, and is
 summed in the same order, so that it is no larger to the last digit.
 """
 
@@ -18,20 +18,20 @@ from privacy_engine.attacks.blocks import BITS, SIZE, WORDS, Blocks, Words
 from privacy_engine.attacks.cells import Bools, Cells, Codes, Floats, Ints, Space, equal_rows
 from privacy_engine.compiled import kernel
 
-SMALLER = 1e-3  # of a cell that covers everything
-_SAME = 1e-9  # distances that differ by less are equal
+SMALLER = 1e-3  # distance of a cell that covers everything
+_SAME = 1e-9  # distances that differ by less count as equal
 
 
 class _Sought(NamedTuple):
-    """People who are sought among records, in the arrays that kernels take.
+    """People who are searched for among records, in the arrays that kernels use.
 
     Attributes:
-        low, high, null, codes: of the records, as of `Cells`.
-        truth, of: of the people: (t, o) values in order, NaN = null, and (t, c) values of the others.
-        asked: (t, a) or (records, a) bool, which attributes count.
-        flat, starts, values, sizes: as of `Space`.
-        block_low, block_high, block_null, block_words, cell_words: as of `Blocks`, of the records, or of the
-            people where these are what is searched.
+        low, high, null, codes: Cells of the records, as in `Cells`.
+        truth, of: Ordered values of the people, (t, o), NaN = null, and values of the others, (t, c).
+        used: Whether each attribute counts, shape (t, a) or (records, a).
+        flat, starts, values, sizes: As in `Space`.
+        block_low, block_high, block_null, block_words, cell_words: As in `Blocks`, for the records, or for
+            the people if these are searched.
     """
 
     low: Floats
@@ -40,7 +40,7 @@ class _Sought(NamedTuple):
     codes: Codes
     truth: Floats
     of: Codes
-    asked: Bools
+    used: Bools
     flat: npt.NDArray[np.uint8]
     starts: Ints
     values: Ints
@@ -52,17 +52,17 @@ class _Sought(NamedTuple):
     cell_words: Words
 
 
-def _sought(space: Space, records: Cells, people: Cells, asked: Bools, blocks: Blocks) -> _Sought:
+def _sought(space: Space, records: Cells, people: Cells, used: Bools, blocks: Blocks) -> _Sought:
     return _Sought(
         *(records.low, records.high, records.null, records.codes, people.low, people.codes),
-        *(np.ascontiguousarray(asked), space.flat, space.starts, space.values, space.sizes),
+        *(np.ascontiguousarray(used), space.flat, space.starts, space.values, space.sizes),
         *(blocks.low, blocks.high, blocks.null, blocks.words, blocks.cell_words),
     )
 
 
 @kernel(inline="always")
 def _far(s: _Sought, i: int, t: int, a: int) -> float:
-    """How far person t is from the cell of record i in attribute a; `SMALLER` at most where it is covered."""
+    """Distance of person t from the cell of record i in attribute a; at most `SMALLER` if covered."""
     o = s.low.shape[1]
     if a < o:
         x, low, high = s.truth[t, a], s.low[i, a], s.high[i, a]
@@ -84,7 +84,7 @@ def _far(s: _Sought, i: int, t: int, a: int) -> float:
 
 @kernel(inline="always")
 def _covers(s: _Sought, i: int, t: int, a: int) -> bool:
-    """Whether the cell of record i in attribute a covers person t: to the last digit."""
+    """Return whether the cell of record i in attribute a covers person t, to the last digit."""
     o = s.low.shape[1]
     if a < o:
         x = s.truth[t, a]
@@ -95,10 +95,10 @@ def _covers(s: _Sought, i: int, t: int, a: int) -> bool:
 
 @kernel(inline="always")
 def _distance(s: _Sought, i: int, t: int, limit: float) -> float:
-    """Distance of person t from record i; where it is above the limit, something above the limit."""
+    """Return the distance of person t from record i; if above the limit, any number above the limit."""
     d = 0.0
-    for a in range(s.asked.shape[1]):
-        if s.asked[t, a]:
+    for a in range(s.used.shape[1]):
+        if s.used[t, a]:
             d += _far(s, i, t, a)
             if d > limit:
                 break
@@ -107,16 +107,16 @@ def _distance(s: _Sought, i: int, t: int, limit: float) -> float:
 
 @kernel(inline="always")
 def _block_distance(s: _Sought, b: int, t: int, limit: float) -> float:
-    """At most the distance of person t from any record of block b; above the limit, something above it."""
+    """Bound from below the distance of person t from any record of block b, or return one above the limit."""
     d, o = 0.0, s.low.shape[1]
-    for a in range(s.asked.shape[1]):
-        if not s.asked[t, a]:
+    for a in range(s.used.shape[1]):
+        if not s.used[t, a]:
             continue
         if a < o:
             x = s.truth[t, a]
             if x != x:
                 d += 0.0 if s.block_null[b, a] else 1.0
-            else:  # 1 from a record without a value, and in a block that has none
+            else:  # 1 from a record without a value, or in a block without any
                 d += min(1.0, max(0.0, s.block_low[b, a] - x, x - s.block_high[b, a]))
         else:
             v = s.of[t, a - o] % BITS
@@ -128,16 +128,16 @@ def _block_distance(s: _Sought, b: int, t: int, limit: float) -> float:
 
 @kernel(inline="always")
 def _end(s: _Sought, b: int) -> int:
-    """Where the records of block b end."""
+    """Return the end of the records of block b."""
     return min(len(s.low), (b + 1) * SIZE)
 
 
 @kernel(parallel=True)
 def _nearest(s: _Sought) -> tuple[Floats, Ints]:
-    """(t,) distance of each person to the nearest record in the attributes asked of them; and the record."""
+    """(t,) distance of each person to the nearest record in the attributes that count; and the record."""
     found, which = np.full(len(s.truth), np.inf), np.full(len(s.truth), -1)
     for t in nb.prange(len(s.truth)):
-        # The likeliest block first: the nearer its best record, the more of the others are skipped.
+        # The most likely block first: the nearer its best record, the more other blocks are skipped.
         bounds = np.empty(len(s.block_low))
         for b in range(len(bounds)):
             bounds[b] = _block_distance(s, b, t, np.inf)
@@ -172,12 +172,12 @@ def _votes(s: _Sought, nearest: Floats, weights: Floats, labels: Ints, classes: 
 
 @kernel(parallel=True)
 def _densities(s: _Sought, weights: Floats, widths: Floats) -> tuple[Floats, Floats]:
-    """(t, widths) weight of the records round about each person; (t, a) of those that cover a value."""
-    kernels, shares = np.zeros((len(s.truth), len(widths))), np.zeros(s.asked.shape)
+    """(t, widths) weight of the records around each person; (t, a) weight of those that cover a value."""
+    kernels, shares = np.zeros((len(s.truth), len(widths))), np.zeros(s.used.shape)
     for t in nb.prange(len(s.truth)):
         for i in range(len(s.low)):
             d = 0.0
-            for a in range(s.asked.shape[1]):
+            for a in range(s.used.shape[1]):
                 far = _far(s, i, t, a)
                 d += far
                 if far <= SMALLER:
@@ -189,10 +189,10 @@ def _densities(s: _Sought, weights: Floats, widths: Floats) -> tuple[Floats, Flo
 
 @kernel(parallel=True)
 def _passing(s: _Sought, nearest: Floats, multiple: Floats) -> Floats:
-    """(t,) chance that one of the nearest records, drawn at random, is taken for the person's own, and is it.
+    """(t,) probability that a random one of the nearest records passes for the person's own, and is it.
 
-    It covers the person's values in all attributes, or is off by `SMALLER` of their extent; and it stands for
-    `multiple` equal records.
+    It passes if it covers the person's values in all attributes, or is off by at most `SMALLER` of their
+    extent; and it represents `multiple` equal records.
     """
     found = np.zeros(len(s.truth))
     for t in nb.prange(len(s.truth)):
@@ -205,7 +205,7 @@ def _passing(s: _Sought, nearest: Floats, multiple: Floats) -> Floats:
                     continue
                 every += multiple[i]
                 right = True
-                for a in range(s.asked.shape[1]):
+                for a in range(s.used.shape[1]):
                     if _far(s, i, t, a) > SMALLER:
                         right = False
                         break
@@ -217,10 +217,10 @@ def _passing(s: _Sought, nearest: Floats, multiple: Floats) -> Floats:
 
 @kernel(inline="always")
 def _may_cover(s: _Sought, i: int, b: int) -> bool:
-    """Whether record i may cover somebody of block b of the people, in the attributes asked of it."""
+    """Return whether record i may cover someone in block b of the people, in the attributes that count."""
     o = s.low.shape[1]
-    for a in range(s.asked.shape[1]):
-        if not s.asked[i, a]:
+    for a in range(s.used.shape[1]):
+        if not s.used[i, a]:
             continue
         if a < o:
             meets = s.low[i, a] <= s.block_high[b, a] and s.block_low[b, a] <= s.high[i, a]
@@ -237,7 +237,7 @@ def _may_cover(s: _Sought, i: int, b: int) -> bool:
 
 @kernel(parallel=True)
 def _matches(s: _Sought, most: int) -> tuple[Ints, Ints]:
-    """(records,) how many people a record covers in the attributes asked of it, up to most; and the last."""
+    """(records,) number of people a record covers in the attributes that count, up to most; and the last."""
     count, which = np.zeros(len(s.low), np.int64), np.full(len(s.low), -1)
     for i in nb.prange(len(s.low)):
         for b in range(len(s.block_low)):
@@ -247,8 +247,8 @@ def _matches(s: _Sought, most: int) -> tuple[Ints, Ints]:
                 continue
             for t in range(b * SIZE, min(len(s.truth), (b + 1) * SIZE)):
                 covered = True
-                for a in range(s.asked.shape[1]):
-                    if s.asked[i, a] and not _covers(s, i, t, a):
+                for a in range(s.used.shape[1]):
+                    if s.used[i, a] and not _covers(s, i, t, a):
                         covered = False
                         break
                 if covered:
@@ -261,10 +261,10 @@ def _matches(s: _Sought, most: int) -> tuple[Ints, Ints]:
 
 @kernel(inline="always")
 def _within(s: _Sought, i: int, low: Floats, high: Floats, null: Bools, codes: Codes, p: int, a: int) -> bool:
-    """Whether the cell of record i in attribute a lies within that of predicate p.
+    """Return whether the cell of record i in attribute a lies within that of predicate p.
 
-    A cell in order does where both its ends do, and it covers a null only where the predicate does; of
-    another attribute it is the same cell.
+    An ordered cell does if both its ends do, and it covers a null only if the predicate does; for another
+    attribute, the cells must be the same.
     """
     o = low.shape[1]
     if a >= o:
@@ -279,10 +279,10 @@ def _within(s: _Sought, i: int, low: Floats, high: Floats, null: Bools, codes: C
 def _may_lie_within(
     s: _Sought, b: int, low: Floats, high: Floats, null: Bools, codes: Codes, p: int, one: int
 ) -> bool:
-    """Whether some record of block b may lie within predicate p, in one set of attributes."""
+    """Return whether some record of block b may lie within predicate p, in one set of attributes."""
     o = low.shape[1]
-    for a in range(s.asked.shape[1]):
-        if not s.asked[one, a]:
+    for a in range(s.used.shape[1]):
+        if not s.used[one, a]:
             continue
         if a < o:
             meets = low[p, a] <= s.block_high[b, a] and s.block_low[b, a] <= high[p, a]
@@ -297,10 +297,10 @@ def _may_lie_within(
 
 @kernel(parallel=True)
 def _first_alone(s: _Sought, low: Floats, high: Floats, null: Bools, codes: Codes, times: Floats) -> Ints:
-    """(p,) the first set of attributes (rows of asked) with one record within each predicate; or -1."""
+    """Return the first row of `used` for which one record lies within each predicate, (p,); -1 if none."""
     first = np.full(len(low), -1)
     for p in nb.prange(len(low)):
-        for one in range(len(s.asked)):
+        for one in range(len(s.used)):
             count = 0.0
             for b in range(len(s.block_low)):
                 if count > 1.0:
@@ -309,8 +309,8 @@ def _first_alone(s: _Sought, low: Floats, high: Floats, null: Bools, codes: Code
                     continue
                 for i in range(b * SIZE, _end(s, b)):
                     fits = True
-                    for a in range(s.asked.shape[1]):
-                        if s.asked[one, a] and not _within(s, i, low, high, null, codes, p, a):
+                    for a in range(s.used.shape[1]):
+                        if s.used[one, a] and not _within(s, i, low, high, null, codes, p, a):
                             fits = False
                             break
                     if fits:
@@ -325,13 +325,13 @@ def _first_alone(s: _Sought, low: Floats, high: Floats, null: Bools, codes: Code
 
 @dataclass(frozen=True)
 class Target:
-    """Released records that people are sought in.
+    """Released records in which people are searched for.
 
     Attributes:
-        space: of all cells.
-        blocks: of distinct released records.
-        multiple: (r,) how many equal ones each stands for.
-        which: (n,) the distinct one of each released record.
+        space: Space of all cells.
+        blocks: Blocks of distinct released records.
+        multiple: Number of equal records that each represents, shape (r,).
+        which: Index of the distinct record of each released record, shape (n,).
     """
 
     space: Space
@@ -341,7 +341,7 @@ class Target:
 
     @classmethod
     def of(cls, space: Space, released: Cells) -> "Target":
-        """The distinct records of a release."""
+        """Build it from the distinct records of a release."""
         keys = equal_rows(released.numbered)
         _, first, count = np.unique(keys, return_index=True, return_counts=True)
         blocks = Blocks.of(space, released.take(first))
@@ -351,28 +351,28 @@ class Target:
 
     @property
     def records(self) -> Cells:
-        """The distinct released records."""
+        """Return the distinct released records."""
         return self.blocks.cells
 
     def nearest(self, people: Cells, known: Bools) -> tuple[Floats, Ints]:
-        """(t,) distance of each person to the nearest record in attributes known (t, a); and the record."""
+        """(t,) distance of each person to the nearest record in known attributes (t, a); and the record."""
         found: tuple[Floats, Ints] = _nearest(self._sought(people, known))
         return found
 
     def votes(self, people: Cells, known: Bools, labels: Ints, classes: int) -> Floats:
-        """(t, classes) how many of the nearest records of each person have each of the labels (r,)."""
+        """(t, classes) number of the nearest records of each person with each of the labels (r,)."""
         sought = self._sought(people, known)
         found: Floats = _votes(sought, _nearest(sought)[0], self.multiple, labels, classes)
         return found
 
     def taken_for_own(self, people: Cells, known: Bools) -> Floats:
-        """(t,) chance that a random one of the nearest records could be a person's own, and is it."""
+        """(t,) probability that a random one of the nearest records passes for a person's own, and is it."""
         sought = self._sought(people, known)
         found: Floats = _passing(sought, _nearest(sought)[0], self.multiple)
         return found
 
     def densities(self, people: Cells, widths: Floats) -> tuple[Floats, Floats]:
-        """(t, widths) mean over all records of exp(-distance / width); (t, a) share of them that covers."""
+        """(t, widths) mean over all records of exp(-distance / width); (t, a) share of records that cover."""
         every = np.ones((len(people), len(self.space.names)), np.bool_)
         weights = self.multiple / self.multiple.sum()
         found: tuple[Floats, Floats] = _densities(self._sought(people, every), weights, widths)
@@ -384,34 +384,32 @@ class Target:
         found: Ints = _first_alone(self._sought(predicates, sets), *cells, self.multiple)
         return found
 
-    def _sought(self, people: Cells, asked: Bools) -> _Sought:
-        return _sought(self.space, self.records, people, asked, self.blocks)
+    def _sought(self, people: Cells, used: Bools) -> _Sought:
+        return _sought(self.space, self.records, people, used, self.blocks)
 
 
-def covered_people(
-    space: Space, records: Cells, people: Blocks, asked: Bools, most: int
-) -> tuple[Ints, Ints]:
-    """(r,) how many people each record covers in the attributes asked (r, a) of it, up to most; and one.
+def covered_people(space: Space, records: Cells, people: Blocks, used: Bools, most: int) -> tuple[Ints, Ints]:
+    """(r,) number of people each record covers in the attributes that count, up to most; and one of them.
 
     Args:
-        space: of all cells.
-        records: what covers.
-        people: true records; who is covered is told by their place among those that were given.
-        asked: of each record.
-        most: how many are counted.
+        space: Space of all cells.
+        records: Records that may cover people.
+        people: True records; a covered person is returned as an index in their original order.
+        used: Whether each attribute counts for each record, shape (r, a).
+        most: Number at which counting stops.
     """
-    count, last = _matches(_sought(space, records, people.cells, asked, people), most)
+    count, last = _matches(_sought(space, records, people.cells, used, people), most)
     return count, np.append(people.order, -1)[last]
 
 
-def covers_own(space: Space, records: Cells, people: Cells, asked: Bools) -> Bools:
-    """(t,) whether record t covers person t in the attributes asked (t, a)."""
+def covers_own(space: Space, records: Cells, people: Cells, used: Bools) -> Bools:
+    """(t,) whether record t covers person t in the attributes that count (t, a)."""
     found = np.ones(len(people), np.bool_)
     o = len(space.ordered)
     for a in range(o):
         x = people.low[:, a]
         inside = (records.low[:, a] <= x) & (x <= records.high[:, a])
-        found &= ~asked[:, a] | np.where(np.isnan(x), records.null[:, a], inside)
+        found &= ~used[:, a] | np.where(np.isnan(x), records.null[:, a], inside)
     for c, covers in enumerate(space.covers):
-        found &= ~asked[:, o + c] | (covers[records.codes[:, c], people.codes[:, c]] > 0)
+        found &= ~used[:, o + c] | (covers[records.codes[:, c], people.codes[:, c]] > 0)
     return found

@@ -1,31 +1,33 @@
-"""Singling out: a predicate, read off the release, that is true of exactly one person.
+"""Singling out: a predicate, derived from the release, that is true for exactly one person.
 
-After Giomi et al. (2023), section 5.1; the notion is that of the Article 29 Working Party's opinion 05/2014,
-and of Cohen and Nissim, "Towards formalizing the GDPR's notion of singling out" (2020). The attacker takes a
-released record and some of its cells, such that no other released record fits, and says: exactly one person
-has values that fit. There are predicates of one attribute, and of several:
+After Giomi et al. (2023), section 5.1; the notion is from the Article 29 Working Party's opinion 05/2014, and
+from Cohen and Nissim, "Towards formalizing the GDPR's notion of singling out" (2020). The attacker picks a
+released record and some of its cells, such that no other released record matches, and claims: exactly one
+person has values that match. There are predicates on one attribute, and on several:
 
-* **values**: the person's values are in the cells of the record, in as few attributes as single it out of
+* **values**: the person's values are in the cells of the record, in the fewest attributes that single it out
+of
   some random sets, or in the whole record;
-* **ranges**, of attributes in order, dates among them: at most the record's upper end where the record lies
-  below the median of the release, at least its lower end where it lies above (a cell of any other attribute
-  as before). Of one attribute these are the ends of the release, where one record is there. The paper's;
-* **near** ranges, as far as `NEAR` beyond the record on either side: values that are changed a little are
-  true of nobody, and these still of the person. Ours.
+* **ranges**, for ordered attributes including dates: at most the record's upper end if the record lies below
+  the median of the release, at least its lower end if it lies above (a cell of any other attribute as
+  before). For one attribute these are the ends of the release, if one record is there. As in the paper;
+* **near** ranges, up to `NEAR` beyond the record on either side: values that were changed a little match no
+one
+  exactly, but still the person approximately. Our addition.
 
-Which kind of predicate of several attributes works best is chosen on one half of the people and judged on the
-other, and the other way round, so the choice flatters no result.
+The best kind of predicate on several attributes is chosen on one half of the people and evaluated on the
+other, and vice versa, so the choice does not bias the result.
 
-Deviation: the predicates are held against the people in the release and those who are not in it, together. A
-predicate is right if exactly one person of all of them fits. That person is in the release as often, for
-their number, as not, if the release tells of the population alone; so the right predicates about outsiders
-are the control, and their tries are counted in proportion. The paper evaluates on tables of two sizes and
-corrects by a model of how often a predicate singles out in each.
+Deviation: the predicates are evaluated on the people in the release and those outside of it together. A
+predicate is right if exactly one person of all of them matches. If the release only reveals the population,
+that person is in the release as often, in proportion, as not; so the right predicates about outsiders are the
+control, and their tries are counted in proportion. The paper evaluates on tables of two sizes and corrects by
+a model of how often a predicate singles out in each.
 
-The baseline are predicates from values in random order, of the release; of one attribute, where that changes
-nothing, from the outsiders' values. An attacker who aims at one person in n is right by luck with a chance of
-up to 1/e (Cohen and Nissim). A class that k people share singles nobody out by itself; with a value beside it
-that one of them alone has, it does, beyond luck where k is small.
+The baseline is predicates from values of the release in random order; for one attribute, where shuffling
+changes nothing, from the outsiders' values. An attacker who targets one person in n is right by luck with a
+probability of up to 1/e (Cohen and Nissim). A class that k people share singles no one out by itself; with an
+additional value that only one of them has it does, and beyond luck if k is small.
 """
 
 from collections.abc import Callable, Mapping
@@ -39,24 +41,27 @@ from privacy_engine.attacks.cells import Bools, Cells, Floats, Ints, alone
 from privacy_engine.attacks.seeking import Target, covered_people
 from privacy_engine.attacks.trial import Case, Rate, Tries
 
-FEW, LEAST = 0.01, 100  # share and number of people alone in an attribute; with fewer nothing could be seen
-NEAR = 0.02  # of an attribute's extent: how far a value may be changed that is near
-RANGES = 5_000  # predicates of ranges at most, for each is held against all released records
-MOST_PAIRS = 2e9  # predicates times people; beyond it fewer predicates are tried
+FEW, LEAST = (
+    0.01,
+    100,
+)  # share and number of unique people in an attribute below which nothing can be measured
+NEAR = 0.02  # share of an attribute's extent within which a value is near
+RANGES = 5_000  # most predicates of ranges, because each is checked on all released records
+MOST_PAIRS = 2e9  # most predicates times people; beyond that, fewer predicates are tried
 
 
 @dataclass(frozen=True)
 class _Predicates:
-    """What somebody says of exactly one person.
+    """Claims about exactly one person each.
 
     Attributes:
-        cells: (p,) what the person's values are in.
-        asked: (p, a) in which attributes.
-        tried: records that a predicate was sought for.
+        cells: Cells that contain the person's values, (p,).
+        used: Whether each attribute is part of the claim, shape (p, a).
+        tried: Number of records for which a predicate was searched.
     """
 
     cells: Cells
-    asked: Bools
+    used: Bools
     tried: int
 
 
@@ -68,8 +73,8 @@ class SinglingOut:
     """Predicates that single out one released record.
 
     Attributes:
-        predicates: most that are tried of each kind, >= 1.
-        sets: random sets of attributes that each record is looked at in, beside all of them; >= 1.
+        predicates: Most predicates of each kind, >= 1.
+        sets: Number of random sets of attributes for each record, in addition to all of them; >= 1.
     """
 
     predicates: int = 20_000
@@ -82,7 +87,7 @@ class SinglingOut:
                 raise ValueError(f"{field} must be >= 1, got {getattr(self, field)}")
 
     def tries(self, case: Case, rng: np.random.Generator) -> Mapping[str, Tries]:
-        """Of one attribute, where some people stand alone in one; and of several."""
+        """Run on one attribute, if some people are unique in one; and on several."""
         attributes = len(case.space.names)
         everybody = Blocks.of(case.space, case.people.joined(case.outsiders))
         most = min(self.predicates, max(1, int(MOST_PAIRS / max(len(everybody.cells), 1))))
@@ -109,7 +114,7 @@ class SinglingOut:
 
 
 def _best(case: Case, ways: Mapping[str, _Way], known: Cells, everybody: Blocks) -> Tries:
-    """The best way on the other half of the people, from the release and from what is known without it."""
+    """Return the best way on the other half of the people, from the release and from knowledge without it."""
     each = {how: _halves(case, way(case.released), way(known), everybody) for how, way in ways.items()}
     parts = []
     for chosen_on, judged_on in ((0, 1), (1, 0)):
@@ -122,10 +127,10 @@ def _best(case: Case, ways: Mapping[str, _Way], known: Cells, everybody: Blocks)
     )
 
 
-def _halves(case: Case, told: _Predicates, blind: _Predicates, everybody: Blocks) -> tuple[Tries, Tries]:
-    """Who is singled out, of every other person."""
+def _halves(case: Case, claims: _Predicates, blind: _Predicates, everybody: Blocks) -> tuple[Tries, Tries]:
+    """Count who is singled out, in every other person."""
     share = len(case.outsiders) / max(len(case.people), 1)
-    main, control = _singled(case, told, everybody)
+    main, control = _singled(case, claims, everybody)
     baseline, _ = _singled(case, blind, everybody)
 
     def tries(half: int) -> Tries:
@@ -133,8 +138,8 @@ def _halves(case: Case, told: _Predicates, blind: _Predicates, everybody: Blocks
             return Rate(right=min(float((who % 2 == half).sum()), tried), tries=tried)
 
         return Tries(
-            main=rate(main, told.tried / 2),
-            control=rate(control, told.tried * share / 2),
+            main=rate(main, claims.tried / 2),
+            control=rate(control, claims.tried * share / 2),
             baseline=rate(baseline, blind.tried / 2),
         )
 
@@ -142,14 +147,14 @@ def _halves(case: Case, told: _Predicates, blind: _Predicates, everybody: Blocks
 
 
 def _singled(case: Case, predicates: _Predicates, everybody: Blocks) -> tuple[Ints, Ints]:
-    """People in the release, and outsiders, of whom alone a predicate is true; each once."""
-    count, who = covered_people(case.space, predicates.cells, everybody, predicates.asked, 2)
+    """Return the people in the release, and the outsiders, for whom only one matches; each once."""
+    count, who = covered_people(case.space, predicates.cells, everybody, predicates.used, 2)
     singled, people = np.unique(who[count == 1]), len(case.people)
     return singled[singled < people], singled[singled >= people] - people
 
 
 def _values(released: Cells, sets: Bools, most: int, rng: np.random.Generator) -> _Predicates:
-    """The cells of records in the smallest of some sets of attributes in which no other record has them."""
+    """Return the cells of records in the smallest of some sets of attributes in which they are unique."""
     rows = rng.permutation(len(released))[:most]
     chosen, numbered = np.full(len(rows), -1), released.numbered
     for i in _smallest_first(sets, rng):
@@ -159,9 +164,9 @@ def _values(released: Cells, sets: Bools, most: int, rng: np.random.Generator) -
 
 
 def _of_one(released: Cells, sets: Bools, most: int, rng: np.random.Generator) -> _Predicates:
-    """Values of one attribute that no other record has; and the ends of the release, where one record is."""
+    """Return unique values of one attribute, and the ends of the release where one record is."""
     values = _values(released, sets, most, rng)
-    cells, asked, tried = values.cells, [values.asked], values.tried
+    cells, used, tried = values.cells, [values.used], values.tried
     for j in range(released.low.shape[1]):
         for ends, first in ((released.high[:, j], np.nanmin), (released.low[:, j], np.nanmax)):
             if np.isnan(ends).all():
@@ -169,15 +174,15 @@ def _of_one(released: Cells, sets: Bools, most: int, rng: np.random.Generator) -
             at = np.flatnonzero(ends == first(ends))
             tried += 1
             if len(at) == 1:
-                cells, asked = (
+                cells, used = (
                     cells.joined(_from_end(released.take(at), j, below=first is np.nanmin)),
-                    [*asked, sets[[j]]],
+                    [*used, sets[[j]]],
                 )
-    return _Predicates(cells, np.vstack(asked), tried)
+    return _Predicates(cells, np.vstack(used), tried)
 
 
 def _from_end(record: Cells, j: int, *, below: bool) -> Cells:
-    """A record that covers what lies beyond it in one attribute, too, and no null."""
+    """Return a record that also covers what lies beyond it in one attribute, but no null."""
     low, high, null = record.low.copy(), record.high.copy(), record.null.copy()
     null[:, j] = False
     if below:
@@ -188,7 +193,7 @@ def _from_end(record: Cells, j: int, *, below: bool) -> Cells:
 
 
 def _ranges(case: Case, released: Cells, sets: Bools, most: int, rng: np.random.Generator) -> _Predicates:
-    """From a record on, away from the median, in the smallest set in which no other record is there."""
+    """Return ranges from a record away from the median, in the smallest set without another record there."""
     middle: Floats = (released.low + released.high) / 2
     known = np.where(np.isnan(middle).all(axis=0), 0.5, middle)
     rows = rng.permutation(len(released))[: min(most, RANGES)]
@@ -198,7 +203,7 @@ def _ranges(case: Case, released: Cells, sets: Bools, most: int, rng: np.random.
 
 
 def _windows(case: Case, released: Cells, sets: Bools, most: int, rng: np.random.Generator) -> _Predicates:
-    """Near a record, in the smallest set in which no other record is there."""
+    """Return ranges near a record, in the smallest set without another record there."""
     some = released.sample(min(most, RANGES), rng)
     return _only_within(case, released, some, (some.low - NEAR, some.high + NEAR), sets, rng)
 
@@ -211,7 +216,7 @@ def _only_within(
     sets: Bools,
     rng: np.random.Generator,
 ) -> _Predicates:
-    """The smallest set in which no other released record lies within some ends; a null stays one."""
+    """Return the smallest set in which no other released record lies within some ends; nulls stay nulls."""
     nothing = np.isnan(some.low)
     low, high = (np.where(nothing, np.nan, end) for end in ends)
     within = Cells(low, high, some.null, some.codes)

@@ -1,11 +1,12 @@
 """Attacks on a synthetic table: does it remember the records that it was made from?
 
-Each measures one attacker, with the records at hand. **None certifies an epsilon**: a stronger attacker may
-see more, and a release that withstands all of these may have no privacy at all. They can only find a method
-out, such as one that copies its records. What they give are figures of the source, for the curator alone.
+Each function measures one attacker, with the records at hand. **None certifies an epsilon**: a stronger
+attacker may see more, and a release that withstands all of these may have no privacy at all. They can only
+expose a method, such as one that copies its records. The results are figures of the source, only for the
+curator.
 
-The distance of two records is Gower's (1971), summed: for an attribute with bounds or order how far apart the
-values are in the public extent, for any other 0 (equal) or 1, and 1 between a null and a value.
+The distance of two records is Gower's (1971), summed: for an attribute with bounds or order, the distance of
+the values within the public extent; for any other, 0 (equal) or 1; and 1 between a null and a value.
 """
 
 from dataclasses import dataclass
@@ -23,10 +24,8 @@ FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 CodeArray = npt.NDArray[np.int32]
 
-MOST_POINTS = (
-    50_000  # real or synthetic records that others are close to; a copy is found only beside its original
-)
-Z95 = 1.959964  # of the normal distribution: 2.5 % are above
+MOST_POINTS = 50_000  # real or synthetic records; a copy is only found if its original is among them
+Z95 = 1.959964  # quantile of the normal distribution: 2.5 % are above
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,8 +33,8 @@ class Share:
     """A probability that is 1/2 where nothing is remembered, with its 95 % interval.
 
     Attributes:
-        value: as measured, 0 .. 1.
-        error: standard error.
+        value: Measured value, 0 .. 1.
+        error: Standard error of the value.
     """
 
     value: float
@@ -53,7 +52,7 @@ class Share:
 
     @property
     def remembers(self) -> bool:
-        """Whether chance alone hardly explains it: the interval is above 1/2 (false alarm: 2.5 %)."""
+        """Whether chance hardly explains it: the interval is above 1/2 (false alarm: 2.5 %)."""
         return self.low > 0.5
 
 
@@ -62,8 +61,8 @@ class Points:
     """Records as points.
 
     Attributes:
-        places: (n, p) float64 in 0 .. 1, attributes on a scale, NaN = null.
-        codes: (n, c) int32, the others.
+        places: Attributes on a scale, shape (n, p), in 0 .. 1, NaN = null.
+        codes: Other attributes, shape (n, c) int32.
     """
 
     places: FloatArray
@@ -71,7 +70,7 @@ class Points:
 
     @classmethod
     def of_table(cls, table: pd.DataFrame, schema: DataSchema) -> "Points":
-        """Place the records; `SchemaError` if they do not fit the schema or a domain is not public."""
+        """Convert records; `SchemaError` if they do not fit the schema or a domain is not public."""
         attributes, encoded = schema.without_identifiers().attributes, coded(table, schema)
         places = [positions(table[a.name], a) for a in attributes if has_scale(a)]
         codes = [encoded.codes[j] for j, a in enumerate(attributes) if not has_scale(a)]
@@ -84,15 +83,15 @@ class Points:
         return len(self.places)
 
     def take(self, rows: IntArray) -> "Points":
-        """Some of the records."""
+        """Return some of the records."""
         return Points(self.places[rows], self.codes[rows])
 
     def sample(self, rows: int, rng: np.random.Generator) -> "Points":
-        """At most so many, drawn at random without replacement."""
+        """Draw at most a number of records at random, without replacement."""
         return self if len(self) <= rows else self.take(rng.choice(len(self), rows, replace=False))
 
     def joined(self, other: "Points") -> "Points":
-        """These, then those."""
+        """Append other records."""
         return Points(np.vstack([self.places, other.places]), np.vstack([self.codes, other.codes]))
 
 
@@ -104,32 +103,32 @@ def distance_to_closest_record(
     rng: np.random.Generator,
     rows: int = 5_000,
 ) -> Share:
-    """Share of the synthetic records whose closest real record was trained on, rather than held out.
+    """Return the share of the synthetic records whose closest real record was trained on, not held out.
 
-    Where k real records are equally close, each counts 1/k. Both groups of real records are cut to the same
-    size; if nothing is remembered, which of them a real record is in is chance, and the share is 1/2 (Platzer
-    and Reutterer 2021, "Holdout-based empirical assessment of mixed-type synthetic data", section 3.2).
+    Of k equally close real records each counts 1/k. Both groups of real records are cut to the same size. If
+    nothing is remembered, the group of a real record is chance, and the share is 1/2 (Platzer and Reutterer
+    2021, "Holdout-based empirical assessment of mixed-type synthetic data", section 3.2).
 
     The standard error is exact for that case: the share is ``sum_j w_j z_j`` over the N real records, with
     the share w_j of the synthetic records that j is closest to and z_j = 1 for half of them at random, so its
     variance is ``(sum w_j^2 - 1/N) / 4 * N / (N - 1)``. A few real records that are close to many synthetic
-    ones make it large: a count of synthetic records would promise more than was seen.
+    ones make it large: counting synthetic records instead would claim more precision than there is.
 
     Args:
-        train: records that the synthetic ones were made from.
-        holdout: records of the same population that were not.
-        synthetic: synthetic records.
-        schema: of all three; each attribute but identifiers with a public domain.
-        rng: draws rows where there are more than are used.
-        rows: how many synthetic records are asked about.
+        train: Records that the synthetic ones were made from.
+        holdout: Records of the same population that were not used.
+        synthetic: Synthetic records.
+        schema: Schema of all three; each attribute but identifiers with a public domain.
+        rng: Source of randomness for sampling rows.
+        rows: Most synthetic records to compare.
 
     Raises:
-        SchemaError: if a table does not fit the schema, or a domain is not public.
+        SchemaError: If a table does not fit the schema, or a domain is not public.
     """
     known, unknown, drawn = (Points.of_table(table, schema) for table in (train, holdout, synthetic))
     size = min(MOST_POINTS, len(known), len(unknown))
-    real, asked = known.sample(size, rng).joined(unknown.sample(size, rng)), drawn.sample(rows, rng)
-    weights = _closest_shares(asked, real)
+    real, queries = known.sample(size, rng).joined(unknown.sample(size, rng)), drawn.sample(rows, rng)
+    weights = _closest_shares(queries, real)
     n = 2 * size
     variance = max(0.0, float(weights @ weights) - 1 / n) / 4 * n / (n - 1)
     return Share(value=float(weights[:size].sum()), error=float(np.sqrt(variance)))
@@ -142,30 +141,31 @@ def closeness_to_source(
     rng: np.random.Generator,
     rows: int = 2_000,
 ) -> Share:
-    """Chance that a synthetic record is closer to the people of the source than one of them is to the others.
+    """Return the chance that a synthetic record is closer to the source than its people are to each other.
 
-    The distance of a synthetic record to the closest of the source, against that of a source record to the
-    closest other one; equal ones count half. New records of the same population are as far away as people
-    are from each other (1/2), copies closer, coarse or noisy records farther (below 1/2). It needs no
-    holdout, and sees less than `distance_to_closest_record`: a synthesizer that copies some people and is far
-    from the others passes. The standard error is DeLong's, as if distances were independent.
+    The distance of a synthetic record to the closest of the source is compared with that of a source record
+    to the closest other one; equal distances count half. New records of the same population are as far away
+    as people are from each other (1/2), copies are closer, coarse or noisy records farther (below 1/2). It
+    requires no holdout, and sees less than `distance_to_closest_record`: a synthesizer that copies some
+    people and is far from the others passes. The standard error is DeLong's, as if distances were
+    independent.
 
     Args:
-        source: records that the synthetic ones were made from.
-        synthetic: synthetic records.
-        schema: of both; each attribute but identifiers with a public domain.
-        rng: draws rows where there are more than are used.
-        rows: how many records of each table are asked about.
+        source: Records that the synthetic ones were made from.
+        synthetic: Synthetic records.
+        schema: Schema of both; each attribute but identifiers with a public domain.
+        rng: Source of randomness for sampling rows.
+        rows: Most records of each table to compare.
 
     Raises:
-        SchemaError: if a table does not fit the schema, or a domain is not public.
-        ValueError: if a table has fewer than two records.
+        SchemaError: If a table does not fit the schema, or a domain is not public.
+        ValueError: If a table has fewer than two records.
     """
     _require(source=(len(source), 2), synthetic=(len(synthetic), 2))
     real = Points.of_table(source, schema).sample(MOST_POINTS, rng)
-    asked = Points.of_table(synthetic, schema).sample(rows, rng)
+    queries = Points.of_table(synthetic, schema).sample(rows, rng)
     people = rng.permutation(len(real))[:rows]
-    return _chance_of_more(_distance(real.take(people), real, itself=people), _distance(asked, real))
+    return _chance_of_more(_distance(real.take(people), real, itself=people), _distance(queries, real))
 
 
 def membership_inference(
@@ -176,26 +176,26 @@ def membership_inference(
     rng: np.random.Generator,
     rows: int = 5_000,
 ) -> Share:
-    """Area under the curve (AUC) of an attacker who tells people in the source from people who are not.
+    """Return the area under the curve (AUC) of an attacker who distinguishes members of the source.
 
     The attacker has the synthetic table and a reference of people known to be outside, and takes for a member
-    whoever is close to the synthetic records for somebody so close to the reference: score ``(r - s) / (r +
-    s)`` of the distances to the closest record of each, 0 where both are 0. Without the reference a person
-    who is far from everybody would be mistaken for a non-member (calibration of Chen et al. 2020,
-    "GAN-Leaks", section 4.5; DOMIAS of van Breugel et al. 2023 compares densities likewise). 1/2 is guessing.
+    anyone who is closer to the synthetic records than to the reference: score ``(r - s) / (r + s)`` of the
+    distances to the closest record of each, 0 if both are 0. Without the reference, a person who is far from
+    everyone would be mistaken for a non-member (calibration of Chen et al. 2020, "GAN-Leaks", section 4.5;
+    DOMIAS of van Breugel et al. 2023 compares densities in the same way). 1/2 is guessing.
     Standard error by DeLong et al. (1988).
 
     Args:
-        members: records that the synthetic ones were made from.
-        non_members: records of the same population that were not; half of them become the reference.
-        synthetic: synthetic records.
-        schema: of all three; each attribute but identifiers with a public domain.
-        rng: draws the reference, and rows where there are more than are used.
-        rows: how many members, and how many non-members, are asked about.
+        members: Records that the synthetic ones were made from.
+        non_members: Records of the same population that were not used; half of them become the reference.
+        synthetic: Synthetic records.
+        schema: Schema of all three; each attribute but identifiers with a public domain.
+        rng: Source of randomness for the reference and for sampling rows.
+        rows: Most members, and most non-members, to compare.
 
     Raises:
-        SchemaError: if a table does not fit the schema, or a domain is not public.
-        ValueError: if there are fewer than 2 members or 4 non-members.
+        SchemaError: If a table does not fit the schema, or a domain is not public.
+        ValueError: If there are fewer than 2 members or 4 non-members.
     """
     _require(members=(len(members), 2), non_members=(len(non_members), 4))
     inside, outside, drawn = (Points.of_table(t, schema) for t in (members, non_members, synthetic))
@@ -219,17 +219,17 @@ def _nearness(reference: FloatArray, model: FloatArray) -> FloatArray:
     return (reference - model) / np.where(total > 0, total, 1.0)
 
 
-def _distance(asked: Points, points: Points, itself: IntArray | None = None) -> FloatArray:
-    """(asked,) distance to the closest point; ``itself`` (asked,) is the point that is the record's own."""
-    own = np.full(len(asked), -1) if itself is None else itself
-    return _closest(asked.places, asked.codes, points.places, points.codes, own)[0]
+def _distance(queries: Points, points: Points, itself: IntArray | None = None) -> FloatArray:
+    """(queries,) distance to the closest point; ``itself`` (queries,) is the index of the record itself."""
+    own = np.full(len(queries), -1) if itself is None else itself
+    return _closest(queries.places, queries.codes, points.places, points.codes, own)[0]
 
 
-def _closest_shares(asked: Points, points: Points) -> FloatArray:
-    """(points,) share of the asked records that each point is closest to, in parts where several are."""
-    own = np.full(len(asked), -1)
-    far, ties = _closest(asked.places, asked.codes, points.places, points.codes, own)
-    return _credit(points.places, points.codes, asked.places, asked.codes, far, ties) / len(asked)
+def _closest_shares(queries: Points, points: Points) -> FloatArray:
+    """(points,) share of the queries that each point is closest to; equally close points share."""
+    own = np.full(len(queries), -1)
+    far, ties = _closest(queries.places, queries.codes, points.places, points.codes, own)
+    return _credit(points.places, points.codes, queries.places, queries.codes, far, ties) / len(queries)
 
 
 def _chance_of_more(x: FloatArray, y: FloatArray) -> Share:
@@ -240,7 +240,7 @@ def _chance_of_more(x: FloatArray, y: FloatArray) -> Share:
 
 
 def _below(x: FloatArray, y: FloatArray) -> FloatArray:
-    """(len(x),) share of y below each x, equal ones half."""
+    """(len(x),) share of y below each x; equal values count half."""
     ranked = np.sort(y)
     return (np.searchsorted(ranked, x, "left") + np.searchsorted(ranked, x, "right")) / (2 * len(y))
 
@@ -249,7 +249,7 @@ def _below(x: FloatArray, y: FloatArray) -> FloatArray:
 def _gower(
     places: FloatArray, codes: CodeArray, i: int, at: FloatArray, of: CodeArray, j: int, limit: float
 ) -> float:
-    """Distance of record i and point j; where it is above the limit, something above the limit."""
+    """Return the distance of record i and point j; if above the limit, any number above the limit."""
     d = 0.0
     for a in range(codes.shape[1]):
         if codes[i, a] != of[j, a]:
@@ -269,9 +269,9 @@ def _gower(
 def _closest(
     places: FloatArray, codes: CodeArray, at: FloatArray, of: CodeArray, itself: IntArray
 ) -> tuple[FloatArray, IntArray]:
-    """(q,) distance of each query to the closest point but itself, and how many are as close.
+    """(q,) distance of each query to the closest point but itself, and the number of equally close ones.
 
-    Brute force over at most some thousand queries and `MOST_POINTS` points.
+    Brute force over at most a few thousand queries and `MOST_POINTS` points.
     """
     far, ties = np.full(len(places), np.inf), np.zeros(len(places), np.int64)
     for i in nb.prange(len(places)):
@@ -292,7 +292,7 @@ def _closest(
 def _credit(
     at: FloatArray, of: CodeArray, places: FloatArray, codes: CodeArray, far: FloatArray, ties: IntArray
 ) -> FloatArray:
-    """(points,) how many queries each point is closest to, shared among equally close ones."""
+    """(points,) number of queries that each point is closest to, shared among equally close ones."""
     weight = np.zeros(len(at))
     for j in nb.prange(len(at)):
         for i in range(len(places)):

@@ -1,19 +1,20 @@
-"""Trying an attack on a release: main attack, control, naive baseline, and a planted leak that it must see.
+"""Trial of an attack on a release: main attack, control, naive baseline, and a planted leak that it must see.
 
 Giomi, M., Boenisch, F., Wehmeyer, C., Tasnadi, B.: A Unified Framework for Quantifying Privacy Risk in
 Synthetic Data. PoPETs 2023 (Anonymeter). An attack guesses about people who are in the release (main), and in
-the same way about people of the same population who are not (control). What it gets right about the latter,
-the release tells about the population. The excess risk is what it gets right beyond that, as a share of what
-was left to get right: ``(main - control) / (1 - control)``, section 4.3. The baseline guesses without the
-release; where it is right more often than the control, it takes its place, for an attack that is no better
-has failed.
+the same way about people of the same population who are not (control). What it gets right about the latter is
+what the release reveals about the population. The excess risk is what it gets right beyond that, as a share
+of what was left to get right: ``(main - control) / (1 - control)``, section 4.3. The baseline guesses without
+the release. If it is right more often than the control, it replaces the control, because an attack that is no
+better has failed.
 
-Deviations: the interval of the excess is of the ratio of the two failure rates, by the method of variance
-estimates recovery (Donner and Zou 2012) from two Wilson intervals, for the paper's propagation of errors is
-wrong near 0 and 1. And **each attack is tried on a copy of the release into which the true records of the
-targets are put**: one that does not see this leak is blind on these tables, and its result says nothing.
+Deviations: the interval of the excess is that of the ratio of the two failure rates, by the method of
+variance estimates recovery (Donner and Zou 2012) from two Wilson intervals, because the paper's propagation
+of errors is wrong near 0 and 1. And **each attack is also run on a copy of the release into which the true
+records of the targets are put**: if it does not see this leak, it is blind on these tables, and its result
+means nothing.
 
-**An attack never certifies.** It shows a leak, or that this attacker found none; a better one may.
+**An attack never certifies.** It shows a leak, or that this attacker found none; a better attacker may.
 """
 
 import math
@@ -31,20 +32,20 @@ from privacy_engine.tables.schema import DataSchema
 from privacy_engine.verification.cross_release import Membership
 from privacy_engine.verification.models import PrivacyModel
 
-TARGETS = 2_000  # people that are attacked, and as many outsiders at most
+TARGETS = 2_000  # people that are attacked, and most outsiders
 
 
 class Verdict(StrEnum):
-    """What an attack says of a release."""
+    """The result of an attack on a release."""
 
     LEAK = "leak"  # more than chance explains
-    QUIET = "quiet"  # this attacker gets no more about people in the release than about others
-    BLIND = "blind"  # it does not even see a planted leak: nothing is known
+    QUIET = "quiet"  # this attacker learns no more about people in the release than about others
+    BLIND = "blind"  # the attack does not even see a planted leak, so nothing is known
 
 
 @dataclass(frozen=True, kw_only=True)
 class Rate:
-    """How often guesses were right.
+    """The success rate of guesses.
 
     >>> Rate(right=0, tries=100).interval(0.95)[1] < 0.04
     True
@@ -55,16 +56,16 @@ class Rate:
 
     @classmethod
     def of(cls, right: Bools) -> "Rate":
-        """Of guesses of which each is right or not."""
+        """Count guesses, each of which is right or not."""
         return cls(right=float(right.sum()), tries=len(right))
 
     @property
     def value(self) -> float:
-        """Share of the guesses; nan where there are none."""
+        """Share of right guesses; nan without guesses."""
         return self.right / self.tries if self.tries else float("nan")
 
     def interval(self, confidence: float) -> tuple[float, float]:
-        """Wilson's interval (1927), two-sided; 0 to 1 where there are no guesses."""
+        """Return Wilson's interval (1927), two-sided; 0 to 1 without guesses."""
         if not self.tries:
             return 0.0, 1.0
         z2 = NormalDist().inv_cdf(0.5 + confidence / 2) ** 2
@@ -79,7 +80,7 @@ class Rate:
 
 @dataclass(frozen=True, kw_only=True)
 class Tries:
-    """An attack on people who are in the release, on people who are not, and without the release."""
+    """Results of an attack on people in the release, on people outside, and without the release."""
 
     main: Rate
     control: Rate
@@ -87,17 +88,17 @@ class Tries:
 
     @property
     def beside(self) -> Rate:
-        """What the main attack is held against: the control, or the baseline where that is higher."""
+        """The rate that the main attack is compared with: the control, or the baseline if that is higher."""
         return self.baseline if self.baseline.value > self.control.value else self.control
 
     @property
     def excess(self) -> float:
-        """``(main - control) / (1 - control)``; nan where there is nothing to go by."""
+        """``(main - control) / (1 - control)``; nan without guesses."""
         left = 1 - self.beside.value
         return 0.0 if left <= 0 else (self.main.value - self.beside.value) / left
 
     def interval(self, confidence: float) -> tuple[float, float]:
-        """Ends of the interval of the excess, each -inf .. 1: 1 - R, R the ratio of the failure rates.
+        """Return the interval of the excess, each end in -inf .. 1: 1 - R, R the ratio of the failure rates.
 
         With the failure rates p of the main attack and q of the control, and their Wilson limits,
         ``log R - sqrt(log(p/p_low)^2 + log(q_high/q)^2)`` is the lower end of log R, the upper one likewise
@@ -114,7 +115,7 @@ class Tries:
 
 
 def _failing(rate: Rate, confidence: float) -> tuple[float, float, float]:
-    """Failure rate between its limits, none of them 0."""
+    """Return the failure rate between its limits, none of them 0."""
     low, high = rate.interval(confidence)
     p = max(1 - rate.value, 0.5 / rate.tries)
     return min(p, max(1 - high, 0.1 / rate.tries)), p, max(p, 1 - low)
@@ -125,8 +126,8 @@ class Shadow:
     """A release that the same method made from some of the outsiders; see `privacy_engine.attacks.shadow`.
 
     Attributes:
-        release: as it would be published, and never is.
-        inside: which of the outsiders it was made from.
+        release: Released records, which are never published.
+        inside: Whether each outsider's record was used.
     """
 
     release: pd.DataFrame
@@ -135,18 +136,18 @@ class Shadow:
 
 @dataclass(frozen=True, kw_only=True)
 class Evidence:
-    """What is known of a release by whoever tries attacks on it; as private as the source.
+    """Everything known about a release to run attacks on it; as private as the source.
 
     Attributes:
-        release: as it would be published.
-        source: the schema of the source.
-        people: (n,) the true records that the release was made from.
-        outsiders: records of the same population that it was not made from.
-        memberships: who is in which class of the release, and of the earlier releases of the same table.
-        answers: releases of random answers of the same people, each in the order of `people`.
-        register: public records of people, by their quasi-identifiers, `people` among them.
-        shadows: releases of the outsiders by the same method, as of `shadow.shadows_of`.
-        rules: that the release was made to keep; the attacker knows them.
+        release: Released records as they would be published.
+        source: Schema of the source.
+        people: True records that the release was made from, (n,).
+        outsiders: Records of the same population that were not used.
+        memberships: Classes of the people in the release, and in the earlier releases of the same table.
+        answers: Releases of random answers of the same people, each in the order of `people`.
+        register: Public records with quasi-identifiers, including those of `people`.
+        shadows: Releases of the outsiders by the same method, from `shadow.shadows_of`.
+        rules: Rules that the release was made to meet, known to the attacker.
     """
 
     release: pd.DataFrame
@@ -162,16 +163,16 @@ class Evidence:
 
 @dataclass(frozen=True, kw_only=True)
 class Case:
-    """Evidence read as cells, and who is attacked.
+    """Evidence read as cells, and the people who are attacked.
 
     Attributes:
-        released: the release.
-        people: true records that it was made from.
-        targets: (t,) which of them are attacked.
-        outsiders: people who are not in it, in random order.
-        register: of the public register, empty where there is none.
-        listed_by: places of the attributes that the register tells.
-        leak: whether a leak is planted.
+        released: Released records.
+        people: True records that the release was made from.
+        targets: Indexes of the people who are attacked, shape (t,).
+        outsiders: People who are not in the release, in random order.
+        register: Records of the public register; empty if there is none.
+        listed_by: Indexes of the attributes in the register.
+        leak: Whether a leak is planted.
     """
 
     space: Space
@@ -196,7 +197,7 @@ class Case:
         return self.outsiders.take(np.arange(min(len(self.outsiders), len(self.targets))))
 
     def planted(self, rng: np.random.Generator) -> "Case":
-        """The same with the true records of the targets in place of half of the release, or of all of it."""
+        """Return the case with the targets' true records replacing half of the release, or all of it."""
         some = self.released.sample(len(self.targets), rng)
         return replace(self, released=some.joined(self.attacked), leak=True)
 
@@ -205,17 +206,17 @@ def case_of(evidence: Evidence, rng: np.random.Generator, targets: int = TARGETS
     """Read evidence, and draw the targets.
 
     Raises:
-        SchemaError: if the release has no attribute of the source.
+        SchemaError: If the release has no attribute of the source.
     """
     people, outsiders = evidence.people, evidence.outsiders
     register = people.iloc[:0]
-    if evidence.register is not None:  # what it does not tell is a null, and is not asked for
+    if evidence.register is not None:  # attributes that it lacks are null, and are not used
         given, rows = evidence.register, range(len(evidence.register))
-        told = {
+        columns = {
             name: given[name].set_axis(rows) if name in given else register[name].reindex(rows)
             for name in people.columns
         }
-        register = pd.DataFrame(told)
+        register = pd.DataFrame(columns)
     space, (released, inside, outside, listed) = read(
         evidence.release, (people, outsiders, register), evidence.source
     )
@@ -233,22 +234,22 @@ def case_of(evidence: Evidence, rng: np.random.Generator, targets: int = TARGETS
 
 
 class Attack(Protocol):
-    """A frozen, keyword-only dataclass of parameters with this one method."""
+    """A frozen, keyword-only dataclass of parameters with a single method."""
 
     name: ClassVar[str]
 
     def tries(self, case: Case, rng: np.random.Generator) -> Mapping[str, Tries]:
-        """By what is attacked, such as a sensitive attribute; empty where there is nothing of the kind."""
+        """Run the attack by subject, such as a sensitive attribute; empty if there is no such subject."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """What one attack found.
+    """The result of one attack on one subject.
 
     Attributes:
-        attack, subject: its name, and what it went for.
-        found, planted: on the release, and on the copy with the planted leak.
-        confidence: of its intervals, so that those of all subjects of the attack hold together.
+        attack, subject: Name of the attack, and what it tried to learn.
+        found, planted: Results on the release, and on the copy with the planted leak.
+        confidence: Confidence of its intervals, such that those of all subjects of the attack hold together.
     """
 
     attack: str
@@ -264,12 +265,12 @@ class Outcome:
 
     @property
     def low(self) -> float:
-        """Lower end of its interval."""
+        """Lower end of the interval of the excess."""
         return self.found.interval(self.confidence)[0]
 
     @property
     def high(self) -> float:
-        """Upper end of its interval."""
+        """Upper end of the interval of the excess."""
         return self.found.interval(self.confidence)[1]
 
     @property
@@ -279,26 +280,26 @@ class Outcome:
 
     @property
     def verdict(self) -> Verdict:
-        """What it says."""
+        """The conclusion from the result."""
         if not self.sees:
             return Verdict.BLIND
         return Verdict.LEAK if self.low > 0 else Verdict.QUIET
 
     def within(self, excess: float) -> bool:
-        """Whether the whole interval is at most so high, by an attack that sees a leak of more than that."""
+        """Return whether the whole interval is below a limit, if the attack sees a larger planted leak."""
         return self.high <= excess < self.planted.interval(self.confidence)[0]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Results:
-    """What an attack found of all its subjects; none where the release has nothing that it could go for."""
+    """The outcomes of an attack on all its subjects; empty if the release has no such subject."""
 
     attack: str
     outcomes: tuple[Outcome, ...] = field(default=())
 
     @property
     def worst(self) -> Outcome | None:
-        """The outcome whose interval reaches highest."""
+        """The outcome whose interval has the highest upper end."""
         return max(self.outcomes, key=lambda outcome: outcome.high, default=None)
 
 
@@ -306,10 +307,10 @@ def try_attack(attack: Attack, case: Case, rng: np.random.Generator, confidence:
     """Try an attack on a release, and on a copy with a planted leak.
 
     Args:
-        attack: to be tried.
-        case: of the release.
-        rng: of all choices.
-        confidence: of all intervals of the attack together (Bonferroni), 0 < confidence < 1.
+        attack: Attack to run.
+        case: Case of the release.
+        rng: Source of randomness.
+        confidence: Confidence of all intervals of the attack together (Bonferroni), 0 < confidence < 1.
     """
     found = attack.tries(case, rng)
     planted = attack.tries(case.planted(rng), rng) if found else {}

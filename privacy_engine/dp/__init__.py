@@ -1,1 +1,1 @@
-"""Differential privacy: losses, mechanisms, what a release spent, and the rules of a budget."""
+"""Differential privacy: losses, mechanisms, spent losses, and the rules of a budget."""

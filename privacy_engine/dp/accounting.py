@@ -1,7 +1,7 @@
-"""What a release spent: each mechanism with its noise, their sum, and the claim held against these books.
+"""What a release spent: its mechanisms with their noise, their sum, and a check of the claim against them.
 
-A differentially private claim cannot be measured on released bytes. What can be checked is its bookkeeping:
-that each mechanism added the noise its epsilon or rho needs, that these add up to the claim, that a ledger
+A differentially private claim cannot be measured on released bytes. Its bookkeeping can be checked: that each
+mechanism added the noise that its epsilon or rho requires, that these add up to the claim, that a ledger
 booked it, and that no domain was read from the data. The test suite audits the mechanisms themselves.
 """
 
@@ -20,26 +20,27 @@ from privacy_engine.verification.verify import Finding
 
 # epsilon of one run = this times sensitivity / scale
 _FACTOR: Mapping[str, int] = {"discrete_laplace": 1, "noisy_max": 2}
-# rho of one run = sensitivity to this power / (2 scale^2): that of Gaussian noise is a square already
+# rho of one run = sensitivity to this power / (2 scale^2): for Gaussian noise it is already a square
 _POWER: Mapping[str, int] = {"discrete_gaussian": 1, "noisy_max": 2}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Spend:
-    """One mechanism of a release and what it cost; public, like every figure in it.
+    """One mechanism of a release and its cost. Like every figure in it, it is public.
 
     Attributes:
         mechanism: ``discrete_laplace``, ``discrete_gaussian`` or ``noisy_max``, see
-            ``privacy_engine.dp.mechanisms``: permute-and-flip where it spends epsilon, Gumbel noise for rho.
-        target: what it measured: attribute names, never a value.
-        epsilon, delta: what it spends in all, after composition of its runs and amplification.
-        sensitivity: of one run, in the units of ``scale``; of ``discrete_gaussian`` the sum of squares.
-        scale: of the noise of one run.
-        runs: how many runs ``epsilon`` or ``rho`` covers, composed sequentially.
-        sample: (m, n) where all runs saw the same m of n records, drawn in secret without replacement.
-        group: records that one person's replacement replaces, where the noise is for one of them: group
-            privacy (Dwork and Roth 2014, Theorem 2.2) has epsilon count so many times.
-        rho: what it spends in all, where it is accounted as zCDP; it has no epsilon then.
+            ``privacy_engine.dp.mechanisms``: permute-and-flip if it spends epsilon, Gumbel noise for rho.
+        target: Attributes that it measured: names, never a value.
+        epsilon, delta: Total that it spends, after composition of its runs and amplification.
+        sensitivity: Sensitivity of one run, in the units of ``scale``; for ``discrete_gaussian`` the sum of
+            squares.
+        scale: Scale of the noise of one run.
+        runs: Number of runs that ``epsilon`` or ``rho`` covers, composed sequentially.
+        sample: Numbers (m, n), if all runs used the same m of n records, drawn in secret without replacement.
+        group: Number of records that are replaced with one person, if the noise is for a single record: group
+            privacy (Dwork and Roth 2014, Theorem 2.2) multiplies epsilon by it.
+        rho: Total rho if it is accounted as zCDP; then it has no epsilon.
     """
 
     mechanism: str
@@ -73,19 +74,20 @@ class Spend:
             m, n = self.sample
             if not 1 <= m <= n:
                 raise ValueError(f"sample must be (m, n) with 1 <= m <= n, got ({m}, {n})")
-            object.__setattr__(self, "sample", (m, n))  # a list, where it comes from JSON
+            object.__setattr__(self, "sample", (m, n))  # a list if it comes from JSON
         if self.rho is not None:
             check_rho(self.rho)
             if self.sample is not None or self.group != 1 or self.delta:
                 raise ValueError(
                     "a mechanism that spends rho must have no sample, group or delta: amplification and "
-                    "group privacy are proven here for epsilon alone; say what all rows of a person change "
+                    "group privacy are only proven here for epsilon. Include the change of all rows of a "
+                    "person "
                     "in its sensitivity"
                 )
 
     @property
     def epsilon_of_noise(self) -> float:
-        """The epsilon that sensitivity and scale give, composed and amplified, rounded up; of no rho.
+        """The epsilon of sensitivity and scale, composed and amplified, rounded up; not for rho.
 
         >>> noise = {"mechanism": "noisy_max", "target": "age", "sensitivity": 1, "scale": 8.0}
         >>> Spend(epsilon=0.5, runs=2, **noise).epsilon_of_noise
@@ -100,7 +102,7 @@ class Spend:
 
     @property
     def rho_of_noise(self) -> Fraction:
-        """The rho that sensitivity and scale give, composed, exactly; of no epsilon.
+        """The rho of sensitivity and scale, composed, exactly; not for epsilon.
 
         >>> Spend(
         ...     mechanism="discrete_gaussian", target="age", rho=0.25, sensitivity=2, scale=2.0
@@ -112,17 +114,17 @@ class Spend:
 
     @property
     def is_too_quiet(self) -> bool:
-        """Whether there is less noise than what it spends needs."""
+        """Whether there is less noise than the spent loss requires."""
         if self.rho is not None:
             return self.rho_of_noise > Fraction(self.rho)
         return self.epsilon_of_noise > self._epsilon
 
     @property
     def exact_rho(self) -> Fraction:
-        """The rho that it spends; of pure epsilon, epsilon^2 / 2.
+        """The rho that it spends; for pure epsilon, epsilon^2 / 2.
 
         Raises:
-            ValueError: if it spends a delta, of which no rho follows.
+            ValueError: If it spends a delta, from which no rho follows.
         """
         if self.rho is not None:
             return Fraction(self.rho)
@@ -133,23 +135,23 @@ class Spend:
     @property
     def _epsilon(self) -> float:
         if self.epsilon is None:
-            raise ValueError("a mechanism that spends rho has no epsilon of its own: convert the sum")
+            raise ValueError("a mechanism that spends rho has no separate epsilon. Convert the sum")
         return self.epsilon
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values that ``from_dict`` reads back."""
-        told = dataclasses.asdict(self) | {"sample": list(self.sample) if self.sample else None}
-        if self.group == 1:  # as it was written before there were groups
-            del told["group"]
-        del told["rho" if self.rho is None else "epsilon"]
-        return told
+        """Return plain values for ``from_dict``."""
+        values = dataclasses.asdict(self) | {"sample": list(self.sample) if self.sample else None}
+        if self.group == 1:  # as written before there were groups
+            del values["group"]
+        del values["rho" if self.rho is None else "epsilon"]
+        return values
 
     @classmethod
     def from_dict(cls, fields: Mapping[str, Any]) -> "Spend":
-        """Read what ``to_dict`` writes.
+        """Read the output of ``to_dict``.
 
         Raises:
-            ValueError: for unknown or missing fields, or values out of range.
+            ValueError: For unknown or missing fields, or values out of range.
         """
         known = {f.name for f in dataclasses.fields(cls)}
         required = known - {"delta", "runs", "sample", "group", "rho"}
@@ -163,12 +165,12 @@ class Spend:
 
 
 def total(spends: Iterable[Spend], neighbours: Neighbours, delta: float = 0.0) -> PrivacyLoss:
-    """Sequential composition of all spends, exact and then rounded up.
+    """Compose all spends sequentially, exactly, and round up at the end.
 
-    Where one spends rho, all are zCDP: rho's add, and the sum is converted once to epsilon at that delta.
+    If one spends rho, all are treated as zCDP: rho's add, and the sum is converted once to epsilon at delta.
 
     Raises:
-        ValueError: if there is none; or one spends rho, and delta is 0 or another one spends a delta.
+        ValueError: If there is none; or one spends rho, and delta is 0 or another one spends a delta.
     """
     parts = tuple(spends)
     if any(s.rho is not None for s in parts):
@@ -184,21 +186,21 @@ def total(spends: Iterable[Spend], neighbours: Neighbours, delta: float = 0.0) -
 def check_bookkeeping(
     loss: PrivacyLoss, spends: Sequence[Spend], schema: DataSchema, booked: PrivacyLoss | None
 ) -> tuple[Finding, ...]:
-    """Hold the claim of a differentially private release against its books.
+    """Check the claim of a differentially private release against its books.
 
-    The sensitivities are taken from the books: that they are right is for proofs and audits to show.
+    The sensitivities are taken from the books; proofs and audits must show that they are right.
 
     Args:
-        loss: what the release claims.
-        spends: its mechanisms.
-        schema: of the table that was measured.
-        booked: what the budget ledger holds for it; None where it holds nothing.
+        loss: Loss that the release claims.
+        spends: Mechanisms of the release.
+        schema: Schema of the table that was measured.
+        booked: Loss that the budget ledger has booked for it; None if nothing is booked.
 
     Returns:
         A finding for each rule: the noise of every mechanism suffices for its epsilon; the mechanisms add up
-        to no more than the claim, their rho's converted at its delta; the ledger booked at least the claim,
-        for the same neighbours; every domain is public; where the schema names a person, the claim is about
-        all rows of one. A claim that carries rho is held against the mechanisms' and the booked rho, too.
+        to at most the claim, with rho's converted at its delta; the ledger booked at least the claim, for the
+        same neighbours; every domain is public; if the schema names a person, the claim is about all rows of
+        a person. A claim with a rho is also compared with the mechanisms' and the booked rho.
     """
     spent = _composed(spends, loss)
     covering = booked if booked and booked.neighbours is loss.neighbours else None
@@ -221,7 +223,7 @@ def check_bookkeeping(
 
 
 def _composed(spends: Sequence[Spend], loss: PrivacyLoss) -> PrivacyLoss | None:
-    """The loss of all mechanisms, accounted as the claim is; None where they do not compose to such a one."""
+    """Return the loss of all mechanisms, accounted like the claim; None if they do not compose to it."""
     try:
         spent = total(spends, loss.neighbours, loss.delta)
         if loss.rho is None or spent.rho is not None:

@@ -1,6 +1,6 @@
 """Privacy amplification by sampling without replacement, for neighbours that differ in one replaced record.
 
-Claim. Let M be epsilon-DP for tables of m records under replace-one, whatever the order of the records, and
+Claim. Let M be epsilon-DP for tables of m records under replace-one, for any order of the records, and
 let M' draw m of n records uniformly without replacement, in secret, and apply M. Then M' is epsilon'-DP under
 replace-one with the public number n, q = m / n,
 
@@ -17,8 +17,9 @@ P = (1 - q) P0 + q P1 and P' = (1 - q) P0 + q P1'.
 
    P <= (1 - q) P0 + q e^epsilon a = (1 - q) P0 + q a + q (e^epsilon - 1) a <= P' + q (e^epsilon - 1) P'.
 
-The proof needs a sample of fixed size (not one coin a record), without replacement, that nobody else learns:
-it is never drawn from a seeded generator. What is composed on ONE sample is composed first, amplified after.
+The proof requires a sample of fixed size (not one coin per record), without replacement, that no one else
+learns: it is never drawn from a seeded generator. Mechanisms on ONE sample are composed first and amplified
+afterwards.
 """
 
 import decimal
@@ -34,75 +35,76 @@ _DRAWN_AT_ONCE = 2**20
 
 
 def amplified(epsilon: float, rate: float | Fraction) -> float:
-    """The loss of an epsilon-DP mechanism on a secret sample: ln(1 + rate (e^epsilon - 1)), rounded up.
+    """Return the loss of an epsilon-DP mechanism on a secret sample: ln(1 + rate (e^epsilon - 1)).
 
     Args:
-        epsilon: > 0, of the mechanism on the sample, replace-one.
-        rate: m / n in (0, 1]; a Fraction is exact.
+        epsilon: Epsilon of the mechanism on the sample, > 0, replace-one.
+        rate: Sampling rate m / n in (0, 1]; a Fraction is exact.
 
     >>> round(amplified(1.0, 0.1), 6)
     0.158565
 
     Raises:
-        ValueError: if epsilon or the rate is out of range.
+        ValueError: If epsilon or the rate is out of range.
     """
     return _through_sampling(epsilon, Fraction(rate), math.inf)
 
 
 def inner_epsilon(epsilon: float, rate: float | Fraction) -> float:
-    """What may be spent on a secret sample: ln(1 + (e^epsilon - 1) / rate), rounded down.
+    """Return the loss that may be spent on a secret sample: ln(1 + (e^epsilon - 1) / rate), rounded down.
 
     ``amplified(inner_epsilon(epsilon, rate), rate) <= epsilon``.
 
     Args:
-        epsilon: > 0, of the whole, replace-one.
-        rate: m / n in (0, 1]; a Fraction is exact.
+        epsilon: Epsilon of the whole, > 0, replace-one.
+        rate: Sampling rate m / n in (0, 1]; a Fraction is exact.
 
     >>> round(inner_epsilon(0.1, 0.01), 6)
     2.443832
 
     Raises:
-        ValueError: if epsilon or the rate is out of range.
+        ValueError: If epsilon or the rate is out of range.
     """
     return _through_sampling(epsilon, Fraction(rate), -math.inf)
 
 
 def secure_sample(n: int, m: int) -> npt.NDArray[np.int64]:
-    """A uniform sample of m of the row numbers 0 .. n-1, without replacement, from the operating system.
+    """Draw a uniform sample of m of the row numbers 0 .. n-1, without replacement, from the operating system.
 
-    Row numbers are drawn one after another, and those that came up before are passed over: the first m
-    different ones are any m with the same probability. Of more than half the rows, those left out are drawn.
+    Row numbers are drawn one after another, and repeated ones are skipped: the first m different ones are any
+    m with equal probability. If more than half the rows are to be drawn, the rows to leave out are drawn
+    instead.
 
-    It cannot be seeded, and must not be told: the amplification rests on its secrecy.
+    It cannot be seeded, and must stay secret: the amplification depends on it.
 
     Returns:
-        (m,) int64, ascending. Takes n bytes beside it, and a fraction of a microsecond a row drawn.
+        (m,) int64, ascending. Uses n more bytes, and a fraction of a microsecond per drawn row.
 
     Raises:
-        ValueError: unless 1 <= m <= n.
+        ValueError: Unless 1 <= m <= n.
     """
     if not 1 <= m <= n:
         raise ValueError(f"a sample must have between 1 and all {n} rows, got {m}")
-    chosen, wanted = np.zeros(n, dtype=np.bool_), min(m, n - m)
-    while wanted:
-        rows = _secure_rows(n, min(2 * wanted, _DRAWN_AT_ONCE))
-        new = rows[np.sort(np.unique(rows, return_index=True)[1])]  # each where it came up first
-        new = new[~chosen[new]][:wanted]
+    chosen, missing = np.zeros(n, dtype=np.bool_), min(m, n - m)
+    while missing:
+        rows = _secure_rows(n, min(2 * missing, _DRAWN_AT_ONCE))
+        new = rows[np.sort(np.unique(rows, return_index=True)[1])]  # each at its first occurrence
+        new = new[~chosen[new]][:missing]
         chosen[new] = True
-        wanted -= len(new)
+        missing -= len(new)
     return np.flatnonzero(chosen if m <= n - m else ~chosen)
 
 
 def _secure_rows(n: int, draws: int) -> npt.NDArray[np.int64]:
-    """At most so many uniform row numbers 0 .. n-1, drawn independently from the operating system."""
+    """Draw uniform row numbers 0 .. n-1 independently from the operating system, at most a number of them."""
     numbers = np.frombuffer(secrets.token_bytes(8 * draws), dtype=np.uint64)
-    even = 2**64 // n * n  # below it each remainder is as frequent; above, a number is drawn for nothing
+    even = 2**64 // n * n  # below it each remainder is equally frequent; numbers above are discarded
     fair = numbers if even == 2**64 else numbers[numbers < np.uint64(even)]
     return (fair % np.uint64(n)).astype(np.int64)
 
 
 def _through_sampling(epsilon: float, rate: Fraction, direction: float) -> float:
-    """ln(1 + f (e^epsilon - 1)), f = rate upward (amplify) and 1 / rate downward (undo), rounded that way."""
+    """Return ln(1 + f (e^epsilon - 1)), f = rate rounded up (amplify), or 1 / rate rounded down (undo)."""
     if not (epsilon > 0 and math.isfinite(epsilon)):
         raise ValueError(f"epsilon must be > 0 and finite, got {epsilon}")
     if not 0 < rate <= 1:
@@ -111,8 +113,8 @@ def _through_sampling(epsilon: float, rate: Fraction, direction: float) -> float
         return epsilon  # the sample is the table
     factor = rate if direction > 0 else 1 / rate
     e = Decimal(epsilon)
-    # Decimal arithmetic instead of the C library's exp and log, whose last bits nobody vouches for. The
-    # digits that 1 + x and e^x - 1 cancel are added, so 50 stay right; `slack` covers all that is wrong.
+    # Decimal arithmetic instead of the C library's exp and log, whose last bits are not guaranteed. The
+    # digits that 1 + x and e^x - 1 cancel are added, so 50 stay right; `slack` covers all errors.
     digits = 60 + max(0, -e.adjusted()) + len(str(rate.denominator))
     with decimal.localcontext(prec=digits, Emax=decimal.MAX_EMAX, Emin=decimal.MIN_EMIN):
         grown = e.exp() - 1

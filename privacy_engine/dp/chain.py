@@ -1,10 +1,11 @@
-"""The hash chain of a ledger: every entry is hashed together with the hash of the entry above it.
+"""The hash chain of a ledger: every entry is hashed together with the hash of the previous entry.
 
-Without a signing key this shows an accident, or an edit by somebody who does not know how the hashes are
-made; whoever can write the database and knows, can make the whole chain anew. With a key the hashes are
-HMAC-SHA256 (RFC 2104), and only who has the key can. In both cases the head, sealed apart, shows that the
-last entries are missing. An old copy of the whole ledger put back in place of the new one is whole in itself:
-that shows only against hashes kept elsewhere, such as those in the manifests of releases.
+Without a signing key this reveals accidents, and edits by someone who does not know how the hashes are
+computed. Anyone who knows and can write to the database can compute the whole chain again. With a key the
+hashes are HMAC-SHA256 (RFC 2104), and only the owner of the key can. In both cases the head, which is sealed
+separately, reveals missing entries at the end. An old copy of the whole ledger restored in place of the new
+one is consistent in itself: it is only detected against hashes kept elsewhere, such as those in the manifests
+of releases.
 """
 
 import hashlib
@@ -22,13 +23,13 @@ _SHORTEST_KEY = 16
 
 @dataclass(frozen=True, kw_only=True)
 class Head:
-    """Where the chain of a data set ends.
+    """The end of a data set's chain.
 
     Attributes:
-        entries: how many there are.
-        hash: of the last one; empty if there is none.
-        key_id: names the signing key without telling it; empty without a key.
-        seal: over all of the above.
+        entries: Number of entries.
+        hash: Hash of the last entry; empty if there is none.
+        key_id: Identifies the signing key without revealing it; empty without a key.
+        seal: Seal over all of the above.
     """
 
     dataset: str
@@ -39,37 +40,37 @@ class Head:
 
 
 def check_key(signing_key: bytes | None) -> None:
-    """Refuse a signing key that can be guessed.
+    """Raise if a signing key can be guessed.
 
     Raises:
-        ValueError: if it has fewer than 16 bytes.
+        ValueError: If it has fewer than 16 bytes.
     """
     if signing_key is not None and len(signing_key) < _SHORTEST_KEY:
         raise ValueError(
-            f"the ledger's signing key must have at least {_SHORTEST_KEY} bytes, got {len(signing_key)}; "
-            "make one, for example with: openssl rand -hex 32"
+            f"the ledger's signing key must have at least {_SHORTEST_KEY} bytes, got {len(signing_key)}. "
+            "Create one, for example with: openssl rand -hex 32"
         )
 
 
 def chained(entry: Entry, previous: str, signing_key: bytes | None) -> Entry:
-    """The entry with the hash of the one above it and with its own."""
+    """Return the entry with the hash of the previous one and its own hash."""
     linked = replace(entry, previous=previous)
     return replace(linked, hash=_entry_hash(linked, signing_key))
 
 
 def sealed_head(dataset: str, entries: int, last_hash: str, signing_key: bytes | None) -> Head:
-    """The head of a chain as it is to be stored."""
+    """Return the head of a chain as it is stored."""
     key_id = "" if signing_key is None else _digest("key", [], signing_key)
     seal = _digest("head", [dataset, entries, last_hash, key_id], signing_key)
     return Head(dataset=dataset, entries=entries, hash=last_hash, key_id=key_id, seal=seal)
 
 
 def check_chain(head: Head, entries: Iterable[Entry], signing_key: bytes | None) -> None:
-    """Hold all stored entries, in the order of their numbers, against their hashes and the head.
+    """Check all stored entries, in the order of their numbers, against their hashes and the head.
 
     Raises:
-        IntegrityError: if an entry was edited, added, removed or moved, if the head was, or if the key is
-            not the one that they were signed with.
+        IntegrityError: If an entry was edited, added, removed or moved, if the head was edited, or if the key
+            is not the one they were signed with.
     """
     check_head(head, signing_key)
     last = None
@@ -80,10 +81,10 @@ def check_chain(head: Head, entries: Iterable[Entry], signing_key: bytes | None)
 
 
 def check_head(head: Head, signing_key: bytes | None) -> None:
-    """Hold a stored head against its seal.
+    """Check a stored head against its seal.
 
     Raises:
-        IntegrityError: if it was edited, or the key is not the one that it was sealed with.
+        IntegrityError: If it was edited, or the key is not the one it was sealed with.
     """
     expected = sealed_head(head.dataset, head.entries, head.hash, signing_key)
     if head.key_id != expected.key_id:
@@ -93,20 +94,20 @@ def check_head(head: Head, signing_key: bytes | None) -> None:
 
 
 def check_entry(entry: Entry, signing_key: bytes | None) -> None:
-    """Hold one stored entry against its own hash, which covers its number and all that it tells.
+    """Check a stored entry against its own hash, which covers its number and all its content.
 
     Raises:
-        IntegrityError: if it was edited.
+        IntegrityError: If it was edited.
     """
     if not hmac.compare_digest(entry.hash, _entry_hash(entry, signing_key)):
         raise edited(entry.dataset, f"entry {entry.number} was edited or moved")
 
 
 def check_next(dataset: str, above: Entry | None, entry: Entry, signing_key: bytes | None) -> None:
-    """Hold one stored entry against its own hash, and against the entry above it; None above the first.
+    """Check a stored entry against its own hash, and against the previous entry; None before the first.
 
     Raises:
-        IntegrityError: if it was edited or moved, or one between them is missing.
+        IntegrityError: If it was edited or moved, or one between them is missing.
     """
     number, previous = (above.number + 1, above.hash) if above else (1, "")
     if entry.dataset != dataset or entry.number != number:
@@ -117,10 +118,10 @@ def check_next(dataset: str, above: Entry | None, entry: Entry, signing_key: byt
 
 
 def check_end(head: Head, last: Entry | None) -> None:
-    """Hold the last stored entry against the head; None where there is none.
+    """Check the last stored entry against the head; None if there is none.
 
     Raises:
-        IntegrityError: if the chain ends elsewhere than the head says.
+        IntegrityError: If the chain does not end where the head says.
     """
     number, last_hash = (last.number, last.hash) if last else (0, "")
     if (number, last_hash) != (head.entries, head.hash):
@@ -130,22 +131,22 @@ def check_end(head: Head, last: Entry | None) -> None:
 
 
 def totals_seal(entry: Entry, totals: str, signing_key: bytes | None) -> str:
-    """The seal that binds running totals to the entry that they were made after, and so to all above it."""
+    """Return the seal that binds running totals to their entry, and so to all previous entries."""
     return _digest("totals", [entry.hash, totals], signing_key)
 
 
 def check_totals(entry: Entry, totals: str, seal: str, signing_key: bytes | None) -> None:
-    """Hold stored running totals against their seal.
+    """Check stored running totals against their seal.
 
     Raises:
-        IntegrityError: if they were edited, or are those of another entry.
+        IntegrityError: If they were edited, or belong to another entry.
     """
     if not hmac.compare_digest(seal, totals_seal(entry, totals, signing_key)):
         raise edited(entry.dataset, f"the running totals of entry {entry.number} were edited")
 
 
 def model_hash(model: str) -> str:
-    """Hexadecimal sha256 of a stored model's text."""
+    """Return the hexadecimal sha256 of a stored model's text."""
     return hashlib.sha256(model.encode()).hexdigest()
 
 
@@ -171,7 +172,7 @@ def _entry_hash(entry: Entry, signing_key: bytes | None) -> str:
 
 
 def _digest(kind: str, fields: Sequence[object], signing_key: bytes | None) -> str:
-    """One text for each list of fields, and another for each kind of it; then its hash."""
+    """Hash an unambiguous text of a list of fields and its kind."""
     text = json.dumps(["privacy-release ledger 1", kind, *fields], ensure_ascii=True, separators=(",", ":"))
     if signing_key is None:
         return hashlib.sha256(text.encode()).hexdigest()
@@ -180,18 +181,19 @@ def _digest(kind: str, fields: Sequence[object], signing_key: bytes | None) -> s
 
 def _key_trouble(head: Head, signing_key: bytes | None) -> str:
     if signing_key is None:
-        return "its entries are signed, and no signing key was given; give the ledger's signing key"
+        return "its entries are signed, but no signing key was given. Pass the ledger's signing key"
     if not head.key_id:
         return (
-            "it must be signed with the signing key given, but is not signed at all; if it was begun without "
-            "a key, open it without one, else it was replaced: restore it from a backup"
+            "it is not signed, although a signing key was given. If it was begun without "
+            "a key, open it without one. Otherwise it was replaced: restore it from a backup"
         )
-    return "the signing key given is not the one that its entries were signed with; give that one"
+    return "the given signing key is not the one its entries were signed with. Pass that key"
 
 
 def edited(dataset: str, what: str) -> IntegrityError:
-    """The error of a ledger that other hands changed."""
+    """Return the error of a ledger that was modified outside of this program."""
     return IntegrityError(
-        f"the ledger of data set {dataset} was changed by other hands: {what}; book nothing until its owner "
-        "has restored it from a backup"
+        f"the ledger of data set {dataset} was modified outside of this program: {what}. No budget can be "
+        "booked "
+        "until its owner has restored it from a backup"
     )

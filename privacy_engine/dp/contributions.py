@@ -1,28 +1,30 @@
-"""What one person contributes to what is measured, so that a loss is about all rows of a person.
+"""What one person contributes to the measured records, so that a loss covers all rows of a person.
 
-Neighbour relation: all rows of one person replaced by another person's rows; the number of persons P is
-public, the number of rows is not. Two ways to bound what such a replacement changes:
+Neighbour relation: all rows of one person replaced by another person's rows. The number of persons P is
+public, the number of rows is not. There are two ways to limit the change by such a replacement:
 
-* ``max_rows`` m: of a person with more rows m are taken, each with equal chance. A person has 1 .. m records.
-* ``weight`` person: a person is dealt W units, which their r rows share: each has W / r of them, rounded up
-  or down so that they sum to W. A person weighs the same, whatever r: the measured distribution is that of
-  rows drawn by first drawing a person, then one of their rows. W is a function of P alone.
+* ``max_rows`` m: m rows of a person with more are kept, each with equal probability. A person has 1 .. m
+records. * ``weight`` person: each person is dealt W units, shared by the person's r rows: each row has W / r
+of them,
+  rounded up or down so that they sum to W. Every person has the same weight, whatever r: the measured
+  distribution is that of rows drawn by first drawing a person, then one of the person's rows. W is a function
+  of P only.
 
-Both are one rule. A person's rows stand in the order of their values, and their M = min(r, m) or W units are
-laid along this line at equal distances from a random start U < r, so that row j = 0 .. r - 1 gets
+Both follow one rule. A person's rows are sorted by their values, and their M = min(r, m) or W units are laid
+along this line at equal distances from a random start U < r, so that row j = 0 .. r - 1 gets
 
     floor(((j + 1) M + U) / r) - floor((j M + U) / r)
 
-of them (systematic sampling; Madow, Madow: On the theory of systematic sampling, 1944). They sum to M, and a
-row gets M / r in the mean over U. U is a hash of the person. So what a person contributes is a function of
-that person and their rows alone: no other person's part of the table changes with them, whatever is known of
-the hash.
+units (systematic sampling; Madow, Madow: On the theory of systematic sampling, 1944). They sum to M, and a
+row gets M / r on average over U. U is a hash of the person. So a person's contribution is a function of only
+that person and the person's rows: no other person's part of the table changes with them, even if the hash is
+known.
 
 Then the contributions of two neighbouring tables differ in at most m, or W, of their records each way. With
-`with_public_number` their number is public, too, and they differ in at most so many records *replaced*, one
-after the other: whatever changes by S where one record is replaced changes by at most m S, or W S.
+`with_public_number` their number is public as well, and they differ in at most that many *replaced* records,
+one after the other: anything that changes by S if one record is replaced changes by at most m S, or W S.
 
-Where only some persons of a data set take part in a release, their number is not public either: see
+If only some persons of a data set take part in a release, their number is not public either: see
 `with_noisy_number`.
 """
 
@@ -50,19 +52,19 @@ from privacy_engine.tables.schema import DataSchema
 
 Ints = npt.NDArray[np.int64]
 
-UNITS = 840  # of a person by weight: up to 8 rows share them without a rest
-MOST_UNITS = 2**24  # of all persons together: bounds memory and every product of counts
+UNITS = 840  # of a person by weight: up to 8 rows share them without a remainder
+MOST_UNITS = 2**24  # of all persons together: limits memory and every product of counts
 MOST_COUNT_SHARE = 0.2  # of epsilon, for the number of records
-NUMBER_SHARE = 0.1  # of epsilon, for a number of persons, or of their records, of which nothing is public
+NUMBER_SHARE = 0.1  # of epsilon, for a number of persons, or of their records, that is not public at all
 LEAST_PERSONS = 2  # no sensitivity is derived for a table of one
-SEED = 20261122  # of the records that fill up: they are the same each time, and hide nothing
-_WAITING = 2**20  # combinations that wait to be joined with the others
+SEED = 20261122  # seed of the records that fill up: they are the same each time, and hide nothing
+_WAITING = 2**20  # combinations before they are joined with the others
 
 
 class Weight(StrEnum):
-    """Whom a record stands for."""
+    """The unit that each record counts for."""
 
-    PERSON = "person"  # each person weighs the same
+    PERSON = "person"  # each person has the same weight
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,7 +72,7 @@ class Contribution:
     """The most that a person contributes: rows, or one weight. Exactly one is given.
 
     Attributes:
-        max_rows: most rows of a person, >= 1.
+        max_rows: Most rows of a person, >= 1.
         weight: `person`.
     """
 
@@ -84,10 +86,10 @@ class Contribution:
         if given is not None and (type(given) is not int or given < 1):
             raise ValueError(f"max_rows must be a whole number >= 1, got {given!r}")
         if (self.max_rows is None) == (self.weight is None):
-            raise ValueError("give max_rows or weight: person, not both")
+            raise ValueError("set max_rows or weight: person, not both")
 
     def units(self, persons: int) -> int:
-        """Most records that a person contributes, of so many persons: m, or W.
+        """Return the most records that a person contributes if there are that many persons: m, or W.
 
         >>> Contribution(max_rows=4).units(1000), Contribution(weight="person").units(1000)
         (4, 840)
@@ -96,33 +98,33 @@ class Contribution:
 
 
 def require_bound(schema: DataSchema, contribution: Contribution | None) -> None:
-    """Refuse a claim that would be about rows where several are of one person, or about nobody.
+    """Raise if a claim would be about rows although a person may have several, or about no person at all.
 
     Raises:
-        SchemaError: naming the column and both remedies.
+        SchemaError: If it would; the message names the column and both remedies.
     """
     if schema.by and contribution is None:
         raise SchemaError(
-            f"{schema.by} names the person of each row, and somebody with m rows would have m times the "
-            "loss: say what a person contributes at most, `max_rows: m` or `weight: person`, or aggregate "
-            "the table to one row a person and leave `person` out"
+            f"{schema.by} names the person of each row, and a person with m rows would have m times the "
+            "loss. Limit the contribution of a person with `max_rows: m` or `weight: person`, or aggregate "
+            "the table to one row per person and remove `person`"
         )
     if contribution is not None and not schema.by:
         raise SchemaError(
-            "max_rows and weight bound what a person contributes, and the schema names no person: add "
-            "`person: <column>`, or leave them out"
+            "max_rows and weight limit a person's contribution, but the schema names no person. Add "
+            "`person: <column>`, or remove them"
         )
 
 
 def person_numbers(column: pd.Series, *, exact: bool = False) -> Ints:
-    """(n,) a number for the person of each row, the same in every part of a table; no value is null.
+    """(n,) a number for the person of each row, the same in every part of a table; no value may be null.
 
-    Whole numbers stand for themselves, anything else for a hash of 64 bits of its text. Two persons of one
-    hash would count as one.
+    Whole numbers are used unchanged, anything else as a 64-bit hash of its text. Two persons with the same
+    hash count as one.
 
     Args:
-        column: (n,) identifier of the person of each row.
-        exact: whether two spellings of a text that read the same are two persons.
+        column: Identifier of the person of each row, shape (n,).
+        exact: Whether two spellings of the same text are two persons.
     """
     if pd.api.types.is_integer_dtype(column.dtype):
         return column.to_numpy(dtype=np.int64)
@@ -133,14 +135,14 @@ def person_numbers(column: pd.Series, *, exact: bool = False) -> Ints:
 
 
 def dealt(persons: Ints, keys: Ints, counts: Ints, *, units: int, fill: bool) -> Ints:
-    """(u,) how many units each combination of values of a person gets.
+    """(u,) number of units of each combination of values of a person.
 
     Args:
-        persons: (u,) numbers; all rows of a person are here.
-        keys: (u,) that order the rows of a person by their values.
-        counts: (u,) int64 >= 1, rows of the person with these values.
-        units: M: each person's, or the most.
-        fill: whether a person with fewer rows has M all the same.
+        persons: Person of each combination as a number, shape (u,); with all rows of each person.
+        keys: Keys that sort the rows of a person by their values, shape (u,).
+        counts: Number of rows of the person with these values, >= 1, shape (u,) int64.
+        units: Units M of each person, or the most.
+        fill: Whether a person with fewer rows also has M.
 
     >>> two, keys = np.array([7, 7, 7, 9]), np.array([0, 1, 2, 0])
     >>> dealt(two, keys, np.array([1, 1, 2, 1]), units=8, fill=True).tolist()
@@ -168,13 +170,13 @@ def contributed(
     contribution: Contribution,
     persons: int,
 ) -> CodedTable:
-    """What the persons of a table contribute, equal records once.
+    """Return what the persons of a table contribute, with equal records merged.
 
     Args:
-        coded: for domains and storages.
-        parts: codes (d, u), persons (u,) and counts (u,) of some rows; each person's are in one part.
-        contribution: the most of each.
-        persons: P.
+        coded: Coded table, for domains and storages.
+        parts: Codes (d, u), persons (u,) and counts (u,) of some rows; all rows of a person are in one part.
+        contribution: Most that a person contributes.
+        persons: Number P of persons.
 
     Returns:
         The records, with `persons` and `each`.
@@ -195,7 +197,7 @@ def contributed(
 
 
 def _joined(parts: list[tuple[npt.NDArray[Any], Ints]], sizes: Ints) -> tuple[npt.NDArray[Any], Ints]:
-    """Equal combinations once, in the order of their values."""
+    """Merge equal combinations, sorted by their values."""
     codes = np.concatenate([codes for codes, _ in parts], axis=1)
     weights = np.concatenate([weights for _, weights in parts])
     _, first, at = np.unique(pack(codes, sizes), return_index=True, return_inverse=True)
@@ -205,16 +207,16 @@ def _joined(parts: list[tuple[npt.NDArray[Any], Ints]], sizes: Ints) -> tuple[np
 
 
 def contributed_rows(coded: CodedTable, persons: Ints, contribution: Contribution) -> CodedTable:
-    """The same of a table in memory: coded rows (d, n), and persons (n,)."""
+    """Like `contributed`, for a table in memory: coded rows (d, n), and persons (n,)."""
     ones = np.ones(len(persons), dtype=np.int64)
     people = len(np.unique(persons))
     return contributed(coded, [(coded.codes, persons, ones)], contribution, people)
 
 
 def count_share(epsilon: float, persons: int) -> float:
-    """The part of epsilon for the number of records: 1 / sqrt(epsilon P), at most .2.
+    """Return the part of epsilon for the number of records: 1 / sqrt(epsilon P), at most .2.
 
-    The noise is then about as large a part of the records as the share is of epsilon. Public figures only.
+    The relative size of the noise then equals the share of epsilon. It only depends on public figures.
 
     >>> round(count_share(1.0, 10_000), 3), count_share(1.0, 10)
     (0.01, 0.2)
@@ -223,18 +225,18 @@ def count_share(epsilon: float, persons: int) -> float:
 
 
 def with_public_number(coded: CodedTable, noise: NoiseBudget, part: float) -> CodedTable:
-    """As many records as a noisy count says, less the mean of its noise; left out, or filled up, at random.
+    """Return as many records as a noisy count says, less its mean noise; omitted, or filled up, at random.
 
-    A person has 1 .. m records, so their number changes by m - 1 at most, and lies in P .. m P. Records are
-    left out so that any are kept alike: give each a random rank and keep the N lowest, then the j records of
-    one person among them displace j of the others, so that tables which differ in one person keep tables
-    which differ in at most m records replaced. What fills up comes after all of them, from a list that knows
-    no record, and the same holds.
+    A person has 1 .. m records, so their number changes by at most m - 1, and lies in P .. m P. Records are
+    omitted so that all are equally likely to be kept: give each a random rank and keep the N lowest; then the
+    j records of one person among them displace j of the others, so that tables that differ in one person keep
+    tables that differ in at most m replaced records. Records that fill up come after all of them, from a list
+    that is independent of the records, and the same holds.
 
     Args:
-        coded: with at most `each` = m > 1 records of each of its `persons`.
-        noise: pays for the count.
-        part: of it, for the count.
+        coded: Records with at most `each` = m > 1 records of each of its `persons`.
+        noise: Noise budget that pays for the count.
+        part: Part of the budget for the count.
 
     Returns:
         A table whose number of records is public.
@@ -248,11 +250,11 @@ def with_public_number(coded: CodedTable, noise: NoiseBudget, part: float) -> Co
 
 @dataclass(frozen=True, kw_only=True)
 class RowsOfPersons:
-    """Coded rows, and whose each is.
+    """Coded rows, and the person of each.
 
     Attributes:
-        coded: (d, n) rows as they are; n may be 0.
-        persons: (n,) numbers, see ``person_numbers``.
+        coded: Unchanged rows, shape (d, n); n may be 0.
+        persons: Person of each row as a number, see ``person_numbers``, shape (n,).
     """
 
     coded: CodedTable
@@ -262,33 +264,35 @@ class RowsOfPersons:
 def with_noisy_number(
     rows: RowsOfPersons, contribution: Contribution, noise: NoiseBudget, part: float
 ) -> CodedTable:
-    """What the persons contribute, as many records as a noisy count says: nothing of their number is public.
+    """Return as many contributed records as a noisy count says: nothing about their number is public.
 
-    Neighbours: at most one person's rows taken out, and at most one person's put in. Claim: the number of
-    records given back has the loss of its part of the noise, and for each such number the records of two
-    neighbouring tables differ in at most u = `each` of them replaced, so that whatever changes by S where one
+    Neighbours: at most one person's rows removed, and at most one person's added. Claim: the number of
+    returned records has the loss of its part of the noise, and for each such number the records of two
+    neighbouring tables differ in at most u = `each` replaced ones, so that anything that changes by S if one
     record is replaced changes by at most u S. Proof:
 
     1. `max_rows` m: u = m. The records contributed are C and a <= m more in one table, C and b <= m more in
-       the other, where C is what all others contribute: it is a function of each of them alone. So their
+       the other, where C is what all others contribute: it is a function of each of them only. So their
        number changes by |a - b| <= m. It is counted with noise for sensitivity m.
-    2. `weight` person: the number of persons changes by one at most, and is counted with noise for
-       sensitivity 1. From then on it stands for P: u = W = `units(P)` is the same for both tables, C and a
-       in {0, W} more in one, C and b in {0, W} in the other. The records are to be P W.
-    3. Give each record of C and of the others a random rank, C's the same in both tables, and let what fills
-       up come after them, in an order that knows no record. The N lowest of one table hold i <= a that are
+    2. `weight` person: the number of persons changes by at most one, and is counted with noise for
+    sensitivity 1.
+       From then on it replaces P: u = W = `units(P)` is the same for both tables, C and a in {0, W} more in
+       one, C and b in {0, W} in the other. P W records are to be returned.
+    3. Give each record of C and of the others a random rank, C's the same in both tables, and let the filling
+    records
+       come after them, in an order independent of the records. The N lowest of one table have i <= a that are
        not of C, and the first N - i of C and filling; of the other, j <= b and the first N - j of the same
-       list. They have N - max(i, j) >= N - u in common: at most u are replaced. `resized` draws so: any of
-       the records alike, and fills from the begin of one list.
+       list. They have N - max(i, j) >= N - u in common: at most u are replaced. `resized` draws in this way:
+       all records are equally likely, and filling starts from the beginning of one list.
 
     Args:
-        rows: of those who take part; there may be none.
-        contribution: the most of each.
-        noise: pays for the count.
-        part: of it, for the count.
+        rows: Rows of those who take part; may be empty.
+        contribution: Most that a person contributes.
+        noise: Noise budget that pays for the count.
+        part: Part of the budget for the count.
 
     Returns:
-        The records, of `persons` that follow from the noisy number, at least 2.
+        The records, with `persons` from the noisy number, at least 2.
     """
     by_weight = contribution.weight is not None
     most = 1 if by_weight else contribution.units(1)
@@ -310,7 +314,7 @@ def with_noisy_number(
 
 
 def resized(coded: CodedTable, rows: int) -> CodedTable:
-    """So many of the records, or all of them and uniform ones of the public domains."""
+    """Return a number of the records, or all of them and uniform ones of the public domains."""
     missing = rows - len(coded)
     if missing <= 0:
         return coded.take(secure_sample(len(coded), rows))

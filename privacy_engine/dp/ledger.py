@@ -1,15 +1,15 @@
-"""The privacy budget of a data set: bookings against its limits, and the decision whether one more fits.
+"""The privacy budget of a data set: bookings against its limits, and the decision whether another one fits.
 
-Pure: no clock and no storage. The entries of a data set's ledger, oldest first, are the whole truth; limits,
-bookings and what is left derive from them (`privacy_engine.dp.totals`). An entry is never changed: what is
-taken back is a further entry.
+Pure: no clock and no storage. Everything follows from the entries of a data set's ledger, oldest first:
+limits, bookings and what is left (`privacy_engine.dp.totals`). An entry is never changed: a cancellation is a
+further entry.
 
 All losses of a data set are for one neighbour relation and compose sequentially: epsilons and deltas add
 (Dwork and Roth 2014, Theorem 3.16), or the rho's of zCDP do, by the accounting of the limit; exactly
-(`privacy_engine.dp.limits`). What is booked next may depend on all that was released before. A limit stops
+(`privacy_engine.dp.limits`). Each booking may depend on everything released before. A limit stops
 the first booking that would break it, which is a privacy filter: of pure epsilons (Rogers, Roth, Ullman,
-Vadhan 2016), of rho's (Feldman, Zrnic 2021; Whitehouse, Ramdas, Rogers, Wu 2023). Bookings under
-a promise count together, as what it promises (`privacy_engine.dp.promises`).
+Vadhan 2016), of rho's (Feldman, Zrnic 2021; Whitehouse, Ramdas, Rogers, Wu 2023). Bookings under a promise
+count together, as the promise (`privacy_engine.dp.promises`).
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -26,16 +26,16 @@ from privacy_engine.errors import BudgetExceededError
 
 
 class Event(StrEnum):
-    """What an entry of the ledger records."""
+    """The event that an entry of the ledger records."""
 
     GRANT = "grant"  # a limit was set, or replaced the limit of the same period
     RESERVE = "reserve"  # a loss was booked, before any noise was drawn
-    COMMIT = "commit"  # the noise was drawn, and the model that it made is stored
-    CANCEL = "cancel"  # a reservation was given back: no noise was drawn for it
+    COMMIT = "commit"  # the noise was drawn, and the resulting model is stored
+    CANCEL = "cancel"  # a reservation was cancelled: no noise was drawn for it
 
 
 class State(StrEnum):
-    """How far a booking is. All but a cancelled one count as spent."""
+    """The state of a booking. All except a cancelled one count as spent."""
 
     RESERVED = "reserved"
     COMMITTED = "committed"
@@ -48,18 +48,17 @@ class Entry:
 
     Attributes:
         number: 1, 2, 3, ... within the data set.
-        key: of the booking; of a grant, the entry's number.
-        attempt: counts the reservations of one key, from 1: a cancelled one can be made again.
-        at: when, UTC; never before the entry above it.
-        epsilon, delta: decimal text, so that they are hashed, stored and added exactly.
-        detail: of a grant its period, reason and author, and its accounting where it is not by sum; of a
-            reservation what its caller told; of a commit the sha256 of the stored model; of a loss that
-            carries a rho, `rho`, decimal text; of a booking under a promise, in each of its entries, the
-            promise.
-        salt: random text, so that the hash can be published: the key is a hash of the data, and without a
-            salt whoever knows all records but one could try out the last.
-        previous: hash of the entry above; empty for the first.
-        hash: of all of the above, see `privacy_engine.dp.chain`.
+        key: Key of the booking; for a grant, the entry's number.
+        attempt: Counts the reservations of one key, from 1: a cancelled one can be repeated.
+        at: Time, UTC; never before the previous entry.
+        epsilon, delta: Decimal text, so that they are hashed, stored and added exactly.
+        detail: For a grant its period, reason and author, and its accounting if it is not by sum; for a
+            reservation the caller's details; for a commit the sha256 of the stored model; for a loss with a
+            rho, `rho`, decimal text; for a booking under a promise, in each of its entries, the promise.
+        salt: Random text, so that the hash can be published: the key is a hash of the data, and without a
+            salt someone who knows all records but one could try out the last.
+        previous: Hash of the previous entry; empty for the first.
+        hash: Hash of all of the above, see `privacy_engine.dp.chain`.
     """
 
     dataset: str
@@ -82,15 +81,15 @@ class Booking:
     """A loss that a data set's budget has paid for, or is reserved to pay for.
 
     Attributes:
-        key: names what was asked, whoever asks: data, method, parameters, schema.
-        entry_hash: of the entry that reserved it; the same for as long as the booking stands.
-        booked_at: when it was reserved, UTC; from then on it counts; in a rolling limit, from its commit.
-        detail: what the caller told when it reserved.
-        promise: that it is under; None: it counts by itself.
-        model_sha256: of the stored model, once committed.
-        model: the stored model itself, where the ledger was asked for it.
-        token: what the ledger gave to whom it let take the booking; a commit needs it.
-        owned: whether the token is that of the call that reserved it, which alone can give it back.
+        key: Key of the request, regardless of who makes it: data, method, parameters, schema.
+        entry_hash: Hash of the entry that reserved it; unchanged while the booking exists.
+        booked_at: Time of the reservation, UTC, from which it counts; in a rolling limit, from its commit.
+        detail: Details from the caller of the reservation.
+        promise: Promise that it is under; None: it counts by itself.
+        model_sha256: Hash of the stored model, once committed.
+        model: Stored model, if it was requested from the ledger.
+        token: Token that the ledger issued for the booking; required for a commit.
+        owned: Whether the token belongs to the call that reserved it, the only one that can cancel it.
     """
 
     dataset: str
@@ -110,17 +109,17 @@ class Booking:
 
 @dataclass(frozen=True, kw_only=True)
 class Standing:
-    """What of a limit is spent at some time.
+    """What is spent of a limit at some time.
 
     Attributes:
-        limit: that bounds it.
-        spent: epsilon; of a limit accounted as zcdp what its rho is at the limit's delta.
-        spent_delta: the sum of deltas; 0 of a limit accounted as zcdp, whose delta is never used up.
-        reserved: the part of `spent` that is not committed yet.
-        rho: the sum of rho's, of a limit accounted as zcdp.
-        unlike: bookings of which no rho follows, of a limit accounted as zcdp: it covers nothing more then.
-        promises: that are part of `spent`: a further booking under one of them asks nothing more; none of a
-            limit accounted as zcdp, in which each booking counts by itself.
+        limit: Limit in question.
+        spent: Epsilon spent; with zcdp, the epsilon of its rho at the limit's delta.
+        spent_delta: Sum of deltas; 0 with zcdp, whose delta is never used up.
+        reserved: Part of `spent` that is not committed yet.
+        rho: Sum of rho's, with zcdp.
+        unlike: Number of bookings without a rho, with zcdp: then the limit covers nothing more.
+        promises: Promises that are part of `spent`: a further booking under one of them costs nothing more;
+            none with zcdp, where each booking counts by itself.
     """
 
     limit: Limit
@@ -143,31 +142,31 @@ class Standing:
 
     @property
     def left_rho(self) -> Fraction:
-        """Rho that a further booking may spend, of a limit accounted as zcdp."""
+        """Rho that a further booking may spend, with zcdp."""
         return max(Fraction(0), self.limit.rho - self.rho)
 
     @property
     def room(self) -> Fraction:
-        """Epsilon of the limit that no promise holds: its bookings never use up what a promise holds."""
+        """Epsilon of the limit outside of promises: other bookings never use up what a promise reserves."""
         return exact(self.limit.epsilon) - self._held(0)
 
     @property
     def left_share(self) -> Fraction:
-        """What is left of the part that no promise holds, 0 to 1, of the resource that is scarcest.
+        """Share left outside of promises, 0 to 1, of the scarcest resource.
 
-        Of a closed limit nothing is left, and nothing is missing where promises hold all of one.
+        For a closed limit nothing is left, and nothing is missing if promises reserve all of it.
         """
         return min(self._shares_left.values())
 
     @property
     def scarcest(self) -> str:
-        """The resource of which the smallest share is left: `epsilon`, `delta`, or `rho` where rho's add."""
+        """The resource with the smallest share left: `epsilon`, `delta`, or `rho` with zcdp."""
         shares = self._shares_left
         return min(shares, key=lambda name: shares[name])
 
     @property
     def _shares_left(self) -> dict[str, Fraction]:
-        """What is left of each resource of the limit; a delta of 0 is none of its resources."""
+        """Amount left of each resource of the limit; a delta of 0 is not a resource."""
         if self.limit.is_zcdp:
             wholes = {"rho": (self.left_rho, self.limit.rho)}
         else:
@@ -182,12 +181,12 @@ class Standing:
         return exact(self.limit.delta) - self._held(1)
 
     def _held(self, place: int) -> Fraction:
-        """Epsilon (place 0) or delta (place 1) that the promises hold together."""
+        """Return epsilon (index 0) or delta (index 1) that the promises reserve together."""
         held = (promise.asks(self.limit.period) for promise in self.promises)
         return sum((amounts[place] for amounts in held if amounts), start=Fraction(0))
 
-    def asked(self, loss: PrivacyLoss, promise: Promise | None = None) -> tuple[Fraction, Fraction]:
-        """Epsilon and delta that a further booking of that loss, under a promise or none, takes of it."""
+    def charge(self, loss: PrivacyLoss, promise: Promise | None = None) -> tuple[Fraction, Fraction]:
+        """Return epsilon and delta that a further booking of that loss costs, under a promise or none."""
         own = (exact(loss.epsilon), exact(loss.delta))
         if promise is None or self.limit.period.name == "release":
             return own
@@ -196,23 +195,23 @@ class Standing:
         return promise.asks(self.limit.period) or own
 
     def covers(self, loss: PrivacyLoss, promise: Promise | None = None) -> bool:
-        """Whether a further booking of that loss, under a promise or none, keeps the limit."""
+        """Return whether a further booking of that loss, under a promise or none, fits the limit."""
         return not self.lacks(loss, promise)
 
     def lacks(self, loss: PrivacyLoss, promise: Promise | None = None) -> tuple[str, ...]:
-        """The resources of which too little is left for a further booking: `epsilon`, `delta`, `rho`."""
+        """Return the resources that are too small for a further booking: `epsilon`, `delta`, `rho`."""
         if self.limit.is_zcdp:
             rho = rho_of(loss)
             is_covered = rho is not None and not self.unlike and rho <= self.left_rho
             return () if is_covered else ("rho",)
-        asked = zip(
-            ("epsilon", "delta"), self.asked(loss, promise), (self.left, self.left_delta), strict=True
+        needed = zip(
+            ("epsilon", "delta"), self.charge(loss, promise), (self.left, self.left_delta), strict=True
         )
-        return tuple(name for name, amount, left in asked if amount > left)
+        return tuple(name for name, amount, left in needed if amount > left)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values, for reports; decide with `covers`, which compares exactly."""
-        told = {
+        """Return plain values for reports; decide with `covers`, which compares exactly."""
+        values = {
             **self.limit.to_dict(),
             "spent": float(self.spent),
             "spent_delta": float(self.spent_delta),
@@ -221,22 +220,22 @@ class Standing:
             "left_delta": float(self.left_delta),
         }
         if self.limit.is_zcdp:
-            told |= {"spent_rho": float(self.rho), "left_rho": float(self.left_rho)}
-        return told
+            values |= {"spent_rho": float(self.rho), "left_rho": float(self.left_rho)}
+        return values
 
 
 def committed_with(entries: Sequence[Entry], field: str, value: str) -> list[Entry]:
-    """The entries that commit a booking and whose detail has this value in a field, in their order."""
+    """Return the entries that commit a booking and whose detail has this value in a field, in order."""
     return [entry for entry in entries if entry.event is Event.COMMIT and entry.detail.get(field) == value]
 
 
 def promise_of(entry: Entry) -> Promise | None:
-    """The promise that a booking's entry is under; None: none."""
+    """Return the promise of a booking's entry; None if there is none."""
     return Promise.of_detail(entry.detail, entry.neighbours)
 
 
 def booking_of(reserve: Entry, closed: Entry | None) -> Booking:
-    """The booking that an entry reserved, and another one committed or cancelled."""
+    """Return the booking that one entry reserved and another committed or cancelled."""
     committed = closed if closed and closed.event is Event.COMMIT else None
     state = State.RESERVED if closed is None else State.COMMITTED if committed else State.CANCELLED
     return Booking(
@@ -259,20 +258,20 @@ def booking_of(reserve: Entry, closed: Entry | None) -> Booking:
 
 
 def counts(period: Period, booking: Booking, now: datetime) -> bool:
-    """Whether a reservation is in the sum that a limit of that period bounds at a time.
+    """Return whether a reservation counts in the sum of a limit of that period at a time.
 
     Raises:
-        ValueError: if `now` has no time zone.
+        ValueError: If `now` has no time zone.
     """
     if now.tzinfo is None:
-        raise ValueError("the time must have a time zone, got one without; take UTC")
+        raise ValueError("the time must have a time zone. Use UTC")
     if period.name == "release":
         return False
     return period.window is None or now < booking.booked_at + period.window
 
 
 def fits(loss: PrivacyLoss, standings: Sequence[Standing], promise: Promise | None = None) -> bool:
-    """Whether a further booking keeps every limit; without a limit nothing does."""
+    """Return whether a further booking fits every limit; without a limit nothing fits."""
     return bool(standings) and all(
         s.limit.neighbours is loss.neighbours and s.covers(loss, promise) for s in standings
     )
@@ -285,71 +284,73 @@ def refuse_overspending(
     free_again: Callable[[Standing], datetime | None] = lambda standing: None,
     promise: Promise | None = None,
 ) -> None:
-    """Decide whether a further booking keeps every limit; without a limit nothing does.
+    """Raise if a further booking does not fit every limit; without a limit nothing fits.
 
     Args:
-        dataset: whose budget.
-        loss: of the further booking.
-        standings: of each limit of the data set, without that booking.
-        free_again: tells when a limit that is short covers the loss if nothing else is booked.
-        promise: that the booking is under; None: it counts by itself.
+        dataset: Data set whose budget pays.
+        loss: Loss of the further booking.
+        standings: Standing of each limit of the data set, without that booking.
+        free_again: Function that returns when a limit covers the loss again if nothing else is booked.
+        promise: Promise that the booking is under; None: it counts by itself.
 
     Raises:
-        BudgetExceededError: if it does not, naming data set, limit, what was asked and is left, and when.
+        BudgetExceededError: If not; the message has data set, limit, requested and remaining amounts, and
+            when it fits.
     """
     if not standings:
         raise BudgetExceededError(
-            f"data set {dataset} must have a privacy budget before anything is released from it, it has "
+            f"data set {dataset} must have a privacy budget before anything is released from it, but has "
             f"none; {remedy(dataset, loss.neighbours)}"
         )
     others = [s.limit for s in standings if s.limit.neighbours is not loss.neighbours]
     if others:
         raise BudgetExceededError(
-            f"data set {dataset} has a privacy budget for the neighbour relation {others[0].neighbours}, the "
-            f"release asks for {loss.neighbours}, and these do not add; release by a method for "
+            f"data set {dataset} has a privacy budget for the neighbour relation {others[0].neighbours}, but "
+            "the "
+            f"release needs {loss.neighbours}, and these do not add. Use a method for "
             f"{others[0].neighbours}, or convert the loss"
         )
     short = [standing for standing in standings if not standing.covers(loss, promise)]
     if short:
-        asked = _amount(exact(loss.epsilon), exact(loss.delta), loss.rho)
+        request = _amount(exact(loss.epsilon), exact(loss.delta), loss.rho)
         if rho_of(loss) is None and any(standing.limit.is_zcdp for standing in short):
             raise BudgetExceededError(
-                f"data set {dataset} has a privacy budget accounted as zcdp, and no rho follows from "
-                f"{asked}; release by a method of pure epsilon, or by one that tells its noise's rho, or "
+                f"data set {dataset} has a privacy budget accounted as zcdp, but no rho follows from "
+                f"{request}; use a method of pure epsilon, or one that reports its noise's rho, or "
                 "grant a limit accounted by sum"
             )
         if promise is not None:
             most = _amount(exact(promise.loss.epsilon), exact(promise.loss.delta))
-            asked += f" under the promise {promise.name} of {most} ({_words(promise.period)})"
+            request += f" under the promise {promise.name} of {most} ({_words(promise.period)})"
         raise BudgetExceededError(
-            f"data set {dataset} cannot pay {asked}: "
+            f"data set {dataset} cannot pay {request}: "
             + "; ".join(_shortage(s, s.lacks(loss, promise), free_again(s)) for s in short)
-            + f"; ask for less, or {_remedies(dataset, short, loss, promise)}"
+            + f"; request less, or {_remedies(dataset, short, loss, promise)}"
         )
 
 
 def no_part_left(dataset: str, loss: PrivacyLoss, promise: Promise) -> str:
-    """Why a promise of equal parts refuses a further booking."""
+    """Explain why a promise in equal parts refuses a further booking."""
     most = _amount(exact(promise.loss.epsilon), exact(promise.loss.delta))
     releases = promise.parts.releases if promise.parts else 0
     named = f"the promise {promise.name} of {most} ({_words(promise.period)})"
     if not promise.is_part(loss):
-        asked = _amount(exact(loss.epsilon), exact(loss.delta))
-        return f"data set {dataset}: {named} is kept in equal parts, and {asked} is none; take its part"
+        request = _amount(exact(loss.epsilon), exact(loss.delta))
+        return f"data set {dataset}: {named} consists of equal parts, and {request} is not one. Use a part"
     wait = "wait until the first of them is older than that, or " if promise.period.window else ""
     return (
-        f"data set {dataset}: {named} is for {releases} releases, and all of them were made; {wait}make a "
-        "new promise under another name, which the budget must cover beside it"
+        f"data set {dataset}: {named} is for {releases} releases, and all of them were made. {wait}make a "
+        "new promise under another name, which the budget must cover in addition"
     )
 
 
 def remedy(dataset: str, neighbours: Neighbours = Neighbours.REPLACE_ONE) -> str:
-    """The command that gives a data set its first budget, for a neighbour relation."""
+    """Return the command that gives a data set its first budget, for a neighbour relation."""
     return f"the owner of the budget grants it: {_command(dataset, neighbours, 'E')}"
 
 
 def _remedies(dataset: str, short: Sequence[Standing], loss: PrivacyLoss, promise: Promise | None) -> str:
-    """The command for each limit that is short: what is short as a letter, all else as it is granted now."""
+    """Return the command for each limit that is too small, with a letter for the new amount."""
     commands = []
     for standing in short:
         limit, lacks = standing.limit, standing.lacks(loss, promise)
@@ -397,6 +398,6 @@ def _words(period: Period) -> str:
 
 
 def _amount(epsilon: Fraction, delta: Fraction, rho: float | None = None, *, with_delta: bool = False) -> str:
-    told = f"epsilon {decimal_text(epsilon)}"
-    told = f"{told} and delta {decimal_text(delta)}" if delta or with_delta else told
-    return told if rho is None else f"{told} (rho {rho:.6g})"
+    text = f"epsilon {decimal_text(epsilon)}"
+    text = f"{text} and delta {decimal_text(delta)}" if delta or with_delta else text
+    return text if rho is None else f"{text} (rho {rho:.6g})"

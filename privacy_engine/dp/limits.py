@@ -1,13 +1,13 @@
-"""Limits of a privacy budget, and the exact numbers that they are compared with.
+"""Limits of a privacy budget, and the exact numbers they are compared with.
 
-Epsilons and deltas add and compare exactly, as the decimal numbers that people write: a float stands for the
+Epsilons and deltas add and compare exactly, as the decimal numbers that people write: a float represents the
 shortest decimal that reads back as it, so that ten spends of 0.1 fill a budget of 1.0 and an eleventh does
-not fit. A float differs from that decimal by at most 2**-53 of it; so much of each spend is not counted.
+not fit. A float differs from that decimal by at most 2**-53 of it; that part of each spend is not counted.
 
 A limit is accounted by `sum`, where epsilons and deltas add, or as `zcdp`: each booking counts by its rho,
-which a pure epsilon has too (epsilon^2 / 2), and all of them together are held against the largest rho that
-implies the limit's epsilon at the limit's delta (`privacy_engine.dp.zcdp`). Many small releases then cost
-about the square root of their number instead of their number.
+which a pure epsilon has too (epsilon^2 / 2), and the sum is compared with the largest rho that implies the
+limit's epsilon at the limit's delta (`privacy_engine.dp.zcdp`). Many small releases then cost about the
+square root of their number instead of their number.
 """
 
 import math
@@ -27,7 +27,7 @@ _LONGEST_WINDOW = 36500  # days
 
 
 class Accounting(StrEnum):
-    """How the bookings that a limit bounds are added up."""
+    """How the bookings under a limit are added up."""
 
     SUM = "sum"  # epsilons and deltas add
     ZCDP = "zcdp"  # rho's add, and their sum is converted at the limit's delta
@@ -35,7 +35,7 @@ class Accounting(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Period:
-    """What a limit bounds: all bookings ever (`total`), each one (`release`), or the last days' (`365d`).
+    """The scope of a limit: all bookings ever (`total`), each one (`release`), or the last days' (`365d`).
 
     >>> Period.parse("365d")
     Period(name='365d')
@@ -56,10 +56,10 @@ class Period:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """The period of that name.
+        """Return the period of that name.
 
         Raises:
-            ValueError: if there is none.
+            ValueError: If there is no such period.
         """
         return cls(name=text)
 
@@ -74,9 +74,9 @@ class Period:
 
 @dataclass(frozen=True, kw_only=True)
 class Limit:
-    """The most that a period may spend; epsilon 0 allows nothing, and so closes the data set.
+    """The most that may be spent in a period; epsilon 0 allows nothing, and so closes the data set.
 
-    Accounted as `zcdp` it needs a delta > 0, at which all bookings together are converted.
+    With `zcdp` it requires a delta > 0, at which the sum of all bookings is converted.
 
     >>> Limit(epsilon=1.0, period=Period.parse("365d")).to_dict()
     {'period': '365d', 'epsilon': 1.0, 'delta': 0.0, 'neighbours': 'replace_one'}
@@ -98,10 +98,11 @@ class Limit:
         if self.is_zcdp:
             if not self.delta:
                 raise ValueError(
-                    "delta of a limit accounted as zcdp must be > 0, got 0: rho's are converted at it; give "
+                    "delta of a limit accounted as zcdp must be > 0, got 0, because rho's are converted at "
+                    "it. Set "
                     "one far below 1 / (number of persons), such as 1e-9"
                 )
-            _ = self.rho  # refuses an epsilon that no rho is for
+            _ = self.rho  # raises for an epsilon without a rho
 
     @property
     def is_zcdp(self) -> bool:
@@ -110,26 +111,26 @@ class Limit:
 
     @cached_property
     def rho(self) -> Fraction:
-        """The largest rho that implies the limit, of a limit accounted as zcdp."""
+        """The largest rho that implies the limit, with zcdp."""
         return exact(zcdp_rho(self.epsilon, self.delta)) if self.epsilon else Fraction(0)
 
     def in_epsilon(self, rho: Fraction) -> Fraction:
-        """What a sum of rho's is at the limit's delta, of a limit accounted as zcdp."""
+        """Return the epsilon of a sum of rho's at the limit's delta, with zcdp."""
         return exact(zcdp_epsilon(float(rho), self.delta)) if rho else Fraction(0)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values; the accounting only where it is not by sum."""
-        told = {
+        """Return plain values; the accounting only if it is not by sum."""
+        values = {
             "period": self.period.name,
             "epsilon": self.epsilon,
             "delta": self.delta,
             "neighbours": self.neighbours.value,
         }
-        return told | {"accounting": self.accounting.value} if self.is_zcdp else told
+        return values | {"accounting": self.accounting.value} if self.is_zcdp else values
 
 
 def rho_of(loss: PrivacyLoss) -> Fraction | None:
-    """What a loss counts in a limit accounted as zcdp; None of a delta without rho, from which none follows.
+    """Return the rho of a loss in a zcdp limit; None for a delta without rho, which does not determine one.
 
     >>> rho_of(PrivacyLoss(epsilon=0.1, neighbours="replace_one"))
     Fraction(1, 200)
@@ -149,7 +150,7 @@ def exact(value: float) -> Fraction:
 
 
 def decimal_text(value: Fraction | float) -> str:
-    """All digits of a number that is a finite decimal, such as a sum of epsilons.
+    """Return all digits of a number that is a finite decimal, such as a sum of epsilons.
 
     >>> decimal_text(Fraction(1, 10) + Fraction(1, 5)), decimal_text(1e-9), decimal_text(2.0)
     ('0.3', '0.000000001', '2')

@@ -12,9 +12,9 @@ from privacy_engine.dp.zcdp import check_rho, pure_rho, zcdp_epsilon, zcdp_rho
 
 
 class Neighbours(StrEnum):
-    """Which two tables a mechanism makes indistinguishable."""
+    """The pairs of tables that a mechanism makes indistinguishable."""
 
-    ADD_REMOVE = "add_remove"  # one record more or fewer
+    ADD_REMOVE = "add_remove"  # one record added or removed
     REPLACE_ONE = "replace_one"  # one record changed, the number of records is public
     REPLACE_PERSON = "replace_person"  # all rows of one person changed, the number of persons is public
 
@@ -23,13 +23,13 @@ class Neighbours(StrEnum):
 class PrivacyLoss:
     """(epsilon, delta) for one neighbour relation; ``+`` is sequential composition, rounded up.
 
-    Where there is no DP claim the loss is None, never zero.
+    Without a DP claim the loss is None, never zero.
 
     Attributes:
-        epsilon, delta: what is claimed.
-        neighbours: for which two tables.
-        rho: where the release is rho-zCDP, and that is what implies its (epsilon, delta): composition then
-            adds rho's and converts their sum, which is tighter. None where it was not accounted so.
+        epsilon, delta: Claimed values.
+        neighbours: Neighbour relation of the claim.
+        rho: Rho, if the release is rho-zCDP and that implies its (epsilon, delta): then composition adds
+            rho's and converts their sum, which is tighter. None if it was not accounted as zCDP.
 
     >>> PrivacyLoss(epsilon=0.5, neighbours="add_remove") + PrivacyLoss(epsilon=0.25, neighbours="add_remove")
     PrivacyLoss(epsilon=0.75, delta=0.0, neighbours=<Neighbours.ADD_REMOVE: 'add_remove'>, rho=None)
@@ -51,13 +51,13 @@ class PrivacyLoss:
             implied = zcdp_epsilon(self.rho, self.delta)
             if implied > self.epsilon:
                 raise ValueError(
-                    f"rho {self.rho} must imply epsilon {self.epsilon} at delta {self.delta}, and implies "
-                    f"{implied}; claim that"
+                    f"rho {self.rho} must imply epsilon {self.epsilon} at delta {self.delta}, but implies "
+                    f"{implied}. Claim that"
                 )
 
     @classmethod
     def of_zcdp(cls, rho: float, delta: float, neighbours: Neighbours) -> "PrivacyLoss":
-        """The loss of a rho-zCDP release at a delta > 0.
+        """Return the loss of a rho-zCDP release at a delta > 0.
 
         >>> PrivacyLoss.of_zcdp(0.5, 1e-6, "replace_one").epsilon < 5.2216
         True
@@ -68,31 +68,31 @@ class PrivacyLoss:
 
     @classmethod
     def within(cls, epsilon: float, delta: float, neighbours: Neighbours) -> "PrivacyLoss":
-        """The loss (epsilon, delta) of a release that may spend the largest rho that implies it.
+        """Return the loss (epsilon, delta) of a release that may spend the largest rho that implies it.
 
-        With delta 0 it is one of pure epsilon.
+        With delta 0 it is a loss of pure epsilon.
         """
         rho = zcdp_rho(epsilon, delta) if delta else None
         return cls(epsilon=epsilon, delta=delta, neighbours=neighbours, rho=rho)
 
     @property
     def exact_rho(self) -> Fraction | None:
-        """The rho that the release is zCDP for: its own, or that of pure epsilon; None where none is known.
+        """The rho of the release, or that of its pure epsilon; None if unknown.
 
-        Of an (epsilon, delta) alone none follows: with probability delta anything may come out.
+        An (epsilon, delta) without rho does not imply one: with probability delta anything may happen.
         """
         if self.rho is not None:
             return Fraction(self.rho)
         return None if self.delta else pure_rho(self.epsilon)
 
     def __add__(self, other: "PrivacyLoss") -> "PrivacyLoss":
-        """Sequential composition: of two losses without rho, epsilons and deltas add.
+        """Compose sequentially: for two losses without rho, epsilons and deltas add.
 
-        Where one carries a rho, rho's add, that of pure epsilon being epsilon^2 / 2, and the sum is converted
-        once, at their delta.
+        If one has a rho, rho's add, where pure epsilon has epsilon^2 / 2, and the sum is converted once, at
+        their delta.
 
         Raises:
-            ValueError: if the neighbour relations differ; or one carries a rho and the other has a delta that
+            ValueError: If the neighbour relations differ; or one carries a rho and the other has a delta that
                 is not the same, or a delta and no rho.
         """
         neighbours = _common_neighbours((self, other))
@@ -101,8 +101,8 @@ class PrivacyLoss:
             deltas = {loss.delta for loss in (self, other) if loss.delta}
             if first is None or second is None or len(deltas) != 1:
                 raise ValueError(
-                    "losses add as zCDP only at one delta, and where each carries its rho or is of pure "
-                    "epsilon; convert both rho's at one delta, or compose the claims without their rho"
+                    "losses add as zCDP only at the same delta, and if each has a rho or is of pure "
+                    "epsilon. Convert both rho's at one delta, or compose the claims without their rho"
                 )
             return PrivacyLoss.of_zcdp(rounded_up(first + second), deltas.pop(), neighbours)
         return PrivacyLoss(
@@ -113,7 +113,7 @@ class PrivacyLoss:
 
     @classmethod
     def parallel(cls, losses: Iterable["PrivacyLoss"]) -> "PrivacyLoss":
-        """Parallel composition: the loss of releases from disjoint parts of a table is the largest of theirs.
+        """Compose in parallel: the loss of releases from disjoint parts of a table is the largest of theirs.
 
         For add_remove, which part a record belongs to may depend on its values. For replace_one the replaced
         record must stay in its part, so the parts must be public, like the days on which records arrived; a
@@ -123,7 +123,7 @@ class PrivacyLoss:
         0.5
 
         Raises:
-            ValueError: if there is no loss, or the neighbour relations differ.
+            ValueError: If there is no loss, or the neighbour relations differ.
         """
         parts = tuple(losses)
         rhos = [part.rho for part in parts if part.rho is not None]
@@ -135,9 +135,9 @@ class PrivacyLoss:
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values; a rho only where there is one."""
-        told = {"epsilon": self.epsilon, "delta": self.delta, "neighbours": self.neighbours.value}
-        return told if self.rho is None else told | {"rho": self.rho}
+        """Return plain values; a rho only if there is one."""
+        values = {"epsilon": self.epsilon, "delta": self.delta, "neighbours": self.neighbours.value}
+        return values if self.rho is None else values | {"rho": self.rho}
 
 
 def exact_sum(numbers: Iterable[float]) -> float:
@@ -167,5 +167,5 @@ def _common_neighbours(losses: tuple[PrivacyLoss, ...]) -> Neighbours:
     first, *others = (loss.neighbours for loss in losses)
     for other in others:
         if other is not first:
-            raise ValueError(f"losses for {first} and {other} do not add: convert one first")
+            raise ValueError(f"losses for {first} and {other} do not add. Convert one first")
     return first

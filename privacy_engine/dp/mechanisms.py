@@ -1,16 +1,17 @@
-"""Noise that carries a privacy claim: on counts, and in private selection; all by OpenDP.
+"""Noise with a privacy claim, on counts and in private selection, all from OpenDP.
 
 For pure epsilon discrete Laplace noise and permute-and-flip, for zCDP (`privacy_engine.dp.zcdp`) discrete
 Gaussian noise and Gumbel noise.
 
-Why OpenDP and not numpy: the low bits of floating-point Laplace noise give the true value away (Mironov, On
-Significance of the Least Significant Bits for Differential Privacy, 2012). Here nothing is a float but the
-scale: the data are 64-bit integers, the samplers are exact (Canonne, Kamath, Steinke, The Discrete Gaussian
-for Differential Privacy, 2020, section 5; McKenna, Sheldon, Permute-and-Flip, 2020) and draw from the
-operating system, so that a draw can neither be seeded nor repeated: store what was drawn.
+Why OpenDP and not numpy: the low bits of floating-point Laplace noise reveal the true value (Mironov, On
+Significance of the Least Significant Bits for Differential Privacy, 2012). Here only the scale is a float:
+the data are 64-bit integers, the samplers are exact (Canonne, Kamath, Steinke, The Discrete Gaussian for
+Differential Privacy, 2020, section 5; McKenna, Sheldon, Permute-and-Flip, 2020) and draw from the operating
+system. So a draw cannot be seeded or repeated: store the result.
 
-A mechanism here knows nothing of tables. Its ``sensitivity`` is the caller's: how much its input changes, at
-most, between two neighbouring tables. The epsilon, or rho, holds for the relation that this was derived for.
+A mechanism here knows nothing about tables. Its ``sensitivity`` is the caller's: how much its input changes
+at most between two neighbouring tables. The epsilon, or rho, holds for the relation that this was derived
+for.
 """
 
 import math
@@ -38,20 +39,20 @@ def laplace_counts(
 ) -> npt.NDArray[np.int64]:
     """Counts plus discrete Laplace noise, epsilon-differentially private.
 
-    P(noise = z) is proportional to exp(-|z| / scale). Counts may come out negative.
+    P(noise = z) is proportional to exp(-|z| / scale). Noisy counts may be negative.
 
     Args:
-        counts: any shape, int64.
-        epsilon: > 0, for all the counts together.
-        sensitivity: most by which the counts change between neighbouring tables, in sum of absolute values.
-            One contingency table changes by 2 where one record is replaced (one cell loses it, one gains it),
-            by 1 where one is added or removed.
+        counts: Any shape, int64.
+        epsilon: Epsilon for all counts together, > 0.
+        sensitivity: Most by which the counts change between neighbouring tables, in sum of absolute values.
+            One contingency table changes by 2 if one record is replaced (one cell loses it, one gains it),
+            by 1 if one is added or removed.
 
     Returns:
-        Noisy counts in the same shape, int64; beyond its range they stop at its ends.
+        Noisy counts in the same shape, int64; clipped to its range.
 
     Raises:
-        ValueError: if epsilon is not positive and finite, or absurdly small, or the counts are no integers.
+        ValueError: If epsilon is not positive and finite, or far too small, or the counts are not integers.
     """
     _, measurement = _calibrated(_laplace, 1, epsilon, sensitivity)
     noisy = measurement(_integers(counts, "counts").ravel())
@@ -59,21 +60,21 @@ def laplace_counts(
 
 
 def noisy_max(scores: npt.NDArray[np.int64], *, epsilon: float, sensitivity: int) -> int:
-    """The number of a candidate with a high score, epsilon-differentially private.
+    """Return the index of a candidate with a high score, epsilon-differentially private.
 
     Permute-and-flip, never worse in expectation than the exponential mechanism at the same epsilon: the
     candidates are tried in random order, i is taken with probability exp((scores[i] - max) / scale).
 
     Args:
-        scores: (c,) int64, c >= 1.
-        epsilon: > 0.
-        sensitivity: most by which one score changes between neighbouring tables.
+        scores: Scores, shape (c,) int64, c >= 1.
+        epsilon: Epsilon of the choice, > 0.
+        sensitivity: Most by which one score changes between neighbouring tables.
 
     Returns:
         Index into ``scores``.
 
     Raises:
-        ValueError: if epsilon is not positive and finite, or absurdly small, the scores are no integers, or
+        ValueError: If epsilon is not positive and finite, or far too small, the scores are not integers, or
             there is none.
     """
     if scores.ndim != 1 or not len(scores):
@@ -89,23 +90,23 @@ def gaussian_counts(
 
     P(noise = z) is proportional to exp(-z^2 / (2 scale^2)). Shifted by a whole number d, it has a divergence
     D_alpha of at most alpha d^2 / (2 scale^2) (Canonne, Kamath, Steinke 2020); the cells' noises are
-    independent, so that their divergences add: rho = squared_sensitivity / (2 scale^2). Counts may come out
+    independent, so their divergences add: rho = squared_sensitivity / (2 scale^2). Noisy counts may be
     negative.
 
     Args:
-        counts: any shape, int64.
-        rho: > 0, for all the counts together.
-        squared_sensitivity: most by which the counts change between neighbouring tables, in the sum of
-            squares, which is a whole number. One contingency table changes by 1 in two cells where one record
-            is replaced: 2. Where all m records of one person are, it loses a and gains b, each m records in
-            all and neither negative: |b - a|^2 <= |a|^2 + |b|^2 <= 2 m^2, as if all moved from one cell into
-            another.
+        counts: Any shape, int64.
+        rho: Rho for all counts together, > 0.
+        squared_sensitivity: Most by which the counts change between neighbouring tables, in the sum of
+            squares, which is a whole number. One contingency table changes by 1 in two cells if one record is
+            replaced: 2. If all m records of one person are, it loses a and gains b, each m records in total
+                and neither negative: |b - a|^2 <= |a|^2 + |b|^2 <= 2 m^2, as if all moved from one cell into
+                another.
 
     Returns:
         Noisy counts in the same shape, int64; beyond its range they stop at its ends.
 
     Raises:
-        ValueError: if rho is not positive and finite, or absurdly small, or the counts are no integers.
+        ValueError: If rho is not positive and finite, or absurdly small, or the counts are no integers.
     """
     _, measurement = _calibrated_zcdp(_gaussian, _root_above(squared_sensitivity), rho, squared_sensitivity)
     noisy = measurement(_integers(counts, "counts").ravel())
@@ -113,7 +114,7 @@ def gaussian_counts(
 
 
 def gumbel_max(scores: npt.NDArray[np.int64], *, rho: float, sensitivity: int) -> int:
-    """The number of a candidate with a high score, rho-zCDP.
+    """Return the index of a candidate with a high score, rho-zCDP.
 
     The exponential mechanism, as the largest of the scores with Gumbel noise: i is taken with a probability
     proportional to exp(scores[i] / scale). Between neighbours, the logarithm of i's probability changes by
@@ -123,7 +124,7 @@ def gumbel_max(scores: npt.NDArray[np.int64], *, rho: float, sensitivity: int) -
 
         rho = sensitivity^2 / (2 scale^2).
 
-    Arguments, result and errors as of ``noisy_max``, with rho > 0 for epsilon.
+    Arguments, result and errors as for ``noisy_max``, with rho > 0 for epsilon.
     """
     if scores.ndim != 1 or not len(scores):
         raise ValueError(f"scores must be one row of at least one score, got shape {scores.shape}")
@@ -133,7 +134,7 @@ def gumbel_max(scores: npt.NDArray[np.int64], *, rho: float, sensitivity: int) -
 
 @cache
 def gaussian_scale(*, rho: float, squared_sensitivity: int) -> float:
-    """The scale of ``gaussian_counts``, the least that OpenDP vouches for; about its standard deviation.
+    """Return the scale of ``gaussian_counts``, the smallest OpenDP guarantees; about the standard deviation.
 
     >>> round(gaussian_scale(rho=0.25, squared_sensitivity=2), 9)
     2.0
@@ -143,7 +144,7 @@ def gaussian_scale(*, rho: float, squared_sensitivity: int) -> float:
 
 @cache
 def gumbel_max_scale(*, rho: float, sensitivity: int) -> float:
-    """The scale of ``gumbel_max``, the least that OpenDP vouches for.
+    """Return the scale of ``gumbel_max``, the smallest that OpenDP guarantees.
 
     >>> gumbel_max_scale(rho=0.125, sensitivity=2)
     4.0
@@ -153,7 +154,7 @@ def gumbel_max_scale(*, rho: float, sensitivity: int) -> float:
 
 @cache
 def laplace_scale(*, epsilon: float, sensitivity: int) -> float:
-    """The scale of ``laplace_counts``: the sensitivity over epsilon, the least that OpenDP vouches for.
+    """Return the scale of ``laplace_counts``: sensitivity over epsilon, the smallest that OpenDP guarantees.
 
     >>> laplace_scale(epsilon=0.5, sensitivity=2)
     4.0
@@ -163,7 +164,7 @@ def laplace_scale(*, epsilon: float, sensitivity: int) -> float:
 
 @cache
 def noisy_max_scale(*, epsilon: float, sensitivity: int) -> float:
-    """The scale of ``noisy_max``: twice the sensitivity over epsilon, the least that OpenDP vouches for.
+    """Return the scale of ``noisy_max``: twice the sensitivity over epsilon, the smallest OpenDP guarantees.
 
     Twice, because one score may rise while the highest falls.
 
@@ -174,13 +175,13 @@ def noisy_max_scale(*, epsilon: float, sensitivity: int) -> float:
 
 
 def split(epsilon: float, weights: Sequence[float]) -> tuple[float, ...]:
-    """Parts of epsilon, or of rho, in proportion to the weights, rounded down: they never exceed it in sum.
+    """Split epsilon, or rho, in proportion to the weights, rounded down so the sum never exceeds it.
 
     >>> split(1.0, [1, 3])
     (0.25, 0.75)
 
     Raises:
-        ValueError: if epsilon or a weight is not positive and finite, or there is no weight.
+        ValueError: If epsilon or a weight is not positive and finite, or there is no weight.
     """
     if not weights or not all(weight > 0 and math.isfinite(weight) for weight in weights):
         raise ValueError("weights must be positive and finite, and at least one")
@@ -226,9 +227,9 @@ def _gumbel_max(scale: float) -> "Measurement":
 
 
 def _allow_opendp() -> None:
-    """Enable OpenDP's `contrib` features, which all mechanisms here are: proven on paper, not by a machine.
+    """Enable OpenDP's `contrib` features, which all mechanisms here are: proven on paper, not by machine.
 
-    This is a state of the whole process in OpenDP, so it is set here alone and not when a module is imported.
+    This is global state in OpenDP, so it is only set here and not when a module is imported.
     """
     import opendp.prelude as dp
 
@@ -237,7 +238,9 @@ def _allow_opendp() -> None:
 
 def _integers(values: npt.NDArray[np.int64], name: str) -> npt.NDArray[np.int64]:
     if not np.issubdtype(values.dtype, np.signedinteger):
-        raise ValueError(f"{name} must be signed whole numbers, got {values.dtype}: nothing is rounded here")
+        raise ValueError(
+            f"{name} must be signed whole numbers, got {values.dtype}: values are not rounded here"
+        )
     return values.astype(np.int64, copy=False)
 
 
@@ -254,7 +257,7 @@ def _calibrated(
             f"epsilon must be larger for a sensitivity of {sensitivity}: its noise has over 60 bits"
         )
     scale = rounded_up(exact)
-    # So the epsilon of this scale is not above the one asked for; OpenDP's map, which rounds up, has the say.
+    # So the epsilon of this scale is not above the requested one; OpenDP's map, which rounds up, decides.
     while (measurement := make(scale)).map(int(sensitivity)) > epsilon:  # type: ignore[no-untyped-call]  # OpenDP's
         scale = math.nextafter(scale, math.inf)
     return scale, measurement
@@ -265,7 +268,7 @@ def _calibrated_zcdp(
 ) -> tuple[float, "Measurement"]:
     """The scale sqrt(squared / (2 rho)), on the safe side, and the measurement with it.
 
-    distance: the root of `squared`, not below it, as OpenDP's map is asked for it.
+    distance: the root of `squared`, not below it, as input of OpenDP's map.
     """
     check_rho(rho)
     if distance < 1 or squared != int(squared):
@@ -274,7 +277,7 @@ def _calibrated_zcdp(
     if exact > _LARGEST_SCALE**2:
         raise ValueError(f"rho must be larger for a sensitivity of {distance}: its noise has over 60 bits")
     scale, step = math.sqrt(exact), 0.0
-    # The rho of this scale is not above the one asked for; OpenDP's map, which rounds up, has the say.
+    # The rho of this scale is not above the requested one; OpenDP's map, which rounds up, decides.
     while (
         Fraction(scale) ** 2 < exact or (measurement := make(scale)).map(distance) > rho  # type: ignore[no-untyped-call]  # OpenDP's
     ):

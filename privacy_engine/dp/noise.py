@@ -1,8 +1,8 @@
-"""The noise that one release may draw: in pure epsilon, or in rho of zCDP, behind one set of verbs.
+"""The noise of a release, in pure epsilon or in rho of zCDP, with one interface.
 
 An algorithm is written once. It splits what it may spend into parts, adds noise to tables and chooses by
-scores at a part each, and asks how large the noise of a part is; whether a part is of epsilon (discrete
-Laplace noise, permute-and-flip) or of rho (discrete Gaussian noise, Gumbel noise), its noise budget knows.
+scores with a part each, and computes the size of a part's noise. Its noise budget knows whether a part is of
+epsilon (discrete Laplace noise, permute-and-flip) or of rho (discrete Gaussian noise, Gumbel noise).
 
     noise = NoiseBudget.of(loss)                            # PrivacyLoss without rho: pure; with rho: zCDP
     first, rest = split(noise.whole, [1, 3])                # parts of epsilon or of rho alike
@@ -11,14 +11,14 @@ Laplace noise, permute-and-flip) or of rho (discrete Gaussian noise, Gumbel nois
     noise.scale(first, Change.of_table(coded.each))         # of that noise; and its deviation(...)
     noise.left, noise.spends                                # what further parts may spend; the books
 
-How much noise a part buys differs: ``scale`` is proportional to part ** (-1 / power), with power 1 for
+The noise of a part differs: ``scale`` is proportional to part ** (-1 / power), with power 1 for
 epsilon and 2 for rho. So p equal parts make the noise p ** (1 / power) times as large, and noise that may be
 g times as large costs g ** -power of the part. The parts of tables with s cells each that have the least
 summed error, s times scale, are proportional to s ** (power / (power + 1)).
 
-Parts may be chosen on the way, from noisy results: of either kind they add, as long as they never exceed the
-whole, which was set before (pure epsilon: Rogers, Roth, Ullman, Vadhan: Privacy Odometers and Filters, 2016;
-zCDP: see ``privacy_engine.dp.zcdp``). A budget here refuses to, exactly, before it draws anything.
+Parts may be chosen on the way, from noisy results: parts of either kind add, as long as they never exceed the
+whole, which was fixed before (pure epsilon: Rogers, Roth, Ullman, Vadhan: Privacy Odometers and Filters,
+2016; zCDP: see ``privacy_engine.dp.zcdp``). A budget here checks this, exactly, before it draws anything.
 """
 
 import math
@@ -50,11 +50,11 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, kw_only=True)
 class Change:
-    """The most by which counts change between neighbouring tables, as if so many moved, each by so much.
+    """The largest change of counts between neighbouring tables, as a number of counts and their change.
 
     Attributes:
-        counts: how many, >= 1.
-        by: whole number >= 1.
+        counts: Number of counts that change, >= 1.
+        by: Change of each, a whole number >= 1.
 
     >>> Change.of_table(3)
     Change(counts=2, by=3)
@@ -67,16 +67,16 @@ class Change:
 
     @classmethod
     def of_table(cls, each: int) -> "Change":
-        """Of a table of counts, where the ``each`` records of one person are replaced.
+        """Return the change of a table of counts if the ``each`` records of one person are replaced.
 
-        All of them moved from one cell into another is the worst: sums of absolute values by the triangle
+        The worst case is all of them moving from one cell to another: sums of absolute values by the triangle
         inequality, of squares since |b - a|^2 <= |a|^2 + |b|^2 where nothing is negative.
         """
         return cls(counts=2, by=each)
 
     @classmethod
     def of_count(cls, each: int) -> "Change":
-        """Of one count of records, where the ``each`` records of one person are replaced."""
+        """Return the change of one count of records if the ``each`` records of one person are replaced."""
         return cls(counts=1, by=each)
 
     @property
@@ -91,13 +91,13 @@ class Change:
 
 
 class NoiseBudget(ABC):
-    """What one release may spend on noise, and what it spent: ``PureNoise`` or ``GaussianNoise``.
+    """The loss that a release may spend on noise and has spent: ``PureNoise`` or ``GaussianNoise``.
 
     Attributes:
-        whole: epsilon or rho that it may spend.
-        spends: what was drawn, in order.
-        unit: what a part is of, ``epsilon`` or ``rho``.
-        power: see above.
+        whole: Epsilon or rho that it may spend.
+        spends: Mechanisms that were run, in order.
+        unit: Unit of a part, ``epsilon`` or ``rho``.
+        power: Exponent of the scale, see above.
     """
 
     unit: ClassVar[str]
@@ -113,33 +113,33 @@ class NoiseBudget(ABC):
 
     @staticmethod
     def of(loss: PrivacyLoss) -> "NoiseBudget":
-        """The budget of a release that claims a loss: its rho, or its pure epsilon.
+        """Return the budget of a release that claims a loss: its rho, or its pure epsilon.
 
         Raises:
-            ValueError: if it has a delta and no rho, from which no noise follows.
+            ValueError: If it has a delta and no rho, from which no noise follows.
         """
         if loss.rho is not None:
             return GaussianNoise(loss.rho)
         if loss.delta:
-            raise ValueError(f"a loss with delta {loss.delta} must carry its rho; see PrivacyLoss.within")
+            raise ValueError(f"a loss with delta {loss.delta} must have a rho, see PrivacyLoss.within")
         return PureNoise(loss.epsilon)
 
     @property
     def left(self) -> float:
-        """What further parts may spend together, rounded down."""
+        """Return what further parts may spend together, rounded down."""
         return rounded_down(self._left)
 
     def add(self, counts: Ints, part: float, change: Change, *, target: str) -> Ints:
-        """Noisy counts in the same shape.
+        """Return noisy counts in the same shape.
 
         Args:
-            counts: any shape, int64.
-            part: what the noise may spend.
-            change: of the counts, all together.
-            target: what is measured, for the books: attribute names.
+            counts: Any shape, int64.
+            part: Part of the budget to spend.
+            change: Change of all counts together.
+            target: Attributes that are measured, for the books.
 
         Raises:
-            ValueError: if no such part is left, or the counts are no integers. Nothing was drawn then.
+            ValueError: If no such part is left, or the counts are no integers. Nothing was drawn then.
         """
         scale = self.scale(part, change)
         self._take(part)
@@ -148,16 +148,16 @@ class NoiseBudget(ABC):
         return noisy
 
     def choose(self, scores: Ints, part: float, *, by: int, targets: Sequence[str]) -> int:
-        """The number of a candidate with a high score.
+        """Return the index of a candidate with a high score.
 
         Args:
-            scores: (c,) int64, c >= 1.
-            part: what the choice may spend.
-            by: most by which one score changes between neighbouring tables.
-            targets: what each candidate is of, for the books, which tell the chosen one: attribute names.
+            scores: Scores, shape (c,) int64, c >= 1.
+            part: Part of the budget to spend.
+            by: Most by which one score changes between neighbouring tables.
+            targets: Attributes of each candidate, for the books, which record the chosen one.
 
         Raises:
-            ValueError: if no such part is left, the scores are no integers, or there is none. Nothing was
+            ValueError: If no such part is left, the scores are not integers, or there are none. Nothing was
                 drawn then.
         """
         scale = self.scale_of_choice(part, by=by)
@@ -167,28 +167,28 @@ class NoiseBudget(ABC):
         return chosen
 
     def deviation(self, part: float, change: Change) -> float:
-        """The standard deviation of the noise of a part on each count, about."""
+        """Return the approximate standard deviation of a part's noise on each count."""
         return self.deviations * self.scale(part, change)
 
     def mean_error(self, part: float, change: Change) -> float:
-        """The mean size of the noise of a part on each count, about."""
+        """Return the approximate mean size of a part's noise on each count."""
         return self.errors * self.scale(part, change)
 
     @abstractmethod
     def scale(self, part: float, change: Change) -> float:
-        """The scale of the noise of a part on each count."""
+        """Return the scale of a part's noise on each count."""
 
     @abstractmethod
     def scale_of_choice(self, part: float, *, by: int) -> float:
-        """The scale of the noise of a part in a choice: so much lower scores are e times less likely, about.
+        """Return the scale of a part's noise in a choice: scores lower by it are about e times less likely.
 
         Raises:
-            ValueError: if the part is too small for any choice.
+            ValueError: If the part is too small for any choice.
         """
 
     @abstractmethod
     def imitated(self, rng: np.random.Generator, deviation: float, shape: tuple[int, ...]) -> Floats:
-        """Numbers distributed as noise of a standard deviation is, about; they hide nothing."""
+        """Draw numbers distributed approximately as noise with a standard deviation; they hide nothing."""
 
     @abstractmethod
     def _sensitivity(self, change: Change) -> int: ...
@@ -202,7 +202,8 @@ class NoiseBudget(ABC):
     def _take(self, part: float) -> None:
         if Fraction(part) > self._left:
             raise ValueError(
-                f"noise must not spend more than the whole: {self.unit} {part} was asked for, {self.left} of "
+                f"noise must not spend more than the whole: {self.unit} {part} was requested, but "
+                f"{self.left} of "
                 f"{self.whole} is left"
             )
         self._left -= Fraction(part)
@@ -213,7 +214,7 @@ class NoiseBudget(ABC):
 
 
 class PureNoise(NoiseBudget):
-    """Of a release of pure epsilon: discrete Laplace noise, permute-and-flip."""
+    """Noise of a release of pure epsilon: discrete Laplace noise, permute-and-flip."""
 
     unit = "epsilon"
     power = 1
@@ -222,7 +223,7 @@ class PureNoise(NoiseBudget):
     errors = 1.0
 
     def scale(self, part: float, change: Change) -> float:
-        """Of the discrete Laplace noise."""
+        """Return the scale of the discrete Laplace noise."""
         return laplace_scale(epsilon=part, sensitivity=change.summed)
 
     def scale_of_choice(self, part: float, *, by: int) -> float:
@@ -244,7 +245,7 @@ class PureNoise(NoiseBudget):
 
 
 class GaussianNoise(NoiseBudget):
-    """Of a release of zCDP: discrete Gaussian noise, Gumbel noise."""
+    """Noise of a zCDP release: discrete Gaussian noise, Gumbel noise."""
 
     unit = "rho"
     power = 2
@@ -253,11 +254,11 @@ class GaussianNoise(NoiseBudget):
     errors = math.sqrt(2 / math.pi)
 
     def scale(self, part: float, change: Change) -> float:
-        """Of the discrete Gaussian noise."""
+        """Return the scale of the discrete Gaussian noise."""
         return gaussian_scale(rho=part, squared_sensitivity=change.squared)
 
     def scale_of_choice(self, part: float, *, by: int) -> float:
-        """Of the Gumbel noise."""
+        """Return the scale of the Gumbel noise."""
         return gumbel_max_scale(rho=part, sensitivity=by)
 
     def imitated(self, rng: np.random.Generator, deviation: float, shape: tuple[int, ...]) -> Floats:

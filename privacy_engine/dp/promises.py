@@ -1,21 +1,22 @@
-"""A promise: what many bookings lose together in any window of time, however many they are.
+"""A promise: what many bookings lose together in any time window, however many they are.
 
-A sum of losses is right for any releases, and too much for some: where each person takes part in few of them
-(`privacy_engine.dp.participation`), all of them together lose less than their sum. Whoever can prove that
-books them under a promise, and the ledger counts the promise once, instead of each booking:
+A sum of losses is valid for any releases, but too high for some: if each person takes part in few of them
+(`privacy_engine.dp.participation`), all of them together lose less than their sum. A schedule that can prove
+this books them under a promise, and the ledger counts the promise once, instead of each booking:
 
 - In a limit whose window is no longer than the promise's period, the promise counts as long as any booking
   under it does: from the first one's reservation until a whole window after the last one's commit. So in
-  every window the limit holds: all bookings under the promise in it lose no more than the promise together.
-- A longer window of w is covered by ceil(w / period) periods, each of which loses the promise at most: it
-  counts so often (sequential composition, Dwork and Roth 2014, Theorem 3.16).
-- In a limit on all that is ever spent, a promise for a rolling period bounds nothing: there each booking
+  every window the limit holds: all bookings under the promise in it lose at most the promise together.
+- A longer window w is covered by ceil(w / period) periods, each of which loses at most the promise: it counts
+  that many times (sequential composition, Dwork and Roth 2014, Theorem 3.16).
+- In a limit on everything ever spent, a promise for a rolling period bounds nothing: there each booking
   counts by itself, as without a promise.
-- A limit on each release is about its own loss; and in one that is accounted as zcdp each booking counts by
-  its own rho.
+- A limit on each release concerns its own loss; and in a limit accounted as zcdp each booking counts by its
+  own rho.
 
-Where everybody is in every release, a promise can be kept in equal parts (`equal_part`): so many bookings of
-one loss in any period. Then the promise itself says how many, and the ledger refuses one more.
+If everyone is in every release, a promise can consist of equal parts (`equal_part`): a fixed number of
+bookings of the same loss in any period. Then the promise itself has that number, and the ledger refuses one
+more.
 """
 
 import math
@@ -34,11 +35,11 @@ _PARTS = ("promise_releases", "promise_part_epsilon", "promise_part_delta")
 
 @dataclass(frozen=True, kw_only=True)
 class Parts:
-    """How a promise is kept in equal parts.
+    """The equal parts of a promise.
 
     Attributes:
-        releases: most bookings in any one period, >= 1.
-        epsilon, delta: of each.
+        releases: Most bookings in any one period, >= 1.
+        epsilon, delta: Loss of each booking.
     """
 
     releases: int
@@ -52,13 +53,13 @@ class Parts:
 
 @dataclass(frozen=True, kw_only=True)
 class Promise:
-    """The most that all bookings under it lose together. Another loss or period is another promise.
+    """The most that all bookings under it lose together. Another loss or period makes another promise.
 
     Attributes:
-        name: tells two promises of a data set apart.
-        loss: of all bookings under it in any one period.
-        period: `total`, or a rolling window.
-        parts: how many bookings it is kept in; None: whoever books under it proves it otherwise.
+        name: Name of the promise, unique within a data set.
+        loss: Loss of all bookings under it in any one period.
+        period: Period: `total`, or a rolling window.
+        parts: Equal parts that it consists of; None: the caller proves the promise otherwise.
     """
 
     name: str
@@ -71,7 +72,7 @@ class Promise:
             raise ValueError("a promise must be for a rolling period such as 365d, or total, got release")
 
     def times(self, period: Period) -> int | None:
-        """How often it counts in a limit of a period; None where it bounds nothing there.
+        """Return how often it counts in a limit of a period; None if it bounds nothing there.
 
         >>> loss = PrivacyLoss(epsilon=1, neighbours="replace_person")
         >>> year = Promise(name="visits", loss=loss, period=Period.parse("365d"))
@@ -83,20 +84,20 @@ class Promise:
         return None if period.window is None else math.ceil(period.window / self.period.window)
 
     def asks(self, period: Period) -> tuple[Fraction, Fraction] | None:
-        """Epsilon and delta that it takes of a limit of a period; None as of `times`."""
+        """Return epsilon and delta that it takes from a limit of a period; None as for `times`."""
         times = self.times(period)
         return None if times is None else (times * exact(self.loss.epsilon), times * exact(self.loss.delta))
 
     def unsuited(self, limit: Limit) -> str:
-        """Why a limit cannot pay for the promise as one; empty where it can, or bounds something else.
+        """Explain why a limit cannot pay for the promise; empty if it can, or is of another kind.
 
-        A limit of a single release is about the loss of each, and in one accounted as zcdp each booking
+        A limit of a single release concerns the loss of each, and in a limit accounted as zcdp each booking
         counts by its own rho.
         """
         if limit.period.name == "release" or limit.is_zcdp or not limit.epsilon:
             return ""
-        asked = self.asks(limit.period)
-        if asked is None:
+        needed = self.asks(limit.period)
+        if needed is None:
             return (
                 f"a limit in total counts each release by itself, while the promise {self.name} is for any "
                 f"{self.period.name}: grant it with --period {self.period}"
@@ -104,18 +105,18 @@ class Promise:
         lacks = [
             f"{name} {decimal_text(amount)}, the limit has {decimal_text(exact(granted))}"
             for name, amount, granted in zip(
-                ("epsilon", "delta"), asked, (limit.epsilon, limit.delta), strict=True
+                ("epsilon", "delta"), needed, (limit.epsilon, limit.delta), strict=True
             )
             if amount > exact(granted)
         ]
         if not lacks:
             return ""
-        return f"the promise {self.name} takes {' and '.join(lacks)}: grant no less, or promise less"
+        return f"the promise {self.name} takes {' and '.join(lacks)}. Grant at least that, or promise less"
 
     def is_part(self, loss: PrivacyLoss) -> bool:
-        """Whether a booking of that loss is one of its equal parts, where it has such.
+        """Return whether a booking of that loss is one of its equal parts; true if it has none.
 
-        With a delta it must carry a rho that is no larger than the part's: what adds is rho.
+        With a delta it must have a rho no larger than the part's, because rho's are added.
         """
         each = self.parts
         if each is None:
@@ -126,17 +127,17 @@ class Promise:
         return same and loss.neighbours is self.loss.neighbours
 
     def to_detail(self) -> dict[str, str]:
-        """What an entry of the ledger records of it."""
+        """Return what an entry of the ledger records of the promise."""
         epsilon, delta = decimal_text(self.loss.epsilon), decimal_text(self.loss.delta)
-        told = dict(zip(_FIELDS, (self.name, self.period.name, epsilon, delta), strict=True))
+        fields = dict(zip(_FIELDS, (self.name, self.period.name, epsilon, delta), strict=True))
         if self.parts is not None:
             each = decimal_text(self.parts.epsilon), decimal_text(self.parts.delta)
-            told |= dict(zip(_PARTS, (str(self.parts.releases), *each), strict=True))
-        return told
+            fields |= dict(zip(_PARTS, (str(self.parts.releases), *each), strict=True))
+        return fields
 
     @classmethod
     def of_detail(cls, detail: Mapping[str, str], neighbours: Neighbours) -> Self | None:
-        """What `to_detail` wrote, if it did."""
+        """Read the output of `to_detail`; None if there is no promise."""
         if _FIELDS[0] not in detail:
             return None
         name, period, epsilon, delta = (detail[field] for field in _FIELDS)
@@ -149,19 +150,19 @@ class Promise:
 
 
 def equal_part(promised: PrivacyLoss, releases: int, *, gaussian: bool) -> PrivacyLoss:
-    """The loss of each of so many releases that all together lose what is promised, at most.
+    """Return the loss of each of a number of releases that together lose at most what is promised.
 
-    Neighbour relation: that of the promise, of a person who is in every release.
+    Neighbour relation: that of the promise, for a person who is in every release.
 
     With a delta the promise is one of zCDP: rho = `zcdp_rho(epsilon, delta)` implies it, and rho's add, so
     each release may be (rho / releases)-zCDP. One of pure epsilon e is (e^2 / 2)-zCDP, so that e = sqrt(2 rho
     / releases) will do; so will e = epsilon / releases, for epsilons add, too: the larger one is taken.
-    Without a delta only the latter is left.
+    Without a delta only the latter applies.
 
     Args:
-        promised: of a period.
-        releases: in it, >= 1.
-        gaussian: whether a release may be zCDP with a delta, or must be of pure epsilon.
+        promised: Loss promised for a period.
+        releases: Number of releases in the period, >= 1.
+        gaussian: Whether a release may be zCDP with a delta, or must be of pure epsilon.
 
     >>> year = PrivacyLoss(epsilon=1, delta=1e-9, neighbours="replace_one")
     >>> round(equal_part(year, 52, gaussian=False).epsilon, 4)
@@ -170,7 +171,7 @@ def equal_part(promised: PrivacyLoss, releases: int, *, gaussian: bool) -> Priva
     0.000288
 
     Raises:
-        ValueError: if a part is too small for any noise, or there is none to be made.
+        ValueError: If a part is too small for any noise, or there are none.
     """
     if type(releases) is not int or releases < 1:
         raise ValueError(f"releases must be a whole number >= 1, got {releases!r}")

@@ -1,15 +1,15 @@
-"""Running totals of a ledger: all that a decision needs of the entries up to one of them.
+"""Running totals of a ledger: everything that a decision requires from the entries up to one of them.
 
-A rolling limit counts what was committed in its window, for that is when somebody could see it, and what is
-reserved and not older than the window. What was committed never comes back, so its sum in a window is the
-difference of two running totals: those now, and those when the window began. A reservation may come back or
-be committed, so those that are open are looked at one by one, where there are any that are older.
+A rolling limit counts what was committed in its window, because that is when someone could see it, and
+reservations that are not older than the window. A commit is never undone, so the sum of commits in a window
+is the difference of two running totals: the current ones, and those when the window began. A reservation may
+be cancelled or committed, so open reservations are checked one by one, if there are any that are older.
 
-Bookings under a promise (`privacy_engine.dp.promises`) are summed apart, for each promise. Every booking has
-an epsilon above zero, so their sum in a window tells whether there are any, and then the promise counts.
+Bookings under a promise (`privacy_engine.dp.promises`) are summed separately, for each promise. Every booking
+has an epsilon above zero, so their sum in a window shows whether there are any, and then the promise counts.
 
-Rho's are summed too, and bookings of which none follows are counted, in the totals of a data set that ever
-had a limit accounted as zcdp; all of its totals are made so then. Those of others are as they always were.
+Rho's are summed as well, and bookings without one are counted, in the totals of a data set that ever had a
+limit accounted as zcdp; then all of its totals are computed that way. Those of other data sets are unchanged.
 """
 
 import json
@@ -25,14 +25,14 @@ from privacy_engine.dp.loss import Neighbours, PrivacyLoss
 from privacy_engine.dp.promises import Promise
 from privacy_engine.dp.zcdp import pure_rho
 
-_NO_RHOS = (("0", 0), ("0", 0))  # of sums in which no rho counts
+_NO_RHOS = (("0", 0), ("0", 0))  # the rho part of sums without rho
 
 
 @dataclass(frozen=True, kw_only=True)
 class Sums:
     """Exact sums of epsilons and deltas, and of rho's where these count.
 
-    `unlike` is the number of losses of which no rho follows.
+    `unlike` is the number of losses without a rho.
     """
 
     epsilon: Fraction = Fraction(0)
@@ -42,7 +42,7 @@ class Sums:
 
     @classmethod
     def of(cls, amount: Entry | PrivacyLoss, *, zcdp: bool = False) -> Self:
-        """That of one entry or loss; its rho only where rho's count."""
+        """Return the sums of one entry or loss; its rho only if rho's count."""
         if isinstance(amount, Entry):
             sums = cls(epsilon=Fraction(amount.epsilon), delta=Fraction(amount.delta))
             rho = Fraction(amount.detail["rho"]) if "rho" in amount.detail else None
@@ -74,11 +74,11 @@ class Sums:
 
 @dataclass(frozen=True, kw_only=True)
 class Spent:
-    """What bookings spend: by those that are committed, and by those that are reserved and not yet.
+    """What bookings spend: committed ones, and reserved ones that are not committed yet.
 
     Attributes:
-        committed, reserved: by bookings under no promise.
-        promised: by those under each promise, their own losses; without those that have none.
+        committed, reserved: Sums of bookings under no promise.
+        promised: Sums of the losses of bookings under each promise that has any.
     """
 
     committed: Sums = Sums()
@@ -91,14 +91,14 @@ class Spent:
         return self.reserved != Sums() or any(under.is_open for under in self.promised.values())
 
     def only_committed(self) -> "Spent":
-        """Without what is reserved."""
+        """Return the totals without reservations."""
         return Spent(
             committed=self.committed,
             promised={promise: under.only_committed() for promise, under in self.promised.items()},
         )
 
     def moved(self, promise: Promise | None, *, committed: Sums = Sums(), reserved: Sums = Sums()) -> "Spent":
-        """With so much more of both, under a promise or none."""
+        """Return the totals with further sums added to both, under a promise or none."""
         if promise is None:
             return replace(self, committed=self.committed + committed, reserved=self.reserved + reserved)
         under = self.promised.get(promise, Spent()).moved(None, committed=committed, reserved=reserved)
@@ -108,14 +108,14 @@ class Spent:
 
 @dataclass(frozen=True, kw_only=True)
 class Totals:
-    """Of a data set, after one of its entries; without arguments, before the first.
+    """The totals of a data set after one of its entries; without arguments, before the first.
 
     Attributes:
-        limits: that hold: the last grant of each period, in the order of their periods' first grants.
-        spent: by all bookings that were not given back.
-        bookings: how many these are.
-        neighbours: what their losses are for; None where there are none.
-        zcdp: whether rho's are summed, because a limit was accounted so at any time.
+        limits: Limits in force: the last grant of each period, in the order of their periods' first grants.
+        spent: Sums of all bookings that were not cancelled.
+        bookings: Number of these bookings.
+        neighbours: Neighbour relation of their losses; None if there are none.
+        zcdp: Whether rho's are summed, because a limit was ever accounted as zcdp.
     """
 
     limits: tuple[Limit, ...] = ()
@@ -125,7 +125,7 @@ class Totals:
     zcdp: bool = False
 
     def after(self, entry: Entry) -> "Totals":
-        """The totals when one more entry is written."""
+        """Return the totals after one more entry."""
         if entry.event is Event.GRANT:
             held = {limit.period.name: limit for limit in self.limits}
             accounting = entry.detail.get("accounting", Accounting.SUM)
@@ -153,12 +153,12 @@ class Totals:
                 )
 
     def without(self, reservation: Booking) -> "Totals":
-        """The totals as if something that is reserved were given back."""
+        """Return the totals as if a reservation were cancelled."""
         back = Sums() - Sums.of(reservation.loss, zcdp=self.zcdp)
         return replace(self, spent=self.spent.moved(reservation.promise, reserved=back))
 
     def to_text(self) -> str:
-        """One text for equal totals, which `from_text` reads back."""
+        """Return text that is the same for equal totals, for `from_text`."""
         fields: dict[str, Any] = {
             "limits": [
                 [
@@ -176,7 +176,7 @@ class Totals:
         }
         if self.zcdp:
             fields["rho"] = _rhos_text(self.spent)
-        if self.spent.promised:  # without one the text is that of ledgers which knew no promise
+        if self.spent.promised:  # without one the text is the same as before promises existed
             fields["promised"] = [
                 [
                     promise.to_detail(),
@@ -190,10 +190,10 @@ class Totals:
 
     @classmethod
     def from_text(cls, text: str) -> Self:
-        """Read what `to_text` writes.
+        """Read the output of `to_text`.
 
         Raises:
-            ValueError: if it is something else.
+            ValueError: If it is something else.
         """
         fields = json.loads(text)
         promised = {
@@ -212,11 +212,11 @@ class Totals:
 
 
 def standings(totals: Totals, outside: Mapping[str, Spent]) -> tuple[Standing, ...]:
-    """What of each limit is spent.
+    """Return the loss spent of each limit.
 
     Args:
-        totals: of the data set.
-        outside: for each rolling period by its name: what of the totals is older than its window.
+        totals: Totals of the data set.
+        outside: Part of the totals older than the window, by name of each rolling period.
     """
     return tuple(_standing(limit, totals.spent, outside) for limit in totals.limits)
 
@@ -230,11 +230,11 @@ def _standing(limit: Limit, spent: Spent, outside: Mapping[str, Spent]) -> Stand
     held = set()
     for promise, under in spent.promised.items():
         own, own_reserved = _counted(under, older.promised.get(promise, Spent()))
-        asked = None if limit.is_zcdp else promise.asks(limit.period)
-        if asked is not None and own.epsilon:
+        promised = None if limit.is_zcdp else promise.asks(limit.period)
+        if promised is not None and own.epsilon:
             held.add(promise)
             all_reserved = own == own_reserved
-            own = Sums(epsilon=asked[0], delta=asked[1])
+            own = Sums(epsilon=promised[0], delta=promised[1])
             own_reserved = own if all_reserved else Sums()
         counted, reserved = counted + own, reserved + own_reserved
     if limit.is_zcdp:
@@ -257,12 +257,12 @@ def _standing(limit: Limit, spent: Spent, outside: Mapping[str, Spent]) -> Stand
 
 
 def parts_used(promise: Promise, spent: Spent, older: Spent) -> int:
-    """How many bookings under a promise of equal parts are in its period: their sum over one of them.
+    """Return the number of bookings under a promise of equal parts in its period: their sum over one part.
 
     Args:
-        promise: with parts.
-        spent: of the data set.
-        older: what of it is older than the period.
+        promise: Promise with parts.
+        spent: Sums of the data set.
+        older: Part of the sums older than the period.
     """
     if promise.parts is None:
         return 0
@@ -271,7 +271,7 @@ def parts_used(promise: Promise, spent: Spent, older: Spent) -> int:
 
 
 def _counted(spent: Spent, older: Spent) -> tuple[Sums, Sums]:
-    """What is in the window, and what of it is reserved."""
+    """Return the loss in the window, and the reserved part of it."""
     reserved = spent.reserved - older.reserved
     return spent.committed - older.committed + reserved, reserved
 

@@ -1,9 +1,9 @@
 """Zero-concentrated differential privacy, and its conversions from epsilon and to (epsilon, delta).
 
 M is rho-zCDP if for all neighbouring x, y and every alpha > 1 the Renyi divergence D_alpha(M(x) || M(y)) is
-at most alpha rho (Bun, Steinke: Concentrated Differential Privacy, 2016, Definition 1.1). It is of whatever
-neighbour relation its caller says. Rho's of mechanisms that are chosen one after the other, each with a rho
-that may depend on all results so far, add, as long as their sum is kept below a bound that was set before the
+at most alpha rho (Bun, Steinke: Concentrated Differential Privacy, 2016, Definition 1.1). The caller
+determines the neighbour relation. Rho's of mechanisms that are chosen one after the other, each with a rho
+that may depend on all results so far, add, as long as their sum stays below a bound that was fixed before the
 first (fully adaptive composition: Feldman, Zrnic: Individual Privacy Accounting via a Renyi Filter, 2021;
 Whitehouse, Ramdas, Rogers, Wu: Fully-Adaptive Composition in Differential Privacy, 2023). So rho's are summed
 exactly, and only the sum is converted.
@@ -24,9 +24,9 @@ So delta = exp((alpha - 1)(alpha rho - epsilon)) (1 - 1 / alpha)^alpha / (alpha 
     (1)  epsilon = alpha rho + g(alpha),  g(alpha) = (log(1 / delta) + alpha log(1 - 1 / alpha)
                                                        - log(alpha - 1)) / (alpha - 1),
 
-for *every* alpha: a search for the best one cannot make the claim false. What is found is computed once more
+for *every* alpha: a search for the best one cannot make the claim false. The result is computed once more
 with 60 digits and rounded to the safe side. The search may end an ulp away on another machine, so a claim
-keeps a slack of 1e-13 of it and more, and what one machine wrote another one accepts.
+keeps a relative slack of at least 1e-13, and a claim written on one machine is accepted on another.
 """
 
 import math
@@ -34,9 +34,9 @@ from collections.abc import Callable
 from decimal import ROUND_DOWN, Decimal, localcontext
 from fractions import Fraction
 
-LEAST_RHO = 1e-24  # less is counted as so much: below it, 60 digits would not do
+LEAST_RHO = 1e-24  # a smaller rho counts as this one: below it, 60 digits would not suffice
 _DIGITS = 60
-_MARGIN = Decimal("1e-30")  # more than all rounding of 60 digits, where alpha < 1e20 and rho >= LEAST_RHO
+_MARGIN = Decimal("1e-30")  # more than all rounding errors of 60 digits, if alpha < 1e20 and rho >= LEAST_RHO
 _REACH = 12.0  # natural logarithms around the first guess of alpha - 1 that are searched
 _STEPS = 46  # of golden section: 24 logarithms to within 1e-8
 _GOLDEN = (math.sqrt(5) - 1) / 2
@@ -58,7 +58,7 @@ def zcdp_epsilon(rho: float, delta: float) -> float:
     5.2215
 
     Raises:
-        ValueError: if rho is not positive and finite, or delta not in (0, 1).
+        ValueError: If rho is not positive and finite, or delta not in (0, 1).
     """
     check_rho(rho)
     _check_delta(delta)
@@ -81,7 +81,7 @@ def zcdp_rho(epsilon: float, delta: float) -> float:
     True
 
     Raises:
-        ValueError: if epsilon is not positive and finite, or too small for any rho, or delta not in (0, 1).
+        ValueError: If epsilon is not positive and finite, or too small for any rho, or delta not in (0, 1).
     """
     if not (epsilon > 0 and math.isfinite(epsilon)):
         raise ValueError(f"epsilon must be > 0 and finite, got {epsilon}")
@@ -102,13 +102,13 @@ def zcdp_rho(epsilon: float, delta: float) -> float:
 
 
 def epsilon_of_part(rho: float, delta: float) -> float:
-    """An epsilon whose `zcdp_rho` is at most rho, and near it: of a method that may spend so much.
+    """Return an epsilon whose `zcdp_rho` is at most rho, and close to it, for a method that may spend rho.
 
     >>> zcdp_rho(epsilon_of_part(0.01, 1e-9), 1e-9) <= 0.01
     True
 
     Raises:
-        ValueError: as of `zcdp_rho`.
+        ValueError: As of `zcdp_rho`.
     """
     epsilon = zcdp_epsilon(rho, delta)
     while zcdp_rho(epsilon, delta) > rho:
@@ -117,10 +117,10 @@ def epsilon_of_part(rho: float, delta: float) -> float:
 
 
 def check_rho(rho: float) -> None:
-    """Refuse what is no rho.
+    """Raise if a number is not a valid rho.
 
     Raises:
-        ValueError: if it is not positive and finite.
+        ValueError: If it is not positive and finite.
     """
     if not (rho > 0 and math.isfinite(rho)):
         raise ValueError(f"rho must be > 0 and finite, got {rho}")
@@ -144,10 +144,11 @@ def _exact_g(excess: float, delta: float) -> Decimal:
 
 
 def _best(value: Callable[[float], float], guess: float) -> float:
-    """Where in (0, inf) a function that falls and then rises is least: golden section over the logarithm.
+    """Return the minimum in (0, inf) of a function that falls and then rises, by golden section.
 
-    Both functions that are searched are such: log delta is convex in alpha at any epsilon and rho (Canonne,
-    Kamath, Steinke, section 2.3), so that the alphas whose epsilon is below a bound are an interval.
+    Both functions that are searched have this form: log delta is convex in alpha at any epsilon and rho
+    (Canonne, Kamath, Steinke, section 2.3), so that the alphas whose epsilon is below a bound are an
+    interval.
     """
     low, high = math.log(guess) - _REACH, math.log(guess) + _REACH
     low, high = max(low, -40.0), min(high, 45.0)  # keeps alpha < 1e20

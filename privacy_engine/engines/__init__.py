@@ -1,1 +1,1 @@
-"""What counts, cuts and reads tables that memory may not hold: DuckDB on this machine, or Spark."""
+"""Count, cut and read tables that may not fit into memory: DuckDB on this machine, or Spark."""

@@ -1,4 +1,4 @@
-"""Verification and risks of released records in files, of which only counts come into memory."""
+"""Verification and risks of released records in files; only counts are held in memory."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -35,7 +35,7 @@ from privacy_engine.verification.verify import (
 )
 from privacy_engine.vocabulary import Role
 
-PSEUDONYM, PERSON = "pseudonym", "person"  # columns of a file that holds both against each other
+PSEUDONYM, PERSON = "pseudonym", "person"  # columns of a file in which both are compared
 
 
 def verify_files(
@@ -52,27 +52,27 @@ def verify_files(
 ) -> Report:
     """Measure every rule of a policy on released records in Parquet files.
 
-    The report is the one that `verify` gives on the records; arguments and errors as there, and `across` as
+    The report is the same as that of `verify` on the records. Arguments and errors as there, and `across` as
     for `verify_tallies`.
 
-    Where the schema names a person, `by_person` are the quasi-identifiers and sensitive attributes of the
-    same records, and in the column of that name whose record each is. They are counted then. Where rows are
+    If the schema names a person, `by_person` has the quasi-identifiers and sensitive attributes of the same
+    records, and in the column of that name the person of each record. Persons are counted then. If rows are
     linked, the released pseudonyms are counted; `by_person`, if given, has the columns `PSEUDONYM` and
-    `PERSON` of the same records, and they are held against each other.
+    `PERSON` of the same records, and both are compared.
 
     Raises:
-        VerificationError: if columns are missing, unknown, or identifiers, or a model across releases is
-            demanded and its findings are not given, or a pseudonym is not of one person alone.
-        SchemaError: if a file is no whole Parquet file.
+        VerificationError: If columns are missing, unknown, or identifiers, a model across releases is
+            required and its findings are not given, or a pseudonym belongs to several persons.
+        SchemaError: If a file is not a complete Parquet file.
     """
     columns = engine.columns(files).names
     check_columns(columns, schema)
     policy = as_declared(policy, schema)
     require_persons(schema, by_person is not None, loss)
-    asked = attributes_of(policy.known_rows, schema)
+    needed = attributes_of(policy.known_rows, schema)
     judging = _Judging(policy, schema, by_person=schema.linked or by_person is not None)
     tallies, persons = _counted(engine, files, schema, by_person, judging)
-    tables, known = _by_table(engine, files, schema, asked, judging) if schema.tables else ((), {})
+    tables, known = _by_table(engine, files, schema, needed, judging) if schema.tables else ((), {})
     return verify_tallies(
         chain(tallies, tables),
         columns,
@@ -82,7 +82,7 @@ def verify_files(
         figures=figures,
         across=across,
         persons=persons,
-        known=known or _known(engine, files, schema, by_person, asked),
+        known=known or _known(engine, files, schema, by_person, needed),
         values=partial(_values, engine, files),
         sizes=partial(engine.class_sizes, files),
         year=year,
@@ -91,13 +91,13 @@ def verify_files(
 
 @dataclass(frozen=True, kw_only=True)
 class Examined:
-    """What is known of released records once their classes were counted.
+    """The result of counting the classes of released records.
 
     Attributes:
-        report: of `verify_files`.
-        risk: the figures of `risk.figures`, and of `known_rows.figures` where persons were counted.
-        sizes: persons in a class -> classes of that size, ascending; the records, where each counts as a
-            person.
+        report: Report of `verify_files`.
+        risk: Figures of `risk.figures`, and of `known_rows.figures` if persons were counted.
+        sizes: Number of persons in a class -> number of classes of that size, ascending; if each record
+            counts as a person, number of records.
     """
 
     report: Report
@@ -107,7 +107,7 @@ class Examined:
 
 @dataclass(frozen=True)
 class _Judging:
-    """What is made of classes where they are counted: a fold of `Engine.fold_classes`; it can be pickled."""
+    """Folds classes where they are counted, for `Engine.fold_classes`; it can be pickled."""
 
     policy: ReleasePolicy
     schema: DataSchema
@@ -120,7 +120,7 @@ class _Judging:
 
 
 class _Examining(_Judging):
-    """The same, with what `examine_files` tells beside the policy."""
+    """Like `_Judging`, with the figures that `examine_files` adds to the policy's."""
 
     def __call__(self, parts: Iterable[Classes]) -> dict[str, Any]:
         risk, sizes = PartFigures(), Counter[int]()
@@ -145,15 +145,15 @@ def examine_files(
     *,
     by_person: Files | None = None,
 ) -> Examined:
-    """Policy, risks and class sizes of released records in Parquet files, which are counted once for all.
+    """Check the policy, the risks and the class sizes of released records in Parquet files in one count.
 
-    Arguments as of `verify_files`; where the schema names a person, sizes are of persons.
+    Arguments as for `verify_files`; if the schema names a person, sizes are of persons.
 
     Raises:
-        VerificationError, SchemaError: as `verify_files`.
+        VerificationError, SchemaError: As for `verify_files`.
     """
     if schema.tables:
-        raise SchemaError("the rows of several tables cannot be examined as one: verify them")
+        raise SchemaError("the rows of several tables cannot be examined together. Verify them instead")
     columns = engine.columns(files).names
     check_columns(columns, schema)
     policy = as_declared(policy, schema)
@@ -165,10 +165,10 @@ def examine_files(
     risk, sizes = PartFigures(every), Counter[int]()
 
     def tallies() -> Iterator[Mapping[str, Any]]:
-        for told in folded:
-            risk.take(told["risk"])
-            sizes.update(dict(told["sizes"]))
-            yield told["tally"]
+        for result in folded:
+            risk.take(result["risk"])
+            sizes.update(dict(result["sizes"]))
+            yield result["tally"]
 
     report = verify_tallies(
         tallies(),
@@ -186,13 +186,13 @@ def examine_files(
 def sensitive_values(
     engine: Engine, files: Files, schema: DataSchema, *, person: str | None = None
 ) -> dict[str, SensitiveValues]:
-    """The values of each sensitive attribute in the whole table, and how many records have each.
+    """Return the values of each sensitive attribute in the whole table, with the records that have each.
 
     Args:
-        engine: that counts.
-        files: of the table.
-        schema: of the table.
-        person: the column that tells whose record each is; the values are weighed by persons then.
+        engine: Engine that counts.
+        files: Parquet files of the table.
+        schema: Schema of the table.
+        person: Column with the person of each record; values are then weighted by persons. None: by records.
     """
     found = {}
     for attribute in schema.sensitive:
@@ -211,10 +211,10 @@ def sensitive_values(
 def _weights(
     engine: Engine, files: Files, column: str, person: str, values: SensitiveValues
 ) -> npt.NDArray[np.float64]:
-    """(size,) persons with each value, one that has several by equal parts in each."""
-    told = engine.person_weights(files, column, person, values)
+    """(size,) the number of persons with each value; a person with several values counts in equal parts."""
+    weights = engine.person_weights(files, column, person, values)
     codes, parts, persons = (
-        told.column(name).to_numpy().astype(np.int64) for name in ("code", "parts", "persons")
+        weights.column(name).to_numpy().astype(np.int64) for name in ("code", "parts", "persons")
     )
     return shares_of_persons(codes, parts, persons, values.size)
 
@@ -222,10 +222,10 @@ def _weights(
 def _counted(
     engine: Engine, files: Files, schema: DataSchema, by_person: Files | None, fold: Fold
 ) -> tuple[Iterator[Mapping[str, Any]], int | None]:
-    """The folded classes of the records, and how many persons these are of; None: each counts as a person."""
+    """Return the folded classes and the number of persons; None if each record counts as a person."""
     if schema.linked and by_person is not None:
-        told = ([PSEUDONYM], [PERSON], [PSEUDONYM, PERSON])
-        require_own_pseudonyms(schema, *(_distinct(engine, by_person, names) for names in told))
+        combinations = ([PSEUDONYM], [PERSON], [PSEUDONYM, PERSON])
+        require_own_pseudonyms(schema, *(_distinct(engine, by_person, names) for names in combinations))
     if schema.tables:
         require_own_cells(schema, engine.filled_cells(files, TABLE))
         schema = replace(schema, attributes=tuple(a for a in schema.attributes if a not in schema.sensitive))
@@ -236,14 +236,14 @@ def _counted(
 
 
 def _distinct(engine: Engine, files: Files, columns: Sequence[str]) -> int:
-    """How many combinations of values some columns have."""
+    """Return the number of combinations of values in some columns."""
     return sum(engine.class_sizes(files, columns).values())
 
 
 def _known(
     engine: Engine, files: Files, schema: DataSchema, by_person: Files | None, attributes: Sequence[str]
 ) -> dict[str, ValuesLeft]:
-    """What whoever knows all rows of a person is left with; empty where each record counts as a person."""
+    """Return the values left to someone who knows all rows of a person; empty if records are persons."""
     counted = files if schema.linked else by_person
     if counted is None:
         return {}
@@ -253,11 +253,11 @@ def _known(
         name: engine.values_left(counted, quasi, {name: own}, schema.by, linked=schema.linked)
         for name, own in values.items()
     }
-    return {name: ValuesLeft(*(column.to_numpy() for column in told.columns)) for name, told in found.items()}
+    return {name: ValuesLeft(*(column.to_numpy() for column in left.columns)) for name, left in found.items()}
 
 
 def _values(engine: Engine, files: Files, column: str) -> tuple[pd.Series, npt.NDArray[np.int64]]:
-    """The distinct values of a column without null, and how many records have each."""
+    """Return the distinct values of a column without null, and the number of records with each."""
     counted = engine.contingency(files, [column])
     values = to_frame(counted.select([column]))[column]
     known = values.notna().to_numpy(dtype=np.bool_)
@@ -267,7 +267,7 @@ def _values(engine: Engine, files: Files, column: str) -> tuple[pd.Series, npt.N
 def _by_table(
     engine: Engine, files: Files, schema: DataSchema, attributes: Sequence[str], judging: _Judging
 ) -> tuple[Iterator[Mapping[str, Any]], dict[str, ValuesLeft]]:
-    """The tallies of each table with a sensitive attribute, and what is known of some of these attributes."""
+    """Return the tallies of each table with a sensitive attribute, and the values left of them."""
     quasi = [a.name for a in schema.quasi_identifiers]
     kept = {t.name: [a.name for a in schema.of_table(t.name).sensitive] for t in schema.tables}
     kept = {name: sensitive for name, sensitive in kept.items() if sensitive}
@@ -278,8 +278,8 @@ def _by_table(
     parts = []
     for name, sensitive in kept.items():
         own = DataSchema((label, *(schema[a] for a in sensitive)), person)
-        asked = [a for a in attributes if a in sensitive]
-        known |= _known(engine, [], own, [written.files[name]], asked)
+        needed = [a for a in attributes if a in sensitive]
+        known |= _known(engine, [], own, [written.files[name]], needed)
         of_table = replace(judging, of_table=True)
         parts.append(_folded(engine, [written.files[name]], own, schema.by, of_table))
     return chain.from_iterable(parts), known
@@ -288,7 +288,7 @@ def _by_table(
 def _folded(
     engine: Engine, files: Files, schema: DataSchema, person: str | None, fold: Fold
 ) -> Iterator[Mapping[str, Any]]:
-    """What a fold makes of the classes of the records."""
+    """Fold the classes of the records."""
     grouping = Grouping(
         columns=[a.name for a in schema.quasi_identifiers],
         sensitive=sensitive_values(engine, files, schema, person=person),

@@ -1,8 +1,8 @@
-"""Classes of records that come in the order of their class, and of their person within it.
+"""Classes of records that arrive sorted by class, and by person within each class.
 
-Whoever sorts records by class can spill them, sends each once, and needs no list of what is in a class: it is
-counted as it goes by. What is in memory is a batch of records, and the counts of the one class that goes on
-in the next batch: no more than the class has distinct values, however many records and persons it has.
+Records sorted by class can be spilled to disk, are sent once, and need no list of what is in a class: classes
+are counted as they pass. Memory holds one batch of records, and the counts of the one class that continues in
+the next batch: at most the number of distinct values of that class, however many records and persons it has.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -24,17 +24,17 @@ Ints = npt.NDArray[np.int64]
 def ordered_classes(
     batches: Iterable[pa.RecordBatch], sensitive: Mapping[str, SensitiveValues], *, by_person: bool
 ) -> Iterator[CountedClasses]:
-    """The classes of records in the order of their class, part by part; each class is in one part, whole.
+    """Yield the classes of records sorted by class, part by part; each class is in one part, complete.
 
     Args:
-        batches: of the records. The columns are what a class shares, which person a record is of if
-            `by_person`, and a code for each sensitive attribute; a class is in one run of records, and in it
-            each person.
-        sensitive: sensitive attribute -> its values in the whole table.
-        by_person: whether a person counts one in a class, and not each record.
+        batches: Records. Their columns are the values that a class shares, the person if `by_person`, and a
+            code for each sensitive attribute. Each class is one run of records, and each person one run
+            within it.
+        sensitive: Sensitive attribute -> its values in the whole table.
+        by_person: Whether a person counts once in a class, instead of each record.
 
     Raises:
-        IntegrityError: if a code is null or negative: a value that is not among the known ones.
+        IntegrityError: If a code is null or negative, so that the value is not a known one.
     """
     sizes = {name: values.size for name, values in sensitive.items()}
     for counts in _ordered_counts(batches, sizes, by_person):
@@ -48,12 +48,12 @@ def ordered_classes(
 
 
 def ordered_parts(batches: Iterable[pa.RecordBatch], size: int) -> ValueParts | None:
-    """How the persons of all records share the values of a column, as of one class; None without records.
+    """Return how the persons of all records share a column's values, as one class; None without records.
 
     Args:
-        batches: of the records in the order of their person: a column that is the same in all of them, the
-            person, and the code of a value.
-        size: number of values.
+        batches: Records sorted by person: a column that is the same in all of them, the person, and the code
+            of a value.
+        size: Number of values.
     """
     return next((counts.parts["value"] for counts in _ordered_counts(batches, {"value": size}, True)), None)
 
@@ -61,9 +61,9 @@ def ordered_parts(batches: Iterable[pa.RecordBatch], size: int) -> ValueParts | 
 def _ordered_counts(
     batches: Iterable[pa.RecordBatch], values: Mapping[str, int], by_person: bool
 ) -> "Iterator[_Counts]":
-    """What is counted of whole classes, some at a time."""
-    waiting: pa.Table | None = None  # records of the last person so far: there may be more of them
-    begun = [_Counts.none(values)]  # of the last class so far, but for that person
+    """Yield the counts of complete classes, some at a time."""
+    waiting: pa.Table | None = None  # records of the last person so far, who may have more
+    begun = [_Counts.none(values)]  # counts of the last class so far, without that person
     for batch in batches:
         if not batch.num_rows:
             continue
@@ -72,7 +72,7 @@ def _ordered_counts(
         of, person = _runs(rows, len(values), by_person)
         end, whole = int(np.searchsorted(person, person[-1])), int(of[-1])
         begun.append(_Counts.of(rows.slice(0, end), of[:end], person[:end], values, by_person))
-        # What has many entries is not added up again for each batch, or a large class would take for ever.
+        # Many entries are not added up again for each batch, or a large class would never finish.
         while len(begun) > 1 and (whole or begun[-1].entries >= begun[-2].entries):
             begun[-2:] = [begun[-2].plus(begun[-1], values)]
         if whole:
@@ -89,11 +89,11 @@ def _ordered_counts(
 
 @dataclass(frozen=True)
 class _Counts:
-    """Counts of classes, to which those of other persons of the same classes can be added.
+    """Counts of classes, to which counts of further persons of the same classes can be added.
 
     Attributes:
-        sizes, people: (c,) records and persons in each class.
-        parts: sensitive attribute -> how its values stand in the classes.
+        sizes, people: Numbers of records and persons in each class, shape (c,).
+        parts: Sensitive attribute -> its values by class.
     """
 
     sizes: Ints
@@ -102,7 +102,7 @@ class _Counts:
 
     @classmethod
     def none(cls, values: Iterable[str]) -> "_Counts":
-        """Of one class without records."""
+        """Return the counts of one class without records."""
         nothing, no_sets = np.zeros(0, np.int64), np.zeros(0, np.uint64)
         empty = ValueParts(nothing, nothing, nothing, nothing, nothing, no_sets)
         return cls(np.zeros(1, np.int64), np.zeros(1, np.int64), dict.fromkeys(values, empty))
@@ -111,7 +111,7 @@ class _Counts:
     def of(
         cls, rows: pa.Table, of: Ints, person: Ints, values: Mapping[str, int], by_person: bool
     ) -> "_Counts":
-        """Of records whose class (n,) and pair of class and person (n,) are numbered, without gaps."""
+        """Count records whose class (n,) and pair of class and person (n,) are numbered without gaps."""
         starts = np.flatnonzero(np.diff(person, prepend=-1))
         parts = {}
         for column, (name, size) in zip(_codes(rows, len(values)), values.items(), strict=True):
@@ -126,11 +126,11 @@ class _Counts:
 
     @property
     def entries(self) -> int:
-        """How many there are."""
+        """Number of entries."""
         return sum(len(own.classes) + len(own.sets) for own in self.parts.values())
 
     def plus(self, other: "_Counts", values: Mapping[str, int]) -> "_Counts":
-        """Both together: of the same first class, and of other persons."""
+        """Add counts of further persons, whose first class is the same."""
         sizes, people = (np.zeros(max(len(self.sizes), len(other.sizes)), np.int64) for _ in range(2))
         for one in (self, other):
             sizes[: len(one.sizes)] += one.sizes
@@ -141,7 +141,7 @@ class _Counts:
         return _Counts(sizes, people, parts)
 
     def part(self, first: int, last: int) -> "_Counts":
-        """Of the classes ``first .. last - 1``, of which the last ones may have no counts yet."""
+        """Return the classes ``first .. last - 1``; the last ones may have no counts yet."""
         sizes, people = (np.zeros(last - first, np.int64) for _ in range(2))
         known = min(last, len(self.sizes))
         sizes[: known - first] = self.sizes[first:known]
@@ -150,7 +150,7 @@ class _Counts:
 
 
 def _row_parts(of: Ints, codes: Ints) -> ValueParts:
-    """The same as `value_parts`, where each record is of another person."""
+    """Like `value_parts`, if each record belongs to another person."""
     (classes, values), rows = counted_rows((of, codes))
     return ValueParts(classes, values, np.ones_like(rows), rows, classes[:0], np.zeros(0, np.uint64))
 
@@ -160,7 +160,7 @@ def _codes(rows: pa.Table, sensitive: int) -> list[pa.ChunkedArray]:
 
 
 def _runs(rows: pa.Table, sensitive: int, by_person: bool) -> tuple[Ints, Ints]:
-    """(n,) the class, and (n,) the pair of class and person of each record, numbered as they come."""
+    """(n,) the class, and (n,) the pair of class and person of each record, numbered in order."""
     columns = [column.combine_chunks() for column in rows.columns[: rows.num_columns - sensitive]]
     shared = columns[:-1] if by_person else columns
     changes = np.zeros(len(rows), np.bool_)
@@ -174,7 +174,7 @@ def _runs(rows: pa.Table, sensitive: int, by_person: bool) -> tuple[Ints, Ints]:
 
 
 def _changes(column: pa.Array) -> npt.NDArray[np.bool_]:
-    """(n - 1,) whether a value is another than the one before it; all nulls are one value."""
+    """(n - 1,) whether a value differs from the one before it; all nulls are equal."""
     if column.null_count or not t.is_integer(column.type):
         column = column.dictionary_encode(null_encoding="encode").indices
     values = column.to_numpy(zero_copy_only=False)
@@ -183,7 +183,7 @@ def _changes(column: pa.Array) -> npt.NDArray[np.bool_]:
 
 
 def _distinct(rows: pa.Table, sensitive: int) -> tuple[pa.Table, int]:
-    """The records of one person in a class without those that repeat their values, and how many do."""
+    """Remove a person's repeated values within a class. Return the records and how many had repeats."""
     if len(rows) == 1:
         return rows, 0
     columns = [column.to_numpy() for column in _codes(rows, sensitive)] or [np.zeros(len(rows))]
@@ -192,8 +192,8 @@ def _distinct(rows: pa.Table, sensitive: int) -> tuple[pa.Table, int]:
 
 
 def changed_values() -> IntegrityError:
-    """Whatever was counted before is no longer so."""
+    """Return the error for counts that no longer match an earlier count."""
     return IntegrityError(
-        "sensitive values must be those that were counted before, got others: the files changed while they "
-        "were read; run the release again"
+        "sensitive values differ from those that were counted before, because the files changed while they "
+        "were read. Run the release again"
     )

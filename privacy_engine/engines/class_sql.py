@@ -16,22 +16,22 @@ from privacy_engine.engines.frames import plain_columns, to_arrow
 from privacy_engine.errors import SchemaError
 from privacy_engine.tables.classes import SensitiveValues
 
-if TYPE_CHECKING:  # executors of Spark count classes, too, and need no DuckDB
+if TYPE_CHECKING:  # executors of Spark also count classes, without DuckDB
     import duckdb
 
-_RANGE = 1 << 40  # most values that a column of whole numbers is taken to have
-_NUMBERED = 1_000_000  # values of another column, so many that they fit into memory beside the records
-_RANKED = 50_000  # values of a column where all columns are put in order
-_BITS = 62  # of a word
-_SHORT = 32  # one of fewer bits takes half of the room
+_RANGE = 1 << 40  # widest range of a column of whole numbers
+_NUMBERED = 1_000_000  # most values of another column; they must fit into memory with the records
+_RANKED = 50_000  # most values of a column if all columns are sorted
+_BITS = 62  # bits of a word
+_SHORT = 32  # a word of fewer bits takes half the space
 
 
 class Source:
-    """A table of SQL whose columns go by number: DuckDB minds no case in names.
+    """A table of SQL whose columns are numbered, because DuckDB ignores case in names.
 
     Attributes:
-        sql: for a FROM clause.
-        schema: names and types of its columns.
+        sql: Text for a FROM clause.
+        schema: Names and types of its columns.
     """
 
     def __init__(self, table: str, schema: pa.Schema) -> None:
@@ -40,29 +40,29 @@ class Source:
 
     @classmethod
     def of_files(cls, files: Files, schema: pa.Schema) -> "Source":
-        """Parquet files, by their very names."""
+        """Read Parquet files with exactly these names."""
         listed = ", ".join("'" + glob.escape(str(file)).replace("'", "''") + "'" for file in files)
-        # A file's bounds pass over NaN. Without the option DuckDB takes them at their word, and for instance
-        # leaves out comparisons with NaN: https://github.com/duckdb/duckdb/issues/25521
+        # A file's bounds ignore NaN. Without the option DuckDB trusts them and, for instance, skips
+        # comparisons with NaN: https://github.com/duckdb/duckdb/issues/25521
         return cls(f"read_parquet([{listed}], hive_partitioning = false, can_have_nan = true)", schema)
 
     def with_trajectories(self, columns: Sequence[str], person: str) -> tuple["Source", str]:
-        """The same records, and the name of one more column that stands for the trajectory of their person.
+        """Return the records with one more column for their person's trajectory, and its name.
 
-        It is the least of the persons whose rows, as a multiset, have equal values of the columns: another
-        for each class, and the same in each query. A multiset is known by its size and the sum of the hashes
-        of its rows (Clarke et al., "Incremental multiset hash functions and their application to memory
-        integrity checking", ASIACRYPT 2003), which take as much room for a thousand rows as for one. They
-        have 128 bits and a salt that nobody knows before, so that two multisets of one sum are not to be
-        found, nor to be met by chance.
+        The trajectory is represented by the smallest of the persons whose rows, as a multiset, have equal
+        values of the columns: a different one for each class, the same in each query. A multiset is
+        identified by its size and the sum of the hashes of its rows (Clarke et al., "Incremental multiset
+        hash functions and their application to memory integrity checking", ASIACRYPT 2003), which need the
+        same space for a thousand rows as for one. They have 128 bits and a salt that no one knows in advance,
+        so two multisets with the same sum can neither be constructed nor be expected by chance.
 
         Args:
-            columns: the quasi-identifiers.
-            person: the column that tells whose record each is.
+            columns: Names of the quasi-identifiers.
+            person: Name of the column with the person of each record.
         """
         name = "".join(self.schema.names) + "?"  # longer than any
         every = ", ".join(f"c{i}" for i in range(len(self.schema)))
-        # of each value its length, too: no two rows are one text
+        # with the length of each value, so that no two rows have the same text
         cells = [f"({key})::VARCHAR" for key in keys(self, columns)]
         texts = [f"coalesce(strlen({cell}) || ':' || {cell}, '-')" for cell in cells]
         row = f"md5_number('{secrets.token_hex(16)}' || {' || '.join(texts)})"
@@ -82,27 +82,27 @@ class Source:
         return Source(table, self.schema.append(kind)), name
 
     def kept(self, database: "duckdb.DuckDBPyConnection", columns: Sequence[str]) -> "Source":
-        """Some of the columns as a table of the database, which reads or works them out once for all."""
+        """Keep some columns as a table of the database, so that they are read or computed only once."""
         names = list(dict.fromkeys(columns))
         shown = ", ".join(f"c{self.schema.get_field_index(name)}" for name in names)
         database.execute(f"CREATE OR REPLACE TEMP TABLE kept AS SELECT {shown} FROM {self.sql}")
         return Source("kept", pa.schema([self.schema.field(name) for name in names]))
 
     def kind(self, name: str) -> pa.DataType:
-        """Type of a column, dictionaries decoded.
+        """Return the type of a column, with dictionaries decoded.
 
         Raises:
-            SchemaError: if there is not one column of that name.
+            SchemaError: If there is not exactly one column of that name.
         """
         if self.schema.get_field_index(name) < 0:
             raise SchemaError(f"the files must have one column {name!r}; they have {self.schema.names}")
         return plain_columns(self.schema.empty_table().select([name]), [name]).schema.field(0).type
 
     def value(self, name: str) -> str:
-        """A column in which NaN is null, as in a frame, and -0.0 is 0.0.
+        """Return a column in which NaN is null, as in a frame, and -0.0 is 0.0.
 
         Raises:
-            SchemaError: if DuckDB cannot tell all of its values apart.
+            SchemaError: If DuckDB cannot distinguish all of its values.
         """
         kind = self.kind(name)
         if t.is_decimal256(kind):  # DuckDB reads it as a double
@@ -111,7 +111,7 @@ class Source:
         return f"nullif({column}, 'nan') + 0::FLOAT" if t.is_floating(kind) else column
 
     def number(self, name: str) -> str:
-        """The same, of a column of numbers; of dates days, of times seconds since 1970-01-01."""
+        """Like `value`, for numbers; dates become days, times seconds since 1970-01-01."""
         kind = self.kind(name)
         if t.is_date32(kind):
             return f"({self.value(name)} - DATE '1970-01-01')"
@@ -123,16 +123,16 @@ class Source:
 
 
 def keys(source: Source, columns: Sequence[str]) -> list[str]:
-    """What the records of a class share; without a column all records are one class."""
+    """Return the values that the records of a class share; without columns all records are one class."""
     return [source.value(name) for name in columns] or ["true"]
 
 
 def combinations_sql(source: Source, columns: Sequence[str]) -> str:
-    """One row for each combination of values of the columns, and ``n``, how often it occurs.
+    """Return a query with a row for each combination of values, and ``n``, its number of records.
 
     Args:
-        source: the files.
-        columns: that are combined.
+        source: Files of the table.
+        columns: Columns to combine.
     """
     shared = keys(source, columns)
     shown = "".join(f"{key} AS k{i}, " for i, key in enumerate(shared[: len(columns)]))
@@ -140,20 +140,20 @@ def combinations_sql(source: Source, columns: Sequence[str]) -> str:
 
 
 def class_sizes_sql(source: Source, columns: Sequence[str]) -> str:
-    """One row for each size of a class, ascending, and how many classes have it.
+    """Return a query with a row for each class size, ascending, and the number of classes of that size.
 
     Args:
-        source: the files.
-        columns: what the records of a class share.
+        source: Files of the table.
+        columns: Columns whose values the records of a class share.
     """
     return f"SELECT n, count(*) AS classes FROM ({combinations_sql(source, columns)}) GROUP BY n ORDER BY n"
 
 
 def named(combinations: pa.Table, source: Source, columns: Sequence[str]) -> pa.Table:
-    """Rows of `combinations_sql` with the names and types of the columns, and ``count``.
+    """Give rows of `combinations_sql` the names and types of the columns, and ``count``.
 
     Raises:
-        SchemaError: if one of them is named ``count``.
+        SchemaError: If one of them is named ``count``.
     """
     if "count" in columns:
         raise SchemaError("a column named 'count' cannot be counted: rename it")
@@ -164,12 +164,12 @@ def named(combinations: pa.Table, source: Source, columns: Sequence[str]) -> pa.
 
 @dataclass(frozen=True)
 class Digit:
-    """A number that stands for the value of a record in a column, or in several of them.
+    """A number that represents the value of a record in one or several columns.
 
     Attributes:
-        sql: the number, from 0; of a value that takes too many bits, the value itself.
-        bits: that it takes; None: it is a word by itself.
-        first: the number of the code 0; less than it is no code.
+        sql: Expression of the number, from 0; for a value with too many bits, the value itself.
+        bits: Number of bits; None: it is a separate word.
+        first: Number of the code 0; a smaller number is not a code.
     """
 
     sql: str
@@ -179,15 +179,15 @@ class Digit:
 
 @dataclass(frozen=True)
 class Order:
-    """The order of records for `ordered_classes`, in few words: those of a class beside each other.
+    """The order of records for `ordered_classes`, in few words: the records of a class are adjacent.
 
-    To sort by one number of 64 bits takes a quarter of the time that sorting by the columns takes, and the
-    fewer bits stand beside it the less is written to disk.
+    Sorting by one 64-bit number takes a quarter of the time of sorting by the columns, and fewer bits mean
+    less data written to disk.
 
     Attributes:
-        words: each made of several digits, the first one counts most: of the class, of the person if persons
-            are counted, and a code for each sensitive attribute, of which -1 is an unknown value.
-        joins: that they need: tables which number the values of a column, each distinct one once.
+        words: Words of several digits, the first most significant: the class, the person if persons are
+            counted, and a code for each sensitive attribute, where -1 is an unknown value.
+        joins: Joins with the tables that number the distinct values of a column.
     """
 
     words: Sequence[Sequence[Digit]]
@@ -202,17 +202,17 @@ class Order:
         sizes: Mapping[str, int],
         person: str | None,
     ) -> "Order":
-        """That of the records of some classes; the tables are left in the database.
+        """Build the order of the records of some classes; the tables remain in the database.
 
         Args:
-            database: has a table ``values_i`` for each sensitive attribute.
-            source: the records.
-            columns: what the records of a class share.
-            sizes: sensitive attribute -> number of its values.
-            person: the column that tells whose record each is, if persons are counted.
+            database: Database with a table ``values_i`` for each sensitive attribute.
+            source: Source of the records.
+            columns: Columns whose values the records of a class share.
+            sizes: Sensitive attribute -> number of its values.
+            person: Column with the person of each record; None: records are counted.
         """
-        asked = dict.fromkeys([*columns, *([] if person is None else [person])])
-        ranges = _ranges(database, source, list(asked))
+        needed = dict.fromkeys([*columns, *([] if person is None else [person])])
+        ranges = _ranges(database, source, list(needed))
         spans, joins = _spans(database, source, {name: ranges[name] for name in columns})
         digits = _class_digits(spans)
         if person is not None:
@@ -233,28 +233,28 @@ class Order:
     def of_values(
         cls, database: "duckdb.DuckDBPyConnection", source: Source
     ) -> tuple["Order", list[range | pa.ChunkedArray | None]]:
-        """That of the values of all columns, the first column first, and what `values_of` needs for each."""
+        """Build the order by the values of all columns, first column first, and what `values_of` requires."""
         names = source.schema.names
         ranges = _ranges(database, source, names, numbered=_RANKED)
         ranges |= dict.fromkeys(_unlike_their_values(database, source))
         spans, joins = _spans(database, source, ranges)
         digits: list[Digit] = []
         known: list[range | pa.ChunkedArray | None] = []
-        for i, ((number, size), told) in enumerate(zip(spans, ranges.values(), strict=True)):
+        for i, ((number, size), known_range) in enumerate(zip(spans, ranges.values(), strict=True)):
             if size is None:
                 digits.append(Digit(f"c{i}", None))
                 known.append(None)
                 continue
             digits.append(Digit(number, (size - 1).bit_length()))
-            if isinstance(told, range):
-                known.append(told)
+            if isinstance(known_range, range):
+                known.append(known_range)
             else:
                 ranked = database.sql(f"SELECT value FROM digit_{i} ORDER BY n").to_arrow_table()
                 known.append(ranked.column("value"))
         return cls(_words(digits), joins), known
 
     def sql(self, source: Source) -> str:
-        """The query of the words, in their order."""
+        """Return the query of the words, in their order."""
         words = []
         for i, word in enumerate(self.words):
             number = word[0].sql
@@ -266,35 +266,35 @@ class Order:
         by = ", ".join(f"w{i}" for i in range(len(self.words)))
         return f"SELECT {', '.join(words)} FROM {source.sql} {' '.join(self.joins)} ORDER BY {by}"
 
-    def told(self, rows: pa.RecordBatch) -> pa.RecordBatch:
-        """The digits of the words of some records, a column each."""
+    def digits(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        """Return the digits of the words of some records, one column each."""
         columns: list[pa.Array] = []
         for word, column in zip(self.words, rows.columns, strict=True):
             if len(word) == 1 and not word[0].first:
                 columns.append(column)
                 continue
-            left, told = column.to_numpy(), []
+            left, numbers_of = column.to_numpy(), []
             for digit in reversed(word[1:]):
                 bits = digit.bits or 0
-                told.append((left & ((1 << bits) - 1)) - digit.first)
+                numbers_of.append((left & ((1 << bits) - 1)) - digit.first)
                 left = left >> bits
-            columns += [pa.array(numbers) for numbers in (left - word[0].first, *reversed(told))]
+            columns += [pa.array(numbers) for numbers in (left - word[0].first, *reversed(numbers_of))]
         return pa.RecordBatch.from_arrays(columns, [str(i) for i in range(len(columns))])
 
 
 def _unlike_their_values(database: "duckdb.DuckDBPyConnection", source: Source) -> list[str]:
-    """The columns with NaN or -0.0, of which `Source.value` makes null and 0.0."""
+    """Return the columns with NaN or -0.0, which `Source.value` turns into null and 0.0."""
     names = [name for name in source.schema.names if t.is_floating(source.kind(name))]
     if not names:
         return []
     columns = [f"c{source.schema.get_field_index(name)}" for name in names]
-    asked = ", ".join(f"count_if(isnan({c}) OR ({c} = 0 AND signbit({c})))" for c in columns)
-    (found,) = database.execute(f"SELECT {asked} FROM {source.sql}").fetchall()
+    counts = ", ".join(f"count_if(isnan({c}) OR ({c} = 0 AND signbit({c})))" for c in columns)
+    (found,) = database.execute(f"SELECT {counts} FROM {source.sql}").fetchall()
     return [name for name, count in zip(names, found, strict=True) if count]
 
 
 def values_of(digits: pa.Array, known: range | pa.ChunkedArray | None) -> pa.Array | pa.ChunkedArray:
-    """The values of a column for the digits that stand for them in an order of values."""
+    """Return the values of a column for the digits that represent them in an order of values."""
     if known is None:
         return digits
     if isinstance(known, range):
@@ -304,7 +304,7 @@ def values_of(digits: pa.Array, known: range | pa.ChunkedArray | None) -> pa.Arr
 
 
 def _words(digits: Iterable[Digit]) -> list[list[Digit]]:
-    """As few words as hold digits that stay in their order."""
+    """Pack digits into as few words as possible, keeping their order."""
     words: list[list[Digit]] = []
     for digit in digits:
         if words and _width([*words[-1], digit]) is not None:
@@ -315,14 +315,14 @@ def _words(digits: Iterable[Digit]) -> list[list[Digit]]:
 
 
 def _width(word: Sequence[Digit]) -> int | None:
-    """How many bits digits take together; None if that is more than a word has."""
+    """Return the bits of some digits together; None if they exceed a word."""
     bits = [digit.bits for digit in word]
     known = [own for own in bits if own is not None]
     return sum(known) if len(known) == len(bits) and sum(known) <= _BITS else None
 
 
 def _class_digits(spans: Sequence[tuple[str, int | None]]) -> list[Digit]:
-    """As few digits as stand for numbers of known spans together; those without one come first."""
+    """Combine numbers of known spans into as few digits as possible; the others come first."""
     digits = [Digit(number, None) for number, size in spans if size is None]
     together, span = "0::BIGINT", 1
     for number, size in spans:
@@ -339,15 +339,15 @@ def _class_digits(spans: Sequence[tuple[str, int | None]]) -> list[Digit]:
 def _spans(
     database: "duckdb.DuckDBPyConnection", source: Source, ranges: Mapping[str, range | int | None]
 ) -> tuple[list[tuple[str, int | None]], list[str]]:
-    """A number for the values of each column and how many it may be, None for any value; and their joins."""
+    """Return for each column a number of its values and their count, None if unlimited; and the joins."""
     spans: list[tuple[str, int | None]] = []
     joins = []
-    for i, (name, told) in enumerate(ranges.items()):
+    for i, (name, known_range) in enumerate(ranges.items()):
         value = source.value(name)
-        if told is None:
+        if known_range is None:
             spans.append((value, None))
-        elif isinstance(told, range):
-            spans.append((_placed(value, told), len(told) + 1))
+        elif isinstance(known_range, range):
+            spans.append((_placed(value, known_range), len(known_range) + 1))
         else:
             database.execute(
                 f"CREATE OR REPLACE TEMP TABLE digit_{i} AS "
@@ -361,29 +361,29 @@ def _spans(
 
 
 def _placed(value: str, known: range) -> str:
-    """The place of a whole number in a range, from 0; a null is behind all."""
+    """Return the index of a whole number in a range, from 0; a null comes after all."""
     return f"coalesce({value}::BIGINT - ({known.start}), {len(known)})"
 
 
 def _ranges(
     database: "duckdb.DuckDBPyConnection", source: Source, columns: Sequence[str], numbered: int = _NUMBERED
 ) -> dict[str, range | int | None]:
-    """The range of a column of whole numbers, of another about how many values; None: too many for digits."""
+    """Return the range of a column of whole numbers, or a count of its values; None if there are too many."""
     kinds = {name: source.kind(name) for name in columns}
-    asked = [_asked(f"c{source.schema.get_field_index(name)}", kind) for name, kind in kinds.items()]
-    (found,) = database.execute(f"SELECT {', '.join([*asked, 'count(*)'])} FROM {source.sql}").fetchall()
+    queries = [_range_query(f"c{source.schema.get_field_index(name)}", kind) for name, kind in kinds.items()]
+    (found,) = database.execute(f"SELECT {', '.join([*queries, 'count(*)'])} FROM {source.sql}").fetchall()
     ranges: dict[str, range | int | None] = {}
-    for (name, kind), told in zip(kinds.items(), found, strict=False):
+    for (name, kind), answer in zip(kinds.items(), found, strict=False):
         if t.is_integer(kind):
-            least, most = (told[0] or 0, told[1] or 0)
+            least, most = (answer[0] or 0, answer[1] or 0)
             ranges[name] = range(least, most + 1) if most - least < _RANGE and most < 1 << _BITS else None
         else:
-            ranges[name] = told if told is not None and told < numbered else None
+            ranges[name] = answer if answer is not None and answer < numbered else None
     return ranges
 
 
-def _asked(column: str, kind: pa.DataType) -> str:
-    """What tells the range of whole numbers, and of others how many values there are."""
+def _range_query(column: str, kind: pa.DataType) -> str:
+    """Return a query for the range of whole numbers, or for the number of other values."""
     if t.is_integer(kind):
         return f"[min({column}), max({column})]"
     if t.is_nested(kind):
@@ -392,10 +392,10 @@ def _asked(column: str, kind: pa.DataType) -> str:
 
 
 def values_left_sql(source: Source, columns: Sequence[str], attribute: str, person: str) -> str:
-    """One row for each number of values ``left``: ``persons``, and ``records`` of theirs.
+    """Return a query for each number of values ``left``: ``persons``, and ``records`` of theirs.
 
-    A person whose records all have one value is looked for among the values that are in all their classes.
-    Values are told apart by their codes in the table ``values_0``, see `coded_values`.
+    A person whose records all have one value can have any of the values that are in all their classes. Values
+    are distinguished by their codes in the table ``values_0``, see `coded_values`.
     """
     quasi = [f"q{i}" for i in range(max(len(columns), 1))]
     shared = ", ".join(f"{key} AS {name}" for key, name in zip(keys(source, columns), quasi, strict=True))
@@ -422,7 +422,7 @@ def values_left_sql(source: Source, columns: Sequence[str], attribute: str, pers
 
 
 def coded_values(source: Source, sensitive: Mapping[str, SensitiveValues]) -> dict[str, pa.Table]:
-    """The tables ``values_i``: each value of a sensitive attribute, and its code."""
+    """Return the tables ``values_i``: each value of a sensitive attribute, and its code."""
     tables = {}
     for i, (name, values) in enumerate(sensitive.items()):
         column = to_arrow(values.column.to_frame(name)).column(name)
@@ -431,5 +431,5 @@ def coded_values(source: Source, sensitive: Mapping[str, SensitiveValues]) -> di
 
 
 def numbered(values: pa.ChunkedArray, codes: npt.NDArray[np.integer[Any]]) -> pa.Table:
-    """A table of values and their codes."""
+    """Return a table of values and their codes."""
     return pa.table({"value": values, "code": codes.astype(np.int64)})

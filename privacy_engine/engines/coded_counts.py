@@ -1,4 +1,4 @@
-"""Rows that Python makes of records, counted by DuckDB, which spills what does not fit into memory."""
+"""Rows that Python computes from records, counted by DuckDB, which spills what exceeds memory."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -20,22 +20,22 @@ def counted_codes(
     folder: Path,
     order: str | None = None,
 ) -> str:
-    """How often each row occurs among those that ``code`` makes of the records, as a Parquet file.
+    """Count how often each row occurs among those that ``code`` computes, into a Parquet file.
 
-    A file and not a result: the memory that counting took is free again when the counts are read.
+    The result is a file so that the memory used for counting is free again when the counts are read.
 
     Args:
-        database: with limits of memory and a folder to spill to.
-        files: of the table.
-        columns: that ``code`` is given.
-        code: records -> rows.
-        kinds: the columns of the rows; the file has ``count`` (int64) beside them.
-        folder: existing private folder for the file.
-        order: a column of the rows that the file is in the order of.
+        database: Database with a memory limit and a spill folder.
+        files: Parquet files of the table.
+        columns: Columns that are passed to ``code``.
+        code: Function from records to rows.
+        kinds: Columns of the rows; the file also has ``count`` (int64).
+        folder: Existing private folder for the file.
+        order: Column to sort the file by; None: any order.
 
     Raises:
-        SchemaError: if a file cannot be read.
-        duckdb.Error: if memory and the spill folder do not suffice.
+        SchemaError: If a file cannot be read.
+        duckdb.Error: If memory and the spill folder do not suffice.
     """
     raised: list[Exception] = []
 
@@ -43,7 +43,7 @@ def counted_codes(
         try:
             for records in batches(files, columns):
                 yield from code(records).to_batches()
-        except Exception as error:  # DuckDB would make one of its own of it, and show its text
+        except Exception as error:  # DuckDB would wrap it, and show its text
             raised.append(error)
             raise
 
@@ -66,10 +66,10 @@ def counted_codes(
 
 
 def whole_runs(tables: Iterable[pa.Table], column: str) -> Iterator[pa.Table]:
-    """The same rows in other parts, so that all rows of one value of an ascending column are in one."""
+    """Regroup rows so that all rows of one value of an ascending column are in the same part."""
     waiting: list[pa.Table] = []
     for table in tables:
-        values = table.column(column).to_numpy()  # a null, which comes last, as NaN, which does, too
+        values = table.column(column).to_numpy()  # nulls, which come last, become NaN, which does as well
         last = int(np.searchsorted(values, values[-1]))
         if waiting and (last > 0 or waiting[-1].column(column)[-1] != table.column(column)[0]):
             waiting.append(table.slice(0, last))

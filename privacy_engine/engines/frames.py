@@ -1,4 +1,4 @@
-"""Arrow tables as frames and back, with the types that a released table keeps."""
+"""Conversion between Arrow tables and data frames, with the types that a released table keeps."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -19,12 +19,12 @@ _NULLABLE = {
     pa.uint64(): pd.UInt64Dtype(),
 }
 
-# Dates are days, decimals are numbers, and no Python objects that take a hundred times as long.
+# Dates become days, decimals numbers, and no Python objects, which are a hundred times as slow.
 _DATES = {kind: pd.ArrowDtype(kind) for kind in (pa.date32(), pa.date64())}
 
 
 def to_frame(table: pa.Table) -> pd.DataFrame:
-    """A frame whose integers, truth values, decimals and dates stay what they are where some are null."""
+    """Return a frame whose integers, truth values, decimals and dates keep their type if some are null."""
     columns = {
         name: column.to_pandas(types_mapper=_mapper(column))
         for name, column in zip(table.column_names, table.columns, strict=True)
@@ -33,7 +33,7 @@ def to_frame(table: pa.Table) -> pd.DataFrame:
 
 
 def _mapper(column: pa.ChunkedArray) -> Callable[[pa.DataType], Any] | None:
-    """The types of pandas for a column; None where pyarrow knows: by a mapper it calls empty text no text."""
+    """Return the pandas type of a column; None if pyarrow knows it (a mapper makes it mistype empty text)."""
     if t.is_decimal(column.type):
         return pd.ArrowDtype
     kinds = _NULLABLE | _DATES if column.null_count else _DATES
@@ -41,12 +41,12 @@ def _mapper(column: pa.ChunkedArray) -> Callable[[pa.DataType], Any] | None:
 
 
 def to_arrow(frame: pd.DataFrame) -> pa.Table:
-    """The columns of a frame in plain types: no index, and no metadata of file or fields."""
+    """Return the columns of a frame in plain types: no index, and no metadata of file or fields."""
     return plain_columns(pa.Table.from_pandas(frame, preserve_index=False), list(frame.columns))
 
 
 def plain_type(kind: pa.DataType) -> pa.DataType:
-    """The type that a column is read in: dictionaries decoded, and one type of text.
+    """Return the type in which a column is read: dictionaries decoded, and one type of text.
 
     >>> plain_type(pa.dictionary(pa.int8(), pa.large_string()))
     DataType(string)
@@ -57,7 +57,7 @@ def plain_type(kind: pa.DataType) -> pa.DataType:
 
 
 def plain_columns(table: pa.Table, names: Sequence[str]) -> pa.Table:
-    """Columns in order, dictionaries decoded, one text type, and no metadata of file or fields."""
+    """Return columns in order, dictionaries decoded, one text type, and no metadata of file or fields."""
     fields = [pa.field(name, plain_type(table.schema.field(name).type)) for name in names]
     columns = [table.column(field.name).cast(field.type) for field in fields]
     return pa.Table.from_arrays(columns, schema=pa.schema(fields)).combine_chunks()

@@ -1,7 +1,7 @@
-"""The engine of one machine: DuckDB aggregates straight on Parquet, and processes work on fragments.
+"""The engine for one machine: DuckDB aggregates directly on Parquet, and processes work on fragments.
 
 DuckDB gets a share of the memory and a private folder to spill to. It counts classes exactly: it sorts the
-records by their class, and they are counted as they go by.
+records by class, and they are counted as they pass.
 """
 
 import os
@@ -52,26 +52,26 @@ from privacy_engine.errors import CapacityError
 from privacy_engine.foreign import translated
 from privacy_engine.tables.classes import CountedClasses, SensitiveValues
 
-_DUCKDB_SHARE = 0.6  # of the memory; DuckDB takes up to a quarter more than its limit, and Python the rest
-_CODING_SHARE = 0.4  # of the memory; where Python encodes what DuckDB counts
-_BUFFER_SHARE = 0.2  # of the memory; for records on their way to the files of their fragments
-_ROWS = 16_384  # of an answer at a time
-_LIFE = 256  # parts of a process, whose work is less than that on a fragment
-_RECORDS = 131_072  # that are counted at a time, where they come in the order of their class
+_DUCKDB_SHARE = 0.6  # share of the memory; DuckDB uses up to a quarter more than its limit, Python the rest
+_CODING_SHARE = 0.4  # share of the memory if Python encodes what DuckDB counts
+_BUFFER_SHARE = 0.2  # share of the memory for records before they are written to their fragments' files
+_ROWS = 16_384  # rows of an answer at a time
+_LIFE = 256  # parts per process; they are less work than fragments
+_RECORDS = 131_072  # records counted at a time if sorted by class
 
 
 class LocalEngine:
-    """`Engine` on the files of this machine; open as a context manager.
+    """`Engine` on the files of this machine; use it as a context manager.
 
-    All methods raise `SchemaError` if a file is no whole Parquet file, or the files differ in their columns,
-    and `CapacityError` if neither memory nor the spill folder hold what is in between.
+    All methods raise `SchemaError` if a file is not a complete Parquet file or the files differ in their
+    columns, and `CapacityError` if intermediate results fit neither into memory nor into the spill folder.
 
     Args:
-        memory: bytes that an aggregation may take.
-        spill: existing private folder for what does not fit into them; a new subfolder is removed at the end.
-        processes: that work on fragments at a time; None = one for each core, as far as memory goes.
-        records: that are counted at a time, where they come in the order of their class.
-        here: bytes of all fragments up to which this process works on them itself. A new process spends a
+        memory: Bytes that an aggregation may use.
+        spill: Existing private folder for data beyond that; a new subfolder is removed at the end.
+        processes: Number of processes for fragments; None: one per core, as far as memory allows.
+        records: Number of records counted at a time, if sorted by class.
+        here: Bytes of all fragments up to which this process works on them itself. A new process spends a
             second or two on imports.
     """
 
@@ -91,7 +91,7 @@ class LocalEngine:
         self.here = here
 
     def __enter__(self) -> Self:
-        self._folder = Path(tempfile.mkdtemp(prefix="engine-", dir=self.spill))  # of mode 0700
+        self._folder = Path(tempfile.mkdtemp(prefix="engine-", dir=self.spill))  # created with mode 0700
         try:
             self._database = duckdb.connect(
                 ":memory:",
@@ -123,16 +123,16 @@ class LocalEngine:
             shutil.rmtree(self._folder)
 
     def columns(self, files: Files) -> pa.Schema:
-        """Names and types of the columns."""
+        """Return names and types of the columns."""
         return common_schema(files)
 
     def rows(self, files: Files) -> int:
-        """Number of records."""
+        """Return the number of records."""
         return sum(footer(file).num_rows for file in files)
 
     def class_sizes(self, files: Files, columns: Sequence[str]) -> dict[int, int]:
-        """How many classes of equal values of the columns there are of each size; see `Engine`."""
-        if self.rows(files) <= self.records:  # they fit into memory, and to number their values takes longer
+        """Count the classes of equal values of the columns by size; see `Engine`."""
+        if self.rows(files) <= self.records:  # they fit into memory, and numbering their values is slower
             sizes_and_counts = self._table(files, class_sizes_sql(self._source(files), columns))
             return dict(zip(*(column.to_pylist() for column in sizes_and_counts.columns), strict=True))
         found: Counter[int] = Counter()
@@ -142,17 +142,17 @@ class LocalEngine:
         return dict(sorted(found.items()))
 
     def fold_classes(self, files: Files, grouping: Grouping, fold: Fold) -> Iterator[Mapping[str, Any]]:
-        """What ``fold`` makes of all classes, which it gets part by part; see `Engine`."""
+        """Apply ``fold`` to all classes, part by part; see `Engine`."""
         yield fold(self.classes(files, grouping))
 
     def classes(self, files: Files, grouping: Grouping) -> Iterator[CountedClasses]:
-        """The classes of the records, part by part: each class is in one part, whole.
+        """Yield the classes of the records, part by part: each class is in one part, complete.
 
         Raises:
-            IntegrityError: if the sensitive values are not those that were counted before.
+            IntegrityError: If the sensitive values differ from those counted before.
         """
         sensitive, by_person = grouping.sensitive, grouping.person is not None
-        # a person counts once for a value, however many records they have with it
+        # a person counts once for a value, however many of their records have it
         totals = {name: np.zeros(1 if by_person else v.size, np.int64) for name, v in sensitive.items()}
         for classes in self._ordered(files, grouping):
             for name, total in totals.items():
@@ -167,14 +167,14 @@ class LocalEngine:
             raise changed_values()
 
     def person_weights(self, files: Files, column: str, person: str, values: SensitiveValues) -> pa.Table:
-        """How persons share the values of a column: columns ``code``, ``parts`` and ``persons``."""
+        """Count how persons share the values of a column: columns ``code``, ``parts`` and ``persons``."""
         source = self._source(files)
         with self._reading(files) as cursor:
             _register(cursor, coded_values(source, {column: values}))
             order = Order.of(cursor, source, [], {column: values.size}, person)
             found = ordered_parts(self._in_order(cursor, source, order), values.size)
-        told = [np.zeros(0, np.int64)] * 3 if found is None else [found.values, found.parts, found.persons]
-        return pa.table(dict(zip(("code", "parts", "persons"), told, strict=True)))
+        columns = [np.zeros(0, np.int64)] * 3 if found is None else [found.values, found.parts, found.persons]
+        return pa.table(dict(zip(("code", "parts", "persons"), columns, strict=True)))
 
     def values_left(
         self,
@@ -185,7 +185,7 @@ class LocalEngine:
         *,
         linked: bool = False,
     ) -> pa.Table:
-        """What is left to anyone who knows all rows of a person: ``left``, ``persons`` and ``records``."""
+        """Return the values left to someone who knows all rows of a person, see `Engine`."""
         source, columns = self._classed(files, columns, person, linked)
         (attribute,) = sensitive
         with self._reading(files) as cursor:
@@ -193,14 +193,14 @@ class LocalEngine:
             return cursor.sql(values_left_sql(source, columns, attribute, person)).to_arrow_table()
 
     def filled_cells(self, files: Files, column: str) -> dict[Any, dict[str, int]]:
-        """Of each value of a column how many records have a value, and no null, in each column."""
+        """For each value of a column, count the records that are not null in each column."""
         source = self._source(files)
         names = source.schema.names
         counted = ", ".join(f"count({source.value(name)}) AS n{i}" for i, name in enumerate(names))
-        asked = f"SELECT {source.value(column)} AS value, {counted} FROM {source.sql} GROUP BY value"
+        query = f"SELECT {source.value(column)} AS value, {counted} FROM {source.sql} GROUP BY value"
         return {
             row["value"]: {name: row[f"n{i}"] for i, name in enumerate(names)}
-            for row in self._table(files, asked).to_pylist()
+            for row in self._table(files, query).to_pylist()
         }
 
     def trajectories_by_table(
@@ -216,19 +216,19 @@ class LocalEngine:
             kinds = pa.schema([pa.field(n, source.kind(n)) for n in names])
             shown = ", ".join(source.value(n) for n in names)
             quoted = name.replace("'", "''")
-            asked = f"SELECT {shown} FROM {source.sql} WHERE {source.value(table)} = '{quoted}'"
+            query = f"SELECT {shown} FROM {source.sql} WHERE {source.value(table)} = '{quoted}'"
             found[name] = str(folder / f"{i}.parquet")
             with pq.ParquetWriter(found[name], kinds) as file:
-                for batch in self._stream(files, asked):
+                for batch in self._stream(files, query):
                     rows = pa.Table.from_batches([batch]).rename_columns(names).cast(kinds)
                     file.write_table(rows)
         return TrajectoryFiles(label=label, files=found)
 
     def contingency(self, files: Files, columns: Sequence[str]) -> pa.Table:
-        """The distinct combinations of values of some columns, and in column ``count`` how often each occurs.
+        """Return the distinct combinations of values of some columns, with their frequency in ``count``.
 
         Raises:
-            SchemaError: if a column is named ``count``.
+            SchemaError: If a column is named ``count``.
         """
         source = self._source(files)
         return named(self._table(files, combinations_sql(source, columns)), source, columns)
@@ -242,14 +242,14 @@ class LocalEngine:
         *,
         whole: str | None = None,
     ) -> Iterator[pa.Table]:
-        """How often each row occurs among those that ``code`` makes of the records, part by part."""
+        """Count how often each row occurs among those that ``code`` computes from records, part by part."""
         with tempfile.TemporaryDirectory(prefix="counts-", dir=self._folder) as folder:
             with _answering(files), self._limited(_CODING_SHARE):
                 counts = counted_codes(self._database, files, columns, code, kinds, Path(folder), whole)
             yield from batches([counts]) if whole is None else whole_runs(batches([counts]), whole)
 
     def extent(self, files: Files, column: str) -> tuple[float, float] | None:
-        """Least and largest number of a column; None if all its values are null."""
+        """Return the smallest and largest number of a column; None if all values are null."""
         source = self._source(files)
         number = source.number(column)
         found = self._table(files, f"SELECT min({number}) AS low, max({number}) AS high FROM {source.sql}")
@@ -257,42 +257,42 @@ class LocalEngine:
         return None if low is None else (float(low), float(high))
 
     def quantile_cuts(self, files: Files, column: str, parts: int) -> npt.NDArray[np.float64]:
-        """(<= parts - 1,) ascending numbers that cut a column of numbers into parts of about equal size.
+        """(<= parts - 1,) ascending numbers that cut a numeric column into parts of about equal size.
 
-        They are values of the column: quantiles of a million records that equal files give alike.
+        They are values of the column: quantiles of a million records, the same for equal files.
         """
         self._source(files).number(column)
         return cuts(to_frame(sampled(files, SAMPLE, SEED, [column]))[column], parts)
 
     def profile(self, files: Files, column: str, *, least: int, most: int) -> ColumnProfile:
-        """A column in numbers.
+        """Summarize a column in numbers.
 
         Args:
-            files: of the table.
-            column: its name.
-            least: a value is told only if so many records have it, and it is no number.
-            most: values that are told.
+            files: Parquet files of the table.
+            column: Name of the column.
+            least: Number of records that must have a value for it to be listed; numbers are never listed.
+            most: Largest number of listed values.
         """
         source = self._source(files)
         counted = self._table(files, profile_sql(source, column))
-        told = None
+        common = None
         if not is_number(source.kind(column)):
-            told = self._table(files, common_sql(source, column, least, most))
+            common = self._table(files, common_sql(source, column, least, most))
         return column_profile(
-            source, column, counted, told, dates_profile(files, column, source.kind(column))
+            source, column, counted, common, dates_profile(files, column, source.kind(column))
         )
 
     def sample(self, files: Files, rows: int, seed: int) -> pa.Table:
-        """At most so many random records, in their order; equal files and seeds give equal ones."""
+        """Draw at most a number of random records, in order; equal files and seeds give equal ones."""
         return sampled(files, rows, seed)
 
     def ordered(self, files: Files) -> Iterator[pa.Table]:
-        """All records in the order of their values, the first column first.
+        """Yield all records sorted by their values, first column first.
 
-        An order that says nothing of where a record stood, nor of which file it comes from.
+        The order reveals neither where a record was nor which file it comes from.
 
         Raises:
-            SchemaError: if DuckDB cannot tell all values of a column apart.
+            SchemaError: If DuckDB cannot distinguish all values of a column.
         """
         source = self._source(files)
         for name in source.schema.names:
@@ -304,20 +304,20 @@ class LocalEngine:
                 yield pa.table([*values], names=source.schema.names).cast(source.schema)
 
     def count_fragments(self, files: Files, assign: Assign, columns: Sequence[str]) -> pa.Table:
-        """How often each combination of values of the columns occurs in each fragment.
+        """Count each combination of values of the columns in each fragment.
 
         Raises:
-            SchemaError: if a column is named ``fragment`` or ``count``.
+            SchemaError: If a column is named ``fragment`` or ``count``.
         """
         return counted_fragments(files, assign, columns)
 
     def partition_by_fragment(self, files: Files, assign: Assign, folder: Path) -> dict[int, Path]:
-        """The records of each fragment in a Parquet file of its own, ``fragment-00012.parquet``.
+        """Write the records of each fragment to a Parquet file, ``fragment-00012.parquet``.
 
         Args:
-            files: of the table.
-            assign: the fragment of each record.
-            folder: existing private folder for the files.
+            files: Parquet files of the table.
+            assign: Function from records to the fragment of each.
+            folder: Existing private folder for the files.
 
         Returns:
             The file of each fragment that has a record, ascending.
@@ -325,15 +325,15 @@ class LocalEngine:
         return partition(files, assign, folder, int(self.memory * _BUFFER_SHARE))
 
     def apply_by_fragment(self, files: Files, assign: Assign, work: Work) -> Iterator[Mapping[str, Any]]:
-        """Give the records of each fragment to ``work``, in other processes; yield its results as they come.
+        """Apply ``work`` to the records of each fragment, in other processes; yield its results as they come.
 
-        Few records are worked on in this process, see `here`. Processes are spawned: a script that calls it
-        does so below ``if __name__ == "__main__"``.
+        Small tables are processed in this process, see `here`. Processes are spawned, so a script must call
+        this below ``if __name__ == "__main__"``.
 
         Raises:
-            CapacityError: if processes die twice over the same fragment.
-            PrivacyEngineError: what ``work`` raises of this family, as it is.
-            RuntimeError: if ``work`` raises anything else; only its type is told.
+            CapacityError: If processes die twice on the same fragment.
+            PrivacyEngineError: Any such error of ``work``, unchanged.
+            RuntimeError: If ``work`` raises anything else; only its type is reported.
         """
         with tempfile.TemporaryDirectory(prefix="fragments-", dir=self._folder) as folder:
             buffer = int(self.memory * _BUFFER_SHARE)
@@ -344,12 +344,12 @@ class LocalEngine:
                 yield from work_apart(work, fragments, process_count(self.processes))
 
     def each(self, count: int, work: Apart, what: str) -> Generator[Mapping[str, Any], None, None]:
-        """See `Engine`; as `apply_by_fragment`, and with the same errors."""
+        """See `Engine`; like `apply_by_fragment`, with the same errors."""
         for _, outcome in run_apart(work, range(count), process_count(self.processes), what, _LIFE):
             yield outcome
 
     def _ordered(self, files: Files, grouping: Grouping) -> Iterator[CountedClasses]:
-        """The classes of records in their order, counted as they go by."""
+        """Yield the classes of sorted records, counted as they pass."""
         source, sensitive, columns = self._source(files), grouping.sensitive, grouping.columns
         with self._reading(files) as cursor:
             if grouping.person is not None and grouping.linked:
@@ -365,11 +365,11 @@ class LocalEngine:
     def _in_order(
         self, cursor: duckdb.DuckDBPyConnection, source: Source, order: Order
     ) -> Iterator[pa.RecordBatch]:
-        return map(order.told, _rows(cursor, order.sql(source), self.records))
+        return map(order.digits, _rows(cursor, order.sql(source), self.records))
 
     @contextmanager
     def _limited(self, share: float) -> Iterator[None]:
-        """Less memory for DuckDB than otherwise, until the block ends."""
+        """Lower DuckDB's memory limit until the block ends."""
         self._database.execute(f"SET memory_limit = '{int(self.memory * share)}B'")
         try:
             yield
@@ -382,7 +382,7 @@ class LocalEngine:
     def _classed(
         self, files: Files, columns: Sequence[str], person: str, linked: bool
     ) -> tuple[Source, Sequence[str]]:
-        """The records, and what those of a class share: the columns, or their person's trajectory in them."""
+        """Return the records, and the columns or the trajectory that those of a class share."""
         source = self._source(files)
         if not linked:
             return source, columns
@@ -395,7 +395,7 @@ class LocalEngine:
 
     @contextmanager
     def _reading(self, files: Files) -> Iterator[duckdb.DuckDBPyConnection]:
-        """A connection of its own, whose tables are gone with it; its errors show no value."""
+        """Open a separate connection, whose tables are dropped at the end; its errors show no value."""
         with self._database.cursor() as cursor, _answering(files):
             yield cursor
 
@@ -405,7 +405,7 @@ class LocalEngine:
 
 
 def _rows(cursor: duckdb.DuckDBPyConnection, sql: str, most: int) -> Iterator[pa.RecordBatch]:
-    """The rows of an answer, at most so many at a time."""
+    """Yield the rows of an answer, at most a number at a time."""
     yield from cursor.sql(sql).to_arrow_reader(most)
 
 
@@ -416,7 +416,7 @@ def _register(cursor: duckdb.DuckDBPyConnection, tables: Mapping[str, pa.Table])
 
 @contextmanager
 def _answering(files: Files) -> Iterator[None]:
-    """Turn what DuckDB raises into errors that show no value."""
+    """Translate errors of DuckDB into errors that show no value."""
     shown = Path(files[0]).name + (f" and {len(files) - 1} more" if len(files) > 1 else "")
     try:
         yield
@@ -424,7 +424,7 @@ def _answering(files: Files) -> Iterator[None]:
         full = any(words in str(error) for words in ("No space left", "Could not write", "Out of Memory"))
         if full or translated(error, shown):
             raise CapacityError(
-                f"what is counted in {shown} must fit into memory and the spill folder; give the engine more "
+                f"counting {shown} exceeds memory and the spill folder. Give the engine more "
                 "memory, or a spill folder with more space"
             ) from None
         raise unreadable(error, shown) from None

@@ -1,7 +1,7 @@
-"""Parquet files of one table, read as batches of records; errors name the file and show no value.
+"""Parquet files of one table, read as batches of records. Errors name the file and show no value.
 
-A file may be damaged, encrypted or made to mislead: what its footer says must agree with itself and with the
-records, text must be UTF-8, and the checksums of pages are held against them where a file has any.
+A file may be damaged, encrypted or crafted to mislead. So its footer must agree with itself and with the
+records, text must be UTF-8, and checksums of pages are verified if the file has them.
 """
 
 import re
@@ -20,43 +20,43 @@ from privacy_engine.engines.frames import plain_columns
 from privacy_engine.errors import PrivacyEngineError, SchemaError
 from privacy_engine.foreign import translated
 
-BATCH = 131_072  # records that are in memory at a time, and most of a row group
+BATCH = 131_072  # records in memory at a time, and most in a row group
 COLUMNS = 10_000  # most columns of a file
 
 
 @contextmanager
 def reading(file: str | Path) -> Iterator[None]:
-    """Turn what Arrow raises about a file into an error that names it.
+    """Translate errors of Arrow about a file into an error that names it.
 
     Raises:
-        SchemaError: if it cannot be read as a Parquet file.
-        CapacityError: if there is too little memory to.
+        SchemaError: If it cannot be read as a Parquet file.
+        CapacityError: If there is too little memory.
     """
     try:
         yield
     except FileNotFoundError:
-        raise SchemaError(f"{Path(file).name} must exist: write it again") from None
+        raise SchemaError(f"{Path(file).name} does not exist. Write it again") from None
     except (pa.ArrowException, OSError, MemoryError, UnicodeDecodeError) as error:
         raise unreadable(error, Path(file).name) from None
 
 
 def unreadable(error: Exception, name: str) -> PrivacyEngineError:
-    """What to say of a file that a library could not read as Parquet.
+    """Return the error for a file that a library could not read as Parquet.
 
     Args:
-        error: of pyarrow or DuckDB; its message may quote a value.
-        name: of the file, for people.
+        error: Error of pyarrow or DuckDB, whose message may quote a value.
+        name: Name of the file, for the message.
     """
     if ours := translated(error, f"reading {name}"):
         return ours
-    told = str(error)
-    if re.search(r"encrypted metadata|[Cc]annot decrypt|is encrypted", told):
+    message = str(error)
+    if re.search(r"encrypted metadata|[Cc]annot decrypt|is encrypted", message):
         return SchemaError(
-            f"{name} must be readable without a key, and is encrypted by Parquet's own encryption: write it "
-            "without, and leave encryption to the disk or the object store"
+            f"{name} is encrypted with Parquet's own encryption. Write it without encryption, and leave "
+            "encryption to the disk or the object store"
         )
-    if "Invalid string encoding" in told:
-        return SchemaError(f"{name}: text must be UTF-8, and some is not: encode it so, and write it again")
+    if "Invalid string encoding" in message:
+        return SchemaError(f"{name}: some text is not UTF-8. Encode it as UTF-8 and write the file again")
     return SchemaError(
         f"{name} must be a whole Parquet file, got {type(error).__name__}: it is truncated, damaged or of "
         "another format; write it again"
@@ -64,10 +64,10 @@ def unreadable(error: Exception, name: str) -> PrivacyEngineError:
 
 
 def footer(file: str) -> pq.FileMetaData:
-    """What a file says of itself.
+    """Read the footer of a file.
 
     Raises:
-        SchemaError: if it cannot be read, or contradicts itself.
+        SchemaError: If it cannot be read, or contradicts itself.
     """
     with reading(file):
         found = pq.read_metadata(file)
@@ -76,47 +76,47 @@ def footer(file: str) -> pq.FileMetaData:
 
 
 def check_footer(found: pq.FileMetaData, name: str) -> None:
-    """Refuse a footer that cannot be true, or that no table of records has, before anything is read by it.
+    """Raise for a footer that cannot be correct, or that no table of records has, before using it.
 
     Raises:
-        SchemaError: naming the file, the rule, what it says, and the remedy.
+        SchemaError: If it is not correct; the message names file, rule, value and remedy.
     """
     if found.num_columns > COLUMNS:
         raise SchemaError(
-            f"{name} must have at most {COLUMNS:,} columns, got {found.num_columns:,}: write those that a "
-            "release needs into a file of their own"
+            f"{name} must have at most {COLUMNS:,} columns, got {found.num_columns:,}. Write the columns "
+            "that a "
+            "release requires to a separate file"
         )
     groups = [found.row_group(number) for number in range(found.num_row_groups)]
     rows = [group.num_rows for group in groups]
     if min([found.num_rows, *rows]) < 0 or sum(rows) != found.num_rows:
         raise SchemaError(
-            f"{name} must say how many records it has, got {found.num_rows:,} in all and {sum(rows):,} in "
-            f"{len(rows):,} row groups: its footer is damaged; write it again"
+            f"{name} has a damaged footer: {found.num_rows:,} records in total, but {sum(rows):,} in "
+            f"{len(rows):,} row groups. Write it again"
         )
 
 
-def check_count(read: int, told: int, name: str) -> None:
-    """Refuse a file whose records are not as many as its footer says.
+def check_count(read: int, expected: int, name: str) -> None:
+    """Raise if a file does not have the number of records in its footer.
 
     Raises:
-        SchemaError: naming the file and both numbers.
+        SchemaError: If the numbers differ; the message names the file and both numbers.
     """
-    if read != told:
+    if read != expected:
         raise SchemaError(
-            f"{name} must hold the {told:,} records that its footer tells of, got {read:,}: it is damaged; "
-            "write it again"
+            f"{name} is damaged: its footer has {expected:,} records, the file {read:,}. Write it again"
         )
 
 
 def check_text(table: pa.Table, place: str) -> None:
-    """Refuse text that is not UTF-8: Parquet does not check it, and pandas quotes it when it fails.
+    """Raise for text that is not UTF-8: Parquet does not check it, and pandas' error would quote it.
 
     Args:
-        table: in types of `plain_columns`.
-        place: where its records are, for people.
+        table: Table with the types of `plain_columns`.
+        place: Name of the file, for the message.
 
     Raises:
-        SchemaError: naming the column and how many records have such text.
+        SchemaError: If there is any; the message names the column and the number of records.
     """
     for field, column in zip(table.schema, table.columns, strict=True):
         if not t.is_string(field.type):
@@ -126,8 +126,8 @@ def check_text(table: pa.Table, place: str) -> None:
         except pa.ArrowInvalid:
             wrong = sum(map(_is_not_utf8, column.cast(pa.binary()).to_pylist()))
             raise SchemaError(
-                f"{place}: {field.name}: text must be UTF-8, and that of {wrong:,} records is not: encode it "
-                "so, and write the file again"
+                f"{place}: {field.name}: the text of {wrong:,} records is not UTF-8. Encode it "
+                "as UTF-8 and write the file again"
             ) from None
 
 
@@ -140,15 +140,15 @@ def _is_not_utf8(text: bytes | None) -> bool:
 
 
 def opened(file: str | Path) -> pq.ParquetFile:
-    """A file to read records of; the checksums of its pages are looked at, where it has any."""
+    """Open a file to read its records, with checksums of pages verified if it has them."""
     return pq.ParquetFile(file, page_checksum_verification=True)
 
 
 def common_schema(files: Files) -> pa.Schema:
-    """Names and types of the columns, which all files share.
+    """Return names and types of the columns, which all files share.
 
     Raises:
-        SchemaError: if there is no file, or they differ: a cast would change values in silence.
+        SchemaError: If there is no file, or they differ: a cast would change values silently.
     """
     if not files:
         raise SchemaError("a table must have at least one file, got none")
@@ -157,14 +157,14 @@ def common_schema(files: Files) -> pa.Schema:
         if not found.equals(schemas[0]):
             differing = sorted({field.name for field in {*found} ^ {*schemas[0]}})
             raise SchemaError(
-                "all files of a table must have the same columns and types in the same order; "
+                "all files of a table must have the same columns and types in the same order. "
                 f"{Path(files[0]).name} and {Path(file).name} differ in {differing or 'their order'}"
             )
     return schemas[0]
 
 
 def batches(files: Files, columns: Sequence[str] | None = None) -> Iterator[pa.Table]:
-    """The records of all files, in order, at most `BATCH` at a time; with types of `plain_columns`."""
+    """Yield the records of all files, in order, at most `BATCH` at a time, with types of `plain_columns`."""
     names = list(common_schema(files).names if columns is None else columns)
     for file in files:
         name, read = Path(file).name, 0
@@ -185,7 +185,7 @@ def batches(files: Files, columns: Sequence[str] | None = None) -> Iterator[pa.T
 
 
 def regrouped(tables: Iterable[pa.Table], rows: int = BATCH) -> Iterator[pa.Table]:
-    """The same records, in the same order, in tables of `rows` records; the last table may have fewer.
+    """Yield the same records, in order, in tables of `rows` records; the last table may have fewer.
 
     If the tables come from a generator, it is closed when this one ends.
     """
@@ -203,10 +203,10 @@ def regrouped(tables: Iterable[pa.Table], rows: int = BATCH) -> Iterator[pa.Tabl
 
 
 def sampled(files: Files, rows: int, seed: int, columns: Sequence[str] | None = None) -> pa.Table:
-    """At most so many random records, in their order; equal files and seeds give equal ones.
+    """Draw at most a number of random records, in order; equal files and seeds give equal ones.
 
     Raises:
-        ValueError: if rows is below 1.
+        ValueError: If rows is below 1.
     """
     if rows < 1:
         raise ValueError(f"a sample must have at least one record, got {rows}")
@@ -224,10 +224,10 @@ def sampled(files: Files, rows: int, seed: int, columns: Sequence[str] | None = 
 
 
 def subset(total: int, size: int, rng: np.random.Generator) -> npt.NDArray[np.int64]:
-    """(size,) ascending numbers of 0 .. total - 1, each set of them equally likely."""
+    """(size,) ascending numbers of 0 .. total - 1; each set of them is equally likely."""
     if 2 * size > total:
         return np.delete(np.arange(total), subset(total, total - size, rng))
     chosen = np.zeros(0, np.int64)
-    while len(chosen) < size:  # which numbers fail to be new ones does not depend on what they are
+    while len(chosen) < size:  # which numbers repeat does not depend on their values
         chosen = np.union1d(chosen, rng.integers(0, total, size - len(chosen)))
     return chosen

@@ -1,4 +1,4 @@
-"""Records by fragment: counted, or each fragment's in a file of its own; batch by batch."""
+"""Records by fragment: counted, or written to one file per fragment, batch by batch."""
 
 import itertools
 import os
@@ -21,19 +21,19 @@ from privacy_engine.foreign import translated
 from privacy_engine.pipeline import each_ahead, each_done
 
 _THREADS = min(8, len(os.sched_getaffinity(0)))  # each has a batch of records
-_COUNTED = 1_000_000  # counts that are kept apart before they are added up
+_COUNTED = 1_000_000  # counts that are collected before they are added up
 
 
 def counted_fragments(files: Files, assign: Assign, columns: Sequence[str]) -> pa.Table:
-    """How often each combination of values of the columns occurs in each fragment.
+    """Count each combination of values of the columns in each fragment.
 
     Columns of the result: ``fragment`` (int32), the given ones, ``count`` (int64).
 
     Raises:
-        SchemaError: if a column has one of these names.
+        SchemaError: If a column has one of these names.
     """
     if taken := {"fragment", "count"} & set(columns):
-        raise SchemaError(f"columns {sorted(taken)} cannot be counted by fragment: rename them")
+        raise SchemaError(f"columns {sorted(taken)} cannot be counted by fragment. Rename them")
     kinds = plain_columns(common_schema(files).empty_table(), list(columns)).schema
     result = pa.schema([pa.field("fragment", pa.int32()), *kinds, pa.field("count", pa.int64())])
 
@@ -57,16 +57,16 @@ def counted_fragments(files: Files, assign: Assign, columns: Sequence[str]) -> p
 
 
 def partition(files: Files, assign: Assign, folder: Path, buffer: int) -> dict[int, Path]:
-    """The records of each fragment in a Parquet file of its own; its records keep their order.
+    """Write the records of each fragment to a Parquet file, in their order.
 
     Args:
-        files: of the table.
-        assign: the fragment of each record.
-        folder: existing private folder.
-        buffer: bytes of records to hold before they are written.
+        files: Parquet files of the table.
+        assign: Function from records to the fragment of each.
+        folder: Existing private folder.
+        buffer: Bytes of records to hold before writing.
 
     Raises:
-        CapacityError: if nothing more can be written to the folder.
+        CapacityError: If nothing more can be written to the folder.
     """
     streams = partition_streams(files, assign, folder, buffer)
     with each_ahead(lambda fragment: _finished(fragment, folder), streams, _THREADS) as finished:
@@ -74,11 +74,11 @@ def partition(files: Files, assign: Assign, folder: Path, buffer: int) -> dict[i
 
 
 def partition_streams(files: Files, assign: Assign, folder: Path, buffer: int) -> dict[int, Path]:
-    """The same in files for `read_streams`, for whoever reads them once: they cost half as much as Parquet.
+    """Write files for `read_streams` instead, to be read once: they cost half as much as Parquet.
 
-    However many fragments there are, what does not fit into the buffer is appended to a file of Arrow
-    streams, one after the other. Batches are split in threads, some ahead of the one whose turn it is, and
-    the files of different fragments are written at the same time.
+    Records beyond the buffer are appended to a fragment's file of Arrow streams, one after the other, however
+    many fragments there are. Batches are split in threads, some ahead of their turn, and the files of
+    different fragments are written at the same time.
     """
 
     def split(batch: pa.Table) -> tuple[int, list[tuple[int, pa.Table]]]:
@@ -105,7 +105,7 @@ def _fragments(batch: pa.Table, assign: Assign) -> npt.NDArray[np.int32]:
 
 
 def _split(batch: pa.Table, fragments: npt.NDArray[np.int32]) -> Iterator[tuple[int, pa.Table]]:
-    """The records of each fragment of a batch, in their order."""
+    """Yield the records of each fragment of a batch, in their order."""
     order = np.argsort(fragments, kind="stable")
     present, starts = np.unique(fragments[order], return_index=True)
     records = batch.take(order)
@@ -114,7 +114,7 @@ def _split(batch: pa.Table, fragments: npt.NDArray[np.int32]) -> Iterator[tuple[
 
 
 def _append(held: dict[int, list[pa.Table]], folder: Path) -> None:
-    """Add the records of each fragment to its file, as one more stream."""
+    """Append the records of each fragment to its file, as one more stream."""
     packed = pa.ipc.IpcWriteOptions(compression="lz4")
 
     def write(fragment: int) -> None:
@@ -130,7 +130,7 @@ def _append(held: dict[int, list[pa.Table]], folder: Path) -> None:
 
 
 def _finished(fragment: int, folder: Path) -> Path:
-    """The Parquet file of a fragment; its file of streams is removed."""
+    """Return the Parquet file of a fragment, and remove its file of streams."""
     source, path = _streams_of(fragment, folder), folder / f"fragment-{fragment:05d}.parquet"
     records = read_streams(source)
     first = next(records)
@@ -142,7 +142,7 @@ def _finished(fragment: int, folder: Path) -> Path:
 
 
 def read_streams(path: Path) -> Iterator[pa.Table]:
-    """The records of a file of Arrow streams, batch by batch."""
+    """Yield the records of a file of Arrow streams, batch by batch."""
     size = path.stat().st_size
     with pa.OSFile(str(path)) as file:
         while file.tell() < size:
@@ -161,20 +161,20 @@ def _writing() -> Iterator[None]:
         yield
     except (OSError, pa.ArrowException) as error:
         raise translated(error, "what is written to the spill folder") or CapacityError(
-            f"the spill folder must take the records of all fragments, got {type(error).__name__}; give it "
+            f"the spill folder cannot take the records of all fragments: {type(error).__name__}. Give it "
             "more space, or name another folder"
         ) from None
 
 
 def _added(counts: pa.Table) -> pa.Table:
-    """Equal combinations as one, their counts added up."""
+    """Merge equal combinations and add up their counts."""
     names = counts.column_names[:-1]
     summed = counts.group_by(names).aggregate([("count", "sum")])
     return summed.rename_columns([*names, "count"]).cast(counts.schema)
 
 
 def _one_value(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """A column in which values that a frame takes for one are one: NaN is null, and -0.0 is 0.0."""
+    """Normalize a column as a frame does: NaN becomes null, and -0.0 becomes 0.0."""
     if not t.is_floating(column.type):
         return column
     known = pc.if_else(pc.is_nan(column), pa.scalar(None, column.type), column)

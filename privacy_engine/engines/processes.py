@@ -1,7 +1,7 @@
-"""Work on the parts of a table in other processes: their memory is given back, and one that dies is replaced.
+"""Work on the parts of a table in other processes, which free their memory and are replaced if they die.
 
-A process works on one part at a time and on some of them in its life. Python's own pool is no help: a
-child that the kernel kills takes all work down with it, and the pool does not say whose it was.
+A process works on one part at a time and on a limited number of them. Python's own pool does not help: if the
+kernel kills a child, all work is lost, and the pool does not report which part it was.
 """
 
 import os
@@ -29,21 +29,21 @@ from privacy_engine.engines.partitions import read_streams
 from privacy_engine.errors import CapacityError, PrivacyEngineError
 from privacy_engine.foreign import is_panic, translated
 
-_LIFE = 16  # fragments of a process; a new one imports for a second or two
-_MEMORY = 1_500_000_000  # bytes that a method takes for a fragment of half a million records
+_LIFE = 16  # fragments per process; a new process imports for a second or two
+_MEMORY = 1_500_000_000  # bytes that a method uses for a fragment of half a million records
 _ATTEMPTS = 2
 
 
-def process_count(wanted: int | None) -> int:
-    """How many processes work at a time: as wanted, else one a core, but no more than memory allows."""
+def process_count(requested: int | None) -> int:
+    """Return the number of processes: as requested, else one per core, but no more than memory allows."""
     allowed = max(1, int(psutil.virtual_memory().available // _MEMORY))
-    return min(wanted or len(os.sched_getaffinity(0)), allowed)
+    return min(requested or len(os.sched_getaffinity(0)), allowed)
 
 
 def work_apart(work: Work, files: Mapping[int, Path], processes: int) -> Iterator[Mapping[str, Any]]:
-    """``work`` done on the records of each fragment; its results as they come.
+    """Do ``work`` on the records of each fragment; yield its results as they come.
 
-    The file of a fragment, of Arrow streams, is removed once its work is done. Errors as of `run_apart`.
+    A fragment's file of Arrow streams is removed once its work is done. Errors as for `run_apart`.
     """
     on_file = partial(_on_file, work, {fragment: str(file) for fragment, file in files.items()})
     for fragment, outcome in run_apart(on_file, files, processes):
@@ -52,10 +52,10 @@ def work_apart(work: Work, files: Mapping[int, Path], processes: int) -> Iterato
 
 
 def work_here(work: Work, files: Mapping[int, Path]) -> Iterator[Mapping[str, Any]]:
-    """What `work_apart` does, in this process; for records that are too few to start processes for.
+    """Like `work_apart`, in this process, for tables that are too small to start processes for.
 
-    Results and errors are copied as between processes, so an error brings no frames that hold records. The
-    work tells nothing of its progress, because the fragment is one part of the caller's.
+    Results and errors are copied as between processes, so an error has no frames that hold records. The work
+    does not report its progress, because the fragment is one part of the caller's.
     """
     for fragment, file in files.items():
         on_file = partial(_on_file, work, {fragment: str(file)})
@@ -69,22 +69,23 @@ def work_here(work: Work, files: Mapping[int, Path]) -> Iterator[Mapping[str, An
 def run_apart(
     work: Apart, numbers: Iterable[int], processes: int, what: str = "fragment", life: int = _LIFE
 ) -> Iterator[tuple[int, Mapping[str, Any]]]:
-    """``work`` done for each number; the numbers and what it gave as they come.
+    """Do ``work`` for each number; yield the number and its result as they come.
 
-    The processes end with the iterator, also where the caller stops early or the work on a part fails.
+    The processes end with the iterator, even if the caller stops early or the work on a part fails.
 
     Args:
-        work: can be pickled, and doing it twice is harmless.
-        numbers: of the parts of a table.
-        processes: that work at a time, at most.
-        what: a part is called in errors.
-        life: parts of a process, before another one takes its place.
+        work: Function that can be pickled; repeating it is harmless.
+        numbers: Numbers of the parts.
+        processes: Largest number of processes at a time.
+        what: Name of a part in errors.
+        life: Number of parts after which a process is replaced.
 
     Raises:
-        CapacityError: if processes die twice over the same part, or one runs out of memory.
-        EngineError: if a native library breaks down.
-        PrivacyEngineError: what ``work`` raises of this family, as it is.
-        RuntimeError: if ``work`` raises anything else; its message may quote cells, so only its type is told.
+        CapacityError: If processes die twice on the same part, or one runs out of memory.
+        EngineError: If a native library crashes.
+        PrivacyEngineError: Any such error of ``work``, unchanged.
+        RuntimeError: If ``work`` raises anything else; its message may quote cells, so only its type is
+            reported.
     """
     waiting = deque(numbers)
     attempts = dict.fromkeys(waiting, 0)
@@ -108,8 +109,8 @@ def run_apart(
                     waiting.appendleft(number)
                 elif outcome is None:
                     raise CapacityError(
-                        f"a process must last for the work on {what} {number}, got {_ATTEMPTS} that "
-                        f"ended with {child.ending()}; memory is the most likely cause: have fewer processes "
+                        f"{_ATTEMPTS} processes that worked on {what} {number} ended with "
+                        f"{child.ending()}. Memory is the most likely cause: use fewer processes "
                         f"or smaller {what}s"
                     )
                 elif isinstance(outcome, Exception):
@@ -125,14 +126,14 @@ def run_apart(
 
 
 def _on_file(work: Work, files: Mapping[int, str], fragment: int) -> Mapping[str, Any]:
-    """The work on a fragment, whose records are read from its file."""
+    """Do the work on a fragment, whose records are read from its file."""
     with reading(files[fragment]):
         records = pa.concat_tables(read_streams(Path(files[fragment])))
     return work(fragment, records)
 
 
 class _Child:
-    """A process that does the work on one part after the other."""
+    """A process that works on one part after the other."""
 
     def __init__(self, work: Apart, what: str, cores: int) -> None:
         context = get_context("spawn")  # a fork would copy the locks of threads, and the parent's records
@@ -146,11 +147,11 @@ class _Child:
 
     def begin(self, number: int) -> None:
         self.begun, self.number = self.begun + 1, number
-        with suppress(OSError):  # of a process that died: the pipe tells
+        with suppress(OSError):  # the process died, which the pipe shows
             self.pipe.send(number)
 
     def outcome(self) -> tuple[int, Mapping[str, Any] | Exception | None]:
-        """The part, and its result or what was raised; None if the process died."""
+        """Return the part, and its result or error; None if the process died."""
         number, self.number = self.number, None
         assert number is not None
         try:
@@ -159,7 +160,7 @@ class _Child:
             return number, None
 
     def ending(self) -> str:
-        """How the process ended."""
+        """Describe how the process ended."""
         self._process.join()
         code = self._process.exitcode or 0
         return signal.Signals(-code).name if code < 0 else f"exit code {code}"
@@ -172,22 +173,22 @@ class _Child:
 
 @contextmanager
 def _as_one_who_may() -> Iterator[None]:
-    """Python lets no daemon have children, which would outlive it; these end with it by themselves.
+    """Allow a daemon to have children, which Python forbids because they could outlive it; these do not.
 
     Workers of Celery are daemons.
     """
-    told: dict[str, Any] = current_process()._config  # type: ignore[attr-defined]  # where Python looks
-    daemon = told.pop("daemon", None)
+    config: dict[str, Any] = current_process()._config  # type: ignore[attr-defined]  # where Python looks
+    daemon = config.pop("daemon", None)
     try:
         yield
     finally:
         if daemon is not None:
-            told["daemon"] = daemon
+            config["daemon"] = daemon
 
 
 def _serve(pipe: "Connection[Any, Any]", work: Apart, what: str, cores: int) -> None:
-    """What a child does, until it is ended."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # an interrupt is the parent's to handle
+    """Run a child until it is ended."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles interrupts
     threading.Thread(target=_end_with_parent, daemon=True).start()
     _limit_threads(cores)
     while True:
@@ -195,27 +196,27 @@ def _serve(pipe: "Connection[Any, Any]", work: Apart, what: str, cores: int) -> 
 
 
 def _done(work: Apart, number: int, what: str) -> Mapping[str, Any] | Exception:
-    """The result, or an error that quotes no cell."""
+    """Return the result, or an error that quotes no cell."""
     try:
         return dict(work(number))
     except PrivacyEngineError as error:
         return error
-    except BaseException as error:  # whatever it is, its message may quote cells
+    except BaseException as error:  # the message of any error may quote cells
         if not isinstance(error, Exception) and not is_panic(error):
             raise
         return translated(error, f"the work on {what} {number}") or RuntimeError(
-            f"the work on {what} {number} failed with {type(error).__name__}; to see the whole of it, "
-            f"run it on the {what} alone, in a place that may see records"
+            f"the work on {what} {number} failed with {type(error).__name__}; to see the full error, "
+            f"run it on this {what} only, where records may be shown"
         )
 
 
 def _limit_threads(cores: int) -> None:
-    """A child's share of the cores: for what is loaded already, and what will be."""
+    """Limit a child to its share of the cores, in libraries that are loaded or will be."""
     names = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
     os.environ.update(dict.fromkeys(names, str(cores)))
     pa.set_cpu_count(cores)
     threadpoolctl.threadpool_limits(cores)
-    if numba := sys.modules.get("numba"):  # which reads its settings at each compilation, and refuses another
+    if numba := sys.modules.get("numba"):  # it reads its settings at each compilation, and refuses a change
         numba.set_num_threads(min(cores, numba.config.NUMBA_NUM_THREADS))
     else:
         os.environ["NUMBA_NUM_THREADS"] = str(cores)

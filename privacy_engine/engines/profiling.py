@@ -1,4 +1,4 @@
-"""A column in numbers: where to cut it, and what a draft of a schema tells of it: values of many records."""
+"""Statistics of a column: where to cut it, and entries for a draft of a schema, such as common values."""
 
 from dataclasses import dataclass
 
@@ -16,7 +16,7 @@ from privacy_engine.tables.columns import factorize, floats
 from privacy_engine.tables.dates import DATES, TIMES, moments
 from privacy_engine.vocabulary import Kind, Period
 
-# Of text that is tried for dates; where several fit, the first.
+# Text formats that are tried for dates; if several fit, the first.
 FORMATS = (
     "%Y-%m-%d",
     "%d.%m.%Y",
@@ -32,10 +32,10 @@ FORMATS = (
     "%Y-%m-%dT%H:%M:%S%z",
     "%Y-%m-%dT%H:%M:%S.%f%z",
 )
-# Of whole numbers that are tried for dates, and how these look: fewer digits would fit the format, too.
+# Whole numbers that are tried for dates, and their form: fewer digits would fit the format as well.
 DIGITS, _AS_DIGITS = "%Y%m%d", r"(?:19|20)\d{6}"
-_GLANCE = 100  # values by which most formats are ruled out
-SAMPLE, SEED = 1_000_000, 0  # records by which columns are cut, and how they are drawn
+_GLANCE = 100  # number of values by which most formats are ruled out
+SAMPLE, SEED = 1_000_000, 0  # size and seed of the sample from which columns are cut
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,10 +43,10 @@ class DatesProfile:
     """A column of dates or times.
 
     Attributes:
-        kind: date, where no value has a time of the day, else timestamp.
-        formats: of text, those that all values fit.
-        decades: first and last day of the decades that hold all values, as ISO text; None: there is no value.
-        blank: Number of empty texts, which stand for no date.
+        kind: `date` if no value has a time of the day, else `timestamp`.
+        formats: Text formats that all values fit.
+        decades: First and last day of the decades that contain all values, as ISO text; None without values.
+        blank: Number of empty texts, which are not dates.
         shifted: Whether all times of the day are the same, or two that are an hour apart, and not all 00:00:
             midnights of another clock look so.
     """
@@ -63,15 +63,15 @@ class ColumnProfile:
     """A column in numbers.
 
     Attributes:
-        name: of the column.
-        rows, nulls, distinct: records, those without a value, and different values.
-        number: whether it holds numbers; truth values are none.
-        whole: whether all its finite numbers are whole ones, and there is one.
-        extent: least and largest number; None if there is none.
-        common: of a column of other values, those that so many records have as was asked for, as text and
-            ascending; cut off beyond as many as were asked for.
-        dates: where all values are dates or times.
-        unreadable: the type, where an attribute of no kind can have it.
+        name: Name of the column.
+        rows, nulls, distinct: Numbers of records, of records without a value, and of distinct values.
+        number: Whether the column has numbers, which truth values are not.
+        whole: Whether there are finite numbers and all of them are whole.
+        extent: Smallest and largest number; None if there is none.
+        common: Values of a column without numbers that at least the requested number of records have, as
+            text, ascending, limited to the requested number of values.
+        dates: Profile of the dates if all values are dates or times.
+        unreadable: Type of the column if no attribute can have it; else None.
     """
 
     name: str
@@ -87,7 +87,7 @@ class ColumnProfile:
 
 
 def profile_sql(source: Source, name: str) -> str:
-    """One row: ``n`` records, ``nulls``, ``d`` distinct values; of numbers ``low``, ``high``, ``whole``."""
+    """Return a query for ``n`` records, ``nulls``, ``d`` distinct values, ``low``, ``high`` and ``whole``."""
     numbers = ""
     if is_number(source.kind(name)):
         known = "isfinite(v::DOUBLE)"
@@ -102,19 +102,19 @@ def profile_sql(source: Source, name: str) -> str:
 
 
 def common_sql(source: Source, name: str, least: int, most: int) -> str:
-    """Values that at least so many records have, at most so many of them."""
+    """Return a query for values that at least a number of records have, limited to a number of values."""
     return f"SELECT v FROM ({_values(source, name)}) WHERE n >= {least} AND v IS NOT NULL LIMIT {most}"
 
 
 def column_profile(
     source: Source, name: str, counted: pa.Table, common: pa.Table | None, dates: DatesProfile | None
 ) -> ColumnProfile:
-    """From the rows of `profile_sql`, and of `common_sql` where the column holds no numbers."""
+    """Build a profile from the rows of `profile_sql`, and of `common_sql` if the column has no numbers."""
     kind = source.kind(name)
     known = is_number(kind) or t.is_string(kind) or t.is_boolean(kind) or dates is not None
     (row,) = counted.to_pylist()
     texts: list[str] = []
-    if common is not None and known:  # nested values have no texts
+    if common is not None and known:  # nested values have no text
         texts = factorize(to_frame(common.cast(pa.schema([("v", source.kind(name))])))["v"]).texts
     return ColumnProfile(
         name=name,
@@ -131,7 +131,7 @@ def column_profile(
 
 
 def dates_profile(files: Files, name: str, kind: pa.DataType) -> DatesProfile | None:
-    """The dates of a column of dates or times, text in a format, or numbers like 20150317; else None."""
+    """Profile a column of dates or times, text in a format, or numbers like 20150317; else return None."""
     typed = t.is_date(kind) or t.is_timestamp(kind)
     whole = t.is_integer(kind) or (t.is_decimal128(kind) and kind.scale == 0)
     forms: list[str | None] = (
@@ -176,7 +176,7 @@ def dates_profile(files: Files, name: str, kind: pa.DataType) -> DatesProfile | 
 
 
 def _are_midnights(of_day: npt.NDArray[np.float64]) -> bool:
-    """Whether distinct times of the day, (n,) ascending seconds, may be midnights of another clock.
+    """Return whether distinct times of day, (n,) ascending seconds, may be midnights of another clock.
 
     >>> _are_midnights(np.array([0.0, 82_800.0])), _are_midnights(np.array([0.0, 43_200.0]))
     (True, False)
@@ -193,7 +193,7 @@ def _decades(seconds: list[float]) -> tuple[str, str] | None:
 
 
 def is_number(kind: pa.DataType) -> bool:
-    """Whether a column of this type is one of numbers in a frame."""
+    """Return whether a column of this type has numbers in a frame."""
     return bool(t.is_integer(kind) or t.is_floating(kind) or t.is_decimal128(kind))
 
 
@@ -205,7 +205,7 @@ def _values(source: Source, name: str) -> str:
 def cuts(sample: pd.Series, parts: int) -> npt.NDArray[np.float64]:
     """(<= parts - 1,) ascending values of the column that cut it into parts of about equal size.
 
-    They come from a sample of the column, so that every engine makes the same ones.
+    They come from a sample of the column, so every engine returns the same ones.
 
     >>> cuts(pd.Series([5, None, 1, 2, 2]), 4).tolist()
     [1.0, 2.0]

@@ -1,6 +1,6 @@
 """The engine on Spark, for tables that one machine cannot hold: a classic session or Spark Connect.
 
-DataFrames alone are used, so both kinds of session will do.
+Only DataFrames are used, so both kinds of session work.
 """
 
 import re
@@ -55,32 +55,34 @@ _SETTINGS = {
     "spark.sql.parquet.datetimeRebaseModeInRead": "CORRECTED",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "131072",
     "spark.sql.execution.arrow.maxBytesPerBatch": str(1 << 26),
-    # A table without the records of a damaged file would be another table.
+    # Skipping the records of a damaged file would change the table.
     "spark.sql.files.ignoreCorruptFiles": "false",
     "spark.sql.files.ignoreMissingFiles": "false",
 }
 _PATTERN = re.compile(r"[\[\]{}*?\\]")
 _LOCAL = "^file:/+"  # Spark writes one slash or three
 _MEMORY = 10**9
-_ENTRIES = 2_000_000  # some 50 MB on their way to the driver
+_ENTRIES = 2_000_000  # about 50 MB sent to the driver
 
 
 def _several_tables() -> SchemaError:
-    return SchemaError("rows of several tables are counted by the engine local alone: verify them with it")
+    return SchemaError(
+        "rows of several tables can only be counted by the engine `local`. Verify them with it"
+    )
 
 
 class SparkEngine:
-    """`Engine` on a session that somebody else starts and stops.
+    """`Engine` on a session that the caller starts and stops.
 
-    The files must be where the driver and all executors read them under the same path, or be dealt out in
-    parts; and the executors' Python must have this package.
+    The driver and all executors must read the files under the same path, or the files must be split into
+    parts. The executors' Python must have this package.
 
     Args:
-        session: classic or Connect; some of its SQL settings are set.
-        memory: bytes that an answer may take in this process.
-        entries: of a part of `count_coded`, about, which has one for each row.
-        wide: most values of the sensitive attributes that have a column of counts each.
-        parts: of a file that the driver alone can read; None: executors read the files.
+        session: Spark session, classic or Connect; some of its SQL settings are changed.
+        memory: Bytes that an answer may use in this process.
+        entries: Approximate number of rows in a part of `count_coded`.
+        wide: Most sensitive values for which each has a column of counts.
+        parts: Splits a file that only the driver can read into parts; None: executors read the files.
     """
 
     @in_our_words
@@ -105,8 +107,8 @@ class SparkEngine:
         """See `Engine`.
 
         Raises:
-            SchemaError: as all methods, if a file is no whole Parquet file, the files differ in columns, or
-                Spark would change the values of a column.
+            SchemaError: Like all methods, if a file is not a complete Parquet file, the files differ in
+                columns, or Spark would change the values of a column.
         """
         _columns(files)
         return common_schema(files)
@@ -124,10 +126,11 @@ class SparkEngine:
         return dict(zip(found["size"].to_pylist(), found["classes"].to_pylist(), strict=True))
 
     def fold_classes(self, files: Files, grouping: Grouping, fold: Fold) -> Iterator[Mapping[str, Any]]:
-        """See `Engine`. The records, or counts of them, go once to where their class is counted and folded.
+        """See `Engine`. Records, or counts of them, are sent once to where their class is counted and folded.
 
         Raises:
-            IntegrityError: if the values are not those that ``sensitive`` counts: the files changed.
+            IntegrityError: If the values differ from those that ``sensitive`` counts, because the files
+                changed.
         """
         sensitive, by_person = grouping.sensitive, grouping.person is not None
         if by_person or not is_wide(sensitive, self._wide):
@@ -135,32 +138,32 @@ class SparkEngine:
             counted: Counted = partial(ordered_classes, by_person=by_person)
         else:
             classes, counted = self._counted_wide(files, grouping), counted_rows
-        told = self._told(classes, folding(sensitive, counted, fold))
-        if by_person:  # who has a value counts once in a class, however many records they have there
-            records = sum(part["records"] for part in told)
+        results = self._collected(classes, folding(sensitive, counted, fold))
+        if by_person:  # a person counts once in a class for a value, however many records they have
+            records = sum(part["records"] for part in results)
             same = all(values.counts.sum() == records for values in sensitive.values())
         else:
-            same = check_sums(told, sensitive)
+            same = check_sums(results, sensitive)
         if not same:
             raise _changed(sensitive)
-        yield from (part["fold"] for part in told)
+        yield from (part["fold"] for part in results)
 
     @in_our_words
-    def _told(self, classes: "DataFrame", work: Any) -> list[Mapping[str, Any]]:
+    def _collected(self, classes: "DataFrame", work: Any) -> list[Mapping[str, Any]]:
         found = classes.mapInArrow(work, FOLDED).toArrow()
         return [result_of(outcome) for outcome in found["outcome"].to_pylist()]
 
     @in_our_words
     def _counted_wide(self, files: Files, grouping: Grouping) -> "DataFrame":
-        """A row a class, of `wide_columns`: counts add up before they are sent, and are sent once."""
+        """Build a row per class, of `wide_columns`: counts are added up before they are sent, once."""
         keyed, keys = self._coded_keys(files, grouping.columns, grouping.sensitive)
         counts = wide_columns([f"e{i}" for i in range(len(grouping.sensitive))], grouping.sensitive)
-        told = [self._expression(f"{counted} as {name}") for name, counted in counts.items()]
-        return keyed.groupBy(*keys).agg(*told).select(*counts).where("n > 0")
+        sums = [self._expression(f"{counted} as {name}") for name, counted in counts.items()]
+        return keyed.groupBy(*keys).agg(*sums).select(*counts).where("n > 0")
 
     @in_our_words
     def _ordered(self, files: Files, grouping: Grouping) -> "DataFrame":
-        """The records for `ordered_classes`, those of a class together: sent once, and sorted there."""
+        """Return the records for `ordered_classes`, sent once and sorted so that a class is together."""
         who = [] if grouping.person is None else [grouping.person]
         keyed, keys = self._coded_keys(files, [*grouping.columns, *who], grouping.sensitive)
         shared, person = keys[: len(grouping.columns)], keys[len(grouping.columns) :]
@@ -206,7 +209,7 @@ class SparkEngine:
             said(f"count(distinct {value}) + max(if({value} is null, 1, 0)) as several"),
         )
         alike = alike.where("several = 1").select(said(f"{who} as person"), "n")
-        # a struct, since a set of values leaves nulls out
+        # a struct, because a set of values omits nulls
         joined = keyed.join(alike, keyed[who] == alike["person"], "left")
         classes = joined.groupBy(*keys).agg(
             said("collect_set(person) as people"), said(f"collect_set(struct({value} as v)) as had")
@@ -224,13 +227,13 @@ class SparkEngine:
         return found.toArrow().sort_by("left")
 
     def filled_cells(self, files: Files, column: str) -> dict[Any, dict[str, int]]:
-        """Refused: see `trajectories_by_table`."""
+        """Not supported: see `trajectories_by_table`."""
         raise _several_tables()
 
     def trajectories_by_table(
         self, files: Files, columns: Sequence[str], person: str, table: str, kept: Mapping[str, Sequence[str]]
     ) -> TrajectoryFiles:
-        """Refused: no method makes a release of several tables on Spark."""
+        """Not supported: no method makes a release of several tables on Spark."""
         raise _several_tables()
 
     @in_our_words
@@ -249,7 +252,7 @@ class SparkEngine:
         *,
         whole: str | None = None,
     ) -> Iterator[pa.Table]:
-        """See `Engine`. The counts wait on the executors' disks until their part is asked for."""
+        """See `Engine`. The counts stay on the executors' disks until their part is requested."""
         made = Columns.of(kinds)
         counts, parts = self._coded(files, columns, code, made)
         shared = made.carried if whole is None else [made.carried[kinds.names.index(whole)]]
@@ -258,14 +261,14 @@ class SparkEngine:
             for part in range(parts):
                 yield self._coded_part(counts, f"pmod({place}, {parts}) = {part}", made)
         finally:
-            with suppress(PrivacyEngineError):  # the session may be what failed
+            with suppress(PrivacyEngineError):  # the session itself may have failed
                 self._forget(counts)
 
     @in_our_words
     def _coded(
         self, files: Files, columns: Sequence[str], code: Code, made: Columns
     ) -> tuple["DataFrame", int]:
-        """How often each row occurs, and in how many parts to ask for it."""
+        """Return the frequency of each row, and the number of parts to request it in."""
         from pyspark import StorageLevel
 
         known = _columns(files)
@@ -291,7 +294,7 @@ class SparkEngine:
 
     @in_our_words
     def quantile_cuts(self, files: Files, column: str, parts: int) -> npt.NDArray[np.float64]:
-        """See `Engine`. They are values of the column, by a sample of a million records."""
+        """See `Engine`. The cuts are values of the column, from a sample of a million records."""
         _columns(files).number(column)
         return cuts(to_frame(self._sampled(files, SAMPLE, SEED, [column]))[column], parts)
 
@@ -299,7 +302,7 @@ class SparkEngine:
         """See `Engine`. In the order of the files.
 
         Raises:
-            ValueError: if rows is below 1.
+            ValueError: If rows is below 1.
         """
         if rows < 1:
             raise ValueError(f"a sample must have at least one record, got {rows}")
@@ -315,13 +318,13 @@ class SparkEngine:
         return known.counted(counts.toArrow(), columns)
 
     def apply_by_fragment(self, files: Files, assign: Assign, work: Work) -> Iterator[Mapping[str, Any]]:
-        """See `Engine`. The results come when all of them are there, in the order of the fragments.
+        """See `Engine`. The results come after all of them are complete, in the order of the fragments.
 
         Raises:
-            PrivacyEngineError: that ``assign`` or ``work`` raised, the latter on the first fragment that did.
-            CapacityError: if executors died again and again.
-            EngineError: if anything else failed, again and again; only its type is told.
-            IntegrityError: if a record was in no fragment, or in two.
+            PrivacyEngineError: An error of ``assign``, or of ``work`` on the first fragment that failed.
+            CapacityError: If executors died repeatedly.
+            EngineError: If anything else failed repeatedly; only its type is reported.
+            IntegrityError: If a record was in no fragment, or in two.
         """
         yield from map(result_of, self._outcomes(files, assign, work))
 
@@ -332,27 +335,28 @@ class SparkEngine:
             return []
         numbered = self._numbered(files)
         assigned = self._assigned(files, numbered, assign, numbered.columns)
-        # A task a fragment. By a hash some would meet in one task, and executors would wait for it.
+        # One task per fragment. By a hash, some would share a task, and executors would wait for it.
         spread = assigned.repartitionById(int(fragments[-1]) + 1, FRAGMENT)
         worked = spread.groupBy(FRAGMENT).applyInArrow(working(_columns(files), work), WORKED)
         found, total = worked.toArrow().sort_by(FRAGMENT), self.rows(files)
         done = int(found["rows"].to_numpy().sum())
         if not np.array_equal(found[FRAGMENT].to_numpy(), fragments) or done != total:
             raise IntegrityError(
-                f"each of {total} records must be in one of {len(fragments)} fragments, got {done} in "
-                f"{len(found)}: the files changed, or a record was assigned differently the second time; run "
+                f"{total} records were assigned to {len(fragments)} fragments, but {done} were processed in "
+                f"{len(found)}, because the files changed or a record was assigned differently the second "
+                "time. Run "
                 "again"
             )
         outcomes: list[str] = found["outcome"].to_pylist()
         return outcomes
 
     def each(self, count: int, work: Apart, what: str) -> Generator[Mapping[str, Any], None, None]:
-        """See `Engine`: a task each. The results come when all of them are there.
+        """See `Engine`: one task per part. The results come after all of them are complete.
 
         Raises:
-            PrivacyEngineError: that ``work`` raised, on the first part that did.
-            CapacityError: if executors died again and again.
-            EngineError: if anything else failed, again and again; only its type is told.
+            PrivacyEngineError: An error of ``work`` on the first part that failed.
+            CapacityError: If executors died repeatedly.
+            EngineError: If anything else failed repeatedly; only its type is reported.
         """
         yield from map(result_of, self._each(count, work))
 
@@ -379,13 +383,13 @@ class SparkEngine:
         return kept.restored(found.drop_columns(POSITION).rename_columns(kept.carried))
 
     def _codes(self, values: SensitiveValues, field: pa.Field, number: int) -> "DataFrame":
-        """The values of a sensitive attribute as Spark has them, and the code of each."""
+        """Return the values of a sensitive attribute as in Spark, and the code of each."""
         column = pa.Array.from_pandas(values.column, type=field.type).cast(carried_type(field))
         codes = pa.array(values.codes, pa.int32())
         return self._session.createDataFrame(pa.table({f"v{number}": column, f"e{number}": codes}))
 
     def _keyed(self, files: Files, names: Sequence[str]) -> tuple["DataFrame", list[str]]:
-        """Some columns as ``k0``, ``k1``, ...; equal where they count as equal."""
+        """Return some columns as ``k0``, ``k1``, ..., normalized so that equal values compare equal."""
         known, keys = _columns(files), key_names(names)
         keyed = [f"{known.key(name)} as {key}" for name, key in zip(names, keys, strict=True)]
         return self._read(files).selectExpr(*keyed), keys
@@ -393,7 +397,7 @@ class SparkEngine:
     def _coded_keys(
         self, files: Files, names: Sequence[str], sensitive: Mapping[str, SensitiveValues]
     ) -> tuple["DataFrame", list[str]]:
-        """As `_keyed`, and the codes of sensitive values as ``e0``, ``e1``, ...; null where there is none."""
+        """Like `_keyed`, with the codes of sensitive values as ``e0``, ``e1``, ...; null if unknown."""
         keyed, keys = self._keyed(files, [*names, *sensitive])
         for i, (name, value) in enumerate(zip(sensitive, keys[len(names) :], strict=True)):
             codes = self._codes(sensitive[name], _columns(files).field(name), i).hint("broadcast")
@@ -403,7 +407,7 @@ class SparkEngine:
     def _trajectories(
         self, keyed: "DataFrame", keys: Sequence[str], who: str
     ) -> tuple["DataFrame", list[str]]:
-        """The same records, and in one more column the least of the persons with the trajectory of theirs."""
+        """Return the records with one more column: the smallest of the persons with the same trajectory."""
         said = self._expression
         cells = f"array_sort(collect_list(struct({', '.join(keys) or '0'})))"
         ways = keyed.groupBy(who).agg(said(f"{cells} as way"))
@@ -412,13 +416,13 @@ class SparkEngine:
         return keyed.join(each, keyed[who].eqNullSafe(each["one"])).drop("one"), ["trajectory"]
 
     def _numbers(self, files: Files, column: str) -> "DataFrame":
-        """A column as ``x``, without nulls."""
+        """Return a column as ``x``, without nulls."""
         return self._read(files).selectExpr(f"{_columns(files).number(column)} as x").where("x is not null")
 
     def _assigned(
         self, files: Files, records: "DataFrame", assign: Assign, kept: Sequence[str]
     ) -> "DataFrame":
-        """Some columns of records, and in ``fragment`` what each record is assigned to."""
+        """Return some columns of records, and in ``fragment`` the fragment of each record."""
         from pyspark.sql.types import IntegerType, StructField, StructType
 
         fields = [records.schema[name] for name in dict.fromkeys(kept)]
@@ -426,16 +430,16 @@ class SparkEngine:
         return records.mapInArrow(assigning(_columns(files), assign, list(dict.fromkeys(kept))), schema)
 
     def _read(self, files: Files) -> "DataFrame":
-        """The records, under Spark's names."""
+        """Return the records, with Spark's column names."""
         if self._parts is not None:
             return self._opened(files, self._parts).drop(POSITION)
         names = _columns(files).carried
         if any(_PATTERN.search(file) for file in files):
             return self._union([self._file(file) for file in files]).toDF(*names)
-        return self._session.read.parquet(*map(_uri, files)).toDF(*names)  # one scan, however many there are
+        return self._session.read.parquet(*map(_uri, files)).toDF(*names)  # one scan for all files
 
     def _numbered(self, files: Files) -> "DataFrame":
-        """The same, with the ``position`` of each in the table."""
+        """Return the records, with the ``position`` of each in the table."""
         if self._parts is not None:
             return self._opened(files, self._parts)
         starts = np.cumsum([0, *(footer(file).num_rows for file in files)])[: len(files)]
@@ -448,7 +452,7 @@ class SparkEngine:
         return self._union(read).toDF(POSITION, *_columns(files).carried)
 
     def _numbered_at_once(self, files: Files, starts: npt.NDArray[np.int64]) -> "DataFrame | None":
-        """The same by one scan of several files; None where Spark's names do not tell them apart."""
+        """Return the same from one scan of several files; None if Spark's names are ambiguous."""
         if len(files) < 2 or any(_PATTERN.search(file) for file in files):
             return None
         read = self._session.read.parquet(*map(_uri, files))
@@ -458,13 +462,13 @@ class SparkEngine:
             return None
         begins = pa.table({"place": places, "start": starts})
         columns = _columns(files).carried
-        told = f"regexp_replace(_metadata.file_path, '{_LOCAL}', '/')"
-        numbered = read.selectExpr(told, "_metadata.row_index", "*").toDF("place", "row", *columns)
+        path_text = f"regexp_replace(_metadata.file_path, '{_LOCAL}', '/')"
+        numbered = read.selectExpr(path_text, "_metadata.row_index", "*").toDF("place", "row", *columns)
         joined = numbered.join(self._session.createDataFrame(begins).hint("broadcast"), "place")
         return joined.selectExpr(f"row + start as {POSITION}", *columns)
 
     def _opened(self, files: Files, parts_of: Parts) -> "DataFrame":
-        """The same, of parts that the executors open."""
+        """Return the same, from parts that the executors open."""
         known, parts = _columns(files), [part for file in files for part in parts_of(file)]
         carried = known.carry(known.schema.empty_table())
         empty = self._session.createDataFrame(carried.add_column(0, POSITION, pa.array([], pa.int64())))
@@ -475,13 +479,13 @@ class SparkEngine:
         return reduce(lambda a, b: a.union(b), tables)
 
     def _file(self, file: str) -> "DataFrame":
-        """The records of one file. Of n at once, Spark 4.3 reads each n times if paths are no patterns."""
+        """Read one file. Spark 4.3 reads each of n files n times if their paths are not patterns."""
         reader = self._session.read
-        if _PATTERN.search(file):  # which it is to Spark, unless told otherwise
-            if self._connect:  # which cannot be told
+        if _PATTERN.search(file):  # which Spark treats as a pattern unless configured otherwise
+            if self._connect:  # which cannot be configured
                 raise SpecError(
-                    "through Spark Connect, a path must have none of []{}*?\\, and that of "
-                    f"{PurePath(file).name} has; move the work area"
+                    "through Spark Connect, a path must not contain any of []{}*?\\, but that of "
+                    f"{PurePath(file).name} does. Move the work area"
                 )
             reader = reader.option("__globPaths__", "false")
         return reader.parquet(_uri(file))
@@ -491,7 +495,7 @@ class SparkEngine:
         return type(self._session).__module__.startswith("pyspark.sql.connect")
 
     def _expression(self, text: str) -> Any:
-        """A column by what it is; each kind of session has a class of its own."""
+        """Return a column for an expression; each kind of session has its own class."""
         if self._connect:
             from pyspark.sql.connect.functions import expr as connected
 
@@ -506,7 +510,7 @@ def _uri(file: str) -> str:
 
 
 def _place(uri: str) -> str:
-    """An address with one of the ways in which Spark writes those of this machine."""
+    """Normalize an address: Spark writes local ones in several ways."""
     return re.sub(_LOCAL, "/", uri)
 
 
@@ -514,13 +518,15 @@ def _columns(files: Files) -> Columns:
     for file in files:
         if PurePath(file).name.startswith(("_", ".")):
             raise SchemaError(
-                f"{PurePath(file).name} must not begin with '_' or '.', or Spark passes over it; rename it"
+                f"{PurePath(file).name} must not begin with '_' or '.', because Spark would ignore it. "
+                "Rename it"
             )
     return Columns.of(common_schema(files))
 
 
 def _changed(sensitive: Mapping[str, SensitiveValues]) -> IntegrityError:
     return IntegrityError(
-        f"the values of {sorted(sensitive)} must be those that were counted before: the files changed; run "
+        f"the values of {sorted(sensitive)} differ from those that were counted before, because the files "
+        "changed. Run "
         "again"
     )

@@ -1,4 +1,4 @@
-"""The columns of a table on their way through Spark: other names, and some other types."""
+"""The columns of a table while Spark processes them: other names, and some other types."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -30,9 +30,9 @@ _KEPT = (
 
 @dataclass(frozen=True)
 class Columns:
-    """Names and types as in the files. Spark knows the columns as ``c0``, ``c1``, ...
+    """Names and types as in the files. In Spark the columns are named ``c0``, ``c1``, ...
 
-    It would read a dot in a name as a field, and takes `Age` and `age` for one unless told otherwise.
+    Spark reads a dot in a name as a field, and treats `Age` and `age` as one name by default.
 
     >>> Columns.of(pa.schema({"a.b": pa.uint8(), "x": pa.float64()})).key("x")
     'case when isnan(c1) then null when c1 = 0 then 0D else c1 end'
@@ -42,10 +42,10 @@ class Columns:
 
     @classmethod
     def of(cls, stored: pa.Schema) -> "Columns":
-        """The columns of files with this schema, as a frame knows their types.
+        """Build the columns of files with this schema, in the types that a frame has.
 
         Raises:
-            SchemaError: if Spark would change the values of one.
+            SchemaError: If Spark would change the values of one.
         """
         columns = cls(plain_columns(stored.empty_table(), stored.names).schema)
         for field in columns.schema:
@@ -58,21 +58,21 @@ class Columns:
         return [f"c{i}" for i in range(len(self.schema))]
 
     def field(self, name: str) -> pa.Field:
-        """A column.
+        """Return the field of a column.
 
         Raises:
-            SchemaError: if there is no such column.
+            SchemaError: If there is no such column.
         """
         if name not in self.schema.names:
             raise SchemaError(f"column {name!r} must be in the files; they have {self.schema.names}")
         return self.schema.field(name)
 
     def carrying(self, name: str) -> str:
-        """Spark's name of a column."""
+        """Return Spark's name of a column."""
         return f"c{self.schema.get_field_index(self.field(name).name)}"
 
     def key(self, name: str) -> str:
-        """An expression that gives equal values where they count as equal: NaN is null, and -0 is 0."""
+        """Return an expression that is equal for values that count as equal: NaN is null, and -0 is 0."""
         kind, column = self.field(name).type, self.carrying(name)
         if not t.is_floating(kind):
             return column
@@ -80,10 +80,10 @@ class Columns:
         return f"case when isnan({column}) then null when {column} = 0 then {zero} else {column} end"
 
     def number(self, name: str) -> str:
-        """The same of a column of numbers, in double precision; of dates days, of times seconds since 1970.
+        """Like `key`, for numbers in double precision; dates are days, times seconds since 1970.
 
         Raises:
-            SchemaError: if it holds others.
+            SchemaError: If the column has other values.
         """
         kind = self.field(name).type
         if t.is_date32(kind):
@@ -95,7 +95,7 @@ class Columns:
         return f"cast({self.key(name)} as double)"
 
     def restored(self, carried: pa.Table) -> pa.Table:
-        """The columns of a table with Spark's names, under their own names and with their own types."""
+        """Give the columns of a table with Spark's names their own names and types again."""
         columns = [
             restored(carried.column(name), field.type)
             for name, field in zip(self.carried, self.schema, strict=True)
@@ -103,20 +103,20 @@ class Columns:
         return pa.Table.from_arrays(columns, schema=self.schema).combine_chunks()
 
     def carry(self, table: pa.Table) -> pa.Table:
-        """The same columns under Spark's names and in Spark's types: what `restored` takes back."""
+        """Give columns Spark's names and types; the inverse of `restored`."""
         columns = [table.column(field.name).cast(carried_type(field)) for field in self.schema]
         return pa.Table.from_arrays(columns, names=self.carried)
 
     def counted(self, found: pa.Table, names: Sequence[str]) -> pa.Table:
-        """Counts by columns ``k0``, ``k1``, ... under the names and with the types of those columns.
+        """Rename counts by columns ``k0``, ``k1``, ... to the names and types of those columns.
 
         Raises:
-            SchemaError: if one has the name of a column of the result.
+            SchemaError: If one has the name of a column of the result.
         """
         others = [name for name in found.column_names if name not in key_names(names)]
         if clash := sorted(set(others) & set(names)):
             raise SchemaError(
-                f"columns {clash} cannot be counted: the result has columns of these names; rename"
+                f"columns {clash} cannot be counted, because the result has columns with these names. Rename"
             )
         keys = {
             name: restored(found.column(key), self.field(name).type)
@@ -128,15 +128,15 @@ class Columns:
 
 
 def restored(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
-    """A column as it was in the file."""
+    """Return a column as it was in the file."""
     return pa.chunked_array([pa.nulls(len(column))]) if t.is_null(kind) else column.cast(kind)
 
 
 def carried_type(field: pa.Field) -> pa.DataType:
-    """The type in which Spark carries a column: it has no unsigned numbers, and one unit of time.
+    """Return the type that Spark uses for a column: it has no unsigned numbers, and one unit of time.
 
     Raises:
-        SchemaError: if values would change.
+        SchemaError: If values would change.
     """
     kind = field.type
     if t.is_timestamp(kind) and kind.unit != "ns":
@@ -144,11 +144,11 @@ def carried_type(field: pa.Field) -> pa.DataType:
     if kind in _WIDER or any(test(kind) for test in _KEPT):
         return _WIDER.get(kind, kind)
     raise SchemaError(
-        f"column {field.name!r} must be of a type that Spark keeps as it is, got {kind}; write it as text, a "
+        f"column {field.name!r} must have a type that Spark keeps unchanged, got {kind}. Write it as text, a "
         "number, a date, or a time stamp in microseconds"
     )
 
 
 def key_names(names: Sequence[str]) -> list[str]:
-    """What columns are called where they are grouped by."""
+    """Return the names of columns that are grouped by."""
     return [f"k{i}" for i in range(len(names))]

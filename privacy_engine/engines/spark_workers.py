@@ -1,4 +1,4 @@
-"""What the Python processes of a Spark cluster do with records."""
+"""The work of a Spark cluster's Python processes on records."""
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -14,38 +14,38 @@ from privacy_engine.engines.class_order import changed_values
 from privacy_engine.engines.engine import Apart, Assign, Code, Fold, Work
 from privacy_engine.engines.frames import to_frame
 from privacy_engine.engines.spark_columns import Columns
-from privacy_engine.engines.spark_errors import error_of, from_worker, told_of
+from privacy_engine.engines.spark_errors import description_of, error_of, from_worker
 from privacy_engine.errors import PrivacyEngineError, SchemaError
 from privacy_engine.tables.classes import CountedClasses, SensitiveValues
 from privacy_engine.tables.persons import scrambled
 
 FRAGMENT, POSITION = "fragment", "position"
-WORKED = f"{FRAGMENT} int, rows bigint, outcome string"  # what `working` gives back, in Spark's words
-FOLDED = "outcome string"  # and `folding`
+WORKED = f"{FRAGMENT} int, rows bigint, outcome string"  # result of `working`, as a Spark schema
+FOLDED = "outcome string"  # result of `folding`
 Counted = Callable[[Iterable[pa.RecordBatch], Mapping[str, SensitiveValues]], Iterator[CountedClasses]]
 
-WIDE = 64  # values of all sensitive attributes together, up to which each has a column of counts of its own
+WIDE = 64  # most values of all sensitive attributes together for which each has a column of counts
 _RANGE = 1 << 64
 
 
 class Part(Protocol):
-    """Some records of a file, which a worker opens by itself; it can be pickled."""
+    """Some records of a file, which a worker opens itself; it can be pickled."""
 
     @property
     def rows(self) -> int:
-        """How many records it has."""
+        """Number of records."""
 
     def __call__(self) -> pa.Table:
-        """The records, in types of `plain_columns`."""
+        """Return the records, with types of `plain_columns`."""
 
 
-Parts = Callable[[str], Sequence[Part]]  # a file of the driver's machine -> its parts, in order
+Parts = Callable[[str], Sequence[Part]]  # file on the driver's machine -> its parts, in order
 
 
 def opening(
     columns: Columns, parts: Sequence[Part]
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """A function that gives, for the numbers of parts, their records, each with its ``position``."""
+    """Return a function from numbers of parts to their records, each with its ``position``."""
     starts = np.cumsum([0, *(part.rows for part in parts)])
 
     def batches(given: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -67,7 +67,7 @@ def _opened(columns: Columns, part: Part, start: int) -> list[pa.RecordBatch]:
 def assigning(
     columns: Columns, assign: Assign, kept: Sequence[str]
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """A function that gives each batch a column ``fragment``, beside some of those it came with."""
+    """Return a function that adds a column ``fragment`` to each batch and keeps some of its columns."""
 
     def batches(given: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in given:
@@ -81,7 +81,7 @@ def assigning(
 def coding(
     columns: Columns, code: Code, made: Columns
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """A function that makes of each batch the rows that are to be counted."""
+    """Return a function from each batch to the rows that are to be counted."""
 
     def batches(given: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in given:
@@ -92,9 +92,9 @@ def coding(
 
 
 def working(columns: Columns, work: Work) -> Callable[[tuple[pa.Scalar, ...], pa.Table], pa.Table]:
-    """A function that gives the records of one fragment, in the order of the files, to ``work``."""
+    """Return a function that passes the records of one fragment, in file order, to ``work``."""
 
-    def fragment(key, carried):  # type: ignore[no-untyped-def]  # Spark takes hints for a choice of protocol
+    def fragment(key, carried):  # type: ignore[no-untyped-def]  # Spark chooses a protocol by type hints
         number, rows = key[0].as_py(), carried.num_rows
         outcome = from_worker(lambda: _outcome(lambda: work(number, _in_place(columns, carried))))
         values = {FRAGMENT: [number], "rows": [rows], "outcome": [outcome]}
@@ -105,7 +105,7 @@ def working(columns: Columns, work: Work) -> Callable[[tuple[pa.Scalar, ...], pa
 
 
 def numbered_work(work: Apart) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """A function that does ``work`` for each of the numbers that it is given, and tells what that gave."""
+    """Return a function that does ``work`` for each of the given numbers, and returns the results."""
 
     def batches(given: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in given:
@@ -119,14 +119,14 @@ def numbered_work(work: Apart) -> Callable[[Iterator[pa.RecordBatch]], Iterator[
 def folding(
     sensitive: Mapping[str, SensitiveValues], counted: Counted, fold: Fold
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """A function that gives the classes of a task to ``fold``, and tells what that gives.
+    """Return a function that passes the classes of a task to ``fold``, and returns the result.
 
-    Beside it how many records they have, and of each attribute a sum of what was counted: see `check_sums`.
+    It also returns their number of records, and for each attribute a sum of the counts: see `check_sums`.
 
     Args:
-        sensitive: sensitive attribute -> its values in the whole table.
-        counted: the classes of the rows of a task, part by part.
-        fold: of `Engine.fold_classes`.
+        sensitive: Sensitive attribute -> its values in the whole table.
+        counted: Function from the rows of a task to their classes, part by part.
+        fold: Function for `Engine.fold_classes`.
     """
     # A worker knows the values by their codes.
     known = {name: replace(values, column=values.column.iloc[:0]) for name, values in sensitive.items()}
@@ -157,15 +157,15 @@ def _folded(
     return _outcome(lambda: {"fold": dict(fold(parts())), "records": records, "sums": sums})
 
 
-def check_sums(told: Sequence[Mapping[str, Any]], sensitive: Mapping[str, SensitiveValues]) -> bool:
-    """Whether the classes of all tasks together have as many records with each value as were counted before.
+def check_sums(results: Sequence[Mapping[str, Any]], sensitive: Mapping[str, SensitiveValues]) -> bool:
+    """Return whether the classes of all tasks together have the records with each value counted before.
 
-    The counts are compared by a sum of them, each times a scrambled number that stands for its value, modulo
-    2 ** 64: it is as short for a million values as for two, and differs where any count does, but for a
-    chance of about one in 2 ** 64 in a table that was not made for it.
+    The counts are compared by their sum modulo 2 ** 64, each multiplied by a scrambled number for its value.
+    The sum is as short for a million values as for two, and differs if any count does, except with a
+    probability of about one in 2 ** 64 for a table that was not crafted for it.
     """
     return all(
-        sum(part["sums"][name] for part in told) % _RANGE == _sum(np.arange(values.size), values.counts)
+        sum(part["sums"][name] for part in results) % _RANGE == _sum(np.arange(values.size), values.counts)
         for name, values in sensitive.items()
     )
 
@@ -176,31 +176,31 @@ def _sum(codes: npt.NDArray[np.int64], counts: npt.NDArray[Any]) -> int:
 
 
 def is_wide(sensitive: Mapping[str, SensitiveValues], most: int) -> bool:
-    """Whether a class is one row of `wide_columns`; otherwise it is counted by `ordered_classes`."""
+    """Return whether a class is one row of `wide_columns`; otherwise `ordered_classes` counts it."""
     return sum(values.size for values in sensitive.values()) <= most
 
 
 def wide_columns(codes: Sequence[str], sensitive: Mapping[str, SensitiveValues]) -> dict[str, str]:
-    """What is counted of each class, by name: its records, and those with each of the sensitive values.
+    """Return what is counted of each class, by name: its records, and those with each sensitive value.
 
-    Numbers of a fixed width: whoever groups can spill them, adds them up before anything is sent elsewhere,
-    and needs neither lists nor a second grouping.
+    Numbers have a fixed width, so that grouping can spill them and add them up before anything is sent. It
+    needs neither lists nor a second grouping.
 
     Args:
-        codes: the column that has the codes of each attribute.
-        sensitive: sensitive attribute -> its values in the whole table.
+        codes: Column with the codes of each attribute.
+        sensitive: Sensitive attribute -> its values in the whole table.
     """
-    told = {"n": "count(*)"}
+    columns = {"n": "count(*)"}
     for i, (code, values) in enumerate(zip(codes, sensitive.values(), strict=True)):
-        told |= {f"n{i}_{value}": f"count_if({code} = {value})" for value in range(values.size)}
-    return told
+        columns |= {f"n{i}_{value}": f"count_if({code} = {value})" for value in range(values.size)}
+    return columns
 
 
 def counted_wide(rows: pa.RecordBatch, sensitive: Mapping[str, SensitiveValues]) -> CountedClasses:
-    """The classes of rows of `wide_columns`.
+    """Return the classes of rows of `wide_columns`.
 
     Raises:
-        IntegrityError: if a record has a value that is not among the known ones.
+        IntegrityError: If a record has a value that is not among the known ones.
     """
     sizes = rows.column("n").to_numpy()
     entries = {}
@@ -218,20 +218,20 @@ def counted_wide(rows: pa.RecordBatch, sensitive: Mapping[str, SensitiveValues])
 def counted_rows(
     given: Iterable[pa.RecordBatch], sensitive: Mapping[str, SensitiveValues]
 ) -> Iterator[CountedClasses]:
-    """The classes of rows of `wide_columns`."""
+    """Yield the classes of rows of `wide_columns`."""
     return (counted_wide(batch, sensitive) for batch in given if batch.num_rows)
 
 
 def result_of(outcome: str) -> Mapping[str, Any]:
-    """What ``work`` gave back.
+    """Return the result of ``work``.
 
     Raises:
-        PrivacyEngineError: that it raised.
+        PrivacyEngineError: The error that it raised.
     """
-    told = json.loads(outcome)
-    if "error" in told:
-        raise error_of(told)
-    result: Mapping[str, Any] = told["result"]
+    decoded = json.loads(outcome)
+    if "error" in decoded:
+        raise error_of(decoded)
+    result: Mapping[str, Any] = decoded["result"]
     return result
 
 
@@ -239,7 +239,8 @@ def _assigned(columns: Columns, assign: Assign, batch: pa.RecordBatch) -> pa.Arr
     fragments = np.asarray(assign(to_frame(columns.restored(pa.Table.from_batches([batch])))))
     if fragments.shape != (batch.num_rows,) or fragments.min(initial=0) < 0:
         raise SchemaError(
-            f"each of {batch.num_rows} records must get the number of a fragment, >= 0, got an array of "
+            f"each of {batch.num_rows} records must be assigned the number of a fragment, >= 0, got an array "
+            "of "
             f"shape {fragments.shape}"
         )
     return pa.array(fragments.astype(np.int32))
@@ -253,12 +254,12 @@ def _coded(columns: Columns, code: Code, made: Columns, batch: pa.RecordBatch) -
 
 
 def _in_place(columns: Columns, carried: pa.Table) -> pa.Table:
-    # Records come in any order; whoever does a fragment again must see them in the same one.
+    # Records come in any order; repeating a fragment must see them in the same order.
     return columns.restored(carried.take(pc.sort_indices(carried.column(POSITION))))
 
 
 def _outcome(work: Callable[[], Mapping[str, Any]]) -> str:
     try:
         return json.dumps({"result": dict(work())})
-    except PrivacyEngineError as error:  # not worth a second try, which Spark gives to what raises
-        return json.dumps(told_of(error))
+    except PrivacyEngineError as error:  # Spark would retry what raises, which is not useful here
+        return json.dumps(description_of(error))

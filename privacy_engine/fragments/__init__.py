@@ -1,1 +1,1 @@
-"""A table in fragments: cut so that a method can anonymize each by itself, and the results join."""
+"""A table in fragments: cut so that a method can anonymize each separately, and the results can be joined."""

@@ -1,6 +1,6 @@
-"""Which fragment a record belongs to: a tree of cuts, each of which looks at one attribute.
+"""The fragment of a record: a tree of cuts, each of which tests one attribute.
 
-Every record has a fragment, also one with a value that nobody saw when the tree was made.
+Every record has a fragment, also one with a value that did not occur when the tree was made.
 """
 
 from collections.abc import Iterator, Mapping
@@ -22,10 +22,10 @@ class Cut:
     """Some records go to the first side, all others to the second.
 
     Attributes:
-        column: the attribute that is looked at.
-        below: numbers less than this go to the first side; None where the attribute holds no numbers.
-        among: else, values whose text is one of these; that of a null is `columns.NULL`.
-        sides: what stands behind each side: a later cut by its number, or leaf x as ``-1 - x``.
+        column: Attribute that is tested.
+        below: Numbers less than this go to the first side; None where the attribute holds no numbers.
+        among: Else, values whose text is one of these; that of a null is `columns.NULL`.
+        sides: Child on each side: a later cut by its number, or leaf x as ``-1 - x``.
     """
 
     column: str
@@ -57,8 +57,9 @@ class CutTree:
     """Cuts, the first of them the root, and the fragment of each leaf. PRIVATE: holds values of the source.
 
     Attributes:
-        cuts: each but the first is a side of an earlier one.
-        fragment_of: (leaves,) 0 .. fragments - 1 without gaps; a fragment may have several leaves.
+        cuts: Each but the first is a side of an earlier one.
+        fragment_of: Fragment of each leaf, 0 .. fragments - 1 without gaps, shape (leaves,); a fragment may
+            have several leaves.
 
     >>> tree = CutTree((Cut(column="age", below=30.0),), (0, 1))
     >>> tree.assign(pd.DataFrame({"age": [29, 30, 99]})).tolist()
@@ -95,7 +96,7 @@ class CutTree:
         return out
 
     def leaves(self, place: int) -> Iterator[int]:
-        """The leaves behind a cut, or a leaf itself, by the number that stands in ``Cut.sides``."""
+        """Return the leaves behind a cut, or a leaf itself, by its number in ``Cut.sides``."""
         if place < 0:
             yield ~place
             return
@@ -103,7 +104,7 @@ class CutTree:
             yield from self.leaves(side)
 
     def renumbered(self, fragment_of: tuple[int, ...]) -> "CutTree":
-        """The same cuts; leaves are of other fragments, whose numbers here may have gaps."""
+        """Return the same cuts with leaves of other fragments, whose numbers here may have gaps."""
         number = {old: new for new, old in enumerate(dict.fromkeys(fragment_of))}
         return replace(self, fragment_of=tuple(number[old] for old in fragment_of))
 
@@ -136,5 +137,5 @@ class _Tests:
             coded = factorize(self._frame[name])
             self._texts[name] = coded.codes, coded.texts
         codes, texts = self._texts[name]
-        asked = np.array([text in cut.among for text in (*texts, NULL)])  # code -1, a null, reads the last
-        return np.asarray(asked[codes[rows]], dtype=np.bool_)
+        selected = np.array([text in cut.among for text in (*texts, NULL)])  # code -1, a null, reads the last
+        return np.asarray(selected[codes[rows]], dtype=np.bool_)

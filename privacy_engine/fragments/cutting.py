@@ -1,8 +1,9 @@
 """Cuts of a table into fragments, found on a sample of its records.
 
-Top-down as Mondrian (LeFevre, DeWitt, Ramakrishnan 2006), with the kernels of `grouping.cuts`: a part of too
-many records is cut where they then lose least, so that what a method would not group anyway comes apart. Both
-sides must be large enough to be fragments. Where no such cut is left, the most even one is taken.
+Top-down as Mondrian (LeFevre, DeWitt, Ramakrishnan 2006), with the kernels of `grouping.cuts`: a part with
+too many records is cut where it then loses least, so records that a method would not group anyway are
+separated. Both sides must be large enough to be fragments. If there is no such cut, the most even one is
+used.
 """
 
 from dataclasses import dataclass, replace
@@ -13,7 +14,7 @@ import pandas as pd
 from privacy_engine.fragments.cut_tree import Cut, CutTree, Flags, Rows
 from privacy_engine.recoding.grouping.boxes import Codes, Floats, join_cost, tabulate
 from privacy_engine.recoding.grouping.constraints import no_constraints
-from privacy_engine.recoding.grouping.cuts import NOBODY, Task, bucket_by, cheapest_grouping, cover
+from privacy_engine.recoding.grouping.cuts import NO_PERSONS, Task, bucket_by, cheapest_grouping, cover
 from privacy_engine.recoding.grouping.partitioning import CutRule
 from privacy_engine.tables.columns import NULL, value_text
 from privacy_engine.tables.encoding import Domain, EncodedTable, OrderedDomain
@@ -30,9 +31,9 @@ class _Division:
     """A part of the sample in two.
 
     Attributes:
-        attribute: by which it is cut.
-        first: (m,) which of its records go to the first side.
-        ancestor: the lowest common one of its records, where the attribute is a hierarchy.
+        attribute: Attribute by which it is cut.
+        first: Whether each record goes to the first side, shape (m,).
+        ancestor: Lowest common one of its records, where the attribute is a hierarchy.
     """
 
     attribute: int
@@ -55,25 +56,27 @@ def cut(
     rule: CutRule = CutRule.LEAST_LOSS,
     share: float = LEAST_SHARE,
 ) -> CutTree:
-    """Cut a table into fragments of at most so many records, as far as a sample of it can tell.
+    """Cut a table into fragments of at most a number of records, as estimated from a sample.
 
-    A fragment stays larger where its records are equal in all quasi-identifiers.
+    A fragment stays larger if its records are equal in all quasi-identifiers.
 
     Args:
-        sample: records of the table, at least one.
-        schema: of the table, closed, so that losses are those of its whole domain.
-        rows: records of the whole table.
-        most: records of a fragment.
+        sample: Records of the table, at least one.
+        schema: Schema of the table, closed, so that losses are those of its whole domain.
+        rows: Records of the whole table.
+        most: Records of a fragment.
         rule: ``widest`` cuts the attribute of widest span at its median.
-        share: of the records of a part that each side must have where that is possible, 0 .. 1/2.
+        share: Share of a part's records that each side must have if possible, 0 .. 1/2.
 
     Raises:
-        SchemaError: if the sample does not fit the schema.
+        SchemaError: If the sample does not fit the schema.
     """
     names = [a.name for a in schema.quasi_identifiers]
-    by_rows = replace(schema.select(names), person=None)  # fragments are of records
+    by_rows = replace(schema.select(names), person=None)  # fragments contain records
     encoded = EncodedTable.encode(sample[names], by_rows)
-    task = Task(encoded.codes, encoded.sensitive, tabulate(encoded.geometry()), no_constraints(), 1, NOBODY)
+    task = Task(
+        encoded.codes, encoded.sensitive, tabulate(encoded.geometry()), no_constraints(), 1, NO_PERSONS
+    )
     enough = most * len(encoded) / rows
     cuts: list[Cut] = []
     sides: list[list[int]] = [[0, 0]]  # behind each cut; the first is no cut and has the root on one side
@@ -97,7 +100,7 @@ def cut(
 
 
 def _division(task: Task, part: Rows, least: int, rule: CutRule) -> _Division | None:
-    """The cut of a part that the rule asks for, else the most even one, else None."""
+    """Return the cut of a part that the rule selects, else the most even one, else None."""
     lo, hi = _box(task, part)
     spans = np.array([join_cost(task.space, j, lo[j], hi[j], lo[j], hi[j]) for j in range(len(lo))])
     uneven = list[_Division]()
@@ -123,12 +126,12 @@ def _box(task: Task, part: Rows) -> tuple[Codes, Codes]:
 
 
 def _cheapest(task: Task, part: Rows, lo: Codes, spans: Floats) -> _Division | None:
-    """`grouping.cuts.cheapest_cut`, which says by which attribute it cuts."""
+    """`grouping.cuts.cheapest_cut`, with the attribute by which it cuts."""
     best, least_loss = None, np.inf
     bucket = np.empty(len(part), np.int64)
     for j in np.flatnonzero(spans > 0):
         buckets = bucket_by(task, part, int(j), int(lo[j]), bucket)
-        loss, at = cheapest_grouping(task, NOBODY, bucket, buckets, task.space.tree[j])
+        loss, at = cheapest_grouping(task, NO_PERSONS, bucket, buckets, task.space.tree[j])
         if loss < least_loss:
             first = bucket == at if task.space.tree[j] else bucket <= at
             best, least_loss = _Division(attribute=int(j), first=first, ancestor=int(lo[j])), loss
@@ -136,7 +139,7 @@ def _cheapest(task: Task, part: Rows, lo: Codes, spans: Floats) -> _Division | N
 
 
 def _even(task: Task, part: Rows, j: int, ancestor: int) -> _Division:
-    """The cut by an attribute whose sides are most alike in size; it has two values or more in the part."""
+    """Return the cut by an attribute with sides of most similar size; it has at least two values."""
     bucket = np.empty(len(part), np.int64)
     size = bucket_by(task, part, j, ancestor, bucket).size
     in_first = np.zeros(len(size), np.bool_)
@@ -155,10 +158,10 @@ def _cut_of(division: _Division, attribute: Attribute, domain: Domain, codes: Co
     """The same cut for any record; of a hierarchy whole children of the common ancestor go to a side.
 
     Args:
-        division: of the part.
-        attribute: by which it is cut.
-        domain: what the codes mean.
-        codes: (m,) of the part, in that attribute.
+        division: Division of the part.
+        attribute: Attribute by which it is cut.
+        domain: Domain of the codes.
+        codes: Codes of the part in that attribute, shape (m,).
     """
     if isinstance(domain, OrderedDomain):
         second = int(codes[~division.first].min())
@@ -177,7 +180,7 @@ def _cut_of(division: _Division, attribute: Attribute, domain: Domain, codes: Co
 
 
 def _values(attribute: Attribute, tree: Hierarchy) -> tuple[str, ...]:
-    """(v,) the leaves as the records have them: a period by its first day or second, not by its label."""
+    """(v,) the leaves as records have them: a period by its first day or second, not by its label."""
     if attribute.dates is None or attribute.bounds is None:
         return tree.values
     null = tree.values[-1:] == (NULL,)

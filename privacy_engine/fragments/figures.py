@@ -1,4 +1,4 @@
-"""What is known of the release of a fragment, in numbers that add up to those of the whole table.
+"""Figures of a fragment's release, as numbers that add up to the figures of the whole table.
 
 Losses are charged against the domains of the whole table, so their sums over fragments are those of the
 joined recoding, as `utility` and `distributions` would measure them; but where cells are suppressed and not
@@ -26,16 +26,17 @@ class FragmentFigures:
     """Sums over the records and classes of some fragments. As private as the source: the tallies are exact.
 
     Attributes:
-        attributes: (q,) the quasi-identifiers.
-        records: of the source.
-        released, suppressed: of them.
-        suppressed_cells: quasi-identifier cells that do not show their original value.
-        classes: of the fragments; two that look alike count twice.
-        squares: sum of the squared sizes of the classes.
-        distorted: records whose sensitive value was changed.
-        lca, own: (q,) NCP of all released records together, by either charge for several values of a tree.
-        tallies: (q,) of each quasi-identifier, before and after.
-        counts: what else the method counts, such as clusters; a value that is absorbed in two fragments
+        attributes: Quasi-identifiers, shape (q,).
+        records: Number of records of the source.
+        released, suppressed: Numbers of released and suppressed records.
+        suppressed_cells: Quasi-identifier cells that do not show their original value.
+        classes: Number of classes of the fragments; two that look the same count twice.
+        squares: Sum of the squared sizes of the classes.
+        distorted: Records whose sensitive value was changed.
+        lca, own: NCP of all released records together, by either charge for several values of a tree, shape
+            (q,).
+        tallies: Tallies of each quasi-identifier, before and after, shape (q,).
+        counts: Further counts of the method, such as clusters; a value that is absorbed in two fragments
             counts twice.
     """
 
@@ -57,8 +58,8 @@ class FragmentFigures:
         """The figures of an anonymizer's release.
 
         Args:
-            release: of the records of a fragment.
-            schema: of the source; it says which domains are public.
+            release: Release of a fragment's records.
+            schema: Schema of the source, for the domains that are public.
         """
         recoding = release.recoding
         if recoding is None:
@@ -108,12 +109,12 @@ class FragmentFigures:
 
     @property
     def discernibility(self) -> float:
-        """As `utility.discernibility`: a suppressed record cannot be told from any of the table."""
+        """As `utility.discernibility`: a suppressed record is indistinguishable from any of the table."""
         return self.squares + float(self.suppressed * self.records)
 
     @property
     def notes(self) -> dict[str, float]:
-        """What a joined release tells its readers, as ``Release.notes``."""
+        """Notes of a joined release for its readers, as ``Release.notes``."""
         return {"distorted": self.distorted / self.records, **self.counts}
 
     def losses(self) -> list[tuple[str, float, float]]:
@@ -139,7 +140,7 @@ class FragmentFigures:
         }
 
     def distributions(self, smallest_count: int) -> list[Distribution | Withheld]:
-        """As `distributions.distributions`: what may be told of the quasi-identifiers before and after.
+        """As `distributions.distributions`: what may be published of the quasi-identifiers before and after.
 
         Args:
             smallest_count: >= 2; counts of the source below it are hidden, others rounded to its multiples.
@@ -147,7 +148,7 @@ class FragmentFigures:
         return shown(self.tallies, smallest_count)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values that ``from_dict`` reads back; to be kept where the source may be kept."""
+        """Return plain values for ``from_dict``; keep them only where the source may be kept."""
         out: dict[str, Any] = {f.name: _plain(getattr(self, f.name)) for f in fields(self)}
         return out | {"tallies": [_tally_to_dict(tally) for tally in self.tallies]}
 

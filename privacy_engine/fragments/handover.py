@@ -1,8 +1,8 @@
 """Fragments that cannot meet the guarantees by themselves go to a neighbour.
 
-The cuts are found on a sample and know nothing of sensitive values; here every record counts. A fragment that
-is too small, or that breaks a model as one class, joins the nearest leaf behind the last cut that parted it
-from others. Every rule is closed under union, so this ends, at the latest with one fragment.
+The cuts are found on a sample and ignore sensitive values; here every record counts. A fragment that is too
+small, or that breaks a model as one class, joins the nearest leaf behind the last cut that separated it from
+others. Every rule is closed under union, so this ends, at the latest with one fragment.
 """
 
 from collections.abc import Iterator, Sequence
@@ -25,12 +25,13 @@ Counts = npt.NDArray[np.int32]
 
 @dataclass(frozen=True, kw_only=True)
 class Contents:
-    """What stands in each leaf of a cut tree.
+    """The content of each leaf of a cut tree.
 
     Attributes:
-        sizes: (leaves,) records.
-        counts: (leaves, m_total) int32 sensitive values, as the constraints concatenate them.
-        people: (leaves,) persons; None: each record counts as one.
+        sizes: Number of records, shape (leaves,).
+        counts: Counts of sensitive values, as the constraints concatenate them, shape (leaves, m_total)
+            int32.
+        people: Number of persons, shape (leaves,); None: each record counts as one.
     """
 
     sizes: Ints
@@ -43,8 +44,8 @@ def count_leaves(
 ) -> Contents:
     """Count every record of a table; each fragment of the tree must be one leaf.
 
-    Sensitive attributes are counted one after the other, and only those that a rule is about: their
-    combinations may be many.
+    Sensitive attributes are counted one after the other, and only those with a rule: their combinations may
+    be many.
     """
     leaves = len(tree.fragment_of)
     sizes = np.zeros(leaves, np.int64)
@@ -72,21 +73,21 @@ def count_leaves(
 def _require_unchanged(same: bool) -> None:
     if not same:
         raise IntegrityError(
-            "the table must stay as it is while it is cut into fragments: it changed; run again"
+            "the table must not change while it is cut into fragments, but it changed; run again"
         )
 
 
 def hand_over(
     tree: CutTree, contents: Contents, least: int, constraints: Constraints
 ) -> tuple[CutTree, tuple[int, ...]]:
-    """Join fragments until each can stand, or one is left.
+    """Join fragments until each is allowed, or one is left.
 
     Args:
-        tree: each fragment of which is one leaf.
-        contents: of the leaves.
-        least: persons that a fragment needs; those of joined leaves are added up, so that one who is in
-            several counts more than once: the release of a fragment of too few is refused.
-        constraints: what each fragment must keep as one class.
+        tree: Tree in which each fragment is one leaf.
+        contents: Contents of the leaves.
+        least: Persons that a fragment needs; those of joined leaves are added up, so a person in several
+            leaves counts more than once; the release of a fragment with too few persons is refused.
+        constraints: Requirements on each fragment as one class.
 
     Returns:
         The tree with the leaves' new fragments, and the size of each.
@@ -113,9 +114,9 @@ def hand_over(
 
 
 def _routes(tree: CutTree) -> list[list[tuple[int, int]]]:
-    """(leaves,) the cuts from the root to each leaf, with the side taken at each."""
+    """(leaves,) the cuts from the root to each leaf, with the side of each."""
     routes: list[list[tuple[int, int]]] = [[] for _ in tree.fragment_of]
-    for i, cut in enumerate(tree.cuts):  # a cut stands before those behind it
+    for i, cut in enumerate(tree.cuts):  # a cut comes before those behind it
         for side, place in enumerate(cut.sides):
             for leaf in tree.leaves(place):
                 routes[leaf].append((i, side))
@@ -128,11 +129,11 @@ def _neighbour(
     """The fragment that takes another in: the smallest of those that lie next behind the last cut between.
 
     Args:
-        tree: of the leaves.
-        routes: to the leaves.
-        owner: (leaves,) fragment of each.
-        sizes: of the fragments.
-        fragment: one of several.
+        tree: Tree of the leaves.
+        routes: Routes to the leaves.
+        owner: Fragment of each leaf, shape (leaves,).
+        sizes: Sizes of the fragments.
+        fragment: One of several.
     """
     partings = [
         (depth, cut, side)
@@ -148,13 +149,13 @@ def _neighbour(
 
 
 def _next_to(tree: CutTree, cut: int, side: int, place: int) -> Iterator[int]:
-    """The leaves behind the other side of a cut that its threshold bounds; all, where it has none.
+    """Return the leaves behind the other side of a cut that its threshold bounds; all, if it has none.
 
     Args:
-        tree: of the cuts.
-        cut: the one.
-        side: on which the neighbour is wanted.
-        place: behind the other side.
+        tree: Tree of the cuts.
+        cut: One.
+        side: Side on which to find the neighbour.
+        place: Behind the other side.
     """
     if place < 0:
         yield ~place

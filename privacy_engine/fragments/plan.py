@@ -33,11 +33,11 @@ class FragmentPlan:
     """A table cut into fragments. PRIVATE: it holds values of the source.
 
     Attributes:
-        schema: of the source.
-        whole: what fragments must know of the whole table.
-        tree: which fragment a record belongs to.
-        sizes: (fragments,) records of each.
-        seed: >= 0, of the random choices in all fragments.
+        schema: Schema of the source.
+        whole: Facts about the whole table that fragments require.
+        tree: Cut tree, which assigns records to fragments.
+        sizes: Records of each, shape (fragments,).
+        seed: Seed of the random choices in all fragments, >= 0.
     """
 
     schema: DataSchema
@@ -79,23 +79,23 @@ def plan_fragments(
     """Cut a table so that the method can anonymize each fragment by itself.
 
     Args:
-        engine: reads the table.
-        files: of the table.
-        schema: of the table.
-        method: the anonymizer.
-        rows: most records of a fragment; more where they are equal in all quasi-identifiers, or where a
-            neighbour could not meet the guarantees alone.
+        engine: Reads the table.
+        files: Parquet files of the table.
+        schema: Schema of the table.
+        method: Anonymizer.
+        rows: Most records of a fragment; more if they are equal in all quasi-identifiers, or if a neighbour
+            could not meet the guarantees by itself.
         seed: >= 0, of all random choices; None takes fresh entropy.
 
     Raises:
-        SpecError: if the method cannot work in fragments.
-        SchemaError: if the table does not fit the schema, or has nothing that the method needs.
-        InfeasibleError: if the whole table cannot be one class.
-        IntegrityError: if the table changes meanwhile.
+        SpecError: If the method cannot work in fragments.
+        SchemaError: If the table does not fit the schema, or has nothing that the method needs.
+        InfeasibleError: If the whole table cannot be one class.
+        IntegrityError: If the table changes during the work.
     """
     anonymizer = fragmentable(method)
     seed = int(np.random.SeedSequence(seed).generate_state(1)[0]) if seed is None else seed
-    whole = WholeTable.of_files(engine, files, schema, _asked(anonymizer.sensitive_models, schema))
+    whole = WholeTable.of_files(engine, files, schema, _attributes_of(anonymizer.sensitive_models, schema))
     constraints = compile_constraints(anonymizer.sensitive_models, whole)
     counts = np.concatenate([np.zeros(0, np.int64), *whole.sensitive_counts]).astype(np.int32)
     require_one_class(whole.rows, anonymizer.least, counts, constraints, whole.sensitive_names)
@@ -109,26 +109,27 @@ def plan_fragments(
     return FragmentPlan(schema=schema, whole=whole, tree=tree, sizes=sizes, seed=seed)
 
 
-def _asked(models: Sequence[PrivacyModel], schema: DataSchema) -> list[str]:
-    """The sensitive attributes that the models are about."""
+def _attributes_of(models: Sequence[PrivacyModel], schema: DataSchema) -> list[str]:
+    """Return the sensitive attributes of the models."""
     known = [a.name for a in schema.sensitive]
     named = {model.attribute for model in models if isinstance(model, SensitiveModel)}
-    # all for the name None, which means each of them, and for an unknown one, which is refused beside them
+    # all attributes for the name None, and for an unknown name, which is refused later
     return [name for name in known if name in named] if named <= set(known) else known
 
 
 def fragmentable(method: ReleaseMethod) -> Anonymizer:
-    """The method, unless its releases of the parts of a table are together no release of the table.
+    """Return the method, unless its releases of a table's parts do not form a release of the table.
 
     Raises:
-        SpecError: saying why, and what to do.
+        SpecError: Saying why, and what to do.
     """
     if not isinstance(method, Anonymizer):
-        raise SpecError(f"only anonymizers work in fragments; {method.key} is none: leave the engine out")
+        raise SpecError(f"only anonymizers work in fragments, and {method.key} is not one. Remove the engine")
     if not method.fragmentable:
         raise SpecError(
-            f"{method.key} keeps the same attributes of all records, and would keep others in each fragment; "
-            "use another anonymizer, or leave the engine out"
+            f"{method.key} keeps the same attributes for all records, but would keep others in each "
+            "fragment. "
+            "Use another anonymizer, or remove the engine"
         )
     against_table = TCloseness | BetaLikeness | DeltaDisclosure
     compared = [model.name for model in method.sensitive_models if isinstance(model, against_table)]
@@ -136,6 +137,6 @@ def fragmentable(method: ReleaseMethod) -> Anonymizer:
         raise SpecError(
             f"{', '.join(compared)} compares each class with all released records, and {method.key} does not "
             "know which of them other fragments suppress or change; set suppression_limit to 0 and choose no "
-            "repair that distorts, or leave the engine out"
+            "repair that distorts, or remove the engine"
         )
     return method

@@ -1,6 +1,6 @@
-"""Where a record stands among those of all fragments: in a range of values, and in order there.
+"""The position of a record among the records of all fragments: a range of values, and the order within it.
 
-Neither depends on anything but the records' own values, so a place does not tell a fragment.
+Both only depend on the records' own values, so a position does not reveal a fragment.
 """
 
 from bisect import bisect_left
@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.types as t
 
 OF_A_RANGE = 100  # records of a sample; one range in a million is half as large again by chance
-MOST_EQUAL = 4  # ranges that equal records may fill, for they stand in one
+MOST_EQUAL = 4  # ranges that equal records may fill, because they are in one
 
 Row = tuple[Any, ...]
 """A record's values; None is a null."""
@@ -26,12 +26,12 @@ Row = tuple[Any, ...]
 class Ranges:
     """The records at which each range but the first begins, ascending.
 
-    Records are in the order of their first column, then of the next; nulls come last. Which range a record
-    is in depends on its values alone: not on where it stood, nor on which file it comes from.
+    Records are sorted by their first column, then the next; nulls come last. The range of a record only
+    depends on its values: not on its position, nor on the file it comes from.
 
     Attributes:
-        columns: that are compared.
-        starts: distinct records of these columns, ascending.
+        columns: Columns that are compared.
+        starts: Distinct records of these columns, ascending.
 
     >>> ranges = Ranges(("age", "town"), ((30, "b"), (40, None)))
     >>> frame = pd.DataFrame({"age": [29, 30, 30, 40, 41], "town": ["b", "a", "b", "b", None]})
@@ -46,15 +46,15 @@ class Ranges:
     def of_sample(cls, sample: pd.DataFrame, ranges: int) -> Self | None:
         """Ranges that have about as many records of a sample each.
 
-        If each set of as many records is equally likely to be the sample, then how likely some ranges are
-        depends on the values of the records alone, too.
+        If each set of that many records is equally likely to be the sample, then the probability of some
+        ranges also only depends on the values of the records.
 
         Args:
             sample: at least one record.
-            ranges: how many there shall be; there are fewer where records are equal.
+            ranges: Number of ranges; there are fewer if records are equal.
 
         Returns:
-            None where equal records would fill more than `MOST_EQUAL` ranges: then one is too large.
+            None if equal records would fill more than `MOST_EQUAL` ranges: then one is too large.
         """
         ranks = [_ranks(sample[name]) for name in reversed(sample.columns)]
         places = np.arange(1, ranges) * len(sample) // ranges
@@ -74,12 +74,12 @@ class Ranges:
             known = _distinct([start[place] for start in self.starts])
             own, width = _positions(frame[name], known), 2 * len(known) + 1
             keys, first = self._beginnings(place, known, width)
-            asked = same * width + own[rows]
-            found = np.searchsorted(keys, asked)
-            agrees = np.append(keys, -1)[found] == asked
+            sought = same * width + own[rows]
+            found = np.searchsorted(keys, sought)
+            agrees = np.append(keys, -1)[found] == sought
             out[rows[~agrees]] = np.append(first, len(self.starts))[found[~agrees]]
             rows, same = rows[agrees], found[agrees]
-        out[rows] = same + 1  # they are equal to starts, each of which is a beginning by itself now
+        out[rows] = same + 1  # they are equal to starts, each of which is now a separate beginning
         return out
 
     def _beginnings(
@@ -95,22 +95,22 @@ class Ranges:
 
 
 def _positions(column: pd.Series, known: Sequence[Any]) -> npt.NDArray[np.int64]:
-    """(n,) where each value stands among known ones: 2i + 1 = it is the i-th, 2i = right before it."""
+    """(n,) position of each value among known ones: 2i + 1 = it is the i-th, 2i = just before it."""
     codes, values = pd.factorize(column)
-    told = [value for value in known if value is not None]
-    null = 2 * len(told) + (None in known)
-    if told and getattr(values.dtype, "kind", "O") in "iuf":
+    ordered = [value for value in known if value is not None]
+    null = 2 * len(ordered) + (None in known)
+    if ordered and getattr(values.dtype, "kind", "O") in "iuf":
         own = np.asarray(values)
-        sides = [np.searchsorted(np.array(told), own, side) for side in ("left", "right")]
+        sides = [np.searchsorted(np.array(ordered), own, side) for side in ("left", "right")]
         places = np.asarray(sides[0] + sides[1], np.int64)
     else:
-        places = np.array([_place(value, told) for value in values.tolist()], np.int64)
+        places = np.array([_place(value, ordered) for value in values.tolist()], np.int64)
     return np.append(places, null)[codes]  # code -1, a null, reads the last
 
 
-def _place(value: Any, told: Sequence[Any]) -> int:
-    at = bisect_left(told, value)
-    return 2 * at + (at < len(told) and told[at] == value)
+def _place(value: Any, ordered: Sequence[Any]) -> int:
+    at = bisect_left(ordered, value)
+    return 2 * at + (at < len(ordered) and ordered[at] == value)
 
 
 def _ranks(column: pd.Series) -> npt.NDArray[np.int64]:
@@ -132,14 +132,14 @@ def _values(column: pd.Series) -> list[Any]:
 
 def _distinct(values: Sequence[Any]) -> list[Any]:
     """Each value once, ascending, a null last."""
-    told = sorted({value for value in values if value is not None})
-    return [*told, *([None] if None in values else [])]
+    ordered = sorted({value for value in values if value is not None})
+    return [*ordered, *([None] if None in values else [])]
 
 
 def in_order(records: pa.Table) -> pa.Table:
-    """Records in the order of their values, the first column first; equal ones are not told apart.
+    """Sort records by their values, the first column first; equal ones are indistinguishable.
 
-    0.0 and -0.0 are equal, and so is one NaN to the next: what differs in its bits alone is ordered by them.
+    0.0 and -0.0 are equal, and so are NaNs: values that differ only in their bits are ordered by them.
     """
     bits = {
         f"bits of {name}": pa.chunked_array([part.view(_INTEGERS[column.type]) for part in column.chunks])

@@ -1,4 +1,4 @@
-"""What a fragment must know of the table that it is a part of."""
+"""Facts about the whole table that a fragment requires."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -28,10 +28,10 @@ class WholeTable:
     """A table without its records. PRIVATE: it holds values of the source.
 
     Attributes:
-        rows: number of records, > 0.
-        schema: the source's, closed: each quasi-identifier whose domain is not public has that of the table,
-            so that losses are charged against one domain in all fragments.
-        sensitive: sensitive attribute -> its values in the table; of those attributes that matter.
+        rows: Number of records, > 0.
+        schema: Schema of the source, closed: each quasi-identifier whose domain is not public has that of the
+            table, so that losses are charged against one domain in all fragments.
+        sensitive: Sensitive attribute -> its values in the table; of those attributes that matter.
     """
 
     rows: int
@@ -45,13 +45,13 @@ class WholeTable:
         """Of a table in files.
 
         Args:
-            engine: reads them.
-            files: of the table.
-            schema: of the table.
-            sensitive: the sensitive attributes whose values matter; all are held in memory.
+            engine: Reads them.
+            files: Parquet files of the table.
+            schema: Schema of the table.
+            sensitive: Sensitive attributes whose values matter; all are held in memory.
 
         Raises:
-            SchemaError: if the table has no record.
+            SchemaError: If the table has no record.
         """
         rows = engine.rows(files)
         if not rows:
@@ -67,7 +67,7 @@ class WholeTable:
 
     @cached_property
     def sensitive_domains(self) -> tuple[Domain, ...]:
-        """(s,) what their codes mean in the encoding of a fragment."""
+        """(s,) the domains of their codes in the encoding of a fragment."""
         return tuple(sensitive_domain(self.schema[n], self.sensitive[n]) for n in self.sensitive_names)
 
     @cached_property
@@ -92,7 +92,9 @@ class WholeTable:
     def from_dict(cls, given: Mapping[str, Any]) -> "WholeTable":
         """Read what ``to_dict`` writes. A sensitive value that is no number is then known by its text."""
         schema = DataSchema.from_dict(given["schema"])
-        values = {name: _values_from_dict(told, schema[name]) for name, told in given["sensitive"].items()}
+        values = {
+            name: _values_from_dict(fields, schema[name]) for name, fields in given["sensitive"].items()
+        }
         return cls(given["rows"], schema, values)
 
 
@@ -109,12 +111,12 @@ def _closed(attribute: Attribute, engine: Engine, files: Files) -> Attribute:
     if attribute.ordered or attribute.dates is not None:
         ends = engine.extent(files, attribute.name)
         if ends is None or ends[0] == ends[1] or not all(map(math.isfinite, ends)):
-            return attribute  # one value is a domain by itself; others are refused where records are read
+            return attribute  # one value is its own domain; others are refused when records are read
         return replace(attribute, bounds=(float(ends[0]), float(ends[1])))
     coded = factorize(to_frame(engine.contingency(files, [attribute.name]))[attribute.name])
     texts = coded.texts
     found = tuple(dict.fromkeys(texts[i] for i in coded.ascending()))
-    # What the table holds is no list of its author: for policies it is free text as before.
+    # The table's values are not a list by its author: for policies it is still free text.
     return replace(attribute, categories=found or None, unlisted=attribute.is_free_text)
 
 

@@ -1,4 +1,4 @@
-"""One fragment by itself: a method's release of its records, and its share of the table's figures."""
+"""One fragment: a method's release of its records, and its share of the table's figures."""
 
 from dataclasses import dataclass
 
@@ -13,11 +13,11 @@ from privacy_engine.release import Release, ReleaseMethod
 
 @dataclass(frozen=True, kw_only=True)
 class FragmentRelease:
-    """What a fragment gives to the joined table.
+    """The contribution of a fragment to the joined table.
 
     Attributes:
-        release: its records; ``rows`` are rows of the fragment.
-        figures: to be added to those of the other fragments.
+        release: Release of its records; ``rows`` are rows of the fragment.
+        figures: Figures to add to those of the other fragments.
     """
 
     release: Release
@@ -29,21 +29,21 @@ def release_fragment(
 ) -> FragmentRelease:
     """Anonymize a fragment as a part of its table.
 
-    The random choices follow from the plan's seed and the fragment's number, so doing it again gives equal
-    records. The join of all fragments keeps what the method guarantees: classes of different fragments that
-    look alike become one, and every model holds for the union of two classes that keep it.
+    The random choices follow from the plan's seed and the fragment's number, so repeating it returns equal
+    records. The join of all fragments keeps the method's guarantees: classes of different fragments that look
+    the same are merged, and every model holds for the union of two classes that meet it.
 
     Args:
-        plan: how the table was cut.
-        fragment: which part of it, 0 .. fragments - 1.
-        frame: all its records, in any order.
-        method: the one that the plan was made for.
+        plan: Plan by which the table was cut.
+        fragment: Number of the fragment, 0 .. fragments - 1.
+        frame: All its records, in any order.
+        method: One that the plan was made for.
 
     Raises:
-        SpecError: if the method cannot work in fragments.
-        SchemaError: if the records do not fit the schema or the whole table.
-        IntegrityError: if they are not as many as the plan counted.
-        InfeasibleError: if the guarantees cannot be met.
+        SpecError: If the method cannot work in fragments.
+        SchemaError: If the records do not fit the schema or the whole table.
+        IntegrityError: If they are not as many as the plan counted.
+        InfeasibleError: If the guarantees cannot be met.
     """
     if len(frame) != plan.sizes[fragment]:
         raise IntegrityError(

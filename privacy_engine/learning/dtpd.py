@@ -2,8 +2,8 @@
 
 Du, Zhan: Using Randomized Response Techniques for Privacy-Preserving Data Mining (KDD 2003). Warner's
 randomized response on boolean attributes: each record is kept with probability theta, and all its attributes
-are reversed with 1 - theta. ID3 then takes the proportions that it needs from
-P*(E) = P(E) theta + P(E reversed) (1 - theta), inside each class: it is not randomized here, as for PPNB.
+are reversed with 1 - theta. ID3 then uses the proportions from P*(E) = P(E) theta + P(E reversed) (1 -
+theta), inside each class: the class is not randomized here, as for PPNB.
 
 A record is released as itself or as its reverse and never as a third one, so this has no local differential
 privacy at any theta (another record of the same person is ruled out); it is here to be compared with.
@@ -24,10 +24,10 @@ BoolArray = npt.NDArray[np.bool_]
 
 
 def reverse_records(table: BoolArray, theta: float, rng: np.random.Generator) -> BoolArray:
-    """(n, d) records, each kept with probability theta, else with all its attributes reversed.
+    """(n, d) records, each kept with probability theta, or else with all its attributes reversed.
 
     Raises:
-        ValueError: if theta is not in (0, 1).
+        ValueError: If theta is not in (0, 1).
     """
     check_share("theta", theta)
     return np.asarray(table ^ (rng.random(len(table)) >= theta)[:, None])
@@ -44,7 +44,7 @@ def warner_breach(theta: float) -> float:
     0.5
 
     Raises:
-        ValueError: if theta is not in (0, 1).
+        ValueError: If theta is not in (0, 1).
     """
     check_share("theta", theta)
     return theta**2 + (1 - theta) ** 2
@@ -59,7 +59,7 @@ class Leaf:
 
 @dataclass(frozen=True)
 class Split:
-    """What an attribute says."""
+    """The values of an attribute."""
 
     attribute: int
     no: "Split | Leaf"
@@ -70,12 +70,13 @@ class DTPD(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-lear
     """ID3 on proportions estimated from reversed records; it predicts true records.
 
     Args:
-        theta: with which records were kept, in (0, 1) and not 0.5, where nothing could be estimated.
-        least_share: of all records, estimated, that a node must hold to be split.
+        theta: Probability with which records were kept, in (0, 1), but not 0.5, where estimates are
+            impossible.
+        least_share: Estimated share of all records that a node must have to be split.
 
     Attributes:
-        classes_: (c,) the classes, sorted.
-        tree_: the root.
+        classes_: Classes, sorted, shape (c,).
+        tree_: Root.
     """
 
     def __init__(self, theta: float = 0.8, *, least_share: float = 0.002) -> None:
@@ -86,20 +87,22 @@ class DTPD(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-lear
         """Learn from released records.
 
         Args:
-            X: (n, d) bool.
-            y: (n,) classes.
+            X: Bool, shape (n, d).
+            y: Classes, shape (n,).
 
         Raises:
-            ValueError: if theta is out of range or 0.5, or X is not boolean.
+            ValueError: If theta is out of range or 0.5, or X is not boolean.
         """
         check_share("theta", self.theta)
         if self.theta == 0.5:
-            raise ValueError("theta must not be 0.5: a record and its reverse are released alike")
+            raise ValueError(
+                "theta must not be 0.5, because a record and its reverse are then equally likely"
+            )
         table = _booleans(X)
         self.classes_, codes = np.unique(np.asarray(y), return_inverse=True)
         self.n_features_in_ = table.shape[1]
         # P(E) = (theta P*(E) - (1 - theta) P*(E reversed)) / (2 theta - 1): each released record counts so
-        # much for itself and, negatively, for its reverse. Sums over any E are unbiased then.
+        # much for this value and, negatively, for its reverse. Sums over any E are unbiased then.
         kept, reverse = np.array([self.theta, self.theta - 1]) / (2 * self.theta - 1) / len(table)
         weights = np.zeros((2, len(table), len(self.classes_)))
         weights[0, np.arange(len(table)), codes] = kept

@@ -1,11 +1,11 @@
-"""PPNB: naive Bayes from a randomized release alone, as a scikit-learn classifier.
+"""PPNB: naive Bayes from only a randomized release, as a scikit-learn classifier.
 
 Zhang, Tang: Privacy Preserving Naive Bayes Classification (Chinese Journal of Computers 30(8), 2007),
 section 5: P(C) from counts, P(z | C) of a listed attribute by eq. (1) inside the class (eq. 4), that of a
 number as a normal density with the reconstructed mean and variance (eqs. 2, 3, 5); the largest product wins.
 
-Beyond the paper: the class may have been randomized, too (its channel is inverted like the others); shares
-are clipped, normalised and smoothed by ``alpha`` records a value; a number's variance in a class is drawn
+Beyond the paper: the class may have been randomized as well (its channel is inverted like the others); shares
+are clipped, normalised and smoothed by ``alpha`` records per value; a number's variance in a class is pulled
 towards that of all classes as far as it is noise (``shrinkage=False`` is the paper's plain estimator).
 """
 
@@ -37,19 +37,19 @@ class PrivateNaiveBayes(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
     post-processing of the release: it costs no privacy.
 
     Args:
-        manifest: of the release; None means that nothing was randomized and all columns are numbers. With a
-            manifest, X must be a data frame; columns that it does not name are plain numbers.
-        label: the class attribute's name in the manifest; where none is given, that of y.
-        alpha: so many records are added to each listed value of each class, >= 0.
-        var_smoothing: the least variance of a class, as a share of the attribute's.
-        shrinkage: whether a class keeps only the share v^2 / (v^2 + e^2) of its variance v, with standard
+        manifest: Manifest of the release; None means that nothing was randomized and all columns are numbers.
+            With a manifest, X must be a data frame; columns that are not in it are plain numbers.
+        label: Name of the class attribute in the manifest; by default the name of y.
+        alpha: Number of records added to each listed value of each class, >= 0.
+        var_smoothing: Least variance of a class, as a share of the attribute's.
+        shrinkage: Whether a class only keeps the share v^2 / (v^2 + e^2) of its variance v, with standard
             error e, and takes the rest from that of all classes: noise makes some v far too small, which then
-            decides alone. Nothing changes where nothing was randomized, and little with many records. It is
+            dominates the decision. Without randomization nothing changes, and with many records little. It is
             not in the paper; False is the paper's estimator.
 
     Attributes:
-        classes_: (c,) the classes, sorted.
-        class_count_: (c,) records by released class.
+        classes_: Classes, sorted, shape (c,).
+        class_count_: Records by released class, shape (c,).
     """
 
     def __init__(
@@ -71,12 +71,12 @@ class PrivateNaiveBayes(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
         """Learn from released records.
 
         Args:
-            X: (n, d) released attributes.
-            y: (n,) released classes.
+            X: Released attributes, shape (n, d).
+            y: Released classes, shape (n,).
 
         Raises:
-            SchemaError: if a value is not in the release's public domain.
-            ValueError: if the shapes differ, or a parameter is out of range.
+            SchemaError: If a value is not in the release's public domain.
+            ValueError: If the shapes differ, or a parameter is out of range.
         """
         X, y = self._checked(X, y, reset=True)  # noqa: N806  scikit-learn's name
         self._begin(X, y, unique_labels(y))
@@ -86,12 +86,13 @@ class PrivateNaiveBayes(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
         """Learn from more released records.
 
         Args:
-            X: (n, d) released attributes.
-            y: (n,) released classes.
-            classes: (c,) all that may occur; needed by the first call, unless the class was randomized.
+            X: Released attributes, shape (n, d).
+            y: Released classes, shape (n,).
+            classes: All that may occur, shape (c,); needed by the first call, unless the class was
+                randomized.
 
         Raises:
-            SchemaError, ValueError: as ``fit``, and if a class was not announced.
+            SchemaError, ValueError: As ``fit``, and if a class was not announced.
         """
         first = not hasattr(self, "classes_")
         X, y = self._checked(X, y, reset=first)  # noqa: N806  scikit-learn's name
@@ -216,7 +217,7 @@ class PrivateNaiveBayes(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
 
 
 def _classes_of(labels: tuple[str, ...], kind: str) -> npt.NDArray[Any]:
-    """The classes that public labels stand for, in the kind of numpy type that y has."""
+    """Return the classes of public labels, in the kind of NumPy type that y has."""
     if kind == "b":
         return np.array([label == "True" for label in labels])
     if kind in "iuf":

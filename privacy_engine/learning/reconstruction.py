@@ -1,4 +1,4 @@
-"""What a randomized release says of the true records: distributions and moments with their errors."""
+"""What a randomized release reveals about the true records: distributions and moments with their errors."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -18,17 +18,17 @@ def reconstructed_distributions(released: pd.DataFrame, manifest: Mapping[str, A
     """Shares of each value of each listed attribute that was randomized.
 
     Args:
-        released: the table of the release.
-        manifest: of the release.
+        released: Table of the release.
+        manifest: Manifest of the release.
 
     Returns:
-        One row a value: attribute, value (None for a null), share (unbiased: may be below 0), standard_error
-        (of the population's share), randomization_error (of the share in the source), distribution (the
-        shares clipped and normalised).
+        One row per value: attribute, value (None for a null), share (unbiased: may be below 0),
+        standard_error (of the population's share), randomization_error (of the share in the source),
+        distribution (the shares clipped and normalised).
 
     Raises:
-        ValueError: if the manifest is not that of a randomized release, or a channel has no inverse.
-        SchemaError: if a value is not in the public domain.
+        ValueError: If the manifest is not that of a randomized release, or a channel has no inverse.
+        SchemaError: If a value is not in the public domain.
     """
     tables = []
     for name, mechanism in Randomization.of_manifest(manifest).mechanisms.items():
@@ -55,15 +55,15 @@ def reconstructed_moments(released: pd.DataFrame, manifest: Mapping[str, Any]) -
     """Mean and variance of each number that was randomized.
 
     Args:
-        released: the table of the release.
-        manifest: of the release.
+        released: Table of the release.
+        manifest: Manifest of the release.
 
     Returns:
-        One row an attribute: attribute, mean, mean_error, variance (0 where the noise swallowed it),
+        One row per attribute: attribute, mean, mean_error, variance (0 if the noise exceeds it),
         variance_error, and breach_width at 50, 95 and 99.9 %: the paper's interval for a normal attribute.
 
     Raises:
-        ValueError: if the manifest is not that of a randomized release, or there are fewer than two records.
+        ValueError: If the manifest is not that of a randomized release, or there are fewer than two records.
     """
     rows = []
     for name, mechanism in Randomization.of_manifest(manifest).mechanisms.items():

@@ -1,4 +1,4 @@
-"""What naive Bayes keeps of one attribute: sums over records by class, from which likelihoods follow.
+"""The state of naive Bayes for one attribute: sums over records by class, from which likelihoods follow.
 
 Sums add up over partitions. Where the class itself was released through a channel, its inverse is applied to
 the sums by released class: they are linear in the records, so the result is unbiased for the true classes.
@@ -25,9 +25,9 @@ class ListedStatistics:
     """Counts of each released value by class.
 
     Attributes:
-        name: the attribute.
-        channel: through which it was released.
-        counts: (classes, k) float64.
+        name: Attribute.
+        channel: Through which it was released.
+        counts: Float64, shape (classes, k).
     """
 
     name: str
@@ -44,9 +44,9 @@ class ListedStatistics:
         """(classes, k) log P(z | C), eq. (4), clipped, normalised and smoothed.
 
         Args:
-            sizes: (classes,) records of each true class, > 0.
-            unmix: (classes, classes) from sums by released class to those by true class.
-            alpha: so many records are added to each value of each class.
+            sizes: Records of each true class, > 0, shape (classes,).
+            unmix: from sums by released class to those by true class, shape (classes, classes).
+            alpha: Number of records added to each value of each class.
         """
         shares = (unmix @ self.counts @ self.channel.inverse) / sizes[:, None]
         certain = np.stack([clipped(row) for row in shares])
@@ -63,10 +63,10 @@ class NumericStatistics:
     """Sums of scores of a number by class.
 
     Attributes:
-        name: the attribute.
-        mechanism: how it was released.
-        sums: (classes, 3, 3) of the products of 1 and the scores of x - centre and of its square.
-        centre: near the mean, fixed by the first records.
+        name: Attribute.
+        mechanism: Mechanism that released it.
+        sums: Sums of the products of 1 and the scores of x - centre and of its square, shape (classes, 3, 3).
+        centre: Near the mean, fixed by the first records.
     """
 
     name: str
@@ -91,27 +91,30 @@ class NumericStatistics:
     ) -> FloatArray:
         """(classes, 2) mean and variance of the normal density of each class, eq. (5).
 
-        With ``shrinkage`` each variance is drawn towards that of all classes together, see ``_shrunk``. A
-        variance that comes out too small where the number or the class was randomized says that there are
-        too few records for so much noise: that of all classes together takes its place, infinite if it has
-        none (the number is not used then), and a warning says so. Others have a floor as in ``GaussianNB``.
+        With ``shrinkage`` each variance is pulled towards that of all classes together, see ``_shrunk``. If
+        the number or the class was randomized and a variance is too small, there are too few records for that
+        much noise: it is replaced by that of all classes together, or infinity if there is none (the number
+        is not used then), with a warning. Others have a floor as in ``GaussianNB``.
 
         Args:
-            sizes: (classes,) records of each true class, > 0.
-            unmix: (classes, classes) from sums by released class to those by true class.
-            var_smoothing: of the largest variance of the attribute over all records, the least of a class.
-            shrinkage: whether to; it never happens where neither the number nor the class was randomized.
+            sizes: Records of each true class, > 0, shape (classes,).
+            unmix: from sums by released class to those by true class, shape (classes, classes).
+            var_smoothing: Share of the attribute's largest variance over all records that is a class's least
+                variance.
+            shrinkage: Whether to shrink variances; never done if neither number nor class was randomized.
         """
         mean, variance, error = _moments(self.sums, sizes, unmix)
         _, pooled, pooled_error = _moments(self.sums, sizes.sum(keepdims=True), np.ones((1, len(sizes))))
         overall = float(pooled[0])
-        floor = var_smoothing * overall if overall > 0 else 1.0  # a constant tells nothing of the class
+        floor = (
+            var_smoothing * overall if overall > 0 else 1.0
+        )  # a constant is not informative about the class
         if isinstance(self.mechanism, Plain) and np.array_equal(unmix, np.eye(len(unmix))):
-            variance = np.maximum(variance, 0.0) + floor  # rounding alone makes it negative
+            variance = np.maximum(variance, 0.0) + floor  # only rounding makes it negative
             return np.stack([mean + (self.centre or 0.0), variance], axis=1)
         low = variance <= floor
         if shrinkage and overall > 0:
-            overall = max(overall, float(pooled_error[0]))  # less cannot be told from noise
+            overall = max(overall, float(pooled_error[0]))  # less cannot be distinguished from noise
             variance = _shrunk(variance, error, overall)
         if low.any():
             warnings.warn(
@@ -151,10 +154,10 @@ def _moments(
 
 
 def _shrunk(variance: FloatArray, error: FloatArray, overall: float) -> FloatArray:
-    """(classes,) variances drawn towards that of all classes by what is noise in them, not in the paper.
+    """(classes,) variances pulled towards that of all classes by their share of noise; not in the paper.
 
     Of an estimate v with standard error e the share v^2 / (v^2 + e^2) is kept, none of one below 0: a v far
-    too small would make a spike of the density, which decides for or against its class alone.
+    too small would make a spike of the density, which by itself decides for or against its class.
     """
     known = np.maximum(variance, 0.0) ** 2
     kept = np.divide(known, known + error**2, out=np.zeros_like(known), where=known > 0)
@@ -165,7 +168,7 @@ def label_codes(name: str, labels: tuple[str, ...], column: pd.Series) -> npt.ND
     """(n,) the code of each value among public labels, a null among them as a value.
 
     Raises:
-        SchemaError: if values are not among the labels.
+        SchemaError: If values are not among the labels.
     """
     coded = factorize(column)
     code_of = {label: code for code, label in enumerate(labels)}
@@ -176,7 +179,7 @@ def label_codes(name: str, labels: tuple[str, ...], column: pd.Series) -> npt.ND
     if unknown := int((codes < 0).sum()):
         raise SchemaError(
             f"{name}: {counted(unknown, 'value is', 'values are')} not in the public domain of the release: "
-            "mend the source"
+            "correct the source"
         )
     return codes
 
@@ -185,11 +188,11 @@ def numbers(name: str, column: pd.Series) -> FloatArray:
     """(n,) finite values.
 
     Raises:
-        SchemaError: if the column holds no numbers, or nulls or infinite ones.
+        SchemaError: If the column holds no numbers, or nulls or infinite ones.
     """
     if not is_number(column):
         raise SchemaError(
-            f"{name}: must hold numbers or be listed in the manifest, got {column.dtype}: leave it out"
+            f"{name}: must hold numbers or be listed in the manifest, got {column.dtype}. Omit it"
         )
     values = floats(column)
     if bad := int((~np.isfinite(values)).sum()):

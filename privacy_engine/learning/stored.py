@@ -19,7 +19,7 @@ def model_to_dict(model: PrivateNaiveBayes) -> dict[str, Any]:
     """What ``model_from_dict`` reads back; all of it is a function of the releases.
 
     Args:
-        model: trained, with a manifest.
+        model: Trained, with a manifest.
     """
     return {
         "model": MODEL,
@@ -38,10 +38,11 @@ def model_to_dict(model: PrivateNaiveBayes) -> dict[str, Any]:
 def model_from_dict(fields: Mapping[str, Any]) -> PrivateNaiveBayes:
     """A model that predicts, and learns on, as the one that was stored.
 
-    Models without `shrinkage` hold fewer sums, from which no standard error follows: they go on without it.
+    Models without `shrinkage` hold fewer sums, from which no standard error follows: they continue without
+    it.
 
     Raises:
-        ValueError: if it is no such model.
+        ValueError: If it is no such model.
     """
     given: object = fields  # read from a file, which may hold anything
     if not isinstance(given, Mapping) or given.get("model") != MODEL:

@@ -1,1 +1,1 @@
-"""What a release keeps of its source and what it risks: one function a number, named for it."""
+"""What a release keeps of its source, and its risks: one function per number, named for it."""

@@ -1,8 +1,8 @@
-"""What somebody who works with an anonymized table gets wrong: its marginals, and what a classifier learns.
+"""Errors of an analyst who uses an anonymized table: of its marginals, and of a trained classifier.
 
-A released cell stands for all values that it covers, each alike likely, as in `utility.query_error`;
-sensitive values stand as they were released. So nothing is drawn: the figures are expectations, and repeat.
-They are exact figures of the source: for whoever may see it, never published.
+A released cell represents all values that it covers, all equally likely, as in `utility.query_error`;
+sensitive values are used as released. So nothing is drawn: the figures are expectations, and repeatable. They
+are exact figures of the source: only for those who may see it, and never published.
 """
 
 import itertools
@@ -19,7 +19,7 @@ from privacy_engine.measures.utility import covers
 from privacy_engine.tables.encoding import Domain, EncodedTable, OrderedDomain, domain_labels
 from privacy_engine.tables.hierarchy import Hierarchy
 
-MOST_GROUPS = 64  # of one attribute: a table of two of them has some thousand cells
+MOST_GROUPS = 64  # most groups of an attribute: a table of two has a few thousand cells
 LEARNING_ROWS = 1_500  # records that a classifier learns from; the cost grows with their square
 MOST_CLASSES = 20
 
@@ -32,9 +32,9 @@ class Groups:
     """Values of an attribute joined into groups, for any table that has it.
 
     Attributes:
-        size: number of groups.
-        edges: between the groups of an ordered attribute, whose last group is that of the null.
-        of_label: group of each value of any other attribute.
+        size: Number of groups.
+        edges: Limits between the groups of an ordered attribute, whose last group contains the null.
+        of_label: Group of each value of any other attribute.
     """
 
     size: int
@@ -43,7 +43,7 @@ class Groups:
 
     @classmethod
     def over(cls, domain: Domain) -> "Groups":
-        """Each value by itself where they are few; else nodes of the hierarchy, or bins of equal width."""
+        """Each value by itself if there are few; else nodes of the hierarchy, or bins of equal width."""
         if isinstance(domain, Hierarchy):
             for level in range(domain.height):
                 nodes, group = np.unique(domain.at_level(level), return_inverse=True)
@@ -77,11 +77,11 @@ def _places(domain: OrderedDomain) -> FloatArray:
 def marginal_errors(recoding: Recoding) -> tuple[float, float]:
     """Mean total variation distance of the marginals of one, and of two attributes, 0 .. 1.
 
-    Of all quasi-identifiers and sensitive attributes; 0 for two, where there is only one. Suppressed records
-    are missing in the release, and shares are of what was released.
+    Over all quasi-identifiers and sensitive attributes; 0 for pairs if there is only one attribute.
+    Suppressed records are missing in the release, and shares are of the released records.
 
     Args:
-        recoding: what was done; at least one record is released.
+        recoding: Recoding; at least one record is released.
     """
     encoded, kept = recoding.encoded, recoding.labels >= 0
     q = len(encoded.domains)
@@ -128,29 +128,29 @@ def cell_shares(recoding: Recoding, groups: list[Groups]) -> list[FloatArray]:
 def train_on_release(
     recoding: Recoding, test: EncodedTable, target: str, rng: np.random.Generator, rows: int = LEARNING_ROWS
 ) -> Score:
-    """Accuracy of a support vector machine that learned from a release, beside one that had the source.
+    """Return the accuracy of a support vector machine trained on a release, and of one trained on the source.
 
     It predicts the target from the quasi-identifiers, one-hot; a released cell is the mean of what it covers.
-    Both are asked about the same records, which are in neither. Kernel RBF, defaults of scikit-learn.
+    Both are tested on the same records, on which neither was trained. Kernel RBF, defaults of scikit-learn.
 
     Args:
-        recoding: what was done; ``synthetic`` of the score is of what it releases.
-        test: records of the same population that were not recoded.
-        target: a released attribute of at most `MOST_CLASSES` values.
-        rng: draws the rows.
-        rows: at most so many train, drawn at random.
+        recoding: Recoding, to whose release ``synthetic`` of the score belongs.
+        test: Records of the same population that were not recoded.
+        target: Released attribute of at most `MOST_CLASSES` values.
+        rng: Draws the rows.
+        rows: Most training records, drawn at random.
 
     Raises:
-        ValueError: if the target has more values, or there is no record to learn from or to ask about.
+        ValueError: If the target has more values, or there are no training or test records.
     """
     encoded, kept = recoding.encoded, np.flatnonzero(recoding.labels >= 0)
     names = [str(value) for value in pd.unique(pd.concat([encoded.table[target], test.table[target]]))]
     if len(names) > MOST_CLASSES:
-        raise ValueError(f"target must have at most {MOST_CLASSES} values to be told apart, got {len(names)}")
+        raise ValueError(f"target must have at most {MOST_CLASSES} values, got {len(names)}")
     if not len(kept) or not len(test):
-        raise ValueError("a classifier needs records that it learns from, and others that it is asked about")
+        raise ValueError("a classifier requires training records and test records")
     of_name = {name: i for i, name in enumerate(names)}
-    ours, asked = (
+    ours, answers = (
         encoded_table.table[target].map(lambda value: of_name[str(value)]).to_numpy()
         for encoded_table in (encoded, test)
     )
@@ -162,14 +162,14 @@ def train_on_release(
     originals = rng.choice(len(encoded), min(rows, len(encoded)), replace=False)
     of_source = _one_hot(encoded.take(originals), groups)
     return Score(
-        real=_accuracy(of_source, ours[originals], questions, asked, gamma),
-        synthetic=_accuracy(cells[recoding.labels[learned]], ours[learned], questions, asked, gamma),
-        majority=float(np.mean(asked == np.bincount(ours[originals]).argmax())),
+        real=_accuracy(of_source, ours[originals], questions, answers, gamma),
+        synthetic=_accuracy(cells[recoding.labels[learned]], ours[learned], questions, answers, gamma),
+        majority=float(np.mean(answers == np.bincount(ours[originals]).argmax())),
     )
 
 
 def _one_hot(encoded: EncodedTable, groups: list[Groups]) -> FloatArray:
-    """(n, f) a one for each record's group of each quasi-identifier, none for a value that is unknown."""
+    """Return one-hot codes (n, f) of each record's group of each quasi-identifier; zeros if unknown."""
     parts = []
     for j, (domain, own) in enumerate(zip(encoded.domains, groups, strict=True)):
         place = own.of(domain)[encoded.codes[:, j]]
@@ -178,12 +178,12 @@ def _one_hot(encoded: EncodedTable, groups: list[Groups]) -> FloatArray:
 
 
 def _accuracy(
-    features: FloatArray, labels: IntArray, questions: FloatArray, asked: IntArray, gamma: float
+    features: FloatArray, labels: IntArray, questions: FloatArray, answers: IntArray, gamma: float
 ) -> float:
-    if (labels == labels[0]).all():  # a machine needs two classes; records with one teach to name it
-        return float(np.mean(asked == labels[0]))
-    # Equal records are one point with a weight: the machine is the same, and comes sooner.
+    if (labels == labels[0]).all():  # a classifier needs two classes; with one, it always predicts it
+        return float(np.mean(answers == labels[0]))
+    # Equal records are one point with a weight: the classifier is the same, and training is faster.
     points, weights = np.unique(np.column_stack([features, labels]), axis=0, return_counts=True)
     machine = SVC(gamma=gamma).fit(points[:, :-1], points[:, -1].astype(np.int64), sample_weight=weights)
     distinct, back = np.unique(questions, axis=0, return_inverse=True)
-    return float(np.mean(machine.predict(distinct)[back.ravel()] == asked))
+    return float(np.mean(machine.predict(distinct)[back.ravel()] == answers))

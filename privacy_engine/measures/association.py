@@ -13,7 +13,7 @@ from privacy_engine.tables.dates import MICROS_OF_DAY, is_dated, moments
 from privacy_engine.tables.schema import DataSchema
 from privacy_engine.vocabulary import bounds_of
 
-BINS = 10  # of equal width, of a number beside a category
+BINS = 10  # of equal width, for a number with a category
 MOST_LABELS = 50  # of a category; the rarer ones count as one
 Floats = npt.NDArray[np.float64]
 
@@ -23,9 +23,9 @@ class Association:
     """How strongly each pair of attributes of a released table goes together.
 
     Attributes:
-        names: (d,) the attributes; the two bounds of an interval are one.
-        strength: (d, d) symmetric, 0 .. 1, 1 on the diagonal: the size of Pearson's correlation of numbers,
-            Cramer's V of any other pair.
+        names: Attributes, shape (d,); the two bounds of an interval are one.
+        strength: Symmetric, 0 .. 1, 1 on the diagonal: the size of Pearson's correlation of numbers,, shape
+            (d, d) Cramer's V of any other pair.
     """
 
     names: tuple[str, ...]
@@ -35,13 +35,13 @@ class Association:
 def association(
     table: pd.DataFrame, schema: DataSchema, most: int, spanned: Collection[str] = ()
 ) -> Association:
-    """Of released records, by their cells alone: an interval counts as its middle.
+    """Compute it from the cells of released records: an interval counts as its middle.
 
     Args:
-        table: released records.
-        schema: theirs.
-        most: the attributes that are looked at, the first ones; their pairs grow with the square.
-        spanned: the quasi-identifiers that are released as the two bounds of an interval. Any other column is
+        table: Released records.
+        schema: Theirs.
+        most: Number of attributes to use, the first ones; the number of pairs grows with the square.
+        spanned: Quasi-identifiers that are released as the two bounds of an interval. Any other column is
             taken as it is, whatever its name.
     """
     columns = dict(itertools.islice(_columns(table, schema, spanned), most))
@@ -87,14 +87,14 @@ def _numbers(column: pd.Series) -> Floats:
 
 
 def _codes(column: pd.Series) -> npt.NDArray[np.int64]:
-    """(n,) by falling frequency; a null is a label of its own."""
+    """(n,) labels by falling frequency; null is a separate label."""
     codes, _ = pd.factorize(column, use_na_sentinel=False)
     rank = np.argsort(np.argsort(-np.bincount(codes), kind="stable"))
     return np.minimum(rank[codes], MOST_LABELS - 1)
 
 
 def _binned(numbers: Floats) -> npt.NDArray[np.int64]:
-    """(n,) bins of equal width; NaN has one of its own."""
+    """(n,) bins of equal width; NaN is a separate bin."""
     known = ~np.isnan(numbers)
     codes = np.full(len(numbers), BINS)
     if known.any():

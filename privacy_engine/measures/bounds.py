@@ -1,8 +1,8 @@
-"""The least and the largest value of counts and means in all tables that a release is consistent with.
+"""The smallest and the largest value of counts and means in all tables consistent with a release.
 
-A released record says of each attribute which values it may have had, and no more: any record of a class may
-have any value of the class's interval or set. Suppressed records may have had any values. So of each record
-it is told whether it surely meets a condition, and whether it may. Each bound is reached by some table.
+A released record states for each attribute the values that it may have had, and nothing more: any record of a
+class may have any value of the class's interval or set. Suppressed records may have had any values. So each
+record surely meets a condition, or may meet it. Each bound is reached by some table.
 """
 
 import math
@@ -17,7 +17,7 @@ Truths = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True, kw_only=True)
 class Bounds:
-    """The least and the largest value; NaN where there may be no record to take a mean of."""
+    """The smallest and the largest value; NaN if there may be no record for a mean."""
 
     low: float
     high: float
@@ -27,8 +27,8 @@ def count_bounds(surely: Truths, maybe: Truths) -> Bounds:
     """How many records meet a condition.
 
     Args:
-        surely: (n,) whether a record meets it whatever its values are.
-        maybe: (n,) whether some of its values let it.
+        surely: Whether a record meets it whatever its values are, shape (n,).
+        maybe: Whether some of its values let it, shape (n,).
 
     >>> count_bounds(np.array([True, False]), np.array([True, True]))
     Bounds(low=1, high=2)
@@ -40,10 +40,10 @@ def mean_bounds(surely: Truths, maybe: Truths, low: Floats, high: Floats) -> Bou
     """The mean of a number over the records that meet a condition.
 
     Args:
-        surely: (n,) as of ``count_bounds``.
-        maybe: (n,) as of ``count_bounds``.
-        low: (n,) the least number that each may have while it meets the condition.
-        high: (n,) the largest.
+        surely: As for ``count_bounds``, shape (n,).
+        maybe: As for ``count_bounds``, shape (n,).
+        low: Least number that each may have while it meets the condition, shape (n,).
+        high: Largest, shape (n,).
 
     >>> mean_bounds(
     ...     np.array([True, False]), np.array([True, True]), np.array([2.0, 0.0]), np.array([4.0, 9.0])
@@ -56,7 +56,7 @@ def mean_bounds(surely: Truths, maybe: Truths, low: Floats, high: Floats) -> Bou
 
 
 def _least_mean(certain: Floats, optional: Floats) -> float:
-    """The least mean of all of the first and any of the others, of at least one."""
+    """Return the least mean of all first values and any number of the others, of at least one value."""
     optional = np.sort(optional)
     if not len(certain):
         return float(optional[0]) if len(optional) else math.nan

@@ -8,19 +8,20 @@ the mass of the box. Of n people a person with the record x is unique with the l
 the model draws.
 
 1. **Marginals** are the frequencies of the sample.
-2. **Correlations** of each two attributes are those at which the copula has the mutual information that the
-   sample shows, less what chance alone adds, ``(r - 1)(c - 1) / 2n`` (Miller 1955); the sign is that of the
+2. **Correlations** of each pair of attributes are those at which the copula has the mutual information that
+the
+   sample shows, less what chance adds, ``(r - 1)(c - 1) / 2n`` (Miller 1955); the sign is that of the
    rank correlation. Negative eigenvalues of all of them together are cut.
 3. **Boxes** are integrated by sequential conditioning (Genz 1992), at quasi-random points.
 
-Deviations: the paper chooses among families of marginals, of which the frequencies are the one that needs no
-choice, and takes values in whatever order they are coded; here values without an order are put by frequency.
-For the correlations neighbouring values of an attribute are joined to `CUTS` at most, of a small sample to
-fewer.
+Deviations: the paper chooses among families of marginals, of which only the frequencies require no choice,
+and takes values in any coded order; here values without an order are sorted by frequency. For the
+correlations, neighbouring values of an attribute are joined to at most `CUTS`, and to fewer for a small
+sample.
 
-**An estimate, and no bound**: it is wrong where the sample is not random, where attributes hang together in
-threes, or where they do so in no order. A value that the sample lacks has no mass, so of a small sample of an
-attribute with very many values too few people are found unique.
+**An estimate, not a bound**: it is wrong if the sample is not random, if attributes depend on each other in
+threes, or if the dependence follows no order. A value that is missing in the sample has no mass, so for a
+small sample of an attribute with very many values, too few people are found unique.
 """
 
 from dataclasses import dataclass
@@ -50,9 +51,9 @@ class GaussianCopula:
     """A model of records.
 
     Attributes:
-        ends: of each attribute (values + 1,) the cumulative frequencies of its values, 0 .. 1.
-        correlations: (a, a) of the normal variables.
-        codes: (n, a) the records of the sample, as numbers of values.
+        ends: For each attribute, (values + 1,) cumulative frequencies of its values, 0 .. 1.
+        correlations: of the normal variables, shape (a, a).
+        codes: Records of the sample, as numbers of values, shape (n, a).
     """
 
     ends: tuple[Floats, ...]
@@ -64,14 +65,14 @@ class GaussianCopula:
         """Fit the quasi-identifiers of a sample.
 
         Raises:
-            SchemaError: if the sample has no record, or lacks a quasi-identifier, or the schema has none.
+            SchemaError: If the sample has no record, or lacks a quasi-identifier, or the schema has none.
         """
-        asked = schema.quasi_identifiers
-        if not asked or not len(sample):
+        needed = schema.quasi_identifiers
+        if not needed or not len(sample):
             raise SchemaError("there must be a record and a quasi-identifier; mark one in the schema")
-        if missing := [a.name for a in asked if a.name not in sample]:
+        if missing := [a.name for a in needed if a.name not in sample]:
             raise SchemaError(f"the sample must have the quasi-identifiers {missing}; add the columns")
-        codes = np.stack([_codes(sample[a.name], a) for a in asked], axis=1)
+        codes = np.stack([_codes(sample[a.name], a) for a in needed], axis=1)
         ends = tuple(_ends(column) for column in codes.T)
         return cls(ends=ends, correlations=_correlations(codes), codes=codes)
 
@@ -101,20 +102,20 @@ class GaussianCopula:
         return np.asarray(mass.mean(axis=1))
 
     def likelihoods(self, population: int) -> Floats:
-        """(n,) how likely each record of the sample is unique in a population of so many people."""
+        """(n,) probability that each record of the sample is unique in a population of a given size."""
         return self._unique(self.codes, population)
 
     def uniqueness(self, population: int, rng: np.random.Generator, draws: int = 2_000) -> float:
         """Expected share of the people of a population who are unique in it.
 
         Args:
-            population: how many they are, no fewer than the sample.
-            rng: of the records that the model draws.
-            draws: how many; the standard error is at most ``1 / (2 sqrt(draws))``.
+            population: Size of the population, at least that of the sample.
+            rng: Source of randomness of the model's draws.
+            draws: Number of draws; the standard error is at most ``1 / (2 sqrt(draws))``.
         """
         normal = rng.standard_normal((draws, len(self.ends))) @ np.linalg.cholesky(self.correlations).T
-        told = special.ndtr(normal)
-        columns = [np.searchsorted(e[1:-1], u, "right") for e, u in zip(self.ends, told.T, strict=True)]
+        uniform = special.ndtr(normal)
+        columns = [np.searchsorted(e[1:-1], u, "right") for e, u in zip(self.ends, uniform.T, strict=True)]
         return float(self._unique(np.stack(columns, axis=1).astype(np.int64), population).mean())
 
     def _unique(self, codes: Ints, population: int) -> Floats:
@@ -183,14 +184,14 @@ def _correlation(x: Ints, y: Ints) -> float:
     """The correlation at which cut normal variables have the mutual information of a sample."""
     rows, columns = int(x.max()) + 1, int(y.max()) + 1
     counts = np.bincount(x * columns + y, minlength=rows * columns).reshape(rows, columns)
-    told = _information(counts / len(x)) - (rows - 1) * (columns - 1) / (2 * len(x))
-    if told <= 0 or rows == 1 or columns == 1:
+    information = _information(counts / len(x)) - (rows - 1) * (columns - 1) / (2 * len(x))
+    if information <= 0 or rows == 1 or columns == 1:
         return 0.0
     sign = np.sign(stats.spearmanr(x, y).statistic) or 1.0
     cut_x, cut_y = (np.clip(special.ndtri(_ends(z)), -9, 9) for z in (x, y))
 
     def beyond(r: float) -> float:
-        return _information(_masses(cut_x, cut_y, sign * r)) - told
+        return _information(_masses(cut_x, cut_y, sign * r)) - information
 
     if beyond(LARGEST) <= 0:
         return float(sign * LARGEST)

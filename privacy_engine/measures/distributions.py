@@ -1,9 +1,9 @@
 """Distributions of the quasi-identifiers before and after, in groups that are public knowledge.
 
-The groups come from the schema alone: nodes of a hierarchy, categories, equal-width bins between
-bounds. Counts of the source are protected as cells of a published frequency table are: small ones are
-hidden, enough others with them that no difference gives them back, and the rest are rounded. Counts
-of the release are a function of the release; there, a record is spread evenly over what its cell covers.
+The groups come only from the schema: nodes of a hierarchy, categories, equal-width bins between bounds.
+Counts of the source are protected like cells of a published frequency table: small ones are hidden, enough
+others with them that no difference reveals them, and the rest are rounded. Counts of the release are a
+function of the release; there, a record is distributed evenly over what its cell covers.
 """
 
 import itertools
@@ -31,11 +31,11 @@ class Distribution:
     """One quasi-identifier before and after.
 
     Attributes:
-        attribute: its name.
-        ordered: whether the groups follow each other on a scale.
-        groups: (g,) public labels.
-        before: (g,) records of the source, rounded; None = hidden.
-        after: (g,) expected records of the release.
+        attribute: Name of the attribute.
+        ordered: Whether the groups follow each other on a scale.
+        groups: Public labels, shape (g,).
+        before: Records of the source, rounded, shape (g,); None = hidden.
+        after: Expected records of the release, shape (g,).
     """
 
     attribute: str
@@ -63,7 +63,7 @@ class Tally:
 
     Attributes:
         attribute, ordered, groups, after: as in `Distribution`.
-        before: (g,) records of the source.
+        before: Records of the source, shape (g,).
     """
 
     attribute: str
@@ -90,7 +90,7 @@ class Tally:
         )
 
     def shown(self, smallest_count: int) -> Distribution:
-        """What may be told: counts of the source below ``smallest_count`` hidden, others rounded."""
+        """Return what may be published: source counts below ``smallest_count`` hidden, others rounded."""
         return Distribution(
             attribute=self.attribute,
             ordered=self.ordered,
@@ -104,11 +104,11 @@ def distributions(recoding: Recoding, smallest_count: int) -> list[Distribution 
     """Each quasi-identifier, in the schema's order.
 
     Args:
-        recoding: what was done; all source records count as before.
+        recoding: Recoding; all source records count as before.
         smallest_count: >= 2; counts of the source below it are hidden, others rounded to its multiples.
 
     Raises:
-        ValueError: if smallest_count is below 2.
+        ValueError: If smallest_count is below 2.
     """
     encoded = recoding.encoded
     attributes = [
@@ -122,8 +122,8 @@ def tallies(recoding: Recoding, attributes: Sequence[Attribute]) -> list[Tally |
     """Exact counts of each quasi-identifier; those of the parts of a table add up.
 
     Args:
-        recoding: what was done; all source records count as before.
-        attributes: (q,) the quasi-identifiers in the recoding's order, as the source's schema has them.
+        recoding: Recoding; all source records count as before.
+        attributes: Quasi-identifiers in the recoding's order, as the source's schema has them, shape (q,).
     """
     return [
         _tally(recoding, j, a, c) for j, (a, c) in enumerate(zip(attributes, covers(recoding), strict=True))
@@ -131,7 +131,7 @@ def tallies(recoding: Recoding, attributes: Sequence[Attribute]) -> list[Tally |
 
 
 def shown(found: Sequence[Tally | Withheld], smallest_count: int) -> list[Distribution | Withheld]:
-    """What may be told of tallies; arguments and errors as of `distributions`."""
+    """Return what may be published of tallies; arguments and errors as for `distributions`."""
     if smallest_count < 2:
         raise ValueError(f"smallest_count must be >= 2, got {smallest_count}")
     return [t if isinstance(t, Withheld) else t.shown(smallest_count) for t in found]
@@ -140,8 +140,8 @@ def shown(found: Sequence[Tally | Withheld], smallest_count: int) -> list[Distri
 def protected(counts: IntArray, smallest_count: int) -> tuple[int | None, ...]:
     """Counts that may be shown: None below ``smallest_count``, else the nearest multiple of it.
 
-    Where the hidden ones are together below ``smallest_count``, as a single one always is, the total less
-    the others would tell them: then the smallest of the others is hidden too (complementary suppression).
+    If the hidden counts together are below ``smallest_count``, as a single one always is, the total less the
+    others would reveal them: then the smallest of the others is hidden as well (complementary suppression).
 
     >>> protected(np.array([3, 52, 48, 17]), 5)
     (None, 50, 50, None)
@@ -219,7 +219,7 @@ def _null_shares(domain: OrderedDomain, cover: Cover) -> FloatArray:
 
 
 def _whole(domain: OrderedDomain, cover: Cover) -> bool:
-    """Whether public bounds and released ends are all whole numbers: then a value v stands for v +- 1/2."""
+    """Return whether public bounds and released ends are whole numbers: then a value v covers v +- 1/2."""
     known = cover.lo < domain.known
     released = domain.values[cover.lo[known]], domain.values[cover.hi[known]]
     ends = np.concatenate([[domain.low, domain.high], *released])

@@ -1,7 +1,8 @@
 """Marginals of single attributes in few groups, as they are plotted: of one table, or of several together.
 
-Groups come from the public domains. Only which of many unordered values get a bar of their own is read from
-the first table: the most frequent. Of one synthetic table the result tells nothing that the table does not.
+Groups come from the public domains. Only the selection of unordered values with a bar of their own, the most
+frequent, is read from the first table. For a single synthetic table the result reveals nothing beyond the
+table.
 """
 
 from collections.abc import Sequence
@@ -22,14 +23,14 @@ IntArray = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, kw_only=True)
 class GroupedMarginal:
-    """One attribute.
+    """The shares of one attribute.
 
     Attributes:
-        attribute: its name.
-        ordered: whether the groups follow each other on a scale.
-        groups: (g,) their labels.
-        shares: of each table, (g,) shares of its records, 0 .. 1.
-        group_of: the group of each code of the attribute.
+        attribute: Name of the attribute.
+        ordered: Whether the groups follow each other on a scale.
+        groups: Their labels, shape (g,).
+        shares: For each table, (g,) shares of its records, 0 .. 1.
+        group_of: Group of each code of the attribute.
     """
 
     attribute: str
@@ -44,7 +45,7 @@ def grouped_marginals(tables: Sequence[CodedTable], schema: DataSchema) -> list[
 
     Args:
         tables: at least one, encoded over the same domains.
-        schema: of all of them.
+        schema: Schema of all tables.
     """
     found = []
     for j, domain in enumerate(tables[0].domains):

@@ -1,11 +1,11 @@
-"""How many people are unique in a population of which a sample is at hand; and how large classes are there.
+"""How many people are unique in a population, estimated from a sample; and the size of classes there.
 
 A record that is unique in a table may be one of many in the population, and then linking it to a person by
 these values is a guess. Two estimators, as in ARX: Zayatz, L.: Estimation of the percent of unique population
 elements on a microdata file using the sample, US Census Bureau (1991); and Pitman's model, Hoshino, N.:
 Applying Pitman's sampling formula to microdata disclosure risk assessment, Journal of Official Statistics 17
-(2001). Both take the table for a simple random sample. **They are estimates, wrong where it is not**, and no
-bound: a policy is never held against them.
+(2001). Both assume that the table is a simple random sample. **They are estimates, wrong if it is not**, and
+not bounds: a policy is never checked against them.
 """
 
 import math
@@ -32,13 +32,13 @@ def zayatz(sizes: Ints, population: int) -> float:
     the probability ``p_1 h(1) / sum_i p_i h(i)``, p_i the share of the classes that have i records.
 
     Args:
-        sizes: (c,) records of each class of the sample, all n of them.
+        sizes: Records of each class of the sample, all n of them, shape (c,).
         population: N >= n.
 
     Raises:
-        ValueError: if the population is smaller than the sample, or there is no record.
+        ValueError: If the population is smaller than the sample, or there is no record.
 
-    >>> zayatz(np.array([1, 1, 2]), 4)  # everybody is in the sample
+    >>> zayatz(np.array([1, 1, 2]), 4)  # everyone is in the sample
     0.5
     """
     n = _sample_size(sizes, population)
@@ -55,11 +55,11 @@ def pitman(sizes: Ints, population: int) -> float:
 
     Hoshino (2001): the sizes of a sample have the likelihood of Pitman's sampling formula in (alpha, theta),
     ``prod_(i=1)^(u-1) (theta + i alpha) / prod_(i=1)^(n-1) (theta + i) * prod_j prod_(i=1)^(f_j - 1) (i -
-    alpha)`` but for a constant, with u classes of f_j records. At its maximum the population of N has
+    alpha)`` up to a constant, with u classes of f_j records. At its maximum the population of N has
     ``Gamma(theta + 1) / Gamma(theta + alpha) N^alpha`` unique people (equation 13, for large N).
 
-    Arguments and errors as of `zayatz`. In a sample of one class nobody is unique; in one where everybody is
-    alone, everybody.
+    Arguments and errors as for `zayatz`. In a sample with a single class no one is unique; if everyone is
+    unique in the sample, everyone is.
     """
     from scipy.optimize import minimize
     from scipy.special import gammaln
@@ -72,10 +72,12 @@ def pitman(sizes: Ints, population: int) -> float:
     def unlikely(at: npt.NDArray[np.float64]) -> float:
         alpha = 1 / (1 + math.exp(-at[0]))
         theta = math.exp(at[1]) - alpha  # > -alpha
-        told = (classes - 1) * math.log(alpha) + gammaln(theta / alpha + classes) - gammaln(theta / alpha + 1)
-        told -= gammaln(theta + n) - gammaln(theta + 1)
-        told += how_many @ (gammaln(of_size - alpha) - gammaln(1 - alpha))
-        return -float(told)
+        likelihood = (
+            (classes - 1) * math.log(alpha) + gammaln(theta / alpha + classes) - gammaln(theta / alpha + 1)
+        )
+        likelihood -= gammaln(theta + n) - gammaln(theta + 1)
+        likelihood += how_many @ (gammaln(of_size - alpha) - gammaln(1 - alpha))
+        return -float(likelihood)
 
     best = min(
         (minimize(unlikely, np.array([a, t]), method="Nelder-Mead") for a in (-2.0, 1.0) for t in (0.0, 5.0)),
@@ -88,27 +90,27 @@ def pitman(sizes: Ints, population: int) -> float:
 
 
 def people_in_population(release: pd.DataFrame, population: pd.DataFrame, source: DataSchema) -> Ints:
-    """(n,) people of a population whom the quasi-identifiers of each released record cover.
+    """(n,) number of people in a population whom the quasi-identifiers of each released record cover.
 
     They are what `risk.journalist_max` and `risk.journalist_mean` ask for, one number a class.
 
     Args:
-        release: as it would be published.
-        population: the quasi-identifiers of everybody, those in the release among them.
-        source: the schema of the source.
+        release: Released records.
+        population: Quasi-identifiers of everyone, including those in the release.
+        source: Schema of the source.
 
     Raises:
-        SchemaError: if the population lacks a quasi-identifier that the release tells of.
+        SchemaError: If the population lacks a quasi-identifier of the release.
     """
-    told = source.select([a.name for a in source.quasi_identifiers])
-    if missing := [name for name in told.names if name not in population]:
+    known = source.select([a.name for a in source.quasi_identifiers])
+    if missing := [name for name in known.names if name not in population]:
         raise SchemaError(f"the population must have the quasi-identifiers {missing}; add the columns")
-    space, (released, everybody) = read(release, [population], told)
+    space, (released, everyone) = read(release, [population], known)
     which = equal_rows(released.numbered)
     first = np.unique(which, return_index=True)[1]
-    asked = np.ones((len(first), len(space.names)), np.bool_)
-    people = Blocks.of(space, everybody)
-    count, _ = covered_people(space, released.take(first), people, asked, len(everybody) + 1)
+    used = np.ones((len(first), len(space.names)), np.bool_)
+    people = Blocks.of(space, everyone)
+    count, _ = covered_people(space, released.take(first), people, used, len(everyone) + 1)
     return np.asarray(count[which])
 
 
@@ -122,7 +124,7 @@ def _sample_size(sizes: Ints, population: int) -> int:
 
 
 def _log_one_of(i: int, n: int, population: int) -> float:
-    """log of the probability that of i people exactly one is among n of the population; -inf where never."""
+    """Return the log probability that a sample of n has exactly one of i people; -inf if impossible."""
     if population - i < n - 1:
         return -math.inf
     return math.log(i) + _log_choose(population - i, n - 1) - _log_choose(population, n)

@@ -30,12 +30,13 @@ from privacy_engine.vocabulary import (
 
 @dataclass(frozen=True)
 class Interval:
-    """What the classes span in an ordered attribute.
+    """The spans of classes in an ordered attribute.
 
     Attributes:
-        lo, hi: (c,) int32, codes of the least and the largest value; the null's twice where all are null.
-        or_null: (c,) whether a class holds nulls beside values.
-        only_null: (c,) whether it holds nothing but nulls.
+        lo, hi: Codes of the least and the largest value, shape (c,) int32; the null's twice where all are
+            null.
+        or_null: Whether a class has nulls in addition to values, shape (c,).
+        only_null: Whether it holds nothing but nulls, shape (c,).
     """
 
     lo: npt.NDArray[np.int32]
@@ -46,11 +47,11 @@ class Interval:
 
 @dataclass(frozen=True)
 class Points:
-    """Values that the boxes of classes must cover besides those of their records.
+    """Values that the boxes of classes must cover in addition to those of their records.
 
     Attributes:
-        codes: (p, q) int32, as those of the recoded table.
-        labels: (p,) int64, the class that each must lie in.
+        codes: Codes as in the recoded table, shape (p, q) int32.
+        labels: Class that each must lie in, shape (p,) int64.
     """
 
     codes: npt.NDArray[np.int32]
@@ -62,10 +63,10 @@ class Recoding:
     """A partition of the records; each class is released with one interval or node an attribute.
 
     Attributes:
-        encoded: the table it recodes.
-        labels: (n,) int64, class of each record, 0 .. c - 1 without gaps; -1 = suppressed.
-        notes: figures of the method, for the readers of the release.
-        covered: what the classes must cover besides their records; None: nothing.
+        encoded: Table it recodes.
+        labels: Class of each record, 0 .. c - 1 without gaps, shape (n,) int64; -1 = suppressed.
+        notes: Figures of the method, for the readers of the release.
+        covered: Values that the classes must cover in addition to their records; None: none.
     """
 
     encoded: EncodedTable
@@ -128,7 +129,7 @@ class Recoding:
         )
 
     def interval(self, j: int) -> Interval:
-        """What the classes span in quasi-identifier j, an ordered one, most tightly."""
+        """Return the tightest spans of the classes in quasi-identifier j, which is ordered."""
         lo, hi = self.spans[0][:, j], self.spans[1][:, j]
         domain = self.encoded.domains[j]
         if not (isinstance(domain, OrderedDomain) and domain.has_null):
@@ -153,21 +154,22 @@ class Recoding:
     def render(self, intervals: Intervals = Intervals.BOUNDS) -> tuple[pd.DataFrame, DataSchema]:
         """The released table and its schema.
 
-        Suppressed records are left out. Rows are sorted by their released values, so their order says
+        Suppressed records are omitted. Rows are sorted by their released values, so their order reveals
         nothing about the source's. Ordered attributes become intervals, trees the label of their node,
         categorical attributes without a hierarchy the set ``{a, b}`` of the class's values.
 
-        Nulls alone stay a null. Beside values they are told: ``[17, 25] or null``, ``{a, b, null}``, and the
-        root of a hierarchy, which covers them. A value that could be mistaken for that stands in quotes.
+        If all values are null, the cell is null. Otherwise nulls are shown: ``[17, 25] or null``, ``{a, b,
+        null}``, and the root of a hierarchy, which covers them. A value that could be mistaken for this is
+        quoted.
 
         Raises:
-            SchemaError: if midpoints are asked for of an attribute that may be null.
+            SchemaError: If midpoints are requested for an attribute that may be null.
         """
         table, schema = self.render_by_row(intervals)
         return table.reset_index(drop=True), schema
 
     def render_by_row(self, intervals: Intervals = Intervals.BOUNDS) -> tuple[pd.DataFrame, DataSchema]:
-        """The same; the index of a released record tells which row of the source it is."""
+        """Like `render`, with the source row of each released record as the index."""
         require_truthful(self.encoded.schema, intervals)
         kept = np.flatnonzero(self.labels >= 0)
         labels = self.labels[kept]
@@ -217,12 +219,12 @@ class Recoding:
             middle = (_ends(domain, cells.lo, up=False) + _ends(domain, cells.hi, up=True)) / 2
             return [(_released(attribute.name, Kind.NUMERIC), middle)]
         ends = self._numbers(attribute, domain, cells)
-        return [*ends, _told_null(attribute.name, cells)] if nullable else ends
+        return [*ends, _null_column(attribute.name, cells)] if nullable else ends
 
     def _numbers(
         self, attribute: Attribute, domain: OrderedDomain, cells: Interval
     ) -> list[tuple[Attribute, pd.Series]]:
-        """The two bounds of a number; null where the code is that of no value."""
+        """Return the two bounds of a number; null if the code stands for no value."""
         exact = _exact_type(attribute, self.encoded.table[attribute.name])
         start, stop, _ = bounds_of(attribute.name)
         return [
@@ -236,7 +238,7 @@ class Recoding:
     def _cells(
         self, nodes: npt.NDArray[np.int32], attribute: Attribute, domain: OrderedDomain
     ) -> list[tuple[Attribute, pd.Series]]:
-        """The bounds of a number or date told as it is or not at all: its value twice, or null twice."""
+        """Return the bounds of a number or date released exactly or suppressed: value or null, twice."""
         codes = np.minimum(nodes, domain.known)
         never = np.zeros(len(codes), dtype=np.bool_)
         cells, withheld = Interval(codes, codes, never, never), replace(attribute, nullable=True)
@@ -254,10 +256,10 @@ class Recoding:
 
 
 def require_truthful(schema: DataSchema, intervals: Intervals) -> None:
-    """Refuse a form of intervals that cannot tell of the nulls of a class, or whose columns' names are taken.
+    """Raise for a form of intervals that cannot show the nulls of a class, or whose column names are taken.
 
     Raises:
-        SchemaError: naming the columns and the remedy.
+        SchemaError: Naming the columns and the remedy.
     """
     spanned = [a for a in schema.quasi_identifiers if a.ordered and a.categories is None]
     if intervals is Intervals.BOUNDS and (taken := taken_bounds([a.name for a in spanned], schema.names)):
@@ -265,17 +267,17 @@ def require_truthful(schema: DataSchema, intervals: Intervals) -> None:
     numbers = [a.name for a in spanned if a.nullable]
     if intervals is Intervals.MIDPOINT and numbers:
         raise SchemaError(
-            f"{numbers} may be null, and a midpoint does not say whether it stands for nulls, too: release "
+            f"{numbers} may be null, but a midpoint does not show whether it includes nulls. Release "
             "intervals as text or bounds, or drop the nulls at ingest"
         )
 
 
 def as_released(schema: DataSchema, columns: Collection[str]) -> DataSchema:
-    """The schema of a release with the bounds of those intervals that some released columns tell in bounds.
+    """Return the schema of a release with the bounds of those intervals that are released as two columns.
 
     Args:
-        schema: of the source, without what is not released.
-        columns: of the release.
+        schema: Schema of the source, without attributes that are not released.
+        columns: Columns of the release.
     """
     shown = {a.name: released_as(a.name, columns) or (a.name,) for a in schema.quasi_identifiers}
     attributes: list[Attribute] = []
@@ -299,11 +301,11 @@ def as_released(schema: DataSchema, columns: Collection[str]) -> DataSchema:
 
 
 def null_forms(source: DataSchema, released: DataSchema) -> dict[str, str]:
-    """How the columns of a release tell of nulls: those of quasi-identifiers that may be null, in a sentence.
+    """Explain in a sentence how the columns of a release show nulls, for quasi-identifiers that may be null.
 
     Args:
-        source: of the recoded table.
-        released: of what it renders to.
+        source: Schema of the recoded table.
+        released: Schema of the release.
     """
     found: dict[str, str] = {}
     for attribute in source.quasi_identifiers:
@@ -314,29 +316,29 @@ def null_forms(source: DataSchema, released: DataSchema) -> dict[str, str]:
             continue
         if attribute.hierarchy is not None or (attribute.dates is not None and attribute.dates.calendar):
             root = attribute.hierarchy.rows[0][-1] if attribute.hierarchy else ROOT
-            beside = f"the label {root} covers null, too"
+            otherwise = f"the label {root} also covers null"
         elif attribute.kind is Kind.CATEGORICAL:
-            beside = f"a set covers null where it ends in {NULL_WORD}"
+            otherwise = f"a set covers null if it ends in {NULL_WORD}"
         elif name in released.names:
-            beside = f"a cell covers null where it ends in 'or {NULL_WORD}'"
+            otherwise = f"a cell covers null if it ends in 'or {NULL_WORD}'"
         else:
-            beside = f"it covers null, too, where {bounds_of(name)[2]} is true"
-        told = f"null: all records of the class are null; else {beside}"
-        found |= dict.fromkeys(released_as(name, released.names)[:2], told)
+            otherwise = f"it also covers null if {bounds_of(name)[2]} is true"
+        sentence = f"null: all records of the class are null; otherwise {otherwise}"
+        found |= dict.fromkeys(released_as(name, released.names)[:2], sentence)
     return found
 
 
 def code_forms(source: DataSchema, released: DataSchema) -> dict[str, str]:
-    """What the codes in the columns of a release stand for, in a sentence each.
+    """Explain the codes in the columns of a release, one sentence each.
 
     Args:
-        source: of the table that was released, its values coded.
-        released: of what it became.
+        source: Schema of the released table, with its values coded.
+        released: Schema of the release.
     """
-    told = {a.name: a.codes_told() for a in source.attributes}
+    sentences = {a.name: a.codes_told() for a in source.attributes}
     return {
         column: codes
-        for name, codes in told.items()
+        for name, codes in sentences.items()
         if codes
         for column in released_as(name, released.names)[:2]
     }
@@ -366,8 +368,8 @@ def _ends(domain: OrderedDomain, codes: npt.NDArray[np.int32], *, up: bool) -> p
     ends = np.full(domain.known + 1, np.nan)
     for code in np.unique(codes[codes < domain.known]):
         value = float(domain.labels[code])
-        told, meant = Decimal(value), Decimal(domain.labels[code])
-        if told < meant if up else told > meant:
+        written, meant = Decimal(value), Decimal(domain.labels[code])
+        if written < meant if up else written > meant:
             value = float(np.nextafter(value, np.inf if up else -np.inf))
         ends[code] = value
     return pd.Series(ends[codes])
@@ -376,7 +378,8 @@ def _ends(domain: OrderedDomain, codes: npt.NDArray[np.int32], *, up: bool) -> p
 def _exact_type(attribute: Attribute, column: pd.Series) -> Any:
     """The type in which the values of a column are written without rounding; None: as floats.
 
-    It follows from the type of the source and from the schema alone, so that all parts of a table have it.
+    It follows only from the type of the source and from the schema, so it is the same for all parts of a
+    table.
     """
     if attribute.coding is not None and not attribute.coding.whole:
         return None
@@ -394,7 +397,7 @@ def _exact_ends(domain: OrderedDomain, codes: npt.NDArray[np.int32], exact: Any)
     if isinstance(exact, pd.ArrowDtype):
         decimals = [*map(Decimal, labels), None]
         return pd.Series([decimals[place] for place in places.tolist()], dtype=exact)
-    # Not by pandas, which reads large unsigned integers beside small ones as floats.
+    # Not by pandas, which reads large unsigned integers mixed with small ones as floats.
     ends = np.array([*map(int, labels), 0], dtype=exact.lower())[places]
     return pd.Series(ends if exact.islower() else pd.arrays.IntegerArray(ends, places == domain.known))
 
@@ -413,20 +416,20 @@ def _dated_bounds(
         (_released(name, attribute.kind, nullable=nullable), form.clock.column(numbers))
         for name, numbers in shown.items()
     ]
-    return [*ends, _told_null(attribute.name, cells)] if nullable else ends
+    return [*ends, _null_column(attribute.name, cells)] if nullable else ends
 
 
 def _released(name: str, kind: Kind, *, nullable: bool = False) -> Attribute:
     return Attribute(name=name, role=Role.QUASI_IDENTIFIER, kind=kind, nullable=nullable)
 
 
-def _told_null(name: str, cells: Interval) -> tuple[Attribute, pd.Series]:
-    """The column that says which classes have nulls."""
+def _null_column(name: str, cells: Interval) -> tuple[Attribute, pd.Series]:
+    """Return the column that shows which classes have nulls."""
     return _null_flag(name), pd.Series(cells.or_null | cells.only_null)
 
 
 def _described(released: Attribute, attribute: Attribute) -> Attribute:
-    """A released column with what the schema says of its quasi-identifier."""
+    """Return a released column with its attribute."""
     described = replace(released, meaning=released.meaning or attribute.about)
     if released.name != attribute.name or not (attribute.is_free_text or attribute.unlisted):
         return described
@@ -446,15 +449,15 @@ def _records(column: pd.Series, rows: npt.NDArray[np.intp]) -> pd.Series:
 
 
 def _quoted(label: str, marks: str, *, nullable: bool) -> str:
-    """A value that would be mistaken for the punctuation of a set or interval stands in quotes.
+    """Quote a value that could be mistaken for the punctuation of a set or interval.
 
-    So does one that ends in the word for a null, where there may be nulls.
+    A value that ends in the word for null is quoted as well, if there may be nulls.
     """
     mistaken = any(mark in label for mark in marks) or (nullable and label.endswith(NULL_WORD))
     return '"' + label.replace('"', '""') + '"' if mistaken else label
 
 
 def released_order(table: pd.DataFrame) -> npt.NDArray[np.intp]:
-    """Row order by released values alone."""
+    """Return the row order by released values only."""
     ranks = [pd.factorize(table[name], sort=True)[0] for name in reversed(table.columns)]
     return np.lexsort(ranks) if ranks else np.arange(len(table))

@@ -1,10 +1,10 @@
 """How likely a released record is to be linked to its person; one function a number, named for it.
 
 El Emam and Dankar (2008), "Protecting privacy using k-anonymity": the *prosecutor* knows that a
-person is in the table, the *journalist* does not and must tell the person from all of a population.
-Dankar and El Emam (2010): the *marketer* links as many records as possible and minds no errors.
-Each links by the quasi-identifiers alone and guesses evenly inside a class. None of these numbers
-speaks of what a class reveals without linking a record; `hasr` does, for its crudest form.
+person is in the table, the *journalist* does not and must find the person in a population.
+Dankar and El Emam (2010): the *marketer* links as many records as possible and accepts errors.
+Each links only by the quasi-identifiers and guesses evenly inside a class. None of these numbers covers what
+a class reveals without linking a record; `hasr` does, in its simplest form.
 
 f_j is the number of persons in class j; each record counts as a person unless it is known whose it is.
 """
@@ -36,7 +36,7 @@ def share_at_risk(classes: Classes, threshold: float = THRESHOLD) -> float:
     """Share of the records whose prosecutor risk is above the threshold, 0 .. 1.
 
     Raises:
-        ValueError: if the threshold is not in [0, 1].
+        ValueError: If the threshold is not in [0, 1].
     """
     if not 0 <= threshold <= 1:
         raise ValueError(f"threshold must be in [0, 1], got {threshold}")
@@ -47,12 +47,12 @@ def journalist_max(classes: Classes, population: npt.NDArray[np.int64] | None = 
     """Risk of the most exposed record when its class is sought in a population, ``max 1 / F_j``.
 
     Args:
-        classes: of the release.
-        population: (c,) F_j, people in the population who share the released values of class j.
+        classes: Classes of the release.
+        population: Number F_j of people in the population with the released values of class j, shape (c,).
             Without it F_j = f_j, the least that is possible: the prosecutor's risk, an upper bound.
 
     Raises:
-        ValueError: if there is not one number a class, or one is below the class's own size.
+        ValueError: If there is not one number a class, or one is below the class's own size.
     """
     return float(1.0 / _population(classes, population).min()) if len(classes) else 0.0
 
@@ -76,11 +76,11 @@ def marketer(classes: Classes, population: npt.NDArray[np.int64] | None = None) 
 def hasr(classes: Classes, attribute: str | None = None) -> float:
     """Share of the classes in which all persons have the same sensitive value, and are disclosed, 0 .. 1.
 
-    R_HASR of Zhu, Zhao and Wang (2010), section 5. Without an attribute the worst of the sensitive
-    attributes counts; 0 where there is none, or no class.
+    R_HASR of Zhu, Zhao and Wang (2010), section 5. Without an attribute the worst of the sensitive attributes
+    counts; 0 if there is none, or no class.
 
     Raises:
-        SchemaError: if the attribute is not a sensitive one.
+        SchemaError: If the attribute is not a sensitive one.
     """
     names = tuple(classes.sensitive) if attribute is None else (attribute,)
     return max((_homogeneous(classes, name) for name in names), default=0) / max(len(classes), 1)
@@ -90,7 +90,7 @@ def r_man(changed: int, records: int) -> float:
     """Share of the records whose sensitive value was changed, 0 .. 1: R_man of Zhu et al. (2010), section 5.
 
     Raises:
-        ValueError: unless 0 <= changed <= records and there is a record.
+        ValueError: Unless 0 <= changed <= records and there is a record.
     """
     if not 0 <= changed <= records or records < 1:
         raise ValueError(f"changed must be in 0 .. records, and records >= 1, got {changed} of {records}")
@@ -98,7 +98,7 @@ def r_man(changed: int, records: int) -> float:
 
 
 def figures(classes: Classes, population: npt.NDArray[np.int64] | None = None) -> dict[str, float]:
-    """All of them, by name; ``hasr`` only where there is a sensitive attribute."""
+    """Return all figures by name; ``hasr`` only if there is a sensitive attribute."""
     found = {
         "classes": float(len(classes)),
         "smallest_class": float(classes.people.min()) if len(classes) else 0.0,
@@ -118,7 +118,7 @@ class PartFigures:
     """As `figures` without a population, for the classes of a table that come part by part.
 
     Args:
-        sensitive: the sensitive attributes, where there may be no class that tells them.
+        sensitive: Sensitive attributes, in case there is no class with them.
     """
 
     def __init__(self, sensitive: Iterable[str] = ()) -> None:
@@ -148,15 +148,15 @@ class PartFigures:
             "homogeneous": dict(self._homogeneous),
         }
 
-    def take(self, told: Mapping[str, Any]) -> None:
-        """Take in what another one added up of other classes."""
-        if told["classes"]:
-            self._smallest = min(self._smallest or told["smallest"], told["smallest"])
-        self._classes += told["classes"]
-        self._records += told["records"]
-        self._exposed += told["exposed"]
-        self._linked += told["linked"]
-        self._homogeneous.update(told["homogeneous"])
+    def take(self, other: Mapping[str, Any]) -> None:
+        """Add the sums of another instance over other classes."""
+        if other["classes"]:
+            self._smallest = min(self._smallest or other["smallest"], other["smallest"])
+        self._classes += other["classes"]
+        self._records += other["records"]
+        self._exposed += other["exposed"]
+        self._linked += other["linked"]
+        self._homogeneous.update(other["homogeneous"])
 
     def figures(self) -> dict[str, float]:
         """Of all classes that were added."""
@@ -187,7 +187,7 @@ def _linked(classes: Classes, population: npt.NDArray[np.int64]) -> float:
 
 
 def _homogeneous(classes: Classes, attribute: str) -> int:
-    """Classes with a sensitive value that everybody has."""
+    """Return the classes with a sensitive value that everyone has."""
     counts = classes.counts(attribute)
     everybody = counts.sizes[counts.classes] == (counts.counts if counts.persons is None else counts.persons)
     return len(np.unique(counts.classes[everybody]))

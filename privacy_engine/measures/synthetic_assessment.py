@@ -1,4 +1,4 @@
-"""All that a curator wants to know of a synthetic table beside its source, in a few seconds.
+"""Everything that a curator needs to know about a synthetic table and its source, within seconds.
 
 Exact figures of the source, every one: never published, and no part of a release.
 """
@@ -39,16 +39,17 @@ MOST_TARGETS, MOST_CLASSES = 3, 10
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Assessment:
-    """A synthetic table beside its source.
+    """The comparison of a synthetic table with its source.
 
     Attributes:
-        marginals: distances of all marginals of 1, 2 and 3 attributes, where there are so many.
-        redrawn: mean distance of the same marginals when records of the source are drawn with replacement, as
-            many as there are synthetic ones: what chance alone does.
-        groups: each attribute, source first.
-        wasserstein: of each attribute on a scale.
-        correlation: of each pair of attributes.
-        scores: of classifiers, by target; empty where no attribute serves as one.
+        marginals: Distances of all marginals of 1, 2 and 3 attributes, if there are that many attributes.
+        redrawn: Mean distance of the same marginals if as many records are drawn from the source with
+            replacement: the
+        effect of chance only.
+        groups: Each attribute, source first.
+        wasserstein: Wasserstein distance of each attribute on a scale.
+        correlation: Difference of the correlation of each pair of attributes.
+        scores: Scores of classifiers, by target; empty if no attribute can be one.
         closeness: see `closeness_to_source`; None for tables of a few records.
         closest_record, membership: see `privacy_engine.attacks.synthetic`; None without a holdout.
     """
@@ -73,19 +74,19 @@ def assess(
 ) -> Assessment:
     """Measure a synthetic table against its source.
 
-    Marginals, correlations and Wasserstein distances are of all records, classifiers and attacks of samples.
+    Marginals, correlations and Wasserstein distances use all records, classifiers and attacks use samples.
 
     Args:
-        source: the records that the synthetic ones were made from, all of them.
-        synthetic: synthetic records.
-        schema: of the source; each attribute but identifiers with a public domain.
-        rng: draws samples.
-        holdout: records of the same population that the synthesizer has not seen. Without them it cannot be
+        source: Records that the synthetic ones were made from, all of them.
+        synthetic: Synthetic records.
+        schema: Schema of the source; each attribute but identifiers with a public domain.
+        rng: Draws samples.
+        holdout: Records of the same population that the synthesizer has not seen. Without them it cannot be
             measured whether the synthetic records are closer to people in the source than to people outside:
             none are held back from a release for that.
 
     Raises:
-        SchemaError: if a table does not fit the schema, or a domain is not public.
+        SchemaError: If a table does not fit the schema, or a domain is not public.
     """
     known = schema.without_identifiers()
     names = list(known.names)

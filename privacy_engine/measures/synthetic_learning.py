@@ -1,4 +1,4 @@
-"""Whether what is learned from synthetic records is true of people: train on synthetic, test on real.
+"""How well a classifier trained on synthetic records predicts real ones: train on synthetic, test on real.
 
 Esteban, Hyland and Ratsch (2017), "Real-valued (medical) time series generation with recurrent conditional
 GANs", section 4.2 (TSTR). The scores are exact figures of the source: for the curator, never published.
@@ -22,12 +22,13 @@ FloatArray = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, kw_only=True)
 class Score:
-    """Share of the test records whose target is predicted rightly, by what the classifier learned from.
+    """Share of the test records whose target is predicted correctly, by training data.
 
     Attributes:
         real: from records of the source (TRTR): what can be had.
         synthetic: from synthetic records (TSTR).
-        majority: by always naming the most frequent value of the real training records: what is free.
+        majority: Share if the most frequent value of the real training records is always predicted, the
+            baseline.
     """
 
     real: float
@@ -44,37 +45,37 @@ def train_on_synthetic(
     rng: np.random.Generator,
     rows: int = 5_000,
 ) -> dict[str, Score]:
-    """Accuracy of a support vector machine for each target, by what it was trained on.
+    """Return the accuracy of a support vector machine for each target, by training data.
 
     The classifier sees all other attributes, their public domains one-hot. Kernel RBF, defaults of
     scikit-learn.
 
     Args:
-        train: real records; in TRTR they are what `synthetic` is in TSTR.
-        synthetic: synthetic records.
-        test: real records that are not in ``train``. Where the synthesizer has seen them, TSTR flatters a
-            synthesizer that remembers records; one that is differentially private hardly can.
-        schema: of all three; each attribute but identifiers with a public domain.
-        targets: attributes to predict; bins of one are its classes.
-        rng: draws the rows.
-        rows: at most so many train and so many test, drawn at random: the cost grows with their square.
+        train: Real records; in TRTR they are what `synthetic` is in TSTR.
+        synthetic: Synthetic records.
+        test: Real records that are not in ``train``. Where the synthesizer has seen them, TSTR flatters a
+            synthesizer that remembers records; a differentially private one almost never can.
+        schema: Schema of all three; each attribute but identifiers with a public domain.
+        targets: Attributes to predict; bins of one are its classes.
+        rng: Draws the rows.
+        rows: Most training and most test records, drawn at random; the cost grows with their square.
 
     Raises:
-        SchemaError: if a table does not fit the schema, a domain is not public, or a target is unknown.
-        ValueError: if rows is below 2, or there is no other attribute than the target.
+        SchemaError: If a table does not fit the schema, a domain is not public, or a target is unknown.
+        ValueError: If rows is below 2, or there is no other attribute than the target.
     """
     if rows < 2:
         raise ValueError(f"rows must be >= 2, got {rows}")
     known = schema.without_identifiers()
     chosen = [known[target].name for target in targets]  # refuses an unknown one
     if len(known.names) < 2:
-        raise ValueError("a target needs another attribute to be predicted from, the schema has one in all")
-    learned, drawn, asked = (coded(_sample(table, rows, rng), known) for table in (train, synthetic, test))
+        raise ValueError("a target requires another attribute as a predictor, but the schema has only one")
+    learned, drawn, tested = (coded(_sample(table, rows, rng), known) for table in (train, synthetic, test))
     return {
         target: Score(
-            real=accuracy(learned, asked, target),
-            synthetic=accuracy(drawn, asked, target),
-            majority=_majority(learned, asked, target),
+            real=accuracy(learned, tested, target),
+            synthetic=accuracy(drawn, tested, target),
+            majority=_majority(learned, tested, target),
         )
         for target in chosen
     }
@@ -90,23 +91,23 @@ def _majority(train: CodedTable, test: CodedTable, target: str) -> float:
 
 
 def accuracy(train: CodedTable, test: CodedTable, target: str) -> float:
-    """Share of the test records whose target a machine that learned from ``train`` names rightly.
+    """Return the share of the test records whose target a classifier trained on ``train`` predicts correctly.
 
-    Equal records are one point with a weight: the machine is the same, and comes several times sooner.
+    Equal records are one point with a weight: the classifier is the same, and training is much faster.
 
     Raises:
-        ValueError: if the tables are encoded over different domains, or have no such attribute.
+        ValueError: If the tables are encoded over different domains, or have no such attribute.
     """
     require_equal_domains(train, test)
     at = train.names.index(target)
     labels = train.codes[at]
-    if (labels == labels[0]).all():  # a machine needs two classes; records with one teach to name it
+    if (labels == labels[0]).all():  # a classifier needs two classes; with one, it always predicts it
         return float(np.mean(test.codes[at] == labels[0]))
-    learned, asked = WeightedRecords.of(train), WeightedRecords.of(test)
+    learned, tested = WeightedRecords.of(train), WeightedRecords.of(test)
     machine = SVC(gamma=one_hot_gamma(train.sizes, at))
     machine.fit(_features(learned, at), learned.codes[at], sample_weight=learned.weights)
-    right = machine.predict(_features(asked, at)) == asked.codes[at]
-    return float(asked.weights @ right / asked.total)
+    right = machine.predict(_features(tested, at)) == tested.codes[at]
+    return float(tested.weights @ right / tested.total)
 
 
 def one_hot_gamma(sizes: Sequence[int], target: int) -> float:

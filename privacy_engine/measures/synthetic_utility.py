@@ -1,7 +1,7 @@
-"""How much of the source a synthetic table keeps; one function a measure.
+"""How much of the source a synthetic table keeps; one function per measure.
 
 All compare records of the source with synthetic ones over the public domains of the schema: bins, categories
-and bounds come from it alone. What they give are **exact figures of the source**. They are for the curator:
+and bounds only come from it. The results are **exact figures of the source**. They are for the curator:
 published, they would void the differential privacy of the release, whatever its epsilon.
 """
 
@@ -30,11 +30,11 @@ DENSE_CELLS = 1 << 22  # a table of counts up to this size is held whole, a larg
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class MarginalDistances:
-    """Total variation distance of each marginal of so many attributes.
+    """Total variation distance of each marginal of a number of attributes.
 
     Attributes:
-        subsets: (s, ways) the attributes of each marginal.
-        tvd: (s,) half the L1 distance of its normalised counts, 0 (equal) .. 1 (disjoint).
+        subsets: Attributes of each marginal, shape (s, ways).
+        tvd: Half the L1 distance of its normalised counts, 0 (equal) .. 1 (disjoint), shape (s,).
     """
 
     subsets: tuple[tuple[str, ...], ...]
@@ -59,20 +59,20 @@ def marginal_tvd(
     The metric of the PrivBayes papers (Zhang et al. 2014, section 6.1, average variation distance).
 
     Args:
-        real: records of the source.
-        synthetic: synthetic records, any number.
-        schema: of both; each attribute but identifiers with a public domain.
-        ways: attributes of a marginal, from 1.
+        real: Records of the source.
+        synthetic: Synthetic records, any number.
+        schema: Schema of both; each attribute but identifiers with a public domain.
+        ways: Attributes of a marginal, from 1.
 
     Raises:
-        SchemaError: if a table does not fit the schema, or a domain is not public.
-        ValueError: if there are fewer attributes than ways.
+        SchemaError: If a table does not fit the schema, or a domain is not public.
+        ValueError: If there are fewer attributes than ways.
     """
     return coded_marginal_tvd(coded(real, schema), coded(synthetic, schema), ways)
 
 
 def coded(table: pd.DataFrame, schema: DataSchema) -> CodedTable:
-    """A table in the codes of its public domains; identifiers are left out.
+    """Return a table in the codes of its public domains, without identifiers.
 
     Nullable numbers are read as floats, so that a table with nulls and one without have the same bins.
     """
@@ -88,7 +88,7 @@ def coded_marginal_tvd(real: CodedTable, synthetic: CodedTable, ways: int = 3) -
     """`marginal_tvd` of tables that are encoded already, over the same domains.
 
     Raises:
-        ValueError: if the domains differ, or there are fewer attributes than ways.
+        ValueError: If the domains differ, or there are fewer attributes than ways.
     """
     require_equal_domains(real, synthetic)
     d = len(real.names)
@@ -113,7 +113,7 @@ def require_equal_domains(one: CodedTable, other: CodedTable) -> None:
     """Refuse tables whose codes do not mean the same.
 
     Raises:
-        ValueError: if names or numbers of codes differ: another schema, or another type of a column.
+        ValueError: If names or numbers of codes differ: another schema, or another type of a column.
     """
     if one.names != other.names or one.sizes != other.sizes:
         raise ValueError(
@@ -155,13 +155,13 @@ def _sparse_tvd(real: npt.NDArray[Any], drawn: npt.NDArray[Any], sizes: IntArray
 def wasserstein(real: pd.DataFrame, synthetic: pd.DataFrame, schema: DataSchema) -> dict[str, float]:
     """Wasserstein-1 distance of each ordered attribute, as a share of its public extent, 0 .. 1.
 
-    On the values themselves, not on bins; ordered categories are one step apart. Nulls are left out (how many
-    there are is in the 1-way marginals). An attribute without public bounds or order is left out.
+    Computed on the values themselves, not on bins; ordered categories are one step apart. Nulls are omitted
+    (their number is in the 1-way marginals). An attribute without public bounds or order is omitted.
 
     Args:
-        real: records of the source.
-        synthetic: synthetic records.
-        schema: of both, which they fit.
+        real: Records of the source.
+        synthetic: Synthetic records.
+        schema: Schema of both, which they fit.
     """
     found = {}
     for attribute in schema.without_identifiers().attributes:
@@ -195,8 +195,8 @@ class CorrelationDifference:
     """Association of each pair of attributes in both tables.
 
     Attributes:
-        names: (d,) the attributes.
-        real, synthetic: (d, d) symmetric, 1 on the diagonal; see `correlation_difference`.
+        names: Attributes, shape (d,).
+        real, synthetic: Symmetric, 1 on the diagonal, shape (d, d); see `correlation_difference`.
     """
 
     names: tuple[str, ...]
@@ -205,12 +205,12 @@ class CorrelationDifference:
 
     @property
     def difference(self) -> FloatArray:
-        """(d, d) how far each pair is off."""
+        """(d, d) error of each pair."""
         return np.abs(self.real - self.synthetic)
 
     @property
     def mean(self) -> float:
-        """Mean over all pairs; 0 where there is none."""
+        """Mean over all pairs; 0 if there are none."""
         pairs = self.difference[np.triu_indices(len(self.names), 1)]
         return float(pairs.mean()) if len(pairs) else 0.0
 
@@ -226,12 +226,12 @@ def correlation_difference(
     of counts is well above 0 for independent attributes. A constant attribute goes with nothing: 0.
 
     Args:
-        real: records of the source.
-        synthetic: synthetic records.
-        schema: of both; each attribute but identifiers with a public domain.
+        real: Records of the source.
+        synthetic: Synthetic records.
+        schema: Schema of both; each attribute but identifiers with a public domain.
 
     Raises:
-        SchemaError: if a table does not fit the schema, or a domain is not public.
+        SchemaError: If a table does not fit the schema, or a domain is not public.
     """
     known = schema.without_identifiers()
     return CorrelationDifference(

@@ -1,4 +1,4 @@
-"""How much of the source a recoding keeps; one function a number, named for it.
+"""How much of the source a recoding keeps; one function per number, named for it.
 
 All are computed over all source records. A suppressed record lost everything: it counts as released
 with the whole domain in each attribute.
@@ -19,7 +19,7 @@ FloatArray = npt.NDArray[np.float64]
 
 
 class Charge(StrEnum):
-    """What a class pays for several values of a tree attribute; quote it beside every GCP."""
+    """The cost of a class for several values of a tree attribute; state it with every GCP."""
 
     LCA = "lca"  # the leaves under their lowest common ancestor, as the hierarchy's label would reveal
     OWN = "own"  # the values themselves, as the set {a, b} reveals
@@ -44,7 +44,7 @@ def class_losses(recoding: Recoding, charge: Charge | str = Charge.LCA) -> Float
 
 
 def loss_sums(recoding: Recoding, charge: Charge | str = Charge.LCA) -> FloatArray:
-    """(q,) NCP of all released records together; those of the parts of a table add up."""
+    """NCP of all released records together, (q,); the values of a table's parts add up."""
     return np.asarray(recoding.sizes @ class_losses(recoding, charge), dtype=np.float64)
 
 
@@ -72,11 +72,11 @@ def ilp(recoding: Recoding, weights: npt.ArrayLike) -> float:
     sensitive value i, so only the column sums of the weights matter.
 
     Args:
-        recoding: what was done.
-        weights: (m, q) w_ij of sensitive value i and quasi-identifier j, summing to 1.
+        recoding: Recoding.
+        weights: Weights w_ij of sensitive value i and quasi-identifier j, summing to 1, shape (m, q).
 
     Raises:
-        ValueError: if the weights have another shape, are negative or do not sum to 1.
+        ValueError: If the weights have another shape, are negative or do not sum to 1.
     """
     w, q = np.asarray(weights, dtype=np.float64), len(recoding.encoded.domains)
     if w.ndim != 2 or w.shape[1] != q:
@@ -87,7 +87,7 @@ def ilp(recoding: Recoding, weights: npt.ArrayLike) -> float:
 
 
 def discernibility(recoding: Recoding) -> float:
-    """Sum over records of how many they cannot be told from: ``sum |E|^2 + n`` a suppressed record.
+    """Sum over records of the number of indistinguishable records: ``sum |E|^2 + n`` per suppressed record.
 
     Bayardo and Agrawal (2005), "Data privacy through optimal k-anonymization", equation 1.
     """
@@ -96,7 +96,7 @@ def discernibility(recoding: Recoding) -> float:
 
 
 def average_class_size(recoding: Recoding) -> float:
-    """Released records a class; 0 where there is none.
+    """Mean number of released records per class; 0 without classes.
 
     LeFevre, DeWitt and Ramakrishnan (2006), C_AVG, without its division by k: a recoding knows no k.
     """
@@ -120,8 +120,8 @@ def non_uniform_entropy(recoding: Recoding) -> float:
     Willenborg (1999). For global recoding it is H(original | released) / H(original); for local
     recoding that quotient can fall when classes merge, this sum cannot.
 
-    Deviation: the division, so that attributes are comparable. An attribute with one value has no
-    entropy to lose; there the share of suppressed records stands in.
+    Deviation: the division, so that attributes are comparable. An attribute with one value has no entropy to
+    lose; there the share of suppressed records is used instead.
     """
     codes, n = recoding.encoded.codes, len(recoding.encoded)
     lost = []
@@ -135,7 +135,7 @@ def non_uniform_entropy(recoding: Recoding) -> float:
         kept = counts - np.bincount(codes[recoding.labels < 0, j], minlength=len(counts))
         remains = float(kept @ surprise) + float(recoding.sizes @ np.log(cover.total(counts) / n))
         gone = float((counts - kept) @ surprise)
-        lost.append(min(max((remains + gone) / full, 0.0), 1.0))  # rounding alone leaves the range
+        lost.append(min(max((remains + gone) / full, 0.0), 1.0))  # only rounding can leave the range
     return float(np.mean(lost))
 
 
@@ -146,19 +146,19 @@ def query_error(
 
     A query asks how many records lie in a region over some quasi-identifiers. It is drawn around a
     random record, so its true answer is at least 1: on an ordered attribute the interval from the
-    record's value to another record's, the value alone where one of both is null; on a tree a random
+    record's value to another record's, only the value if one of both is null; on a tree a random
     ancestor below the root. The answer from
-    the release takes the records of a class as uniform over the values that its cell covers, and
+    the release treats the records of a class as uniform over the values that its cell covers, and
     cannot see suppressed records. Zhang, Koudas, Srivastava and Yu (2007), section 6.
 
     Args:
-        recoding: what was done.
-        rng: draws the queries.
-        queries: how many.
-        attributes: quasi-identifiers in each query; all, where there are fewer.
+        recoding: Recoding.
+        rng: Draws the queries.
+        queries: Number of queries.
+        attributes: Quasi-identifiers in each query; all, if there are fewer.
 
     Raises:
-        ValueError: if queries or attributes is below 1.
+        ValueError: If queries or attributes is below 1.
     """
     if queries < 1 or attributes < 1:
         raise ValueError(f"queries and attributes must be >= 1, got {queries} and {attributes}")
@@ -172,17 +172,17 @@ def query_error(
         inside, share = np.ones(n, dtype=np.bool_), np.ones(recoding.classes)
         for j in rng.choice(q, size=min(attributes, q), replace=False):
             domain = domains[j]
-            asked = np.zeros(len(domain.values), dtype=np.bool_)
+            selected = np.zeros(len(domain.values), dtype=np.bool_)
             if isinstance(domain, Hierarchy):
                 level = int(rng.integers(domain.height))
-                asked |= domain.at_level(level) == domain.nodes[codes[centre, j], level]
+                selected |= domain.at_level(level) == domain.nodes[codes[centre, j], level]
             else:
                 low, high = sorted((codes[centre, j], codes[other, j]))
                 if high >= domain.known:  # a null is in no interval
                     low = high = codes[centre, j]
-                asked[low : high + 1] = True
-            inside &= asked[codes[:, j]]
-            share *= cells[j].total(asked.astype(np.float64)) / covered[j]
+                selected[low : high + 1] = True
+            inside &= selected[codes[:, j]]
+            share *= cells[j].total(selected.astype(np.float64)) / covered[j]
         truth = np.count_nonzero(inside)
         errors[i] = abs(float(recoding.sizes @ share) - truth) / truth
     return float(np.median(errors))
@@ -190,13 +190,13 @@ def query_error(
 
 @dataclass(frozen=True)
 class Cover:
-    """The values that the released cells of one attribute cover.
+    """The values covered by the released cells of one attribute.
 
     Attributes:
-        lo, hi: (c,) int32, codes of an interval's ends, or a tree's node twice.
-        hierarchy: the tree, where the cell is a node of it.
-        pairs: (class, code) of each value of a released set, where it is one.
-        or_null: (c,) whether an interval covers the null, which is the last code, beside its values.
+        lo, hi: Codes of an interval's ends, or a tree's node twice, shape (c,) int32.
+        hierarchy: Tree, where the cell is a node of it.
+        pairs: Class and code of each value of a released set, if cells are sets.
+        or_null: Whether an interval also covers null, which is the last code, shape (c,).
     """
 
     lo: npt.NDArray[np.int32]
@@ -248,8 +248,8 @@ def figures(recoding: Recoding, rng: np.random.Generator | None = None) -> dict[
     """All of them, by name; ``gcp`` and ``suppressed`` are the shares that a policy may limit.
 
     Args:
-        recoding: what was done.
-        rng: draws the queries of ``query_error``, which is left out without it.
+        recoding: Recoding.
+        rng: Source of randomness for the queries of ``query_error``, which is omitted without it.
     """
     by_lca = gcp(recoding, Charge.LCA)
     found = {
@@ -271,7 +271,7 @@ def figures(recoding: Recoding, rng: np.random.Generator | None = None) -> dict[
 def figures_of_tables(recodings: Sequence[Recoding]) -> dict[str, float]:
     """Those of `figures` that are shares or counts of cells or records, over all of several tables.
 
-    Each of their cells counts once, in the domain of its own table; what a table does not have is no cell.
+    Each cell counts once, within the domain of its table; columns that a table lacks have no cells.
     """
     rows = np.array([len(recoding.encoded) for recoding in recodings], dtype=np.float64)
     cells = rows * [len(recoding.encoded.domains) for recoding in recodings]

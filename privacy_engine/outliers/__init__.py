@@ -1,1 +1,1 @@
-"""Outlier detectors: records that stand apart in a table of numbers and categories."""
+"""Outlier detectors for tables of numbers and categories."""

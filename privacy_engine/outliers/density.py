@@ -23,16 +23,16 @@ def local_outlier_factors(
     """The factor of some points among the points of reference.
 
     Args:
-        space: the points.
-        rated: (r,) points to rate, all of them in ``reference``.
-        reference: (s,) ascending; neighbours are taken from them.
-        neighbours: k; as many as there are others where these are fewer.
+        space: Points.
+        rated: Points to rate, all of them in ``reference``, shape (r,).
+        reference: Ascending, shape (s,); neighbours are taken from them.
+        neighbours: K; as many as there are others where these are fewer.
 
     Returns:
         (r,) float64, about 1 in the midst of others.
 
     Raises:
-        InfeasibleError: fewer than two points of reference.
+        InfeasibleError: Fewer than two points of reference.
     """
     if len(reference) < 2:
         raise InfeasibleError(
@@ -47,7 +47,7 @@ def local_outlier_factors(
     wanted = np.searchsorted(reference, rated)
 
     def search(points: IntArray) -> IntArray:
-        """Find what is not yet known of some points; all of their neighbours."""
+        """Find all neighbours of the points whose neighbours are still unknown."""
         new = points[~known[points]]
         found[new], far[new] = tree.nearest(numbers[new], categories[new], k, new)
         known[new] = True
@@ -62,7 +62,7 @@ def local_outlier_factors(
         further = search(around)
     with portion(0.2):
         search(further)
-    k_distance = np.sqrt(far.max(axis=1))  # 0 where it is not known and not asked for
+    k_distance = np.sqrt(far.max(axis=1))  # 0 if it is neither known nor required
     density = np.zeros(s)
     # Definitions 5 and 6: reach-dist_k(p, o) = max(k-distance(o), d(p, o)); lrd = 1 / its mean.
     reach = np.maximum(k_distance[found[around]], np.sqrt(far[around]))

@@ -1,4 +1,4 @@
-"""What an outlier detector takes and gives: scores and flags by position, never a record."""
+"""Input and output of an outlier detector: scores and flags by position, never a record."""
 
 import math
 from collections.abc import Sequence
@@ -21,15 +21,15 @@ USUAL_THRESHOLD = 1.5  # where neither a threshold nor a number is given; scikit
 
 @dataclass(frozen=True, kw_only=True)
 class Outliers:
-    """How far each record of a table stands apart, in the order of the table's rows.
+    """The outlier score of each record of a table, in the order of the table's rows.
 
     It is a statement about raw data: positions and scores belong where the records are, counts may travel.
 
     Attributes:
-        scores: (n,) float64 local outlier factor, about 1 for a record in the midst of others.
-        flags: (n,) bool, the outliers.
-        pruned: (n,) bool, records taken for inliers without a computation; their score is 1.
-        distinct: number of distinct records; equal records have equal scores.
+        scores: Local outlier factor, about 1 for a record in the midst of others, shape (n,) float64.
+        flags: Outliers, shape (n,) bool.
+        pruned: Records taken for inliers without a computation, shape (n,) bool; their score is 1.
+        distinct: Number of distinct records; equal records have equal scores.
     """
 
     scores: FloatArray = field(repr=False)
@@ -79,10 +79,10 @@ def outliers_of(
     """Flags of the records from the scores (m,) of the distinct ones.
 
     Of equal scores at the end of the ``top`` highest, those of the lower points come first, and of equal
-    records those that stand first in the table. A pruned record is never flagged.
+    records those that come first in the table. A pruned record is never flagged.
 
     Raises:
-        InfeasibleError: if ``top`` exceeds the number of records.
+        InfeasibleError: If ``top`` exceeds the number of records.
     """
     scores, pruned = point_scores[point_of], point_pruned[point_of]
     if top is None:
@@ -108,7 +108,7 @@ def check_parameters(
     """Refuse values that no detector can work with.
 
     Raises:
-        ValueError: naming the parameter, what must hold and what was given.
+        ValueError: Naming the parameter, what must hold and what was given.
     """
     check_positive("neighbours", neighbours)
     check_penalty(penalty)
@@ -122,12 +122,12 @@ def check_parameters(
         isinstance(attributes, str) or not attributes or len(set(attributes)) < len(attributes)
     ):
         raise ValueError(
-            "attributes must be distinct column names, at least one; leave them out for all quasi-identifiers"
+            "attributes must be distinct column names, at least one. Omit them for all quasi-identifiers"
         )
 
 
 def check_positive(name: str, value: object) -> None:
-    """Refuse what is not a whole number >= 1."""
+    """Raise unless the value is a whole number >= 1."""
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
         raise ValueError(f"{name} must be a whole number >= 1, got {value!r}")
 

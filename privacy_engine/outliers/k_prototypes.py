@@ -30,12 +30,12 @@ class Clustering:
     """Clusters of records around prototypes.
 
     Attributes:
-        labels: (n,) int64, the cluster of each record, 0 .. k - 1.
-        distances: (n,) float64, dissimilarity (definition 1) of each record and its prototype.
-        numbers: (k, p) float64, means of the scaled numbers of each cluster.
-        categories: (k, c) int32, modes of its categories, as codes in the order of their texts.
-        rounds: how often the records were assigned.
-        converged: whether the last round changed no label.
+        labels: Cluster of each record, 0 .. k - 1, shape (n,) int64.
+        distances: Dissimilarity (definition 1) of each record and its prototype, shape (n,) float64.
+        numbers: Means of the scaled numbers of each cluster, shape (k, p) float64.
+        categories: Modes of its categories, as codes in the order of their texts, shape (k, c) int32.
+        rounds: Number of times the records were assigned.
+        converged: Whether the last round changed no label.
     """
 
     labels: IntArray = field(repr=False)
@@ -56,10 +56,10 @@ class KPrototypes:
     """Clustering of a table of numbers and categories.
 
     Attributes:
-        clusters: k, >= 1.
-        penalty: lambda, squared distance of two unequal categories, > 0; numbers are scaled to [0, 1].
-        rounds: assignments at most, >= 1.
-        attributes: the columns; all quasi-identifiers where none are given.
+        clusters: K, >= 1.
+        penalty: Lambda, squared distance of two unequal categories, > 0; numbers are scaled to [0, 1].
+        rounds: Assignments at most, >= 1.
+        attributes: Columns; all quasi-identifiers where none are given.
     """
 
     clusters: int
@@ -76,8 +76,8 @@ class KPrototypes:
         """Cluster the records, in the order of the table's rows.
 
         Raises:
-            SchemaError: if the chosen columns do not fit the schema.
-            InfeasibleError: more clusters than distinct records.
+            SchemaError: If the chosen columns do not fit the schema.
+            InfeasibleError: More clusters than distinct records.
         """
         space = MixedSpace.of_table(table, schema, self.attributes, self.penalty)
         found = cluster_points(space, self.clusters, self.rounds)
@@ -92,7 +92,7 @@ class KPrototypes:
 
 
 def cluster_points(space: MixedSpace, clusters: int, rounds: int) -> Clustering:
-    """k-prototypes over the points of a space, each counting as often as it occurs."""
+    """Run k-prototypes over the points of a space, each counted with its frequency."""
     first = initial_points(space, clusters)
     numbers, categories = space.numbers[first].copy(), space.categories[first].copy()
     labels = np.zeros(len(space), dtype=np.int64)
@@ -121,7 +121,7 @@ def initial_points(space: MixedSpace, clusters: int) -> IntArray:
     """(k,) the points A_1 .. A_k that centres start from.
 
     Raises:
-        InfeasibleError: more clusters than points.
+        InfeasibleError: More clusters than points.
     """
     if clusters > len(space):
         raise InfeasibleError(

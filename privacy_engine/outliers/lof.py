@@ -22,11 +22,11 @@ class LOF:
     """Rate every record against its neighbours among all records.
 
     Attributes:
-        neighbours: distinct records around each, >= 1; as many as there are where these are fewer.
-        penalty: lambda, squared distance of two unequal categories, > 0; numbers are scaled to [0, 1].
-        top: report so many of the highest scores ...
+        neighbours: Distinct records around each, >= 1; as many as there are where these are fewer.
+        penalty: Lambda, squared distance of two unequal categories, > 0; numbers are scaled to [0, 1].
+        top: Number of the highest scores to report ...
         threshold: ... or all scores above this one, > 0; 1.5 where neither is given.
-        attributes: the columns outliers may show in; all quasi-identifiers where none are given.
+        attributes: Columns outliers may show in; all quasi-identifiers where none are given.
     """
 
     neighbours: int = 20
@@ -49,8 +49,8 @@ class LOF:
         """Score and flag the records, in the order of the table's rows.
 
         Raises:
-            SchemaError: if the chosen columns do not fit the schema.
-            InfeasibleError: if all records are equal, or ``top`` exceeds their number.
+            SchemaError: If the chosen columns do not fit the schema.
+            InfeasibleError: If all records are equal, or ``top`` exceeds their number.
         """
         space = MixedSpace.of_table(table, schema, self.attributes, self.penalty)
         points = np.arange(len(space))

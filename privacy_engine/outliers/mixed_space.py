@@ -4,9 +4,10 @@ Yang: privacy protection key algorithms for the Internet (2018), definition 1. T
 d(X, Y) = sum_numeric (x_i - y_i)^2 + lambda sum_categorical [x_i != y_i] is the square of a Euclidean
 distance (categories one-hot, times sqrt(lambda / 2)), so its root obeys the triangle inequality.
 
-Deviations: numbers are scaled to [0, 1] by the bounds of the schema, or by the table's own least and largest
-value where it gives none. The paper does not say; without it one attribute rules. A number that may be null
-is a number and a category, known or not: a null stands in the middle of the numbers, lambda apart from each.
+Deviations: numbers are scaled to [0, 1] by the bounds of the schema, or by the table's own smallest and
+largest value if there are none. The paper does not say; without it one attribute dominates. A number that may
+be null is a number and a category, known or not: a null is in the middle of the numbers, lambda apart from
+each.
 """
 
 from collections.abc import Sequence
@@ -34,11 +35,11 @@ class MixedSpace:
     """The distinct records of a table, in the order of their values whatever the order of the rows.
 
     Attributes:
-        numbers: (m, p) float64, numeric and ordinal attributes, scaled.
-        categories: (m, c) int32, codes of the categorical ones.
-        counts: (m,) int64, how many records are that point.
-        point_of: (n,) int64, the point of each record.
-        penalty: lambda, > 0: the squared distance of two categories.
+        numbers: Numeric and ordinal attributes, scaled, shape (m, p) float64.
+        categories: Codes of the categorical ones, shape (m, c) int32.
+        counts: Number of records at that point, shape (m,) int64.
+        point_of: Point of each record, shape (n,) int64.
+        penalty: Lambda, > 0: the squared distance of two categories.
     """
 
     numbers: FloatArray
@@ -54,7 +55,7 @@ class MixedSpace:
         """Check the chosen columns and place their records.
 
         Raises:
-            SchemaError: if an attribute is unknown, an identifier, or holds null numbers and is not nullable,
+            SchemaError: If an attribute is unknown, an identifier, or holds null numbers and is not nullable,
                 the schema has no quasi-identifier where none are chosen, or the columns do not fit it.
         """
         chosen = _chosen(table, schema, attributes)
@@ -96,7 +97,7 @@ def _chosen(
     if not chosen:
         raise SchemaError("the schema has no quasi-identifier: name the attributes that outliers show in")
     if identifiers := [a.name for a in chosen if a.role is Role.IDENTIFIER]:
-        raise SchemaError(f"identifiers {identifiers} tell all records apart: choose other attributes")
+        raise SchemaError(f"identifiers {identifiers} distinguish all records. Choose other attributes")
     present = [a.name for a in chosen if a.name in table.columns]
     DataSchema(chosen).check(table.loc[:, present])
     return chosen

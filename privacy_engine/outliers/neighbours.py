@@ -1,9 +1,9 @@
 """Exact nearest neighbours among points of numbers and categories: a tree of boxes.
 
-A node is a run of points with its box: the least and largest of each number, and one bit a category that
-occurs (code modulo 64, so that the bound is never too high). A query reads the nearer child first and leaves
-out every node whose box is farther than the k-th nearest point so far. Of equally near points the lower
-number is nearer, so that the answer is unique.
+A node is a run of points with its box: the smallest and largest of each number, and one bit per category that
+occurs (code modulo 64, so that the bound is never too high). A query reads the nearer child first and skips
+every node whose box is farther than the k-th nearest point so far. Of equally near points the lower number is
+nearer, so that the answer is unique.
 """
 
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ CodeArray = npt.NDArray[np.int32]
 MaskArray = npt.NDArray[np.uint64]
 
 LEAF = 16  # points a leaf: fewer cost more nodes, more cost more distances
-AT_ONCE = 16_384  # queries that are searched for between two looks at how many are left
+AT_ONCE = 16_384  # queries processed between two progress reports
 BLOCK = 64  # queries that share a stack
 DEPTH = 512  # of that stack: a level halves a run, or takes from it a value that is most of it
 
@@ -32,12 +32,12 @@ class NeighbourTree:
     """Points in the order of the leaves, and the nodes over them.
 
     Attributes:
-        numbers, categories: (m, p) float64 and (m, c) int32, in the order of the leaves.
-        ids: (m,) int64, the number of each of them as the caller knows it.
-        start, end: (nodes,) int64, the run of each node.
-        left: (nodes,) int64, its first child, the second follows it; -1 = leaf.
-        low, high: (nodes, p) float64, masks: (nodes, c) uint64: its box.
-        penalty: squared distance of two categories.
+        numbers, categories: Points in the order of the leaves, shapes (m, p) float64 and (m, c) int32.
+        ids: Number of each of them as the caller knows it, shape (m,) int64.
+        start, end: Run of each node, shape (nodes,) int64.
+        left: First child of each node, the second follows it, shape (nodes,) int64; -1 = leaf.
+        low, high, masks: Box of each node, shapes (nodes, p) float64 and (nodes, c) uint64.
+        penalty: Squared distance of two categories.
     """
 
     numbers: FloatArray
@@ -66,10 +66,10 @@ class NeighbourTree:
         """The k nearest points of each query, in no particular order.
 
         Args:
-            numbers: (q, p) float64 of the queries.
-            categories: (q, c) int32 of the queries.
+            numbers: Numbers of the queries, shape (q, p) float64.
+            categories: Categories of the queries, shape (q, c) int32.
             k: 1 .. m - 1, or m where no query is one of the points.
-            itself: (q,) the number of the point that a query is, which is no neighbour; -1 = none.
+            itself: Number of the point that a query is, which is no neighbour, shape (q,); -1 = none.
 
         Returns:
             (q, k) int64 numbers of the points, and their (q, k) squared distances.
@@ -84,7 +84,7 @@ class NeighbourTree:
     ) -> tuple[IntArray, FloatArray]:
         """The nearest point of each query (q,), searched from a point that is known to be ``guessed`` far.
 
-        A guess infinitely far is none. Returns (q,) numbers and (q,) squared distances.
+        An infinite guess is no guess. Returns (q,) numbers and (q,) squared distances.
         """
         found, far = guess.reshape(-1, 1).copy(), guessed.reshape(-1, 1).copy()
         self._search(numbers, categories, np.full(len(guess), -1, dtype=np.int64), found, far)
@@ -106,7 +106,7 @@ class NeighbourTree:
 def _split(
     numbers: FloatArray, categories: CodeArray, penalty: float
 ) -> tuple[IntArray, IntArray, IntArray, IntArray]:
-    """Halve the points along the attribute that spreads most, until leaves are small.
+    """Halve the points along the attribute that has the largest spread, until leaves are small.
 
     A category is never split in two: its run is cut at the change of value nearest to the middle.
     """
@@ -265,7 +265,7 @@ def _bound(
 
 @kernel(inner=True)
 def _replace_farthest(found: IntArray, far: FloatArray, point: int, d: float) -> None:
-    """Put a point in the place of the farthest of a heap and let it sink."""
+    """Replace the farthest of a heap by a point and let it sink."""
     k, at = len(far), 0
     while True:
         child = 2 * at + 1

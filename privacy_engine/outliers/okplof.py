@@ -5,9 +5,9 @@ Yang: privacy protection key algorithms for the Internet (2018), section 1: (1) 
 prototype than its cluster's records are on average, and its cluster is not small. The paper spares distances
 with a recursion over neighbourhoods; here an exact tree does.
 
-Deviations: neighbours are taken from all records, not from those alone that were not pruned, so that what is
-found is what plain LOF finds; equal records are one point (see `privacy_engine.outliers.density`); the points
-that remain are at least one more than the neighbours, else nothing is pruned.
+Deviations: neighbours are taken from all records, not only from those that were not pruned, so that the
+result equals plain LOF's; equal records are one point (see `privacy_engine.outliers.density`); at least one
+more point than the neighbours remains, or nothing is pruned.
 """
 
 from collections.abc import Sequence
@@ -45,18 +45,18 @@ class OKPLOF:
     """Rate the records that do not lie well inside a cluster; the others have score 1.
 
     Attributes:
-        clusters: k', >= 1; by default records / ``average_cluster_size``, at most the distinct records.
+        clusters: K', >= 1; by default records / ``average_cluster_size``, at most the distinct records.
         average_cluster_size: >= 1.
-        neighbours: distinct records around each, >= 1; as many as there are where these are fewer.
-        smallest_pruned: least records of a cluster that is pruned, >= 1; by default ``neighbours``.
-        penalty: lambda, squared distance of two unequal categories, > 0; numbers are scaled to [0, 1].
-        reference: which records are neighbours; among ``survivors``, as in the paper, it is quicker, and
-            misses some of what lies less far out.
-        rounds: of the clustering at most, >= 1; pruning asks little of it (section 1.2), and five rounds
-            prune and find on Adult what twenty do.
-        top: report so many of the highest scores ...
+        neighbours: Distinct records around each, >= 1; as many as there are where these are fewer.
+        smallest_pruned: Least records of a cluster that is pruned, >= 1; by default ``neighbours``.
+        penalty: Lambda, squared distance of two unequal categories, > 0; numbers are scaled to [0, 1].
+        reference: Records that may be neighbours; among ``survivors``, as in the paper, it is faster, and
+            misses some outliers that are less far out.
+        rounds: Largest number of rounds of the clustering, >= 1; pruning requires little of it (section 1.2),
+            and five rounds prune and find on Adult as much as twenty.
+        top: Number of the highest scores to report ...
         threshold: ... or all scores above this one, > 0; 1.5 where neither is given.
-        attributes: the columns outliers may show in; all quasi-identifiers where none are given.
+        attributes: Columns outliers may show in; all quasi-identifiers where none are given.
     """
 
     clusters: int | None = None
@@ -88,8 +88,8 @@ class OKPLOF:
         """Score and flag the records, in the order of the table's rows.
 
         Raises:
-            SchemaError: if the chosen columns do not fit the schema.
-            InfeasibleError: more clusters than distinct records, all records are equal, or ``top`` exceeds
+            SchemaError: If the chosen columns do not fit the schema.
+            InfeasibleError: More clusters than distinct records, all records are equal, or ``top`` exceeds
                 their number.
         """
         space = MixedSpace.of_table(table, schema, self.attributes, self.penalty)

@@ -10,20 +10,20 @@ from privacy_engine.randomizers.numeric import Grid, Transformation, moments
 from privacy_engine.randomizers.randomization import Mechanism, Randomization, attribute_epsilon
 from privacy_engine.tables.columns import floats
 
-CONFIDENCE = 0.95  # of the breach width that is told
+CONFIDENCE = 0.95  # confidence of the reported breach width
 
 
 @dataclass(frozen=True, kw_only=True)
 class Account:
-    """One attribute.
+    """The account of one attribute.
 
     Attributes:
-        attribute: its name.
+        attribute: Name of the attribute.
         mechanism: ``hiding``, ``channel`` (another one), ``laplace`` or ``transformation``.
-        values: number of public values or grid points; None for a transformed number.
-        epsilon: local differential privacy; None where there is none.
-        breach: largest breach coefficient; None where it is not defined.
-        width: breach width at 95 %, in the attribute's unit; None for what is not a number.
+        values: Number of public values or grid points; None for a transformed number.
+        epsilon: Local differential privacy; None if there is none.
+        breach: Largest breach coefficient; None if it is not defined.
+        width: Breach width at 95 %, in the attribute's unit; None for anything but a number.
     """
 
     attribute: str
@@ -35,7 +35,7 @@ class Account:
 
 
 def accounts(randomization: Randomization, released: pd.DataFrame) -> tuple[Account, ...]:
-    """The accounts of all randomized attributes; computed from the release, they tell nothing beyond it."""
+    """The accounts of all randomized attributes, computed from the release: they reveal nothing beyond it."""
     return tuple(
         Account(
             attribute=name,

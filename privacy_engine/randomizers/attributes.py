@@ -1,4 +1,4 @@
-"""What is randomized of an attribute: the labels of a public domain, or points between public bounds."""
+"""What is randomized in an attribute: the labels of a public domain, or points between public bounds."""
 
 import math
 
@@ -13,17 +13,17 @@ from privacy_engine.vocabulary import Kind, Role
 
 
 def randomized(schema: DataSchema) -> tuple[Attribute, ...]:
-    """Quasi-identifiers and sensitive attributes; insensitive ones are released as they are.
+    """Quasi-identifiers and sensitive attributes; insensitive ones are released unchanged.
 
     Raises:
-        SchemaError: if there is none, or one is a date.
+        SchemaError: If there is none, or one is a date.
     """
     found = tuple(a for a in schema.attributes if a.role in (Role.QUASI_IDENTIFIER, Role.SENSITIVE))
     if not found:
         raise SchemaError("a schema must have a quasi-identifier or sensitive attribute to randomize")
     if dated := [a.name for a in found if a.dates is not None]:
         raise SchemaError(
-            f"{dated} are dates, and random answers are given of numbers and categories alone: write their "
+            f"{dated} are dates, but random answers only support numbers and categories. Write their "
             "periods as text in the source and list them as categories, or take a synthesizer"
         )
     return found
@@ -38,7 +38,7 @@ def listed_domain(attribute: Attribute, storage: Storage) -> LabelledDomain:
     """The codes of an attribute whose values are listed in the schema.
 
     Raises:
-        SchemaError: if they are not, or there are too few or too many of them.
+        SchemaError: If they are not, or there are too few or too many of them.
     """
     domain = public_domain(attribute, storage)
     if not isinstance(domain, LabelledDomain):
@@ -52,7 +52,7 @@ def labels_of(attribute: Attribute) -> tuple[str, ...]:
     """The public labels of a listed attribute in the order of its codes, a null last.
 
     Raises:
-        SchemaError: as ``listed_domain``.
+        SchemaError: As ``listed_domain``.
     """
     domain = listed_domain(attribute, Storage.TEXT)
     ordered = tuple(domain.labels[i] for i in np.argsort(domain.groups, kind="stable"))
@@ -63,7 +63,7 @@ def bounds_of(attribute: Attribute) -> tuple[float, float]:
     """The public bounds of a numeric attribute that is never null.
 
     Raises:
-        SchemaError: if it has none, or may be null.
+        SchemaError: If it has none, or may be null.
     """
     require_never_null(attribute)
     if attribute.bounds is None:
@@ -77,7 +77,7 @@ def require_never_null(attribute: Attribute) -> None:
     """Refuse a nullable number.
 
     Raises:
-        SchemaError: if so.
+        SchemaError: If so.
     """
     if attribute.nullable:
         raise SchemaError(
@@ -91,7 +91,7 @@ def bin_points(attribute: Attribute) -> tuple[float, float, int]:
     Few whole numbers between the bounds of an ordinal attribute have a bin each.
 
     Raises:
-        SchemaError: as ``bounds_of``.
+        SchemaError: As ``bounds_of``.
     """
     low, high = bounds_of(attribute)
     first, last = math.ceil(low), math.floor(high)
@@ -108,7 +108,7 @@ def step_points(attribute: Attribute, steps: int) -> tuple[float, float, int]:
     """Bounds and number of equally spaced points; whole numbers where an ordinal attribute has few.
 
     Raises:
-        SchemaError: as ``bounds_of``.
+        SchemaError: As ``bounds_of``.
     """
     low, high = bounds_of(attribute)
     first, last = math.ceil(low), math.floor(high)

@@ -1,7 +1,7 @@
 """How much a randomized release gives away by the measures of its paper (Zhang and Tang 2007, section 6.1).
 
-They say how likely a true value is recognised by somebody who knows nothing else; epsilon bounds what anybody
-can learn. Both are told.
+They measure how likely a true value is recognised by someone who knows nothing else; epsilon limits what
+anyone can learn. Both are reported.
 """
 
 from statistics import NormalDist
@@ -15,7 +15,7 @@ from privacy_engine.randomizers.randomization import Mechanism, Randomization
 
 
 def breach_coefficients(channel: Channel) -> FloatArray:
-    """(k,) for each value, the share released as it is times the chance that such a one is recognised.
+    """Return for each value the share released unchanged times the chance that it is recognised, (k,).
 
     p_0 * p_0 / (p_0 + p_i); with equal p_i it is k p_0^2 / ((k - 1) p_0 + 1) for every value.
 
@@ -23,7 +23,7 @@ def breach_coefficients(channel: Channel) -> FloatArray:
     [0.333, 0.333]
 
     Raises:
-        ValueError: if the channel is not one of partial hiding.
+        ValueError: If the channel is not one of partial hiding.
     """
     other = channel.hiding
     if other is None:
@@ -33,7 +33,7 @@ def breach_coefficients(channel: Channel) -> FloatArray:
 
 
 def largest_breach(mechanism: Mechanism) -> float | None:
-    """The coefficient of the value that is given away most; None for what is not partial hiding."""
+    """Return the coefficient of the most exposed value; None for anything but partial hiding."""
     channel = mechanism.channel if isinstance(mechanism, Grid) else mechanism
     if not isinstance(channel, Channel) or channel.hiding is None:
         return None
@@ -53,7 +53,7 @@ def breach_width(sigma: float, confidence: float) -> float:
     [1.349, 3.92, 6.581]
 
     Raises:
-        ValueError: if the confidence is not in (0, 1).
+        ValueError: If the confidence is not in (0, 1).
     """
     if not 0 < confidence < 1:
         raise ValueError(f"confidence must be in (0, 1), got {confidence}")

@@ -1,8 +1,8 @@
 """A channel: with which probability each value of a public domain is released as which.
 
 ERRPH (Zhang and Tang 2007, section 3) is the channel ``p_0 I + 1 p^T``; Warner's randomized response and the
-bounded geometric mechanism are others. Probabilities are whole multiples of 2^-53, so that what is sampled
-from random bits is exactly what is stated: epsilon is computed from those integers, not claimed.
+bounded geometric mechanism are others. Probabilities are whole multiples of 2^-53, so that sampling from
+random bits has exactly the stated probabilities: epsilon is computed from those integers, not claimed.
 """
 
 import hashlib
@@ -34,11 +34,11 @@ class Channel:
     """A row-stochastic matrix over a public domain of k values.
 
     Attributes:
-        labels: (k,) the values' public names, distinct; from the schema, never from the data.
-        weights: (k, k) int64, row i: how often, of 2^53, value i is released as each value.
+        labels: Values' public names, distinct, shape (k,); from the schema, never from the data.
+        weights: Row i: how often, of 2^53, value i is released as each value, shape (k, k) int64.
 
     Raises:
-        ValueError: if the labels repeat, a weight is negative, or a row does not add up to 2^53.
+        ValueError: If the labels repeat, a weight is negative, or a row does not add up to 2^53.
 
     >>> coin = Channel.partial_hiding(("yes", "no"), keep=0.5)
     >>> coin.matrix.tolist(), round(coin.epsilon, 6) == round(math.log(3), 6)
@@ -67,7 +67,7 @@ class Channel:
         """Probabilities, each row from one true value, rounded to multiples of 2^-53.
 
         Raises:
-            ValueError: if a probability is not in [0, 1] or a row does not sum to 1 within 1e-9.
+            ValueError: If a probability is not in [0, 1] or a row does not sum to 1 within 1e-9.
         """
         given = np.asarray(matrix, dtype=np.float64)
         if given.shape != (len(labels), len(labels)):
@@ -86,12 +86,12 @@ class Channel:
         """ERRPH: the value itself with probability p_0, else value j with p_j whatever the true one is.
 
         Args:
-            labels: (k,) the domain, k >= 2.
-            keep: p_0, in (0, 1).
-            spread: (k,) p_j > 0, with p_0 a sum of 1; (1 - p_0) / k each where none are given.
+            labels: Domain, k >= 2, shape (k,).
+            keep: Probability p_0, in (0, 1).
+            spread: P_j > 0, with p_0 a sum of 1, shape (k,); (1 - p_0) / k each where none are given.
 
         Raises:
-            ValueError: if p_0 or a p_j is out of range, or they do not sum to 1.
+            ValueError: If p_0 or a p_j is out of range, or they do not sum to 1.
         """
         k = len(labels)
         check_share("p_0", keep)
@@ -109,7 +109,7 @@ class Channel:
         Inverts epsilon = ln(1 + k p_0 / (1 - p_0)): p_j = 1 / (e^epsilon + k - 1) of being another value j.
 
         Raises:
-            ValueError: if epsilon is not > 0 and finite.
+            ValueError: If epsilon is not > 0 and finite.
         """
         check_epsilon(epsilon)
         k = len(labels)
@@ -126,7 +126,7 @@ class Channel:
         raised until the computed epsilon does not exceed the given one.
 
         Raises:
-            ValueError: if epsilon is not > 0 and finite.
+            ValueError: If epsilon is not > 0 and finite.
         """
         check_epsilon(epsilon)
         k = len(labels)
@@ -171,11 +171,12 @@ class Channel:
         """(k, k) inverse of the matrix.
 
         Raises:
-            ValueError: if it has none, as a channel that tells nothing.
+            ValueError: If it has none, like a channel without information.
         """
         if not np.linalg.cond(self.matrix) < WORST_CONDITION:
             raise ValueError(
-                "the channel has no usable inverse: its output tells (almost) nothing, raise p_0 or epsilon"
+                "the channel has no usable inverse: its output has (almost) no information. Raise p_0 or "
+                "epsilon"
             )
         return np.asarray(np.linalg.inv(self.matrix), dtype=np.float64)
 
@@ -189,14 +190,14 @@ class Channel:
         """Release codes at random.
 
         Args:
-            codes: (n,) true values, 0 .. k - 1.
-            words: (n,) 64 random bits each; their upper 53 decide.
+            codes: True values, 0 .. k - 1, shape (n,).
+            words: 64 random bits each, shape (n,); their upper 53 decide.
 
         Returns:
             (n,) int64 released codes.
 
         Raises:
-            ValueError: if a code is outside the domain.
+            ValueError: If a code is outside the domain.
         """
         true = np.asarray(codes, dtype=np.int64)
         if true.size and not (true.min() >= 0 and true.max() < len(self)):
@@ -209,7 +210,7 @@ class Channel:
         """The distribution of the true values from the released ones, eq. (1).
 
         Args:
-            counts: (k,) how often each value was released.
+            counts: Number of times each value was released, shape (k,).
         """
         return estimate_joint(counts, [self.inverse])
 
@@ -227,7 +228,7 @@ class Channel:
         """Read what ``to_dict`` writes.
 
         Raises:
-            ValueError: if it is no channel.
+            ValueError: If it is no channel.
         """
         try:
             labels = tuple(map(str, fields["labels"]))
@@ -245,7 +246,7 @@ def check_share(name: str, share: float) -> None:
     """Refuse a probability that is not inside (0, 1).
 
     Raises:
-        ValueError: naming the parameter.
+        ValueError: Naming the parameter.
     """
     if not 0 < share < 1:
         raise ValueError(f"{name} must be in (0, 1), got {share!r}")
@@ -255,14 +256,14 @@ def check_epsilon(epsilon: float) -> None:
     """Refuse an epsilon that is not > 0 and finite.
 
     Raises:
-        ValueError: if so.
+        ValueError: If so.
     """
     if not (epsilon > 0 and math.isfinite(epsilon)):
         raise ValueError(f"epsilon must be > 0 and finite, got {epsilon!r}")
 
 
 def _hiding(other: IntArray) -> IntArray:
-    """(k, k) weights: column j has ``other[j]`` in every row but its own, which takes what is left."""
+    """(k, k) weights: column j has ``other[j]`` in every row but its own, which takes the rest."""
     weights = np.tile(other, (len(other), 1))
     np.fill_diagonal(weights, TOTAL - other.sum() + other)
     return weights
@@ -282,13 +283,13 @@ def _bands(weights: IntArray) -> dict[str, IntArray] | None:
 
 
 def _of_bands(diagonal: IntArray, distances: IntArray, first: IntArray, last: IntArray) -> IntArray:
-    """(k, k) weights of clamped noise, which depend on the distance alone but for the end columns.
+    """(k, k) weights of clamped noise, which only depend on the distance, except in the end columns.
 
     Args:
-        diagonal: (k,) it takes what rounding left.
-        distances: (k - 2,) weights at the distances 1 .. k - 2.
-        first: (k,) the first column, where all the tail below it falls.
-        last: (k,) the last column.
+        diagonal: it takes what rounding left, shape (k,).
+        distances: Weights at the distances 1 .. k - 2, shape (k - 2,).
+        first: First column, where all the tail below it falls, shape (k,).
+        last: Last column, shape (k,).
     """
     k = len(diagonal)
     by_distance = np.concatenate([[0], distances, [0]]).astype(np.int64)

@@ -1,4 +1,4 @@
-"""The claim of a randomized release held against its own probabilities, the ledger and the schema."""
+"""A check of a randomized release's claim against its own probabilities, the ledger and the schema."""
 
 from privacy_engine.dp.loss import PrivacyLoss
 from privacy_engine.randomizers.randomization import Randomization
@@ -10,13 +10,13 @@ from privacy_engine.verification.verify import Finding
 def check_randomization(
     claim: PrivacyLoss, randomization: Randomization, schema: DataSchema, booked: PrivacyLoss | None
 ) -> tuple[Finding, ...]:
-    """Recompute what a release claims; the counterpart of ``dp.accounting.check_bookkeeping``.
+    """Compute what a release claims again; the counterpart of ``dp.accounting.check_bookkeeping``.
 
     Args:
-        claim: what the release says that it spent.
-        randomization: as its manifest tells it.
-        schema: of the released table.
-        booked: what the budget ledger holds for it; None where it holds nothing.
+        claim: Loss that the release claims.
+        randomization: Randomization from its manifest.
+        schema: Schema of the released table.
+        booked: Loss that the budget ledger has booked for it; None if nothing is booked.
 
     Returns:
         A finding for each rule: the epsilons computed from the probabilities add up to no more than the

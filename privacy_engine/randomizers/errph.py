@@ -63,7 +63,7 @@ class ERRPH(Randomizer):
 
     @property
     def keep(self) -> float:
-        """p_0 where it is used."""
+        """The effective p_0."""
         return DEFAULT_P_0 if self.p_0 is None else float(self.p_0)
 
     def mechanisms(self, schema: DataSchema) -> dict[str, Mechanism]:

@@ -17,9 +17,10 @@ class Estimate:
     """Reconstructed shares; unbiased, so that some may be negative or above 1.
 
     Attributes:
-        shares: one axis a channel; they sum to 1.
-        standard_errors: of the shares of the population that the records were drawn from.
-        randomization_errors: of the shares of the very records that were randomized; the randomization alone.
+        shares: Shares, one axis per channel; they sum to 1.
+        standard_errors: Standard errors for the population that the records were drawn from.
+        randomization_errors: Standard errors for the randomized records themselves, only from the
+            randomization.
     """
 
     shares: FloatArray
@@ -47,11 +48,11 @@ def estimate_joint(counts: npt.ArrayLike, inverses: Sequence[FloatArray]) -> Est
     p_0^2, and (((A o A) lambda)_k - pi_k) / N for the given records.
 
     Args:
-        counts: how often each combination was released, one axis a channel, not all zero.
-        inverses: of the channels of the axes, (k, k) each.
+        counts: Number of times each combination was released, one axis per channel, not all zero.
+        inverses: Inverses of the channels of the axes, (k, k) each.
 
     Raises:
-        ValueError: if the shapes differ, or there are no records.
+        ValueError: If the shapes differ, or there are no records.
     """
     released, shape = np.asarray(counts, dtype=np.float64), tuple(map(len, inverses))
     if released.shape != shape or not released.sum() > 0:
@@ -69,5 +70,5 @@ def estimate_joint(counts: npt.ArrayLike, inverses: Sequence[FloatArray]) -> Est
 
 
 def along(values: FloatArray, matrix: FloatArray, axis: int) -> FloatArray:
-    """A matrix applied to one axis of an array."""
+    """Apply a matrix to one axis of an array."""
     return np.moveaxis(np.tensordot(matrix, values, axes=(1, axis)), 0, axis)

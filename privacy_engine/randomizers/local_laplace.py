@@ -1,8 +1,9 @@
 """Bounded local differential privacy for numbers: discrete Laplace noise on a grid, clamped to the bounds.
 
 The alternative to TRR with a claim. The mechanism is the truncated geometric one (Ghosh, Roughgarden,
-Sundararajan 2009); what is listed goes through ERRPH's channel at the same epsilon. Fresh noise is OpenDP's;
-answers that must be repeated, which OpenDP cannot, are drawn from the channel of the same distribution.
+Sundararajan 2009); listed values go through ERRPH's channel at the same epsilon. Fresh noise is OpenDP's;
+answers that must be repeatable, which OpenDP does not support, are drawn from the channel of the same
+distribution.
 """
 
 from dataclasses import dataclass

@@ -35,15 +35,16 @@ class Transformation:
     """TRR (Zhang and Tang 2007, section 4): y = a x + b, a and b drawn for each record.
 
     The paper draws from finite sets A and B. Here they are normal distributions, drawn from afresh for each
-    record: from a finite set that is known, or found out, x can be computed from the digits of y.
-    Not differentially private: the spread of a x shrinks as x nears 0, so no ratio bounds what y tells of x.
+    record: from a known, or discovered, finite set, x can be computed from the digits of y. Not
+    differentially private: the spread of a x shrinks as x approaches 0, so no ratio bounds what y reveals
+    about x.
 
     Attributes:
-        a_mean, a_variance: of A; the mean not 0, else the mean of x cannot be found again.
-        b_mean, b_variance: of B.
+        a_mean, a_variance: Moments of A; the mean is not 0, or the mean of x could not be recovered.
+        b_mean, b_variance: Moments of B.
 
     Raises:
-        ValueError: if a number is not finite, the mean of A is 0, a variance is negative, or both are 0.
+        ValueError: If a number is not finite, the mean of A is 0, a variance is negative, or both are 0.
     """
 
     a_mean: float = 1.0
@@ -65,8 +66,8 @@ class Transformation:
         """(n,) released values.
 
         Args:
-            values: (n,) true ones.
-            words: (n, 2) 64 random bits for a and for b each.
+            values: True ones, shape (n,).
+            words: 64 random bits for a and for b each, shape (n, 2).
         """
         from scipy.special import ndtri
 
@@ -97,10 +98,10 @@ class Grid:
     """A numeric attribute on equally spaced public points, released through a channel over them.
 
     Attributes:
-        low, high: the first and the last point.
-        channel: over the points.
-        laplace: epsilon of the discrete Laplace noise of which the channel is the distribution; None where
-            it is another channel.
+        low, high: First and the last point.
+        channel: Over the points.
+        laplace: Epsilon of the discrete Laplace noise whose distribution the channel has; None for another
+            channel.
     """
 
     low: float
@@ -132,7 +133,7 @@ class Grid:
 
 @dataclass(frozen=True)
 class Plain:
-    """A number released as it is."""
+    """A number that is released unchanged."""
 
     def scores(self, released: FloatArray, centre: float = 0.0) -> FloatArray:
         """(n, 2) x - centre and its square."""
@@ -148,7 +149,7 @@ def numeric_from_dict(fields: Mapping[str, Any]) -> NumericMechanism:
     """Read what ``to_dict`` writes.
 
     Raises:
-        ValueError: if it is no numeric mechanism.
+        ValueError: If it is no numeric mechanism.
     """
     numbers = {name: value for name, value in fields.items() if name not in ("mechanism", "channel")}
     try:
@@ -168,9 +169,9 @@ class Moments:
     """Mean and variance of true values, reconstructed from released ones.
 
     Attributes:
-        mean, variance: unbiased; ``variance`` is 0 where the unbiased one is negative.
-        mean_error, variance_error: standard errors, over populations.
-        floored: whether the variance had to be floored: there are too few records for so much noise.
+        mean, variance: Unbiased moments; ``variance`` is 0 if the unbiased one is negative.
+        mean_error, variance_error: Standard errors, over populations.
+        floored: Whether the variance had to be floored: there are too few records for that much noise.
     """
 
     mean: float
@@ -183,15 +184,15 @@ class Moments:
 def moments(mechanism: NumericMechanism, released: FloatArray) -> Moments:
     """Moments of a column; standard errors by the delta method.
 
-    The square of the estimated mean is too large by the mean's own variance, which is taken off as in the
+    The square of the estimated mean is too large by the mean's own variance, which is subtracted as in the
     paper's proof; with scores of TRR this is eq. (3).
 
     Args:
-        mechanism: how the column was released.
-        released: (n,) n >= 2.
+        mechanism: Mechanism that released the column.
+        released: N >= 2, shape (n,).
 
     Raises:
-        ValueError: for fewer than two records.
+        ValueError: For fewer than two records.
     """
     n = len(released)
     if n < 2:

@@ -1,4 +1,4 @@
-"""How a release was randomized: what the manifest says, and all that is needed to learn from the release."""
+"""How a release was randomized: the content of the manifest, and what is required to learn from it."""
 
 import math
 from collections.abc import Mapping
@@ -15,13 +15,13 @@ Mechanism = Channel | Grid | Transformation
 
 @dataclass(frozen=True, kw_only=True)
 class Randomization:
-    """The mechanism of each attribute, and what it costs.
+    """The mechanism of each attribute, and its cost.
 
     Attributes:
-        mechanisms: of each randomized attribute.
-        released_as_is: attributes that were not randomized.
-        randomness: where the random bits came from.
-        secret: fingerprint of the secret of memoised answers.
+        mechanisms: Mechanism of each randomized attribute.
+        released_as_is: Attributes that were not randomized.
+        randomness: Source of the random bits.
+        secret: Fingerprint of the secret of memoised answers.
     """
 
     mechanisms: Mapping[str, Mechanism]
@@ -31,14 +31,14 @@ class Randomization:
 
     @property
     def attribute_epsilons(self) -> dict[str, float | None]:
-        """Local differential privacy of each randomized attribute; None where there is none."""
+        """Local differential privacy of each randomized attribute; None for an attribute without it."""
         return {name: attribute_epsilon(mechanism) for name, mechanism in self.mechanisms.items()}
 
     @property
     def person_epsilon(self) -> float | None:
         """Of all randomized attributes of one person together: their sum, rounded up; None if one has none.
 
-        What is released as it is (`released_as_is`) is not covered.
+        Attributes that are released unchanged (`released_as_is`) are not covered.
         """
         parts = list(self.attribute_epsilons.values())
         known = [epsilon for epsilon in parts if epsilon is not None]
@@ -48,9 +48,9 @@ class Randomization:
     def loss(self) -> PrivacyLoss | None:
         """The claim for a person's whole record, one record replaced, the number of records public.
 
-        Local differential privacy is stronger than this claim: it holds against whoever collects the answers,
-        too. None where an attribute has no finite epsilon, where one is released as it is, and where the bits
-        can be repeated from a seed. Memoised answers keep it against whoever has not the secret.
+        Local differential privacy is stronger than this claim: it also protects against the party that
+        collects the answers. None if an attribute has no finite epsilon, one is released unchanged, or the
+        bits can be repeated from a seed. Memoised answers keep the claim against anyone without the secret.
         """
         epsilon = self.person_epsilon
         if epsilon is None or self.released_as_is or self.randomness is Randomness.SEEDED:
@@ -58,7 +58,7 @@ class Randomization:
         return PrivacyLoss(epsilon=epsilon, neighbours=Neighbours.REPLACE_ONE)
 
     def to_dict(self) -> dict[str, Any]:
-        """What a manifest says; ``from_dict`` reads it back."""
+        """Return the manifest's content, for ``from_dict``."""
         return {
             "randomness": self.randomness.value,
             "private_randomness": self.randomness is not Randomness.SEEDED,
@@ -73,7 +73,7 @@ class Randomization:
         """Read what ``to_dict`` writes.
 
         Raises:
-            ValueError: if something is missing or wrong.
+            ValueError: If something is missing or wrong.
         """
         try:
             return cls(
@@ -92,7 +92,7 @@ class Randomization:
         """That of a release from its manifest.
 
         Raises:
-            ValueError: if the release was not randomized.
+            ValueError: If the release was not randomized.
         """
         if "randomization" not in manifest:
             raise ValueError("the manifest must be that of a randomized release: it has no `randomization`")

@@ -1,4 +1,4 @@
-"""What all randomizers share: the way from a table to a release of random answers."""
+"""Base of all randomizers: the way from a table to a release of random answers."""
 
 import hashlib
 import json
@@ -50,7 +50,7 @@ class RandomizedRelease(Release):
     randomization: Randomization
 
     def manifest(self) -> dict[str, Any]:
-        """As of every release, and how it was randomized."""
+        """Return the facts of every release, and how it was randomized."""
         return super().manifest() | {"randomization": self.randomization.to_dict()}
 
 
@@ -80,10 +80,10 @@ class Randomizer(ABC):
 
     @abstractmethod
     def mechanisms(self, schema: DataSchema) -> dict[str, Mechanism]:
-        """The mechanism of each randomized attribute, from parameters and schema alone.
+        """Return the mechanism of each randomized attribute, only from parameters and schema.
 
         Raises:
-            SchemaError: if the domain of one is not public.
+            SchemaError: If the domain of one is not public.
         """
 
     def guarantees(self, schema: DataSchema) -> tuple[PrivacyModel, ...]:
@@ -91,7 +91,7 @@ class Randomizer(ABC):
         return ()
 
     def randomization(self, schema: DataSchema) -> Randomization:
-        """What a release will be randomized with; never sees data."""
+        """Return the randomization of a release, without using data."""
         require_row_each(schema)
         return Randomization(
             mechanisms=self.mechanisms(schema),
@@ -102,7 +102,7 @@ class Randomizer(ABC):
     def privacy_loss(self, schema: DataSchema) -> PrivacyLoss | None:
         """The sum of the attributes' computed epsilons; one record replaced, the number of records public.
 
-        None where it is not finite, an attribute is released as it is, or the bits come from a seed.
+        None if it is not finite, an attribute is released unchanged, or the bits come from a seed.
         """
         return self.randomization(schema).loss
 
@@ -110,8 +110,8 @@ class Randomizer(ABC):
         """Randomize a table; ``rng`` is used where ``randomness`` is ``seeded`` only.
 
         Raises:
-            SchemaError: if the table does not fit the schema, or a domain is not public.
-            SecretError: if the answers are to be memoised: ``with_secret`` does that.
+            SchemaError: If the table does not fit the schema, or a domain is not public.
+            SecretError: If the answers are to be memoised: ``with_secret`` does that.
         """
         if self.randomness is Randomness.MEMOISED:
             raise SecretError(
@@ -126,14 +126,14 @@ class Randomizer(ABC):
         """The same method with the secret of its memoised answers.
 
         Args:
-            secret: of the whole series of releases.
-            fingerprint: of the secret of the last release; None for the first one of a series, or to change
-                the secret on purpose, which answers every value afresh and adds a full loss to what was
-                spent.
+            secret: Secret of the whole series of releases.
+            fingerprint: Fingerprint of the last release's secret; None for the first release of a series, or
+                to change the secret on purpose, which answers every value again and adds a full loss to what
+                was spent.
 
         Raises:
-            SecretError: if the secret is another.
-            ValueError: if the method does not memoise.
+            SecretError: If the secret is another.
+            ValueError: If the method does not memoise.
         """
         if self.randomness is not Randomness.MEMOISED:
             raise ValueError(f"randomness must be memoised to take a secret, got {self.randomness}")
@@ -161,9 +161,9 @@ class Randomizer(ABC):
         """The release whose answers were drawn before; no random bit is used.
 
         Args:
-            answers: the table of the release.
-            schema: of the table that was randomized.
-            secret: of the answers, where they were memoised.
+            answers: Table of the release.
+            schema: Schema of the randomized table.
+            secret: Secret of memoised answers; None if they were not memoised.
         """
         randomization = self.randomization(schema)
         released = schema.without_identifiers().coded()
@@ -189,8 +189,8 @@ class Memoised:
     """A release method whose answers are a function of a secret: unchanged values are answered as before.
 
     Attributes:
-        method: what randomizes.
-        secret: never shown.
+        method: Randomizer.
+        secret: Never shown.
     """
 
     method: Randomizer
@@ -213,8 +213,8 @@ class Memoised:
         """Randomize a table; ``rng`` is not used.
 
         Raises:
-            SchemaError: if the table does not fit the schema, a domain is not public, or individuals are
-                unknown or stand twice.
+            SchemaError: If the table does not fit the schema, a domain is not public, or individuals are
+                unknown or repeated.
         """
         schema.check(table)
         individuals = individuals_of(table, schema, self.method.individual)
@@ -229,7 +229,7 @@ def individuals_of(table: pd.DataFrame, schema: DataSchema, name: str | None) ->
     """(n,) who each record is about.
 
     Raises:
-        SchemaError: if the schema does not name one identifier, or its values are null or stand twice.
+        SchemaError: If the schema does not name one identifier, or its values are null or repeated.
     """
     names = [a.name for a in schema.identifiers]
     if name is None and len(names) == 1:
@@ -237,7 +237,7 @@ def individuals_of(table: pd.DataFrame, schema: DataSchema, name: str | None) ->
     if name not in names:
         raise SchemaError(
             f"memoised answers need the one identifier that names an individual; the schema has {names}: "
-            "give a column the role identifier, and name it as `individual` where there are several"
+            "give a column the role identifier, and name it as `individual` if there are several"
         )
     column = table[name]
     if nulls := int(column.isna().sum()):
@@ -246,7 +246,7 @@ def individuals_of(table: pd.DataFrame, schema: DataSchema, name: str | None) ->
         )
     people = person_codes(column.to_numpy(), exact=schema[name].exact is not None)
     if repeated := len(people) - len(np.unique(people)):
-        raise SchemaError(f"{name}: {repeated} values stand more than once: keep one record an individual")
+        raise SchemaError(f"{name}: {repeated} values occur more than once. Keep one record per individual")
     return [value_text(value).encode() for value in column.tolist()]
 
 
@@ -299,7 +299,7 @@ def sorted_rows(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def _released(attribute: Attribute, randomization: Randomization) -> Attribute:
-    """What an attribute is in the release: numbers that TRR moved keep to no bounds."""
+    """Return an attribute in the release: numbers that TRR moved have no bounds."""
     if isinstance(randomization.mechanisms.get(attribute.name), Transformation):
         return Attribute(
             name=attribute.name, role=attribute.role, kind=attribute.kind, meaning=attribute.meaning

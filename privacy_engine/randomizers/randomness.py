@@ -1,9 +1,9 @@
 """Where the random bits of a randomized release come from: the operating system, a secret, or a seed.
 
 The secret makes an answer a keyed pseudo-random function of (individual, attribute, value, mechanism):
-releasing an unchanged value again gives the same answer, so that nothing can be averaged over scheduled
-releases. The mechanism is part of the question: answers by two channels from the same bits would together
-tell more than the sum of their epsilons.
+releasing an unchanged value again returns the same answer, so nothing can be averaged over scheduled
+releases. The mechanism is part of the input: answers by two channels from the same bits would together reveal
+more than the sum of their epsilons.
 """
 
 import hashlib
@@ -29,18 +29,18 @@ class Randomness(StrEnum):
 
     SYSTEM = "system"  # the operating system's cryptographic source: fresh answers in every release
     MEMOISED = "memoised"  # a keyed function of a secret: an unchanged value is answered as before
-    SEEDED = "seeded"  # the rng argument: repeatable by anybody who knows the seed, hence not private
+    SEEDED = "seeded"  # the rng argument: repeatable by anyone who knows the seed, hence not private
 
 
 @dataclass(frozen=True)
 class Question:
-    """One attribute of all individuals, to be answered at random.
+    """One attribute of all individuals, to be randomized.
 
     Attributes:
-        attribute: its name.
-        mechanism: fingerprint of what turns bits into answers.
-        codes: (n,) index of each individual's value in ``texts``.
-        texts: the distinct values; only the memoised source reads them.
+        attribute: Name of the attribute.
+        mechanism: Fingerprint of what turns bits into answers.
+        codes: Index of each individual's value in ``texts``, shape (n,).
+        texts: Distinct values; only the memoised source reads them.
     """
 
     attribute: str
@@ -81,10 +81,11 @@ class SeededSource:
 class Secret:
     """The key of memoised answers: at least 32 random bytes, the same in every release of a series.
 
-    Whoever has it can tell true answers from random ones. It is never shown, and compared by its fingerprint.
+    Anyone who has it can distinguish true answers from random ones. It is never shown, only compared by
+    fingerprint.
 
     Raises:
-        SecretError: if it is missing or shorter than 32 bytes.
+        SecretError: If it is missing or shorter than 32 bytes.
 
     >>> Secret(b"0" * 32)
     Secret(fingerprint='...')
@@ -98,7 +99,7 @@ class Secret:
         if length < SHORTEST:
             raise SecretError(
                 f"the secret of memoised answers must be at least {SHORTEST} random bytes, got {length}: "
-                "create one, keep it with the connection, and use the same in every release"
+                "Create one, keep it with the connection, and use the same in every release"
             )
 
     def __repr__(self) -> str:
@@ -106,19 +107,19 @@ class Secret:
 
     @property
     def fingerprint(self) -> str:
-        """A keyed hash of a constant: tells one secret from another and nothing of either."""
+        """A keyed hash of a constant: it distinguishes secrets and reveals nothing about them."""
         return hmac.digest(self.key, b"privacy-release memoised randomization", "sha256").hex()[:32]
 
     def require(self, fingerprint: str) -> None:
         """Refuse a secret that is not the one of the earlier releases.
 
         Raises:
-            SecretError: if its fingerprint is another.
+            SecretError: If its fingerprint is another.
         """
         if not hmac.compare_digest(fingerprint, self.fingerprint):
             raise SecretError(
                 "the secret must be the one of the earlier releases, and its fingerprint is another: every "
-                "value would be answered afresh, which tells more of everybody. Restore the old secret, "
+                "value would be answered again, which reveals more about everyone. Restore the old secret, "
                 "or ask for it on purpose"
             )
 
@@ -128,8 +129,8 @@ class KeyedSource:
     """Keyed BLAKE2b of (attribute, mechanism, value, individual); deterministic.
 
     Attributes:
-        secret: the key.
-        individuals: (n,) who each record is about, all different.
+        secret: Key.
+        individuals: Individual of each record, all different, shape (n,).
     """
 
     secret: Secret
@@ -151,6 +152,6 @@ class KeyedSource:
 
 
 def _prefix(question: Question, text: str) -> bytes:
-    """The question without the individual, parts told apart by their lengths."""
+    """Encode the question without the individual, with parts separated by their lengths."""
     parts = (question.attribute.encode(), question.mechanism, text.encode())
     return b"".join(len(part).to_bytes(4, "big") + part for part in parts)

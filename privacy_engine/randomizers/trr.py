@@ -48,7 +48,7 @@ class TRR(Randomizer):
         """Of every number.
 
         Raises:
-            ValueError: if a parameter is out of range.
+            ValueError: If a parameter is out of range.
         """
         return Transformation(
             a_mean=self.a_mean, a_variance=self.a_variance, b_mean=self.b_mean, b_variance=self.b_variance

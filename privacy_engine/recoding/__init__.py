@@ -1,1 +1,1 @@
-"""Forming groups of records and recoding their values: what anonymizers share."""
+"""Form groups of records and recode their values: what anonymizers share."""

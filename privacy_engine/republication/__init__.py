@@ -1,1 +1,1 @@
-"""Releases of people who were released before, made so that all of them together tell nobody apart."""
+"""Re-release people who appear in earlier releases so that combining the releases singles out no one."""

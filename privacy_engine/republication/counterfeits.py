@@ -1,10 +1,10 @@
 """Counterfeit records that complete the signatures of classes, after Xiao and Tao (SIGMOD 2007).
 
-A counterfeit has the cells of its class, and a value of the signature that nobody of the class has. Nothing
-but the published number tells it from a record of a person. So a table may have no column besides its
-quasi-identifiers and the one sensitive attribute: a value that is drawn there may be one that a person alone
-could have, as a number that stands twice, or beside the wrong diagnosis; and one that is copied tells of a
-person.
+A counterfeit has the cells of its class, and a value of the signature that no one in the class has. Only the
+published number distinguishes it from a record of a person. So a table may have no columns other than its
+quasi-identifiers and the one sensitive attribute: a value drawn for another column could be one that only a
+person can have, such as a number that occurs twice, or one next to the wrong diagnosis; and a copied value
+reveals something about a person.
 """
 
 from collections import Counter
@@ -23,7 +23,7 @@ from privacy_engine.tables.schema import DataSchema
 from privacy_engine.verification.counterfeits import counterfeits_column, lacking
 from privacy_engine.vocabulary import COUNTERFEITS, Intervals, Role
 
-NOBODY = -1  # in place of the row of the source
+NO_ROW = -1  # in place of the source row of a counterfeit
 
 
 @dataclass(frozen=True)
@@ -31,9 +31,9 @@ class Published:
     """A table as it would be published.
 
     Attributes:
-        table: the released records.
-        schema: of them.
-        rows: (n,) int64, which row of the source each record is; `NOBODY` of a counterfeit.
+        table: Released records.
+        schema: Schema of the records.
+        rows: Source row of each record, shape (n,) int64; `NO_ROW` for a counterfeit.
     """
 
     table: pd.DataFrame
@@ -42,8 +42,8 @@ class Published:
 
     @property
     def of_persons(self) -> pd.DataFrame:
-        """The records that are of persons."""
-        own: pd.DataFrame = self.table[self.rows != NOBODY]
+        """The records that belong to persons."""
+        own: pd.DataFrame = self.table[self.rows != NO_ROW]
         return own.reset_index(drop=True)
 
 
@@ -57,15 +57,15 @@ def require_fillable(schema: DataSchema, attributes: list[str]) -> str:
     """The sensitive attribute whose sets counterfeits may complete.
 
     Raises:
-        SchemaError: if a counterfeit could be told by other columns.
+        SchemaError: If a counterfeit could be recognized by other columns.
     """
     others = [a.name for a in schema.attributes if a.role not in (Role.QUASI_IDENTIFIER, Role.IDENTIFIER)]
     if len(attributes) != 1 or others != attributes or COUNTERFEITS in schema.names:
         raise SchemaError(
-            "counterfeits complete the sets of one sensitive attribute, and what stands in another column "
-            f"would tell them from people: m must name one attribute, it names {len(attributes)}, and the "
-            f"table have no other column that is released as it is, nor one named {COUNTERFEITS}, it has "
-            f"{others}; leave out the others, or counterfeits"
+            "`counterfeits` supports one sensitive attribute, because a value in another column "
+            f"would reveal them: m must name one attribute, but names {len(attributes)}, and the "
+            f"table must have no other unchanged column and none named {COUNTERFEITS}, but it has "
+            f"{others}. Remove the others, or `counterfeits`"
         )
     return attributes[0]
 
@@ -80,9 +80,9 @@ def counterfeits_needed(recoding: Recoding, values: Texts, buckets: Buckets) -> 
     """(c,) how many counterfeits of each value a class needs.
 
     Args:
-        recoding: whose classes are of one bucket each.
-        values: (n,) text of the sensitive value of each record.
-        buckets: of the same records.
+        recoding: Recoding whose classes belong to one bucket each.
+        values: Sensitive value of each record, shape (n,) text.
+        buckets: Buckets of the same records.
     """
     own = np.full(recoding.classes, -1)
     shown = recoding.labels >= 0
@@ -104,14 +104,14 @@ def counterfeits_needed(recoding: Recoding, values: Texts, buckets: Buckets) -> 
 def filled(
     plain: Published, labels: Ints, needed: list[dict[str, int]], attribute: str, source: pd.Series
 ) -> Published:
-    """The table with its counterfeits, and the column that tells their number in each class.
+    """Return the table with its counterfeits, and the column with their number in each class.
 
     Args:
-        plain: the table without.
-        labels: (n,) the class of each of its records.
-        needed: of each class as of `counterfeits_needed`.
-        attribute: the sensitive attribute.
-        source: its column, by whose type values are written.
+        plain: Table without.
+        labels: Class of each of its records, shape (n,).
+        needed: Counterfeits of each class, from `counterfeits_needed`.
+        attribute: Sensitive attribute.
+        source: Source column, by whose type values are written.
     """
     first = np.zeros(len(needed), np.int64)
     first[labels] = np.arange(len(labels))
@@ -126,8 +126,8 @@ def filled(
         made = Values(source).of([None if v == NULL else v for _, v in pairs])
         fake[attribute] = pd.Series(made, dtype=table[attribute].dtype)
         table = pd.concat([table, fake], ignore_index=True)
-    order = released_order(table)  # by released values alone: the place of a record tells nothing
-    rows = np.concatenate([plain.rows, np.full(len(pairs), NOBODY, np.int64)])
+    order = released_order(table)  # only by released values: the position of a record reveals nothing
+    rows = np.concatenate([plain.rows, np.full(len(pairs), NO_ROW, np.int64)])
     attributes = (*plain.schema.attributes, counterfeits_column())
     return Published(
         table.take(order).reset_index(drop=True), replace(plain.schema, attributes=attributes), rows[order]

@@ -1,4 +1,4 @@
-"""What earlier releases say of the persons of a table: their classes, and what new boxes must respect."""
+"""Information of earlier releases on the persons of a table: their classes, and limits for new boxes."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -31,15 +31,15 @@ Texts = npt.NDArray[np.object_]
 
 @dataclass(frozen=True)
 class Known:
-    """A table of persons, encoded, and what is known of each from earlier releases.
+    """A table of persons, encoded, and what earlier releases reveal about each.
 
     Attributes:
-        encoded: the table.
-        persons: (n,) text, in the order of its records.
-        history: of these persons; of the new release it knows nothing yet.
-        core: (n,) int64, the box of `points` that is the core of each; -1 = none.
-        points: values that span each of these boxes.
-        low, high: (n, q) int32, the cores in codes; the whole domain of who has none.
+        encoded: Table.
+        persons: Person of each record, shape (n,) text.
+        history: History of these persons, without the new release.
+        core: Box of `points` that is the core of each, shape (n,) int64; -1 = none.
+        points: Values that span each of these boxes.
+        low, high: Cores in codes, shape (n, q) int32; the whole domain of who has none.
     """
 
     encoded: EncodedTable
@@ -52,7 +52,7 @@ class Known:
 
     @property
     def stays(self) -> npt.NDArray[np.bool_]:
-        """(n,) who is in an earlier release."""
+        """Return whether each person is in an earlier release, (n,)."""
         found = np.zeros(len(self.persons), dtype=np.bool_)
         for labels in self.history.classes:
             found |= labels >= 0
@@ -70,11 +70,11 @@ def known_of(
     """Encode a table with its persons' cores.
 
     Args:
-        table: the records.
-        schema: what they are.
-        persons: (n,) text, in the order of the rows.
-        earlier: the earlier releases, oldest first.
-        nested: whether boxes must respect cores; else nobody has one.
+        table: Records.
+        schema: Schema of the records.
+        persons: Person of each row, shape (n,) text.
+        earlier: Earlier releases, oldest first.
+        nested: Whether boxes must respect cores; otherwise no one has one.
     """
     unknown = Membership(persons=persons, labels=np.zeros(len(persons), np.int64))
     of_table = History(new=unknown, earlier=tuple(earlier), source=schema)
@@ -100,7 +100,7 @@ def known_of(
 
 
 def unpublished(release: Membership, schema: DataSchema) -> list[str]:
-    """Quasi-identifiers that an earlier release left out; none where its cells are not known."""
+    """Return the quasi-identifiers missing in an earlier release; none if its cells are unknown."""
     shown = {c.attribute.name for c in Reading(list(release.boxes), schema).columns if c.attribute}
     return [a.name for a in schema.quasi_identifiers if shown and a.name not in shown]
 
@@ -170,7 +170,7 @@ def wider_cells(
     shown, released = Recoding.of_labels(encoded, which[encoded.rows]).render_by_row(intervals)
     first = np.unique(which[shown.index.to_numpy()], return_index=True)[1]
     found = shown.iloc[first].set_axis(pd.Index(classes), axis="index")
-    # What they cover is read from the cells, as the next release reads it.
+    # What they cover is parsed from the cells, as by the next release.
     reading = Reading(sorted(release.boxes), schema)
     own = np.concatenate([rows[c] for c in classes.tolist()])
     of = np.repeat(np.arange(len(classes)), [len(rows[c]) for c in classes.tolist()])
@@ -213,7 +213,7 @@ def _core_points(table: pd.DataFrame, schema: DataSchema, history: History) -> t
 
 
 class Values:
-    """The values of a column by their texts; of other texts, what they stand for in its type."""
+    """Return the values of a column by their text; for other text, its value in the column's type."""
 
     def __init__(self, column: pd.Series) -> None:
         coded = factorize(column)
@@ -269,10 +269,10 @@ def _texts(column: Column, cell: tuple[str | None, ...]) -> list[str | None] | N
             return None
         ends = [] if span.low is None or span.high is None else [span.low, span.high]
         if a.dates is not None:
-            told = a.dates.clock.labels(np.array(ends, dtype=np.int64), a.dates.clock.unit)
+            texts = a.dates.clock.labels(np.array(ends, dtype=np.int64), a.dates.clock.unit)
         else:
-            told = [a.categories[int(end)] if a.categories else str(end) for end in ends]
-        return [*told, None] if span.null else list(told)
+            texts = [a.categories[int(end)] if a.categories else str(end) for end in ends]
+        return [*texts, None] if span.null else list(texts)
     if cell[0] is None:
         return [None]
     if a.hierarchy is not None:
@@ -300,13 +300,13 @@ def require_followed(
     """Refuse records that cannot be followed: as `require_persons`, but owners may have several.
 
     Args:
-        persons: (n,) what identifies each record.
-        table: the records.
-        schema: what they are.
-        owners: (n,) whose record each is; None: each is of another person.
+        persons: Identifier of each record, shape (n,).
+        table: Records.
+        schema: Schema of the records.
+        owners: Person of each record, shape (n,); None: each person has one record.
 
     Raises:
-        SchemaError: as `require_persons`, or if the owners are not those of the column that names a person.
+        SchemaError: As `require_persons`, or if the owners are not those of the column that names a person.
     """
     if owners is None:
         require_persons(persons, table, schema)
@@ -322,7 +322,7 @@ def require_persons(persons: Texts, table: pd.DataFrame, schema: DataSchema) -> 
     """Refuse what cannot be followed through releases.
 
     Raises:
-        SchemaError: if there is not one person a record, or rows are linked.
+        SchemaError: If there is not one person a record, or rows are linked.
     """
     if schema.linked or schema.tables:
         raise SchemaError(
@@ -330,7 +330,7 @@ def require_persons(persons: Texts, table: pd.DataFrame, schema: DataSchema) -> 
             "`rows: linked` or the tables out of it"
         )
     if len(persons) != len(table):
-        raise SchemaError(f"persons must be one a record: got {len(persons)} of {len(table)} records")
+        raise SchemaError(f"persons must be one per record, got {len(persons)} of {len(table)} records")
     if repeated := len(persons) - len(np.unique(persons.astype(str))):
         raise SchemaError(
             f"releases over time follow one record a person: {repeated} of {len(table)} records repeat "

@@ -1,9 +1,9 @@
-"""A release that cannot be subtracted from the earlier ones: what too few persons left stays as it was.
+"""A release that cannot be subtracted from earlier ones: classes that too few persons left are unchanged.
 
-A class is published again as it was, cells and values, until enough has changed in it: then it tells nothing
-new. Of each class of the last release one of these is published:
+A class is published again unchanged, cells and values, until enough of it has changed: then it reveals
+nothing new. For each class of the last release one of these is published:
 
-- Nobody left it and no value was corrected: the class, with the boxes of today's records.
+- No one left it and no value was corrected: the class, with the boxes of today's records.
 - At least k persons left it, with m values, and k or none stayed: those who stayed.
 - Enough left it, and too few stayed: those who stayed with as many of the others as make k.
 - Too few left it: the class as it was, with the records of those who left (*outdated* records). Its cells
@@ -15,11 +15,11 @@ new. Of each class of the last release one of these is published:
 
 Arrivals form classes among themselves. A class that loses much more than the others waits for further
 arrivals, as long as none of its persons has waited for `hold_back` releases. Persons who were in an earlier
-release and not in the last one return in a class of their own, if at least k have the same past.
+release and not in the last one return in a separate class, if at least k have the same past.
 
-Each of these is a proposal. The judge measures the whole release, and what it finds fault with is taken back:
-joined and updated classes are published as they were, arrivals wait. After Byun, Sohn, Bertino, Li: Secure
-anonymization for incremental datasets (2006), where arrivals wait, too; updates by whole components follow
+Each of these is a proposal. The verification measures the whole release, and any unit that fails is undone:
+joined and updated classes are published unchanged, arrivals wait. After Byun, Sohn, Bertino, Li: Secure
+anonymization for incremental datasets (2006), where arrivals wait as well; updates by whole components follow
 the specification of the attackers in `privacy_engine.verification.republication`.
 """
 
@@ -61,7 +61,7 @@ from privacy_engine.vocabulary import Intervals
 
 Bools = npt.NDArray[np.bool_]
 SPARSE = 2.0  # times the mean loss of a record, above which a class of arrivals waits for more
-GIVEN_UP = 3.0  # outdated records to each of the others, above which a class is given up
+GIVEN_UP = 3.0  # ratio of outdated to other records above which a class is given up
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,9 +69,9 @@ class LastRelease:
     """The newest earlier release of a table, as it was published.
 
     Attributes:
-        table: (n,) the released records.
-        persons: (n,) text, whose record each one is.
-        owners: (n,) int64, as of `Membership`, where several records may be of one person.
+        table: Released records, shape (n,).
+        persons: Person of each record, shape (n,) text.
+        owners: As in `Membership`, if a person may have several records, shape (n,) int64.
     """
 
     table: pd.DataFrame
@@ -101,34 +101,34 @@ def release_incrementally(
 ) -> Release:
     """Release a table so that no attacker of a model learns more from all releases than it allows.
 
-    Where several records may be of one person, each record is followed, and persons are counted.
+    If a person may have several records, each record is followed, and persons are counted.
 
     Args:
-        method: makes the classes of persons who were never released, and says what each class must keep.
-        table: the records.
-        schema: what they are.
-        rng: the random choices.
-        persons: (n,) text, who each record is about; with owners, what identifies each record.
-        earlier: who is in which class of the earlier releases, oldest first.
-        last: the newest of them as it was published; None: there is no earlier one.
-        across: what must hold over all releases.
-        hold_back: Releases that an arrival waits at most for others who are alike.
-        waited: person -> releases that this person has waited so far; none: everyone else.
+        method: Method that makes the classes of new persons, with the requirements on each class.
+        table: Records.
+        schema: Schema of the records.
+        rng: Random choices.
+        persons: Person of each record, shape (n,) text; with owners, the identifier of each record.
+        earlier: Classes of the earlier releases, oldest first.
+        last: Newest of them as it was published; None: there is no earlier one.
+        across: Models that must hold over all releases.
+        hold_back: Most releases that an arrival waits for similar ones.
+        waited: Person -> releases that this person has waited so far; none: everyone else.
         reserve: >= 1, how many times k a class holds that is published for the first time.
-        limit: largest share of records that may be withheld; None: the method's `suppression_limit`. Arrivals
+        limit: Largest share of records that may be withheld; None: the method's `suppression_limit`. Arrivals
             who wait do not count.
-        owners: (n,) int64, whose record each is, where the schema names a person; the same number in all
+        owners: Person of each record, if the schema names a person, shape (n,) int64; the same number in all
             releases.
 
     Returns:
-        The release. Its `rows` tell which record of `table` each record is, n and more: which of `last`. Its
-        notes: how many persons are `withheld` and `held_back`, and how many records are `outdated`. Its
-        recoding is of the records that are not held back.
+        The release. Its `rows` are the row of `table` of each record, or n plus the row of `last`. Its notes
+        have the numbers of persons `withheld` and `held_back`, and of `outdated` records. Its recoding is
+        that of the records that are not held back.
 
     Raises:
-        SchemaError: if the table does not fit the schema, there is not one person a record and no owner, or
+        SchemaError: If the table does not fit the schema, there is not one person a record and no owner, or
             the columns of the last release are others.
-        InfeasibleError: if more would have to be withheld than may be, or a guarantee cannot be met.
+        InfeasibleError: If more would have to be withheld than may be, or a guarantee cannot be met.
     """
     if reserve < 1:
         raise ValueError(f"reserve must be >= 1, got {reserve}")
@@ -140,9 +140,9 @@ def release_incrementally(
             "whose records they are must be known of all releases of a table or of none: retract those that "
             "were made with another `person`, or publish under a new table name"
         )
-    asked = _Asked(tuple(across))
-    method = replace(method, k=max(method.k, asked.k))
-    planned, rules = math.ceil(method.k * reserve), asked.values(schema)
+    required = _Required(tuple(across))
+    method = replace(method, k=max(method.k, required.k))
+    planned, rules = math.ceil(method.k * reserve), required.values(schema)
     first = replace(method, k=planned, require=(*method.require, *rules))
     if last is None or not earlier:
         release = first.release(table, schema, rng)
@@ -155,22 +155,22 @@ def release_incrementally(
         table = table.drop(columns=gone)
     encoded = EncodedTable.encode(table, schema)
     of = _Persons.of(
-        encoded, persons, tuple(earlier), last, schema, corrections=asked.corrections, owners=owners
+        encoded, persons, tuple(earlier), last, schema, corrections=required.corrections, owners=owners
     )
     waits = np.array([(waited or {}).get(who, 0) for who in of.persons.tolist()], dtype=np.int64)
     limit = method.suppression_limit if limit is None else limit
     allowed = math.floor(limit * len(table) + 1e-9)
-    units = _proposed(of, first, method, asked, waits >= hold_back, allowed, rng)
-    made = _judged(of, units, method, asked)
+    units = _proposed(of, first, method, required, waits >= hold_back, allowed, rng)
+    made = _judged(of, units, method, required)
     return made.release(method, waits >= hold_back, allowed)
 
 
 @dataclass(frozen=True)
-class _Asked:
+class _Required:
     """What must hold over all releases.
 
     Attributes:
-        across: the models.
+        across: Models.
     """
 
     across: tuple[CrossReleaseModel, ...]
@@ -202,7 +202,7 @@ class _Asked:
         )
 
     def failing(self, history: History, classes: EquivalenceClasses) -> Bools:
-        """(n,) persons of whom one of the models does not hold."""
+        """(n,) persons for whom one of the models does not hold."""
         found = np.zeros(len(history.new), dtype=np.bool_)
         for model in self.across:
             found |= model.per_person(history, classes) < model.threshold
@@ -214,17 +214,18 @@ class _Persons:
     """The persons of a table, and what was released of them.
 
     Attributes:
-        encoded: the table, n records.
-        schema: of it.
-        persons: (n,) text, in the order of its records.
-        earlier: the earlier releases, oldest first.
-        last: the newest of them.
-        label: (l,) class of each of its records.
-        row: (l,) record of the person in the table, -1 = not in it.
-        gone: (l,) whether the person left, or has another value now and an attacker knows.
-        outdated: (l,) whether the record is no longer true: of a person who left, or whose values are others.
-        moved: (l,) whether it would be true in a class with wider cells.
-        owners: (n,) and (l,) as of `Membership`, None where each record is of another person.
+        encoded: Table, n records.
+        schema: Schema of the table.
+        persons: Person of each record, shape (n,) text.
+        earlier: Earlier releases, oldest first.
+        last: Newest of them.
+        label: Class of each of its records, shape (l,).
+        row: Record of the person in the table, -1 = not in it, shape (l,).
+        gone: Whether the person left, or has another value now and an attacker knows, shape (l,).
+        outdated: Whether the record is no longer true: of a person who left, or whose values are others,
+            shape (l,).
+        moved: Whether it would be true in a class with wider cells, shape (l,).
+        owners: Persons of the records, (n,) and (l,), as in `Membership`; None if each person has one record.
     """
 
     encoded: EncodedTable
@@ -255,7 +256,7 @@ class _Persons:
         own, newest = persons[encoded.rows], earlier[-1]
         place = pd.Index(newest.persons).get_indexer(pd.Index(last.persons))
         if (place < 0).any() or len(last.persons) != len(newest):
-            raise ValueError("the last release must be of the persons of the newest of the earlier ones")
+            raise ValueError("the last release must have the persons of the newest earlier one")
         row = np.asarray(pd.Index(own).get_indexer(pd.Index(last.persons)), dtype=np.int64)
         here = np.flatnonzero(row >= 0)
         corrected, outdated = np.zeros(len(row), dtype=np.bool_), row < 0
@@ -340,14 +341,14 @@ class State(IntEnum):
 
 @dataclass
 class _Units:
-    """What is proposed, in units that are taken or taken back as a whole.
+    """A proposal, in units that are accepted or undone as a whole.
 
     Attributes:
-        label: (n,) proposed class of each record, -1 = none.
-        of_record: (n,) unit of each record that has one, else -1.
-        of_class: (c,) unit of each class of the last release.
-        state: (u,) `State` of each unit.
-        dropped: (l,) records of the last release that a trimmed class goes without.
+        label: Proposed class of each record, -1 = none, shape (n,).
+        of_record: Unit of each record that has one, else -1, shape (n,).
+        of_class: Unit of each class of the last release, shape (c,).
+        state: `State` of each unit, shape (u,).
+        dropped: Records of the last release that a trimmed class goes without, shape (l,).
         wider: Cells of each widened class, by class.
     """
 
@@ -360,7 +361,7 @@ class _Units:
 
     @classmethod
     def of(cls, persons: _Persons) -> "_Units":
-        """Each class of the last release by itself: who stayed, if the rest is to be left out."""
+        """Propose each class of the last release by itself: those who stayed, if the rest is left out."""
         label = np.where(persons.stays, persons.of_class, -1)
         return cls(
             label=label,
@@ -382,7 +383,7 @@ class _Units:
         self.state[classes[first]] = State.PROPOSED
 
     def add(self, rows: Ints, group: Ints) -> None:
-        """One class of the records of each group, none of which is in the last release."""
+        """Propose one class for the records of each group, none of which is in the last release."""
         found, which = np.unique(group, return_inverse=True)
         self.label[rows] = max(int(self.label.max(initial=-1)) + 1, len(self.of_class)) + which
         self.of_record[rows] = len(self.state) + which
@@ -393,20 +394,20 @@ def _proposed(
     of: _Persons,
     first: Anonymizer,
     method: Anonymizer,
-    asked: _Asked,
+    required: _Required,
     overdue: Bools,
     allowed: int,
     rng: np.random.Generator,
 ) -> _Units:
-    """What may be published, as far as numbers of persons tell."""
+    """Return the units that may be published according to their numbers of persons."""
     units, left, stayed = _Units.of(of), of.left, of.stayed
     whole = (stayed == 0) | (stayed >= method.least)
-    waits = (left > 0) & ~((left >= asked.k) & whole)
+    waits = (left > 0) & ~((left >= required.k) & whole)
     units.state[waits] = State.TAKEN_BACK
     spare = np.where((stayed > 0) & ~whole, left + stayed - method.least, 0)
-    _trim(of, units, np.where(np.minimum(left, spare) >= asked.k, spare, 0), rng)
+    _trim(of, units, np.where(np.minimum(left, spare) >= required.k, spare, 0), rng)
     losses = _losses(of.encoded, units.label, of.classes)
-    _join(of, units, np.flatnonzero(waits & (stayed >= method.least)), losses, asked, rng)
+    _join(of, units, np.flatnonzero(waits & (stayed >= method.least)), losses, required, rng)
     _withdraw(of, units, np.flatnonzero((left >= GIVEN_UP * stayed) & ~whole), allowed)
     _widen(of, units, method.intervals)
     returned = np.flatnonzero(of.known & (of.of_class < 0))
@@ -432,10 +433,10 @@ def _trim(of: _Persons, units: _Units, spare: Ints, rng: np.random.Generator) ->
     """Publish classes as they were, without some of those who left.
 
     Args:
-        of: the persons.
-        units: the units.
-        spare: (c,) records to drop of each class, 0 = none.
-        rng: which of those who left.
+        of: Persons.
+        units: Units.
+        spare: Records to drop of each class, 0 = none, shape (c,).
+        rng: Source of randomness for choosing among those who left.
     """
     rows = rng.permutation(np.flatnonzero(of.gone))
     rows = rows[np.argsort(of.label[rows], kind="stable")]
@@ -450,25 +451,25 @@ def _join(
     units: _Units,
     classes: Ints,
     losses: npt.NDArray[np.float64],
-    asked: _Asked,
+    required: _Required,
     rng: np.random.Generator,
 ) -> None:
     """Join near classes, where that adds less in a window than one for each outdated record.
 
     Args:
-        of: the persons.
-        units: the units.
-        classes: those of the last release that may be joined; each lost some persons.
-        losses: (c,) mean loss of a record of each class.
-        asked: what must hold.
-        rng: the cuts between groups of near classes.
+        of: Persons.
+        units: Units.
+        classes: Those of the last release that may be joined; each lost some persons.
+        losses: Mean loss of a record of each class, shape (c,).
+        required: Requirements.
+        rng: Cuts between groups of near classes.
     """
     if len(classes) < 2:
         return
     at = np.full(of.classes, -1)
     rows = np.flatnonzero(of.stays)
     at[of.of_class[rows]] = rows  # a record of each
-    many, group = max(math.ceil(asked.k / of.left[classes].mean()), 2), np.zeros(len(classes), np.int64)
+    many, group = max(math.ceil(required.k / of.left[classes].mean()), 2), np.zeros(len(classes), np.int64)
     if len(classes) >= 2 * many:
         one_of_each = replace(of.encoded.take(at[classes]), persons=None)
         group = load_method("mondrian", k=many).anonymize(one_of_each, rng).labels
@@ -478,12 +479,12 @@ def _join(
     removed, stayed = (np.bincount(group, weights=n[classes]) for n in (of.left, of.stayed))
     before = np.bincount(group, weights=losses[classes] * of.stayed[classes])
     added = _losses(of.encoded, joined, len(removed)) * stayed - before
-    pays = ((removed >= asked.k) & (asked.window * added <= removed))[group]
+    pays = ((removed >= required.k) & (required.window * added <= removed))[group]
     units.join(classes[pays], group[pays])
 
 
 def _withdraw(of: _Persons, units: _Units, classes: Ints, allowed: int) -> None:
-    """Give up classes of which far more is outdated than not, as far as persons may be withheld."""
+    """Give up classes that are mostly outdated, up to the number of persons that may be withheld."""
     room = allowed - int((of.known & (of.of_class < 0)).sum())
     classes = classes[(of.stayed[classes] > 0) & (units.state[classes] == State.TAKEN_BACK)]
     classes = classes[np.argsort(of.stayed[classes] - of.left[classes], kind="stable")]
@@ -519,7 +520,7 @@ def _movers(of: _Persons, classes: Ints) -> dict[int, Ints]:
 
 
 def _past(of: _Persons, rows: Ints) -> Ints:
-    """(p,) a number for each of some records, equal where persons have the same classes in all releases."""
+    """(p,) a number for each of some records, equal for persons with the same classes in all releases."""
     past = []
     for release in of.earlier:
         place = pd.Index(release.persons).get_indexer(pd.Index(of.persons[rows]))
@@ -554,11 +555,11 @@ class _Made:
     """A release by some units.
 
     Attributes:
-        of: the persons.
-        units: the units.
-        table: the released records.
-        schema: of them.
-        rows: (m,) record of the table, n and more: of the last release.
+        of: Persons.
+        units: Units.
+        table: Released records.
+        schema: Schema of the records.
+        rows: Record of the table, n and more: of the last release, shape (m,).
     """
 
     of: _Persons
@@ -591,7 +592,7 @@ class _Made:
         if len(fresh):
             again = again.astype(dict(fresh.dtypes))
         table = pd.concat([fresh, again], ignore_index=True) if len(again) else fresh.reset_index(drop=True)
-        order = released_order(table)  # by released values alone: the place of a record tells nothing
+        order = released_order(table)  # only by released values: the position of a record reveals nothing
         own, outdated = of.row[kept], of.outdated[kept] & ~(wider & of.moved[kept])
         rows = np.concatenate(
             [
@@ -623,7 +624,7 @@ class _Made:
 
     @cached_property
     def owners(self) -> Ints | None:
-        """(m,) whose record each one is, as of `Membership`."""
+        """(m,) the person of each record, as in `Membership`."""
         if self.of.owners is None:
             return None
         own, before = self.of.owners
@@ -639,24 +640,24 @@ class _Made:
         whole = units.of_class[np.maximum(of_class, 0)]
         return np.where(of_class >= 0, whole, units.of_record[place])
 
-    def failing(self, method: Anonymizer, asked: _Asked) -> Bools:
+    def failing(self, method: Anonymizer, required: _Required) -> Bools:
         """(m,) records of persons who are not safe, and of classes that miss a guarantee."""
         classes = EquivalenceClasses.of_table(self.table, self.schema, self.owners)
         people = Membership.of_classes(self.persons, classes, self.table, self.schema, self.owners)
         history = History(new=people, earlier=self.of.earlier, source=self.of.schema)
-        bad = asked.failing(history, classes)
+        bad = required.failing(history, classes)
         for own in (KAnonymity(k=method.least), *method.sensitive_models):
             if not holds(own, classes):
                 bad |= own.violations(classes)[classes.labels]
         return bad
 
     def release(self, method: Anonymizer, overdue: Bools, allowed: int) -> Release:
-        """The release, if not too many persons are withheld.
+        """Return the release, if not too many persons are withheld.
 
         Args:
-            method: what was asked for.
-            overdue: (n,) persons who do not wait any longer.
-            allowed: most persons that may be withheld.
+            method: Method with the requirements.
+            overdue: Persons who do not wait any longer, shape (n,).
+            allowed: Most persons that may be withheld.
         """
         of = self.of
         shown = np.zeros(len(of.persons), dtype=np.bool_)
@@ -699,17 +700,17 @@ class _Made:
         )
 
 
-def _judged(of: _Persons, units: _Units, method: Anonymizer, asked: _Asked) -> _Made:
-    """What the judge finds no fault with: units are taken back until it does not."""
+def _judged(of: _Persons, units: _Units, method: Anonymizer, required: _Required) -> _Made:
+    """Return the units that the verification accepts: units are undone until it does."""
     while True:
         made = _Made.by(of, units, method)
         if not len(made.table):
             return made
-        found = np.unique(made.unit[made.failing(method, asked)])
+        found = np.unique(made.unit[made.failing(method, required)])
         if not len(found):
             return made
         proposed = found[np.isin(units.state[found], (State.PROPOSED, State.TRIMMED, State.WIDENED))]
         units.state[proposed] = State.TAKEN_BACK
         if not len(proposed):
-            # What was published before no longer keeps a model that compares with all records.
+            # What was published before no longer meets a model that compares with all records.
             units.state[found] = State.WITHDRAWN

@@ -1,11 +1,11 @@
 """Local search over classes whose boxes are nested with what was released of their members before.
 
-Each person has a core: the least box that they were published with, which lies within all the others. A new
-box is allowed if it covers the core whole, or lies within it and so becomes the core; of newcomers the core
-is the whole domain. The box of a class is the least that covers its members' values and is allowed for each
-of them: starting from the values, the core of every member whose core the box neither covers nor lies within
-is taken in, until there is none. It is unique, since a box that has left a core can only become allowed again
-by covering it.
+Each person has a core: the smallest box that they were published with, which lies within all the others. A
+new box is allowed if it covers the whole core, or lies within it and so becomes the core; for newcomers the
+core is the whole domain. The box of a class is the smallest that covers its members' values and is allowed
+for each of them: starting from the values, the core of every member whose core the box neither covers nor
+lies within is added, until there is none. It is unique, because a box that has left a core can only become
+allowed again by covering it.
 
 Members that are `fixed` stay with all the others of their class; classes of theirs are only merged.
 """
@@ -34,7 +34,7 @@ from privacy_engine.recoding.grouping.constraints import Constraints, admits
 
 FEW = 12  # classes that are tried for a person or a class
 NEAR = 16  # members that are tried for a class founded around one
-SOUGHT = 4096  # people whom they are sought among: of all, the time would be quadratic
+SOUGHT = 4096  # people among whom neighbours are searched: with all, the time would be quadratic
 ROUNDS = 2
 LEAST = 1e-12  # a step must lower the total loss by more than rounding can
 MOST_MEMBERS = 4  # times k: a larger class is not dissolved
@@ -44,7 +44,7 @@ class People(NamedTuple):
     """Who is put into classes.
 
     codes: (n, q) int32, their values; low, high: (n, q) int32, their cores.
-    values: (n, s) int32, places of their sensitive values in the counts; (n, 0) where there is no rule.
+    values: (n, s) int32, index of their sensitive values in the counts; (n, 0) without rules.
     fixed: (n,) bool, whether they stay with their class.
     """
 
@@ -60,7 +60,7 @@ class Partition(NamedTuple):
 
     labels: (n,) int64; first: (m,) int64, a member of each class, -1 if empty; after: (n,) int64, the next
         member, -1 at the end.
-    boxes: of m classes; counts: (m, values) int32, their sensitive values.
+    boxes: boxes of m classes; counts: (m, values) int32, their sensitive values.
     least: (m,) float64, how many members a class must have; bound: (m,) bool, whether it has fixed ones.
     """
 
@@ -82,16 +82,16 @@ def search(
     constraints: Constraints,
     rng: np.random.Generator,
 ) -> tuple[Ints, Codes, Codes]:
-    """Classes of at least k that keep the rules, as far as they can, and their boxes.
+    """Form classes of at least k that meet the rules, as far as possible, and their boxes.
 
     Args:
-        space: costs of the q attributes.
-        people: (n,) who is put into classes.
-        labels: (n,) int64 >= 0, classes to begin with; those of fixed members are only merged.
-        k: least number of members.
-        planned: the same of classes without fixed members, >= k.
-        constraints: what a class must keep besides.
-        rng: the order in which members and classes are tried.
+        space: Costs of the q attributes.
+        people: People to put into classes, shape (n,).
+        labels: >= 0, classes to begin with, shape (n,) int64; those of fixed members are only merged.
+        k: Least number of members.
+        planned: Same of classes without fixed members, >= k.
+        constraints: Further requirements on a class.
+        rng: Order in which members and classes are tried.
 
     Returns:
         labels: (n,) int64, 0 .. c - 1; low, high: (c, q) int32, the boxes. One class, or one that misses,
@@ -161,7 +161,7 @@ def _close(space: Space, people: People, state: Partition, c: int, skip: int, lo
 def _box_without(
     space: Space, people: People, state: Partition, c: int, skip: int, lo: Codes, hi: Codes
 ) -> bool:
-    """The box of a class without one member; False if nobody is left."""
+    """Return the box of a class without one member; False if no one remains."""
     some = False
     i = state.first[c]
     while i >= 0:
@@ -249,7 +249,7 @@ def _put(space: Space, people: People, state: Partition, c: int, i: int, lo: Cod
 def _keeps(
     people: People, state: Partition, c: int, enters: int, leaves: int, constraints: Constraints
 ) -> bool:
-    """Whether a class keeps the rules if one enters and one of its members leaves; -1 = nobody does."""
+    """Return whether a class meets the rules if one enters and one of its members leaves; -1 = no one."""
     if len(constraints.kind) == 0:
         return True
     counts, size = state.counts[c].copy(), int(state.boxes.size[c])
@@ -336,7 +336,7 @@ def _best_entry(
     lo: Codes,
     hi: Codes,
 ) -> tuple[int, float]:
-    """The class that one more member costs least, below a bar, or -1."""
+    """Return the class for which a further member costs least, below a limit; -1 if there is none."""
     boxes, own = state.boxes, state.labels[i]
     row = people.codes[i]
     have = cheapest(space, boxes, grown, row, row, 1.0, 0.0, own, INCREASE, bar, found, price)
@@ -382,7 +382,7 @@ def _move_members(
 def _boxes_without_one(
     space: Space, people: People, state: Partition, c: int, low: Codes, high: Codes, cost: Floats
 ) -> None:
-    """For each member of a class, the box of all the others and its cost; infinite where there are none."""
+    """Return for each member of a class the box of all others and its cost; infinite if there are none."""
     i = state.first[c]
     while i >= 0:
         cost[i] = np.inf
@@ -520,7 +520,7 @@ def _cost_of(space: Space, people: People, members: Ints, lo: Codes, hi: Codes) 
 
 @kernel(nogil=True)
 def _cut(space: Space, people: People, state: Partition, constraints: Constraints) -> None:
-    """Cut classes in the order of one attribute where both parts have enough members and it costs least."""
+    """Cut classes in the order of one attribute if both parts have enough members, at the lowest cost."""
     boxes, q = state.boxes, people.codes.shape[1]
     lo, hi = np.empty(q, np.int32), np.empty(q, np.int32)
     free = 0
@@ -567,14 +567,14 @@ def _cut(space: Space, people: People, state: Partition, constraints: Constraint
 
 @kernel(nogil=True)
 def _spare(people: People, state: Partition, i: int) -> bool:
-    """Whether a member may leave, as far as the size of their class goes."""
+    """Return whether a member may leave: it is not fixed, and the class remains large enough."""
     c = state.labels[i]
     return not people.fixed[i] and state.boxes.size[c] > state.least[c]
 
 
 @kernel(nogil=True, inner=True)
 def _company(space: Space, people: People, state: Partition, i: int, size: int, others: Ints) -> Ints:
-    """Member i and others that may leave and cost little together; fewer than asked if too few are near."""
+    """Return member i and others that may leave at low cost; fewer than requested if too few are near."""
     boxes, q = state.boxes, people.codes.shape[1]
     row, bar = people.codes[i], boxes.cost[state.labels[i]]
     near, price, have = np.empty(NEAR, np.int64), np.full(NEAR, np.inf), 0
@@ -619,7 +619,7 @@ def _company(space: Space, people: People, state: Partition, i: int, size: int, 
 def _measured(
     space: Space, people: People, state: Partition, classes: Ints, constraints: Constraints
 ) -> float:
-    """Find the boxes of some classes; what they cost, infinity if one misses a rule."""
+    """Find the boxes of some classes and their cost, infinity if one misses a rule."""
     boxes, total = state.boxes, 0.0
     for c in classes:
         _box_without(space, people, state, c, -1, boxes.lo[c], boxes.hi[c])
@@ -634,7 +634,7 @@ def _measured(
 def _found_classes(
     space: Space, people: People, state: Partition, order: Ints, least: int, constraints: Constraints
 ) -> None:
-    """Found classes of members that may leave theirs, around each in this order, where the total falls."""
+    """Found classes of members that may leave theirs, around each in this order, if the total falls."""
     boxes, free, others = state.boxes, 0, np.sort(order[:SOUGHT])
     for i in order:
         while free < len(boxes.size) and boxes.size[free] > 0:

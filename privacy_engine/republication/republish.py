@@ -1,25 +1,25 @@
 """A release of people who were released before, safe together with the earlier releases.
 
-Whoever has several releases looks for a person among those who share the person's class in each of them. What
-must hold is judged by `privacy_engine.verification.cross_release`, in two readings, and a release is made for
-each:
+An attacker with several releases looks for a person among those who share the person's class in each of them.
+The requirements are checked by `privacy_engine.verification.cross_release`, in two readings, and a release is
+made for each:
 
-- Departures known. Who stays keeps the class: all that come from one class stay together, whole classes are
-  joined where one has too few, and newcomers are put into the class whose loss grows least, or form classes
-  of their own. So those who shared all classes of a person are the class less those who left. Where
-  departures bring them below k, they can never be safe again while the earlier release stands: they are
-  withheld. A reserve makes classes larger when they are first published, for departures to come.
+- Departures known. Those who stay keep their class: all who come from one class stay together, whole classes
+  are joined if one is too small, and newcomers join the class whose loss grows least, or form separate
+  classes. So those who shared all classes of a person are the class less those who left. If departures bring
+  them below k, they can never be safe again while the earlier release stands: they are withheld. A reserve
+  makes classes larger when they are first published, for later departures.
 - Departures unknown. The boxes that a person is published with are nested around one, the core, in which at
-  least k were published (see `nested`). Classes are made anew each time, within these bounds.
+  least k were published (see `nested`). Classes are made again each time, within these bounds.
 
-The classes with which the search begins are those of the last release, and of newcomers those of the method.
-With m, either the classes of those who stay are kept whole, and who would need another set of values is
-withheld; or, where counterfeits are allowed, persons are divided into buckets of one signature each, classes
-are made within buckets, and counterfeit records complete those that lack a value (see `signatures` and
-`counterfeits`). Classes of different values each are made by the paper's algorithm instead (see `unique`).
+The search begins with the classes of the last release, and for newcomers with those of the method. With m,
+either the classes of those who stay are kept whole, and anyone who would need another set of values is
+withheld; or, if counterfeits are allowed, persons are divided into buckets of one signature each, classes are
+made within buckets, and counterfeit records complete those that lack a value (see `signatures` and
+`counterfeits`). Unique classes are made by the paper's algorithm instead (see `unique`).
 
-Every figure is counted on the rendered cells by the judge; whoever misses it is withheld and counted. After
-Xiao, Tao (2007) and Byun, Sohn, Bertino, Li: Secure anonymization for incremental datasets (2006).
+Every figure is counted by the verification on the rendered cells; anyone who fails is withheld and counted.
+After Xiao, Tao (2007) and Byun, Sohn, Bertino, Li: Secure anonymization for incremental datasets (2006).
 """
 
 import contextlib
@@ -41,7 +41,7 @@ from privacy_engine.recoding.grouping.boxes import Codes, Ints, Space, tabulate
 from privacy_engine.recoding.grouping.model_rules import compile_constraints
 from privacy_engine.release import Release, parameters_of
 from privacy_engine.republication.counterfeits import (
-    NOBODY,
+    NO_ROW,
     Published,
     counterfeits_needed,
     filled,
@@ -59,7 +59,7 @@ from privacy_engine.republication.earlier_boxes import (
 )
 from privacy_engine.republication.nested import People, lies_within, search
 from privacy_engine.republication.signatures import Buckets, Signature, buckets_of
-from privacy_engine.republication.unique import Wanted, m_unique_classes, told_apart
+from privacy_engine.republication.unique import Wanted, distinguished, m_unique_classes
 from privacy_engine.tables.classes import EquivalenceClasses
 from privacy_engine.tables.encoding import EncodedTable
 from privacy_engine.tables.schema import DataSchema
@@ -86,34 +86,34 @@ def republish(
     counterfeits: float = 0.0,
     unique: bool = False,
 ) -> Release:
-    """Release a table so that nobody is told apart by all releases together.
+    """Release a table so that all releases together single out no one.
 
     Args:
-        method: makes the classes of who was never released, and says what every class must keep.
-        table: the records, one a person.
-        schema: what they are.
-        rng: the random choices.
-        persons: (n,) text, who each record is about.
-        earlier: who is in which class of the earlier releases, oldest first.
-        k: least number of persons whom nobody with all releases can tell apart, >= 2.
-        m: sensitive attribute -> least number of values of a class, and these are to be the same in all
-            releases of a person; who would need another set of values is withheld.
-        departures: whether somebody with all releases knows who left, see `CrossReleaseKAnonymity`.
+        method: Method that makes the classes of new persons, with the requirements on every class.
+        table: Records, one per person.
+        schema: Schema of the records.
+        rng: Random choices.
+        persons: Person of each record, shape (n,) text.
+        earlier: Classes of the earlier releases, oldest first.
+        k: Least number of persons whom no one with all releases can distinguish, >= 2.
+        m: Sensitive attribute -> least number of values of a class, which must be the same in all releases of
+            a person; anyone who would need another set of values is withheld.
+        departures: Whether someone with all releases knows who left, see `CrossReleaseKAnonymity`.
         reserve: >= 1, how many times k a class holds that is published for the first time.
-        limit: largest share of records that may be withheld; None: the method's `suppression_limit`.
-        counterfeits: largest share of the records that may be added as counterfeits. Above 0 the release has
-            the column `counterfeits`, which tells how many of its class each record has.
+        limit: Largest share of records that may be withheld; None: the method's `suppression_limit`.
+        counterfeits: Largest share of the records that may be added as counterfeits. Above 0 the release has
+            the column `counterfeits`, with the number in each record's class.
         unique: Whether no two records of a class may have the same value of the one attribute of `m`. Classes
-            are made by `unique` then, whatever the method, and any number of counterfeits may be added where
+            are then made by `unique`, whatever the method, and any number of counterfeits may be added if
             they are allowed.
 
     Returns:
-        The release; its `rows` tell which row of the table each record is, -1 of a counterfeit; its notes how
-        many are `withheld`, and how many `counterfeits` there are.
+        The release; its `rows` are the table row of each record, -1 for a counterfeit; its notes have the
+        numbers of persons `withheld`, and of `counterfeits`.
 
     Raises:
-        SchemaError: if the table does not fit the schema, or there is not one person a record.
-        InfeasibleError: if more would have to be withheld than may be, or a guarantee cannot be met.
+        SchemaError: If the table does not fit the schema, or there is not one person a record.
+        InfeasibleError: If more would have to be withheld than may be, or a guarantee cannot be met.
     """
     departures = choice(Departures, departures, "departures")
     KAnonymity(k=k)
@@ -125,12 +125,12 @@ def republish(
     signed = require_fillable(schema, list(m or {})) if counterfeits else None
     if unique and len(m or {}) != 1:
         raise SchemaError(
-            f"unique classes are of one sensitive attribute: m must name one, it names {len(m or {})}"
+            f"unique classes support one sensitive attribute: m must name one, but names {len(m or {})}"
         )
     nested = departures is Departures.UNKNOWN
     if nested and method.intervals is Intervals.MIDPOINT:
         raise SchemaError(
-            "midpoints do not tell what a class covers: release intervals as text or bounds, or take "
+            "midpoints do not show what a class covers. Release intervals as text or bounds, or use "
             "`departures: known`"
         )
     rules = tuple(
@@ -160,7 +160,7 @@ def republish(
         values_of_set = max([rule.l for rule in (*rules, *method.sensitive_models) if hasattr(rule, "l")])
         filling = _Filling.of(known, signed, values_of_set, max(planned, method.least), counterfeits, rng)
         first = replace(method, k=planned)
-    asked = _Asked(
+    required = _Requirements(
         first,
         max(k, method.least),
         max(planned, method.least),
@@ -171,7 +171,7 @@ def republish(
         counterfeits > 0 if unique else None,
     )
     limit = method.suppression_limit if limit is None else limit
-    release = asked.released(asked.made(known, rng), method, known, limit)
+    release = required.released(required.made(known, rng), method, known, limit)
     return replace(release, persons=table[schema.by].to_numpy()[release.rows]) if schema.by else release
 
 
@@ -180,10 +180,10 @@ class _Filling:
     """Buckets of persons of one signature each, whose classes counterfeits may complete.
 
     Attributes:
-        attribute: the sensitive one.
-        values: (n,) text of each person's value.
-        buckets: of the persons.
-        allowed: most counterfeits.
+        attribute: Sensitive one.
+        values: Value of each person, shape (n,) text.
+        buckets: Buckets of the persons.
+        allowed: Most counterfeits.
     """
 
     attribute: str
@@ -195,7 +195,7 @@ class _Filling:
     def of(
         cls, known: Known, attribute: str, m: int, least: int, share: float, rng: np.random.Generator
     ) -> "_Filling":
-        """The buckets of a table; arguments as of `buckets_of`, and the largest share of counterfeits."""
+        """Return the buckets of a table, given the arguments of `buckets_of` and a share of counterfeits."""
         values = texts_of(known.encoded.table[attribute])
         buckets = buckets_of(known, attribute, values, m, least, rng)
         return cls(attribute, values, buckets, math.floor(share * len(values) + 1e-9))
@@ -211,15 +211,15 @@ class _Filling:
         return DistinctLDiversity(l=max(2, min(len(signature) - rare, present)), attribute=self.attribute)
 
 
-class _Asked:
-    """What the classes of a release must keep.
+class _Requirements:
+    """The requirements on the classes of a release.
 
     Args:
-        method: with all that is asked of a class.
-        least: least class size.
-        planned: the same of classes that are published for the first time.
-        k, m, departures: as of `republish`.
-        filling: where counterfeits may complete the classes of buckets.
+        method: Method with all requirements on a class.
+        least: Least class size.
+        planned: Same of classes that are published for the first time.
+        k, m, departures: As for `republish`.
+        filling: Buckets whose classes counterfeits may complete; None: no counterfeits.
         unique: Whether counterfeits may complete m-unique classes; None: classes need not be m-unique.
     """
 
@@ -240,11 +240,11 @@ class _Asked:
 
     @property
     def models(self) -> tuple[PrivacyModel, ...]:
-        """What is asked of every class."""
+        """The requirements on every class."""
         return (KAnonymity(k=self.least), *self.method.sensitive_models)
 
     def made(self, known: Known, rng: np.random.Generator) -> Recoding:
-        """The recoding; whoever cannot be kept safe is suppressed in it."""
+        """Return the recoding, with anyone who cannot be kept safe suppressed."""
         encoded, nested = known.encoded, self.departures is Departures.UNKNOWN
         block = blocks_of(known.history)
         if self.unique is not None:
@@ -265,7 +265,7 @@ class _Asked:
     def _made_in_buckets(
         self, known: Known, block: Ints, filling: _Filling, rng: np.random.Generator
     ) -> Recoding:
-        """The recoding of buckets, each searched by itself; people move first, counterfeits come last."""
+        """Recode buckets, each searched separately; people move first, counterfeits come last."""
         nested, buckets = self.departures is Departures.UNKNOWN, filling.buckets
         kept = buckets.of >= 0
         if not nested:
@@ -278,7 +278,7 @@ class _Asked:
                 if len(rows) < self.least:
                     continue
                 rule = filling.rule(rows, signature, self.planned, sparing=sparing)
-                own = _Asked(
+                own = _Requirements(
                     replace(self.method, require=(*self.method.require, rule)),
                     self.least,
                     self.planned,
@@ -314,7 +314,7 @@ class _Asked:
         return self._safe(known, labels)
 
     def _safe(self, known: Known, labels: Ints) -> Recoding:
-        """The recoding by labels less whoever is not safe in it."""
+        """Return the recoding by labels without those who are not safe in it."""
         forced = np.zeros(len(labels), np.bool_)
         while True:
             recoding = self._recoded(known, labels, forced)
@@ -328,7 +328,7 @@ class _Asked:
             labels = np.where(bad, -1, labels)
 
     def published(self, known: Known, recoding: Recoding) -> Published:
-        """What a recoding would be published as."""
+        """Return the table that would be published for a recoding."""
         plain, filling = rendered(recoding, self.method.intervals), self.filling
         if filling is None:
             return plain
@@ -337,7 +337,7 @@ class _Asked:
         return filled(plain, labels, needed, filling.attribute, known.encoded.table[filling.attribute])
 
     def released(self, recoding: Recoding, method: Anonymizer, known: Known, limit: float) -> Release:
-        """The release, if not too many were withheld."""
+        """Return the release, if not too many were withheld."""
         withheld, n = recoding.suppressed, len(known.encoded)
         if withheld > math.floor(limit * n + 1e-9) or withheld == n:
             remedy = "allow more, retract an earlier release, begin with a larger reserve, or ask for less"
@@ -356,7 +356,7 @@ class _Asked:
                 f"{missed} cannot be met together with the earlier releases; weaken them, or bring more "
                 "records"
             )
-        added = {} if self.filling is None else {"counterfeits": float((published.rows == NOBODY).sum())}
+        added = {} if self.filling is None else {"counterfeits": float((published.rows == NO_ROW).sum())}
         return Release(
             table=published.table,
             schema=published.schema,
@@ -369,7 +369,7 @@ class _Asked:
         )
 
     def _whole_cohorts(self, known: Known, block: Ints, kept: Bools) -> Bools:
-        """(n,) of those kept whom departures left in a company of k: others share classes with fewer."""
+        """(n,) those kept whom departures left with fewer than k others in their classes."""
         kept = kept.copy()
         while True:
             rows = np.flatnonzero(kept & (block >= 0))
@@ -400,7 +400,7 @@ class _Asked:
         return search(tabulate(part.geometry()), people, labels, self.least, planned, constraints, rng)[0]
 
     def _begun(self, encoded: EncodedTable, block: Ints, rng: np.random.Generator) -> Ints:
-        """Classes to begin with: those of the last release, and of newcomers the method's, or one each."""
+        """Return initial classes: those of the last release, and for newcomers the method's, or one each."""
         labels, new = block.copy(), np.flatnonzero(block < 0)
         own = np.full(len(new), -1)
         if len(new) >= self.planned:
@@ -421,7 +421,7 @@ class _Asked:
             low, high = (ends[labels[mine]] for ends in made.spans)
             must = forced[mine] | ~_within(space, low, high, known.low[mine], known.high[mine])
             pairs = np.unique(np.stack([labels[mine], known.core[mine]], axis=1)[must], axis=0)
-            apart = told_apart(made) if self.unique is not None else more
+            apart = distinguished(made) if self.unique is not None else more
             if len(pairs) == have and not len(apart.labels):
                 return made
             have, more = len(pairs), _both(more, apart)
@@ -429,12 +429,12 @@ class _Asked:
             made = Recoding(known.encoded, labels, covered=covered)
 
     def _failing(self, known: Known, recoding: Recoding) -> Bools:
-        """(n,) who is not safe in a release, as its judge counts."""
+        """Return whether each person is unsafe in a release, by the counts of its verification, (n,)."""
         found = np.zeros(len(known.encoded), np.bool_)
         if not recoding.classes:
             return found
         released = self.published(known, recoding)
-        table, schema, real = released.table, released.schema, released.rows != NOBODY
+        table, schema, real = released.table, released.schema, released.rows != NO_ROW
         rows = _places(known)[released.rows[real]]
         classes = EquivalenceClasses.of_table(table, schema)
         persons = np.full(len(table), None, dtype=object)
@@ -459,7 +459,7 @@ def _require_values(column: pd.Series, least: int, known: Known) -> None:
     """Refuse a first release whose classes of different values cannot be as large as they must.
 
     Raises:
-        InfeasibleError: with both numbers.
+        InfeasibleError: With both numbers.
     """
     have = column.nunique(dropna=False)
     if have < least and not known.history.earlier:
@@ -470,13 +470,13 @@ def _require_values(column: pd.Series, least: int, known: Known) -> None:
 
 
 def _kept(model: PrivacyModel, published: Published) -> bool:
-    """Whether a model holds of what is published, and where it counts members, of the persons alone."""
+    """Return whether a model holds for what is published; if it counts members, for the persons only."""
     tables = [published.table, *([published.of_persons] if hasattr(model, "k") else [])]
     return all(holds(model, EquivalenceClasses.of_table(table, published.schema)) for table in tables)
 
 
 def _places(known: Known) -> Ints:
-    """(n,) where each row of the source stands in the encoded table."""
+    """(n,) index of each source row in the encoded table."""
     place = np.empty(len(known.encoded), np.int64)
     place[known.encoded.rows] = np.arange(len(known.encoded))
     return place

@@ -1,17 +1,17 @@
-"""Signatures: which sensitive values a person's class is to have in all releases, planned for the long run.
+"""Signatures: the sensitive values that a person's class has in all releases, planned for the long run.
 
 Xiao, X., Tao, Y.: m-Invariance: Towards Privacy Preserving Re-publication of Dynamic Datasets. SIGMOD 2007.
-There a person keeps the set of values of the first class they were in, whichever these were. So many sets
-arise that hardly anybody is left to make a class with once people leave. Here persons are divided into few
-buckets before, each of one signature, and classes are made within buckets.
+There a person keeps the set of values of their first class, whichever it was. This makes a large number of
+sets, and once people leave, hardly anyone remains to form a class with. Here persons are first divided into a
+few buckets, each of one signature, and classes are made within buckets.
 
-A class of one signature needs people of each of its values near each other, and values go with
+A class of one signature needs people of each of its values near each other, and values depend on
 quasi-identifiers: managers and labourers differ in their education. So signatures are planned in regions of
-alike people: the m values that most people of a region have, as many people of each as a class has room for
-beside the rarest, and again with who is left. Signatures of too few people over all regions are given up for
-those that stay. Before that, values that few people have are put into signatures with some people of frequent
-ones. Newcomers have the signature, among those with their value, of the nearest person; of a value that is in
-none, they are planned for as the first people were, and have none if they are too few.
+similar people: the m values that most people of a region have, with as many people of each as a class can
+have for its rarest value, and again with the remaining people. Signatures of too few people over all regions
+are given up for those that stay. Before that, rare values are put into signatures with some people of
+frequent ones. Newcomers get the signature, among those with their value, of the nearest person; if their
+value is in none, they are planned for as the first people were, and get none if they are too few.
 """
 
 import json
@@ -38,8 +38,8 @@ class Buckets:
     """Who has which signature.
 
     Attributes:
-        of: (n,) int64, the place of each person's signature, -1 = none that has the person's value.
-        signatures: sorted texts of their values.
+        of: Place of each person's signature, -1 = none that has the person's value, shape (n,) int64.
+        signatures: Sorted texts of their values.
     """
 
     of: Ints
@@ -52,12 +52,12 @@ def buckets_of(
     """The signatures of persons: those that they have, and of newcomers those that fit them best.
 
     Args:
-        known: the persons.
-        attribute: the sensitive attribute.
-        values: (n,) text of each person's value.
-        m: values of a signature.
-        least: persons of a class that is made for the first time.
-        rng: of the cuts into regions.
+        known: Persons.
+        attribute: Sensitive attribute.
+        values: Value of each person, shape (n,) text.
+        m: Values of a signature.
+        least: Persons of a class that is made for the first time.
+        rng: Source of randomness for the cuts into regions.
     """
     held = held_signatures(known.history, attribute)
     places: dict[Signature, int] = {}
@@ -83,7 +83,7 @@ def buckets_of(
 
 
 def held_signatures(history: History, attribute: str) -> list[Signature | None]:
-    """(n,) the signature of each person; None of a newcomer, empty where it was not kept or has changed."""
+    """(n,) the signature of each person; None for a newcomer, empty if it was not kept or has changed."""
     found: list[Signature | None] = [None] * len(history.new)
     for release, place in zip(history.earlier, history.places, strict=True):
         known: dict[str, Signature] = {}
@@ -96,7 +96,7 @@ def held_signatures(history: History, attribute: str) -> list[Signature | None]:
 
 
 def _regions(encoded: EncodedTable, rows: Ints, least: int, rng: np.random.Generator) -> list[Ints]:
-    """Rows in regions of alike people, at least so many in each."""
+    """Return rows in regions of similar people, at least a number of them in each."""
     if len(rows) < 2 * least:
         return [rows]
     labels = load_method("mondrian", k=least).anonymize(encoded.take(rows), rng).labels
@@ -158,7 +158,7 @@ def _give_up_small(of: Ints, signatures: Sequence[Signature], least: int) -> Non
 
 
 def _room(m: int, least: int) -> int:
-    """People of each other value that a class has room for beside one of its rarest."""
+    """Return how many people of each other value a class can have for one of its rarest."""
     return max(1, (least - 1) // (m - 1))
 
 

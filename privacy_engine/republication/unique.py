@@ -5,21 +5,22 @@ section 5. No two records of a class have the same sensitive value, and a person
 values, the signature, in each release that the person is in.
 
 1. Division: persons who were released before are put into buckets, one for each signature.
-2. Balancing: in a bucket of r classes each value of the signature needs r records. Where some are lacking,
-   arrivals with that value are taken, as long as those who remain are m-eligible: at most one of m has the
-   same value. What is still lacking then is left to counterfeits. Values that few arrivals have come first.
+2. Balancing: in a bucket of r classes each value of the signature needs r records. If some are lacking,
+arrivals with
+   that value are taken, as long as the remaining ones are m-eligible: at most one in m has the same value.
+   What is still lacking is left to counterfeits. Values that few arrivals have come first.
 3. Assignment: the arrivals who remain are put into the buckets of the signatures of their most frequent
    values, the same number of each, so that the rest stays m-eligible.
 4. Split: each bucket is cut into halves, each value by itself in the order of one attribute, until a part is
-   one class. Of all attributes the one is taken where both parts lose least.
+   one class. The attribute with the least loss of both parts is chosen.
 
-Deviations. Persons alone count for k, so each class has at least k of them, and a signature at least as many
-values; persons of values that too many have for that are withheld. Where departures are known, persons who
+Deviations. Only persons count for k, so each class has at least k of them, and a signature at least as many
+values; persons of values that too many have for that are withheld. If departures are known, persons who
 shared a class stay in one, so each such class is a bucket that is not cut. Arrivals who are not m-eligible
-join buckets that have room beside counterfeits, or make some of their own, with k values that people have and
-others that none of them has. Without counterfeits classes have persons of all values, and the others are
-withheld. The paper publishes a number for each class; here two classes with the same cells would be one, with
-each value twice, so one of them covers the values of a further record, too.
+join buckets that have space next to counterfeits, or form new ones, with k values that people have and others
+that none of them has. Without counterfeits classes have persons of all values, and the others are withheld.
+The paper publishes a number for each class; here two classes with the same cells would be merged, with each
+value twice, so one of them also covers the values of a further record.
 """
 
 from bisect import bisect_left
@@ -39,16 +40,16 @@ from privacy_engine.tables.geometry import Geometry, class_spans, span_costs
 from privacy_engine.tables.schema import DataSchema
 from privacy_engine.verification.cross_release import History, Membership
 
-NEAR = 128  # records before and after a class that are tried to tell it apart from another
+NEAR = 128  # records before and after a class that are tried to distinguish it from another
 Waiting = dict[str, list[int]]  # value -> arrivals with it who have no bucket yet
 
 
 @dataclass(frozen=True, kw_only=True)
 class Wanted:
-    """What m-unique classes are to keep.
+    """The requirements on m-unique classes.
 
     Attributes:
-        attribute: the sensitive attribute.
+        attribute: Sensitive attribute.
         m: Least number of values of a new signature.
         k: Least number of persons of a class.
         counterfeits: Whether counterfeits may complete a class.
@@ -67,9 +68,9 @@ class Bucket:
     """Persons of one signature.
 
     Attributes:
-        signature: sorted values.
-        whole: whether they are one class.
-        rows: value -> the persons with it, those who were released before first.
+        signature: Sorted values.
+        whole: Whether they are one class.
+        rows: Value -> the persons with it, those who were released before first.
     """
 
     signature: Signature
@@ -91,14 +92,14 @@ class Bucket:
         return 1 if self.whole else max(self.counts.values())
 
     def has_room(self, value: str, k: int) -> bool:
-        """Whether all its classes have k persons if one more joins, with a value."""
+        """Return whether all its classes have k persons if a person with a value joins."""
         counts = Counter(self.counts)
         counts[value] += 1
         classes = max(counts.values())
         return value in self.signature and counts.total() >= k * classes and not (self.whole and classes > 1)
 
     def trim(self, wanted: Wanted) -> None:
-        """Leave out persons of whose value there are more than classes."""
+        """Leave out persons with a value that more persons have than there are classes."""
         counts = list(self.counts.values())
         classes = most_classes(counts, wanted.k) if wanted.counterfeits else min(counts)
         classes = min(classes, 1) if self.whole else classes
@@ -109,7 +110,7 @@ def most_classes(counts: Collection[int], persons: int) -> int:
     """The largest number of classes whose persons all have different values, of at least `persons` each.
 
     Args:
-        counts: persons with each value; of each at most one a class is counted.
+        counts: Persons with each value; at most one per class is counted for each.
         persons: Least number of persons of a class.
 
     >>> most_classes([5, 2, 1], 2), most_classes([5], 2), most_classes([3, 3], 2)
@@ -126,11 +127,11 @@ def m_unique_classes(
     """Classes of different values each, with the signatures that persons had before.
 
     Args:
-        known: n persons.
-        block: (n,) the class that each was in before, -1 = none.
-        kept: (n,) whom to put into a class.
-        wanted: what to keep.
-        rng: which arrivals are taken of those with equal values.
+        known: Number n of persons.
+        block: Class that each was in before, -1 = none, shape (n,).
+        kept: Whether to put each person into a class, shape (n,).
+        wanted: Requirements on the classes.
+        rng: Source of randomness for choosing among arrivals with equal values.
 
     Returns:
         labels: (n,) int64, -1 = no class; values: (n,) the text of each person's value, or a hash of it where
@@ -212,7 +213,7 @@ def _balance(buckets: Sequence[Bucket], arrivals: Waiting, known: Known, wanted:
 
 
 def _surplus(left: Counter[str], m: int) -> int:
-    """How many must be left out so that at most one of m of the others has the same value."""
+    """Return how many must be left out so that at most one in m of the others has the same value."""
     classes = most_classes(left.values(), m)
     return sum(max(count - classes, 0) for count in left.values())
 
@@ -232,11 +233,11 @@ def _assign(
     """Assignment: put arrivals, who are m-eligible, into buckets of their most frequent values.
 
     Args:
-        buckets: of this release; new ones are added.
-        arrivals: value -> persons, who are taken out.
+        buckets: Buckets of this release; new ones are added.
+        arrivals: Value -> persons, who are taken out.
         m: Least number of values of arrivals in a bucket.
-        wanted: what to keep.
-        others: values that complete a signature, the most frequent first.
+        wanted: Requirements on the classes.
+        others: Values that complete a signature, the most frequent first.
     """
     known = {bucket.signature: bucket for bucket in buckets if not bucket.whole}
     while most := sorted((v for v in arrivals if arrivals[v]), key=lambda v: (-len(arrivals[v]), v)):
@@ -281,10 +282,10 @@ def _join(buckets: Sequence[Bucket], rest: Waiting, k: int) -> None:
 def _signatures(known: Known, wanted: Wanted) -> tuple[Texts, list[Signature | None]]:
     """(n,) the value of each person, and the signature.
 
-    With counterfeits values are texts, as a later release must write those that no one has; else they are
-    hashes, which is all that is kept of them. An arrival has no signature; nor has anyone whose signature
-    changed or was not kept, or an arrival whose value most persons write in another way: the signature is
-    empty then, so that they are in no bucket.
+    With counterfeits values are texts, because a later release must write values that no one has; otherwise
+    they are hashes, the only form that is kept of them. An arrival has no signature. Anyone whose signature
+    changed or was not kept, or an arrival whose value most persons write in another way, has an empty
+    signature, and so is in no bucket.
     """
     schema, table = known.encoded.schema, known.encoded.table[[wanted.attribute]]
     own = Membership.of_table(known.persons, table, DataSchema((schema[wanted.attribute],)))
@@ -304,7 +305,7 @@ def _signatures(known: Known, wanted: Wanted) -> tuple[Texts, list[Signature | N
 
 
 def _kept_signatures(history: History, attribute: str) -> list[Signature | None]:
-    """(n,) as of `held_signatures`, each value as a hash."""
+    """(n,) as for `held_signatures`, each value as a hash."""
     found: list[Signature | None] = [None] * len(history.new)
     for release, labels in zip(history.earlier, history.classes, strict=True):
         kept: list[list[str]] = [[] for _ in release.first]
@@ -323,9 +324,9 @@ class _Cut:
     """The split phase.
 
     Attributes:
-        geometry: what boxes cost.
-        low, high: (n, q) int32, the box of each: the core where there is one, else the values.
-        order: (n, q) int64, place of each along each attribute.
+        geometry: Costs of boxes.
+        low, high: Box of each: the core if there is one, else the values, shape (n, q) int32.
+        order: Place of each along each attribute, shape (n, q) int64.
     """
 
     geometry: Geometry
@@ -349,7 +350,7 @@ class _Cut:
         """Classes of a bucket, each with at most one person of each value, and k at least.
 
         Args:
-            values: the persons with each value; for r of the most frequent one there are k r at least.
+            values: Persons with each value; for r of the most frequent one there are k r at least.
             k: Least number of persons.
         """
         found, waiting = [], [list(values)] if values else []
@@ -398,8 +399,8 @@ def _shares(counts: Ints, classes: int, k: int) -> Ints:
     return found
 
 
-def told_apart(recoding: Recoding) -> Points:
-    """Values that classes must cover so that no two have the same box, as far as records near them allow."""
+def distinguished(recoding: Recoding) -> Points:
+    """Find values that classes must cover so that no two have the same box, if near records allow it."""
     low, high = recoding.spans
     boxes = np.concatenate([low, high], axis=1)
     first = np.unique(boxes, axis=0, return_index=True)[1]
@@ -409,7 +410,7 @@ def told_apart(recoding: Recoding) -> Points:
     member[labels[labels >= 0]] = np.flatnonzero(labels >= 0)
     points, of = [codes[:0]], list[int]()
     for c in again.tolist():
-        # Records stand in the order of their codes.
+        # Records are in the order of their codes.
         near = np.unique(codes[max(member[c] - NEAR, 0) : member[c] + NEAR + 1], axis=0)
         size = len(near)
         corners = np.concatenate([np.tile(low[c], (size, 1)), np.tile(high[c], (size, 1)), near])

@@ -21,10 +21,10 @@ def descend(
     """Where the objective is least, or how far the steps come.
 
     Args:
-        objective: its value and its gradient (p,) at a place.
+        objective: Function from a place to its value and its gradient (p,).
         start: (p,).
         steps: at most.
-        memory: pairs of gradients that are kept.
+        memory: Number of pairs of gradients to keep.
 
     >>> descend(lambda x: (float(x @ x), 2 * x), np.array([3.0, -4.0]), steps=50).round(6) + 0
     array([0., 0.])

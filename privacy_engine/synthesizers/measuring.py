@@ -4,10 +4,10 @@ An engine encodes the records where they lie, a batch at a time and by the very 
 memory, and counts the distinct combinations of codes. So the counts are those of the table in memory, and a
 method that adds the same noise to them measures the same.
 
-Whether a table can be measured must not depend on how many distinct combinations it has: one replaced record
-can change that number, and no budget pays for telling it. So what is refused for want of memory is refused by
-the number of records and the sizes of the domains, both public. Counting each marginal in the files instead
-is no way out: a structure is chosen among up to 250,000 families, each of which would be a pass.
+Whether a table can be measured must not depend on its number of distinct combinations: one replaced record
+can change that number, and no budget pays for revealing it. So refusals for lack of memory depend on the
+number of records and the sizes of the domains, both public. Counting each marginal in the files instead is
+not an option: a structure is chosen among up to 250,000 families, each of which would be a pass.
 """
 
 import math
@@ -36,12 +36,12 @@ from privacy_engine.tables.domains import (
     undeclared_nulls,
     with_nullable_types,
 )
-from privacy_engine.tables.faults import Rule, told
+from privacy_engine.tables.faults import Rule, described
 from privacy_engine.tables.schema import Attribute, DataSchema, nameless_records
 from privacy_engine.vocabulary import Role
 
 _FAULTS = pa.schema({"attribute": pa.int32(), "rule": pa.string(), "value": pa.string()})
-PERSON = "person"  # the column of persons' numbers, beside the codes, which are named by digits
+PERSON = "person"  # column of persons' numbers, next to the codes, which are named by digits
 _NO_CODE = "no code"  # of a null that another method would let pass
 
 
@@ -55,16 +55,16 @@ def coded_files(
     """Check a table in files against its schema and encode all but its identifiers, equal records once.
 
     Args:
-        engine: reads the files, and says how much memory may be taken.
-        files: of the table.
+        engine: Engine that reads the files and limits the memory.
+        files: Parquet files of the table.
         schema: with a public domain for each attribute.
-        levels: level of the hierarchy at which an attribute's values are told apart; 0 where not named.
-        earlier: storages of the release that this one goes on from, see ``with_nullable_types``.
+        levels: Level of the hierarchy at which an attribute's values are distinguished; 0 if not named.
+        earlier: Storages of the release that this one continues, see ``with_nullable_types``.
 
     Raises:
-        SchemaError: as ``CodedTable.encode``, with the same problems and counts.
-        CapacityError: if the distinct records might not fit into memory, by public figures.
-        IntegrityError: if the files change while they are read.
+        SchemaError: As ``CodedTable.encode``, with the same problems and counts.
+        CapacityError: If the distinct records might not fit into memory, by public figures.
+        IntegrityError: If the files change while they are read.
     """
     require_public_domains(schema)  # before any value is read
     columns, rows, released = engine.columns(files), engine.rows(files), schema.without_identifiers()
@@ -105,20 +105,20 @@ def coded_people(
     levels: Mapping[str, int] | None = None,
     earlier: Mapping[str, Storage] | None = None,
 ) -> CodedTable:
-    """The same of a table of many rows a person: what each person contributes.
+    """The same for a table with many rows per person: the contribution of each person.
 
-    The number of persons is public, that of rows is not: what fits into memory is told by the former.
+    The number of persons is public, that of rows is not: the memory limit depends on the former.
 
     Args:
-        engine: reads the files, and says how much memory may be taken.
-        files: of the table, with the column of the person.
+        engine: Engine that reads the files and limits the memory.
+        files: Parquet files of the table, with the column of the person.
         schema: with a public domain for each attribute; it names the person.
-        contribution: the most of each person.
-        levels: as of ``coded_files``.
-        earlier: as of ``coded_files``.
+        contribution: Most of each person.
+        levels: As for ``coded_files``.
+        earlier: As for ``coded_files``.
 
     Raises:
-        SchemaError, CapacityError, IntegrityError: as ``coded_files``.
+        SchemaError, CapacityError, IntegrityError: As ``coded_files``.
     """
     require_public_domains(schema)  # before any value is read
     released = schema.without_identifiers()
@@ -150,7 +150,7 @@ def coded_people(
 
     none = CodedTable(domains=domains, storages=storages, codes=np.empty((len(domains), 0), dtype=kind))
     coded = contributed(none, parts(), contribution, persons)
-    if seen != persons:  # somebody whose rows are in two parts would contribute twice
+    if seen != persons:  # a person whose rows are in two parts would contribute twice
         raise IntegrityError(
             f"the rows counted must be those of {persons} persons, each in one part, got {seen}: the files "
             "changed while they were read; run from ingest again"
@@ -177,15 +177,15 @@ def _fill(codes: npt.NDArray[Any], weights: npt.NDArray[np.int64], parts: Iterab
 
 
 def most_combinations(domains: Sequence[PublicDomain], rows: int, memory: int) -> int:
-    """How many distinct combinations of codes a table can have, from public figures alone.
+    """Return the largest number of distinct combinations of codes, only from public figures.
 
     Args:
-        domains: of all attributes.
-        rows: number of records.
-        memory: bytes that the combinations, and what counting them takes, may fill.
+        domains: Domains of all attributes.
+        rows: Number of records.
+        memory: Bytes that the combinations, and what counting them takes, may fill.
 
     Raises:
-        CapacityError: if they might fill more.
+        CapacityError: If they might fill more.
     """
     most = min(rows, math.prod(domain.size for domain in domains))
     # A code for each attribute and a weight; and for each thread that counts, the cell of a table.
@@ -204,10 +204,10 @@ class Encode:
     """Records to their codes; where one of them does not fit the schema, to a row of nulls.
 
     Attributes:
-        schema: of what it is given; without identifiers, but for the person's.
-        levels: as of ``coded_files``.
-        kinds: of the codes, named by their places: an attribute may be called anything.
-        earlier: as of ``coded_files``.
+        schema: Schema of the input, without identifiers except the person's.
+        levels: As for ``coded_files``.
+        kinds: Fields of the codes, named by their index, because an attribute may have any name.
+        earlier: As for ``coded_files``.
     """
 
     schema: DataSchema
@@ -216,11 +216,11 @@ class Encode:
     earlier: Mapping[str, Storage] | None = None
 
     def __call__(self, records: pa.Table) -> pa.Table:
-        """(n, d) codes, or (1, d) nulls; and the number of each record's person, where that is asked for."""
+        """(n, d) codes, or (1, d) nulls; and the number of each record's person, if requested."""
         frame = with_nullable_types(to_frame(records), self.schema, self.earlier)
         try:
             codes = CodedTable.encode(frame, self.schema, self.levels).codes
-        except SchemaError:  # `refusal` tells it of the table as a whole
+        except SchemaError:  # `refusal` reports it for the table as a whole
             return pa.Table.from_pylist([dict.fromkeys(self.kinds.names)], schema=self.kinds)
         rows = [pa.array(row) for row in codes]
         if PERSON in self.kinds.names:
@@ -232,10 +232,10 @@ def refusal(engine: Engine, files: Files, schema: DataSchema, empty: pd.DataFram
     """All that is wrong with a table, by column, rule and count.
 
     Args:
-        engine: reads the files.
-        files: of a table that does not fit.
-        schema: without identifiers, but for the person's.
-        empty: the table without its records, for the types.
+        engine: Reads the files.
+        files: Parquet files of a table that does not fit.
+        schema: Schema without identifiers except the person's.
+        empty: Table without its records, for the types.
     """
     rows: dict[tuple[int, str], int] = defaultdict(int)
     distinct: dict[tuple[int, str], int] = defaultdict(int)
@@ -251,7 +251,7 @@ def refusal(engine: Engine, files: Files, schema: DataSchema, empty: pd.DataFram
             yield wrong
         for rule in Rule:
             if count := rows[number, rule]:
-                yield told(rule, rows=count, distinct=distinct[number, rule])
+                yield described(rule, rows=count, distinct=distinct[number, rule])
 
     named = list(enumerate(schema.attributes))
     found = [

@@ -1,4 +1,4 @@
-"""What a synthesizer measured: differentially private, so it may be stored, shown and sampled at will."""
+"""What a synthesizer measured: differentially private, so it may be stored, shown and sampled freely."""
 
 import json
 from collections.abc import Mapping
@@ -18,19 +18,20 @@ class SynthesizerModel:
     """The result of ``measure``.
 
     Attributes:
-        method: registry key of the synthesizer.
-        parameters: those that shaped the measurement, plain values.
-        network: the noisy distribution.
-        rows: number of records of the source, which is public; of a source of many rows a person, how many
-            records a release has where nothing else is said, which is public, too.
-        spends: every mechanism that touched the records.
-        loss: what they claim together.
-        storages: the declared type of each column.
-        persons: in the source, where several rows may be of one; None where each row counts as a person.
-        persons_public: whether `persons` is their public number; else it follows from a noisy one.
-        replicates: of the network, by which answers get intervals; None of a method that makes none, and of
-            a model that was stored before there were any.
-        follow: noisy figures from which later releases of a schedule go on, see
+        method: Registry key of the synthesizer.
+        parameters: Those that shaped the measurement, plain values.
+        network: Noisy distribution.
+        rows: Number of records of the source, which is public; for a source with many rows per person, the
+            default number of records of a release, which is public as well.
+        spends: Every mechanism that touched the records.
+        loss: Loss that they claim together.
+        storages: Declared type of each column.
+        persons: Number of persons in the source, if a person may have several rows; None if each row counts
+            as a person.
+        persons_public: Whether `persons` is their public number; else it follows from a noisy one.
+        replicates: Replicates of the network, for intervals of answers; None for a method without them, and
+            for a model that was stored before they existed.
+        follow: Noisy figures from which later releases of a schedule go on, see
             ``privacy_engine.synthesizers.repeated.following``; None where none do.
     """
 
@@ -87,7 +88,7 @@ class SynthesizerModel:
         """Read what ``to_json`` writes.
 
         Raises:
-            ValueError: if the text is no such model.
+            ValueError: If the text is no such model.
         """
         try:
             fields = json.loads(text)

@@ -1,8 +1,8 @@
-"""A number of records that was measured with noise, and the interval that it leaves.
+"""A number of records that was measured with noise, and its interval.
 
-`privacy_engine.dp.contributions` releases the count less the scale of its noise, rounded up, kept within what
-is public, and fits the model to that number of records: to some of those that were contributed, drawn at
-random, or to all of them and uniform ones that fill up.
+`privacy_engine.dp.contributions` releases the count less the scale of its noise, rounded up, within public
+limits, and fits the model to that number of records: a random choice of the contributed ones, or all of them
+and uniform ones that fill up.
 """
 
 import math
@@ -23,7 +23,7 @@ class NoisyNumber:
         released: Number of records that the model was fitted to.
         mechanism: `discrete_laplace` or `discrete_gaussian`.
         scale: Scale of the noise, in records.
-        least: Least number that is possible by what is public, in records.
+        least: Least number that public figures allow, in records.
         most: Largest one; None where nothing public bounds it.
     """
 
@@ -35,14 +35,14 @@ class NoisyNumber:
 
     @property
     def value(self) -> float:
-        """The number of records as measured, within what is public."""
+        """The measured number of records, within public limits."""
         return self._possible(self.released + math.ceil(self.scale))
 
     def interval(self, level: float) -> tuple[float, float]:
         """Least and largest number of records contributed, with at least the chance `level` in (0, 1).
 
-        A released number that was raised to `least` says that the measured one is no larger than that, and
-        one that was lowered to `most` that it is no smaller, so the interval covers there, too.
+        A released number that was raised to `least` means that the measured one is no larger, and one that
+        was lowered to `most` that it is no smaller, so the interval covers these cases as well.
         """
         measured = self.released + math.ceil(self.scale)
         reach = self._reach(level)

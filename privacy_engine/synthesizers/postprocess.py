@@ -1,18 +1,17 @@
 """Noisy counts made a probability distribution: three rules, all post-processing and so free of budget.
 
-``likely_values`` is a fourth, for one attribute alone. A projection takes the counts as they are but for
-their signs and their sum, so that among many rare values those with luck in the noise get everything. What is
-known besides: the noise, and that probabilities vary by factors, and along a scale from one value to the next
-by smaller ones.
+``likely_values`` is a fourth, for single attributes. A projection only changes the counts' signs and their
+sum, so that among many rare values those with luck in the noise get everything. In addition, the noise is
+known, and that probabilities vary by factors, and along a scale from one value to the next by smaller ones.
 
 The estimate is the mode of a posterior: Laplace noise, rounded off at its peak, with a Gaussian prior on
 the logits z of the distribution p:
 
     sum_i sqrt(1 + ((p_i - t_i) / b)^2) + sum_i (z_i - mean z)^2 / (2 s^2) + sum_i (z_i+1 - z_i)^2 / (2 r^2),
 
-t the noisy cells, b the scale of the noise, the last sum over neighbours on a scale alone, s = 2 (4 where
-there is a scale), r = 1.5. Spikes stay: one that stands out of the noise is worth far more than what the
-prior asks for it. s and r are the same for all tables, chosen on one split of Adult.
+t the noisy cells, b the scale of the noise, the last sum only over neighbours on a scale, s = 2 (4 if there
+is a scale), r = 1.5. Spikes remain: one that exceeds the noise gains far more than the prior costs. s and r
+are the same for all tables, chosen on one split of Adult.
 
 Only noisy counts and public sizes are read here: post-processing.
 """
@@ -32,7 +31,7 @@ GRID = 1000  # IMLap-Noisy tries the thresholds i / 1000
 
 
 class PostProcess(StrEnum):
-    """How negative cells and a total that is not n are mended."""
+    """How negative cells and a total other than n are corrected."""
 
     CLIP = "clip"
     THRESHOLD = "threshold"
@@ -43,8 +42,8 @@ def clip_and_normalise(counts: Ints, total: int) -> Floats:
     """Negative cells become 0, the rest is scaled to sum to 1: NoisyConditionals of PrivBayes.
 
     Args:
-        counts: noisy counts, any shape.
-        total: the public number of records, n.
+        counts: Noisy counts, any shape.
+        total: Public number of records, n.
 
     Returns:
         Probabilities in the same shape; uniform where nothing is left.
@@ -59,9 +58,9 @@ def imlap_threshold(counts: Ints, total: int) -> Floats:
     """Cells below a threshold become 0, the rest is scaled to sum to 1: IMLap-Noisy, steps (5) to (9).
 
     Formula (5) of the paper is lost. Known: t = i / 1000 for a positive whole i, computed from the noisy
-    table alone. Here t is the grid value for which the mass of the cells >= t is closest to 1, the least
-    among equals, and not above the largest cell, so that at least one cell stays (without that, a table
-    drowned in noise could end up empty). Where the largest cell is below the grid, the result is uniform.
+    table. Here t is the grid value for which the mass of the cells >= t is closest to 1, the smallest of
+    equal ones, and not above the largest cell, so that at least one cell remains (without that, a table
+    dominated by noise could end up empty). If the largest cell is below the grid, the result is uniform.
 
     Args and returns as ``clip_and_normalise``.
 
@@ -121,8 +120,8 @@ _RULES: Mapping[PostProcess, Callable[[Ints, int], Floats]] = {
 def conditional(joint: Floats) -> Floats:
     """Pr(X | parents) from Pr(parents, X), the child on the last axis.
 
-    Where the joint distribution knows nothing of a combination of parents, the child's own distribution in
-    the same table stands in: it may still be asked for, since the parents are drawn from other tables.
+    If the joint distribution has nothing on a combination of parents, the child's own distribution in the
+    same table is used instead: it may still be required, because the parents are drawn from other tables.
     """
     mass = joint.sum(axis=-1, keepdims=True)
     own = joint.reshape(-1, joint.shape[-1]).sum(axis=0)
@@ -146,10 +145,10 @@ def likely_values(noisy: Ints, total: int, *, scale: float, on_scale: int) -> Fl
     """The mode of the distribution, given noisy counts.
 
     Args:
-        noisy: (s,) counts with discrete Laplace noise.
-        total: the public number of records, >= 1.
-        scale: of the noise, in records, > 0.
-        on_scale: how many values, from the first on, lie on a scale, each next to its neighbours.
+        noisy: Counts with discrete Laplace noise, shape (s,).
+        total: Public number of records, >= 1.
+        scale: Scale of the noise, in records, > 0.
+        on_scale: Number of leading values that lie on a scale, each next to its neighbours.
 
     Returns:
         (s,) positive probabilities.

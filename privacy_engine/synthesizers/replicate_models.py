@@ -1,4 +1,4 @@
-"""Replicates of a latent class network as they are stored: arrays of probabilities, told in few digits."""
+"""Replicates of a latent class network as they are stored: arrays of probabilities, rounded to few digits."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -21,11 +21,12 @@ class ReplicateModels:
     Attributes that others determine are in none: they follow from the network.
 
     Attributes:
-        weights: (r, k) probabilities of the classes, one row a replicate.
-        tables: attribute to (r, k, size) its distribution given the class.
-        misfit: (3,) variances per p (1 - p) of marginals of one, two, three attributes measured together.
-        unseen: that which is added where they were not.
-        together: sets of attributes that were.
+        weights: Probabilities of the classes, one row a replicate, shape (r, k).
+        tables: Attribute to (r, k, size) its distribution given the class.
+        misfit: Variances per p (1 - p) of marginals of one, two, three attributes measured together, shape
+            (3,).
+        unseen: Variance that is added if they were not.
+        together: Sets of attributes that were.
     """
 
     weights: Floats
@@ -45,8 +46,8 @@ class ReplicateModels:
     def to_dict(self) -> dict[str, Any]:
         """Plain values that ``from_dict`` reads back, probabilities in a few digits."""
         return {
-            "weights": _told(self.weights),
-            "tables": {name: _told(table) for name, table in self.tables.items()},
+            "weights": _plain(self.weights),
+            "tables": {name: _plain(table) for name, table in self.tables.items()},
             "misfit": list(self.misfit),
             "unseen": self.unseen,
             "together": [list(names) for names in self.together],
@@ -86,9 +87,9 @@ class ClassTables:
     """A network whose attributes are independent given one hidden root, or functions of one that is.
 
     Attributes:
-        weights: (k,) probabilities of the classes.
-        tables: attribute to (k, size) its distribution given the class.
-        follows: attribute that another determines, to this one and (its size,) the value that it goes with.
+        weights: Probabilities of the classes, shape (k,).
+        tables: Attribute to (k, size) its distribution given the class.
+        follows: Attribute that another determines, to this one and (its size,) the corresponding value.
     """
 
     weights: Floats
@@ -113,7 +114,7 @@ class ClassTables:
         return cls(weights=root.table, tables=tables, follows=follows)
 
 
-def _told(probabilities: Floats) -> Any:
+def _plain(probabilities: Floats) -> Any:
     return _rounded(probabilities.tolist())
 
 

@@ -1,14 +1,14 @@
 """Intervals for counts, shares and means of a confidential table, from a noisy model and its replicates.
 
-What an interval is about: the value in the table that was measured, given what was published. What this table
-is itself a sample of is not in it, nor is it about the drawn records, whose number adds an error of its own:
-the interval lies around the model's answer, which has none. Values within a bin of the schema are taken as
-evenly spread, which no noisy figure tells.
+An interval is about the value in the measured table, given the published figures. It does not include the
+sampling error of that table, nor that of the drawn records, whose number adds an error: the interval is
+around the model's answer, which has none. Values within a bin of the schema are assumed to be evenly
+distributed, which no noisy figure shows.
 
 The variance is the replicates' mean squared distance from the model's answer, and the misfit, see
 ``privacy_engine.synthesizers.latent.replicates``: a p (1 - p) for a share, that of a sample of 1 / a records;
-for a mean within a group of share p so a times the variance in the group, by p. Where the attributes were
-never measured together, what the model infers of them beyond independence is uncertain by a part of it,
+for a mean within a group of share p, a times the variance in the group, over p. If the attributes were never
+measured together, the model's inference about them beyond independence is uncertain by a part of it,
 `INFERRED`.
 """
 
@@ -24,7 +24,7 @@ from privacy_engine.synthesizers.replicate_models import ClassTables
 
 Floats = npt.NDArray[np.float64]
 
-INFERRED = 0.35  # standard deviation of an association that is inferred, as a part of it
+INFERRED = 0.35  # standard deviation of an inferred association, as a part of it
 TREND = 3.0  # times the variance of an association that was not measured, for means: most of it is a trend
 
 
@@ -33,8 +33,8 @@ class Estimates:
     """An answer for each group.
 
     Attributes:
-        value: (g,) of the model: shares of the records, or means; a mean of no records is NaN.
-        low, high: (g,) the interval.
+        value: Answer of the model: shares of the records, or means, shape (g,); a mean of no records is NaN.
+        low, high: Interval, shape (g,).
     """
 
     value: Floats
@@ -47,9 +47,9 @@ class ReplicatedModel:
     """A published model with its replicates.
 
     Attributes:
-        model: whose answers are given.
+        model: Model that answers.
         replicates: at least two.
-        misfit, unseen, together: of ``ReplicateModels``.
+        misfit, unseen, together: As in ``ReplicateModels``.
     """
 
     model: ClassTables
@@ -66,8 +66,8 @@ class ReplicatedModel:
         """The share of the records in each group.
 
         Args:
-            chosen: attribute to (size, g) the part of each value's records that is in each group, 0 .. 1.
-            level: of the interval, in (0, 1).
+            chosen: Attribute to (size, g) the part of each value's records that is in each group, 0 .. 1.
+            level: Confidence level of the interval, in (0, 1).
         """
         if not chosen:  # all records, whose number is public
             return Estimates(value=np.ones(1), low=np.ones(1), high=np.ones(1))
@@ -83,10 +83,10 @@ class ReplicatedModel:
         """The mean of a number in each group, of those of its records that have one.
 
         Args:
-            chosen: as of ``shares``; for `of` itself, too, where the question is about some of its values.
-            of: the attribute.
-            numbers: (size,) what each of its values counts as; NaN of a null.
-            level: of the interval, in (0, 1).
+            chosen: As for ``shares``; also for `of` itself, if the question is about some of its values.
+            of: Attribute.
+            numbers: Number of each of its values, shape (size,); NaN for null.
+            level: Confidence level of the interval, in (0, 1).
         """
         known = ~np.isnan(numbers)
         groups = next((weights.shape[1] for weights in chosen.values()), 1)

@@ -1,11 +1,11 @@
-"""What all differentially private synthesizers share: measure once, sample as often as one likes.
+"""Base of all differentially private synthesizers: measure once, sample any number of times.
 
-Neighbour relation: one record replaced, the number of records public. Where the schema names a person: all
-rows of one person replaced, the number of persons public, the number of rows not; what a person contributes
-is bounded before anything is measured, see ``privacy_engine.dp.contributions``. Where only some persons take
-part in a release, ``measure_participants`` claims the same loss where the rows of at most one of them are
-taken out and of at most one put in, and takes no number of persons as public. Pure epsilon, where a method
-says nothing else.
+Neighbour relation: one record replaced, the number of records public. If the schema names a person: all rows
+of one person replaced, the number of persons public, the number of rows not; a person's contribution is
+limited before anything is measured, see ``privacy_engine.dp.contributions``. If only some persons take part
+in a release, ``measure_participants`` claims the same loss if the rows of at most one of them are removed and
+those of at most one are added, and considers no number of persons as public. Pure epsilon, unless a method
+states otherwise.
 """
 
 from abc import ABC, abstractmethod
@@ -52,13 +52,13 @@ PART = 500_000  # records that are drawn at a time
 
 
 class Learned(NamedTuple):
-    """What an algorithm learned.
+    """The result of an algorithm.
 
     Attributes:
-        network: the noisy distribution.
-        spends: what each mechanism spent on it.
-        replicates: of the model, from the noisy figures alone; None of a method without.
-        follow: plain values of noisy figures, by which later releases go on; None where none do.
+        network: Noisy distribution.
+        spends: What each mechanism spent on it.
+        replicates: Replicates of the model, only from noisy figures; None for a method without them.
+        follow: Plain values of noisy figures, by which later releases go on; None where none do.
     """
 
     network: BayesianNetwork
@@ -102,7 +102,7 @@ class Synthesizer(ABC):
         PrivacyLoss(epsilon=self.epsilon, neighbours=Neighbours.REPLACE_ONE)  # or it is no loss
         if self.weight is not None:
             object.__setattr__(self, "weight", choice(Weight, self.weight, "weight"))
-        _ = self.contribution  # refuses what is none
+        _ = self.contribution  # raises for an invalid one
         if self.rows is not None:
             check_whole("rows", self.rows, 1)
         for attribute, level in self.levels.items():
@@ -124,7 +124,7 @@ class Synthesizer(ABC):
         """Epsilon, for one record replaced; for all rows of one person, where the schema names it.
 
         Raises:
-            SchemaError: if it names one and neither `max_rows` nor `weight` is given, or the other way round.
+            SchemaError: If it names one and neither `max_rows` nor `weight` is given, or vice versa.
         """
         require_bound(schema, self.contribution)
         return self._loss_of(by_person=bool(schema.by))
@@ -134,7 +134,7 @@ class Synthesizer(ABC):
         return PrivacyLoss(epsilon=self.epsilon, neighbours=unit)
 
     def _spending(self, part: float) -> Self:
-        """The method for a part of what it may spend."""
+        """Learn from records with a part of what may be spent."""
         return replace(self, epsilon=part)
 
     @abstractmethod
@@ -146,25 +146,29 @@ class Synthesizer(ABC):
         """
 
     def learn_replicated(self, coded: CodedTable) -> "Learned":
-        """The same, and replicates of the model from the noisy figures alone; None of a method without."""
+        """Like `learn`, with replicates of the model from noisy figures; None for a method without them."""
         return Learned(*self.learn(coded))
 
     def measurement_parameters(self) -> dict[str, Any]:
-        """The parameters that shape what is measured, plain values; the number of records drawn is none.
+        """Return the parameters that affect the measurement, without the number of drawn records.
 
-        A bound of what a person contributes is told where there is one, so that a measurement without one has
-        the name in the books that it always had; and so are replicates none, which are made of what was
-        measured.
+        A limit of a person's contribution is only included if there is one, so that a measurement without one
+        keeps its name in the books. Replicates are never included, because they are made from the
+        measurement.
         """
-        told = parameters_of(self)
-        unbounded = {name for name in ("max_rows", "weight") if told[name] is None}
-        return {name: value for name, value in told.items() if name not in {"rows", "replicates", *unbounded}}
+        parameters = parameters_of(self)
+        unbounded = {name for name in ("max_rows", "weight") if parameters[name] is None}
+        return {
+            name: value
+            for name, value in parameters.items()
+            if name not in {"rows", "replicates", *unbounded}
+        }
 
     def coded(self, table: pd.DataFrame, schema: DataSchema) -> CodedTable:
-        """What of a table is measured: its records as codes; of persons, what each contributes.
+        """Return what is measured of a table: its records as codes; for persons, what each contributes.
 
         Raises:
-            SchemaError: as ``measure``.
+            SchemaError: As ``measure``.
         """
         self._require_known_persons(schema)
         coded = CodedTable.encode(table, schema, self.levels)
@@ -184,13 +188,13 @@ class Synthesizer(ABC):
         """The same of a table in files that is never loaded.
 
         Args:
-            engine: reads the files.
-            files: of the table.
+            engine: Reads the files.
+            files: Parquet files of the table.
             schema: with a public domain for each attribute.
-            earlier: storages of the release that this one goes on from; None: it goes on from none.
+            earlier: Storages of the release that this one continues; None if it continues none.
 
         Raises:
-            SchemaError, CapacityError: as ``measure_files``.
+            SchemaError, CapacityError: As ``measure_files``.
         """
         self._require_known_persons(schema)
         if self.contribution is None:
@@ -209,9 +213,9 @@ class Synthesizer(ABC):
         """Spend the budget. The noise is the operating system's: it cannot be seeded, so store the model.
 
         Raises:
-            SchemaError: if a domain is not public, or the table does not fit the schema, or the schema names
+            SchemaError: If a domain is not public, or the table does not fit the schema, or the schema names
                 a person and nothing bounds what one contributes.
-            InfeasibleError: if the table is too small, or a domain too large. Nothing was measured then.
+            InfeasibleError: If the table is too small, or a domain too large. Nothing was measured then.
         """
         return self.measure_coded(self.coded(table, schema))
 
@@ -219,8 +223,8 @@ class Synthesizer(ABC):
         """The same of a table in files that is never loaded.
 
         Raises:
-            SchemaError, InfeasibleError: as ``measure``.
-            CapacityError: as ``coded_files``. Nothing was measured then.
+            SchemaError, InfeasibleError: As ``measure``.
+            CapacityError: As ``coded_files``. Nothing was measured then.
         """
         return self.measure_coded(self.coded_files(engine, files, schema))
 
@@ -228,8 +232,8 @@ class Synthesizer(ABC):
         """The same of what ``coded`` or ``coded_files`` of this method gave.
 
         Raises:
-            InfeasibleError: as ``measure``.
-            ValueError: if it is of rows, and the method of persons, or the other way round.
+            InfeasibleError: As ``measure``.
+            ValueError: If it is of rows, and the method of persons, or vice versa.
         """
         return self.measured_by(coded, lambda method, records: method.learn_replicated(records))
 
@@ -239,18 +243,18 @@ class Synthesizer(ABC):
         """The same by another algorithm than ``learn_replicated``, which may spend as much.
 
         Args:
-            coded: what ``coded`` or ``coded_files`` of this method gave.
-            learn: given the method for what is left of the loss, and the records that it is about.
+            coded: Output of ``coded`` or ``coded_files`` of this method.
+            learn: Function from the method with the remaining loss, and its records, to the result.
 
         Raises:
-            InfeasibleError, ValueError: as ``measure_coded``.
+            InfeasibleError, ValueError: As ``measure_coded``.
         """
         if (coded.persons is None) != (self.contribution is None):
-            raise ValueError("what is measured must be encoded by the method that measures it")
+            raise ValueError("the measured records must be encoded by the method that measures them")
         if coded.persons is None and len(coded) < LEAST_ROWS:
             raise InfeasibleError(f"a table must have at least {LEAST_ROWS} records, got {len(coded)}")
         if coded.persons is not None and coded.persons < LEAST_ROWS:
-            raise InfeasibleError(f"a table must be of at least {LEAST_ROWS} persons, got {coded.persons}")
+            raise InfeasibleError(f"a table must have at least {LEAST_ROWS} persons, got {coded.persons}")
         method, noise = self, NoiseBudget.of(self._loss_of(by_person=coded.persons is not None))
         if coded.persons is not None and self.max_rows is not None and coded.each > 1:
             share = count_share(self.epsilon, coded.persons)
@@ -262,20 +266,20 @@ class Synthesizer(ABC):
     def coded_participants(
         self, table: pd.DataFrame, schema: DataSchema, takes_part: npt.NDArray[np.bool_]
     ) -> RowsOfPersons:
-        """The rows of those who take part in a release, which may be none, for ``measure_participants``.
+        """Return the rows of those who take part in a release, possibly none, for ``measure_participants``.
 
         Args:
-            table: of all rows, which are all held against the schema.
+            table: All rows, which are all checked against the schema.
             schema: with a public domain for each attribute; it names the person.
-            takes_part: (n,) whether the person of each row does.
+            takes_part: Whether the person of each row does, shape (n,).
 
         Raises:
-            SchemaError: as ``measure``, or if nothing bounds what a person contributes.
+            SchemaError: As for ``measure``, or if nothing limits a person's contribution.
         """
         self._require_known_persons(schema)
         if self.contribution is None:
             raise SchemaError(
-                "who takes part in a release is told by person: name it in the schema, and what each "
+                "participation requires the person of each row. Name it in the schema, and limit what each "
                 "contributes at most as max_rows or weight"
             )
         coded = CodedTable.encode(table, schema, self.levels).take(np.flatnonzero(takes_part))
@@ -284,19 +288,19 @@ class Synthesizer(ABC):
         )
 
     def measure_participants(self, rows: RowsOfPersons) -> SynthesizerModel:
-        """Spend the budget on the rows of those who take part in a release. Their number is not public.
+        """Spend the budget on the rows of those who take part in a release, whose number is not public.
 
-        The number of records is measured first, and all else on so many records as it says. The loss holds
-        where the rows of at most one person are taken out, and of at most one put in: the count has its part
-        of it, and given the count the records differ in at most `each` replaced, which is what ``learn`` has
-        the rest for (``contributions.with_noisy_number``).
+        The number of records is measured first, and everything else on that many records. The loss holds if
+        the rows of at most one person are removed, and those of at most one added: the count has its part of
+        it, and given the count the records differ in at most `each` replaced ones, for which ``learn`` has
+        the rest (``contributions.with_noisy_number``).
 
         Raises:
-            InfeasibleError: if the noisy number is too small for the method. It is a noisy answer as any
+            InfeasibleError: If the noisy number is too small for the method. It is a noisy answer like any
                 other: keep it, and do not measure again.
         """
         if self.contribution is None:
-            raise ValueError("what is measured must be encoded by the method that measures it")
+            raise ValueError("the measured records must be encoded by the method that measures them")
         noise = NoiseBudget.of(self._loss_of(by_person=True))
         on_count, rest = split(noise.whole, (NUMBER_SHARE, 1 - NUMBER_SHARE))
         coded = with_noisy_number(rows, self.contribution, noise, on_count)
@@ -323,10 +327,10 @@ class Synthesizer(ABC):
     ) -> pd.DataFrame:
         """Records from a model: post-processing, costs nothing, repeatable from a seed.
 
-        Their order says nothing of the source's: no record of it is read.
+        Their order reveals nothing about the source's, of which no record is read.
 
         Raises:
-            ValueError: if the schema is not the one that the model was measured with.
+            ValueError: If the schema is not the one that the model was measured with.
         """
         return pd.concat(list(self.sample_parts(model, schema, rows, rng)), ignore_index=True)
 
@@ -341,14 +345,14 @@ class Synthesizer(ABC):
         """The same records part by part, so that no more than a part is in memory.
 
         Args:
-            model: that was measured.
+            model: Measured model.
             schema: it was measured with.
-            rows: to draw, in all.
-            rng: draws them; another size of the parts gives other records.
-            size: most records of a part, >= 1.
+            rows: Total number of records to draw.
+            rng: Draws them; another size of the parts gives other records.
+            size: Most records of a part, >= 1.
 
         Raises:
-            ValueError: as ``sample``, before the first part is drawn.
+            ValueError: As ``sample``, before the first part is drawn.
         """
         check_whole("size", size, 1)
         network = model.network
@@ -365,7 +369,7 @@ class Synthesizer(ABC):
         """A release of records drawn from a model; equal models and seeds give equal releases.
 
         Raises:
-            ValueError: if another method measured the model, or the schema is another one.
+            ValueError: If another method measured the model, or the schema is another one.
         """
         first, others = self.release_parts(model, schema, rng)
         return replace(first, table=pd.concat([first.table, *others], ignore_index=True))
@@ -375,7 +379,7 @@ class Synthesizer(ABC):
     ) -> tuple[Release, Iterator[pd.DataFrame]]:
         """The same, with the first part of the records as its table; and the other parts, not drawn yet.
 
-        Arguments as of ``sample_parts``, errors as of ``release_of``.
+        Arguments as for ``sample_parts``, errors as for ``release_of``.
         """
         if model.method != self.key:
             raise ValueError(f"the model must be one of {self.key!r}, got one of {model.method!r}")
@@ -392,10 +396,10 @@ class Synthesizer(ABC):
         return first, parts
 
     def release(self, table: pd.DataFrame, schema: DataSchema, rng: np.random.Generator) -> Release:
-        """Measure and sample; ``rng`` serves the sampling alone.
+        """Measure and sample; ``rng`` is only used for sampling.
 
         Raises:
-            SchemaError, InfeasibleError: as ``measure``.
+            SchemaError, InfeasibleError: As ``measure``.
         """
         with portion(0.9):
             model = self.measure(table, schema)
@@ -403,13 +407,13 @@ class Synthesizer(ABC):
 
 
 def check_number(name: str, value: object) -> None:
-    """Refuse with ``ValueError`` what is no number; truths are none."""
+    """Raise ``ValueError`` unless the value is a number; truth values are not."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise ValueError(f"{name} must be a number, got {type(value).__name__}")
 
 
 def check_whole(name: str, value: object, least: int, most: int | None = None) -> None:
-    """Refuse with ``ValueError`` what is no whole number in the range."""
+    """Raise ``ValueError`` unless the value is a whole number in the range."""
     if isinstance(value, bool) or not isinstance(value, int) or value < least or (most and value > most):
         upper = f" and <= {most}" if most else ""
         raise ValueError(f"{name} must be a whole number >= {least}{upper}, got {value!r}")

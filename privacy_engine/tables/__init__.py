@@ -1,1 +1,1 @@
-"""A table about people as algorithms see it: schema, hierarchies, domains, codes, and classes of records."""
+"""A table about people as algorithms use it: schema, hierarchies, domains, codes, and classes of records."""

@@ -29,11 +29,12 @@ class SensitiveColumn:
     """A sensitive attribute of the records of a table.
 
     Attributes:
-        codes: (n,) integer, 0 .. size - 1, ascending with the values where they have an order; one for all
-            spellings of a text, see `privacy_engine.tables.normal`.
-        size: number of values in play.
-        hierarchy: the tree over the codes, where the attribute has one.
-        prior: (size,) share of each value in the whole table, where these are the records of a part of it.
+        codes: Integer, 0 .. size - 1, ascending with the values where they have an order, shape (n,); one for
+            all spellings of a text, see `privacy_engine.tables.normal`.
+        size: Number of values in play.
+        hierarchy: Tree over the codes, None if the attribute has none.
+        prior: Share of each value in the whole table, where these are the records of a part of it, shape
+            (size,).
     """
 
     codes: npt.NDArray[np.int32]
@@ -44,16 +45,16 @@ class SensitiveColumn:
 
 @dataclass(frozen=True)
 class SensitiveValues:
-    """The values of a sensitive attribute in a whole table, of which only some records are at hand.
+    """The values of a sensitive attribute in a whole table, of which only some records are available.
 
     Attributes:
-        column: (m,) its distinct values, a null one included where there is one.
-        codes: (m,) int32, the code of each, as in `SensitiveColumn`: one for all spellings of a text.
-        size: number of values in play.
-        counts: (size,) int64, records of the whole table with each.
-        hierarchy: the tree over the codes, where the attribute has one.
-        weights: (size,) float64, persons of the whole table with each, one that has several values by equal
-            parts in each; None where each record counts as a person.
+        column: Distinct values, including null if there is one, shape (m,).
+        codes: Code of each, as in `SensitiveColumn`: one for all spellings of a text, shape (m,) int32.
+        size: Number of values in play.
+        counts: Number of records of the whole table with each value, shape (size,) int64.
+        hierarchy: Tree over the codes, None if the attribute has none.
+        weights: Number of persons of the whole table with each value, shape (size,) float64; a person with
+            several values counts in equal parts. None if each record counts as a person.
 
     >>> values = SensitiveValues.of(pd.Series(["flu", "cold"]), np.array([3, 1]), None)
     >>> values.codes.tolist(), values.prior.tolist()
@@ -71,7 +72,7 @@ class SensitiveValues:
     def of(
         cls, column: pd.Series, counts: npt.NDArray[np.int64], attribute: Attribute | None
     ) -> "SensitiveValues":
-        """From the distinct values (m,) and how many records (m,) have each, in any order."""
+        """Build it from the distinct values (m,) and the number of records (m,) with each, in any order."""
         coded = _sensitive_column(column, attribute)
         totals = np.zeros(coded.size, dtype=np.int64)
         np.add.at(totals, coded.codes, counts)
@@ -79,7 +80,7 @@ class SensitiveValues:
 
     @property
     def prior(self) -> npt.NDArray[np.float64]:
-        """(size,) share of each value in the whole table, by persons where they are known."""
+        """(size,) share of each value in the whole table, by persons if known."""
         if self.weights is not None:
             return self.weights / max(float(self.weights.sum()), 1.0)
         return self.counts / max(int(self.counts.sum()), 1)
@@ -87,20 +88,20 @@ class SensitiveValues:
 
 @dataclass(frozen=True)
 class ClassCounts:
-    """How often each sensitive value stands in each class; only what occurs, sorted by class.
+    """Frequency of each sensitive value in each class; only values that occur, sorted by class.
 
-    Where it is known whose record a row is, a person counts one in a class, in equal parts for each of the
-    distinct values that they have there, see `privacy_engine.tables.persons`.
+    If the person of each row is known, a person counts once in a class, in equal parts for each of the
+    person's distinct values there, see `privacy_engine.tables.persons`.
 
     Attributes:
-        classes, values, counts: (e,) one entry for each value that occurs in a class; counts > 0: records
-            with the value, or the weight (float64) of the persons with it.
-        starts: (c,) first entry of each class.
-        prior: (size,) float64, share of each value in the whole table.
-        sizes: (c,) persons in each class; the records where each counts as a person.
-        persons: (e,) persons with the value in the class; None: as `counts`.
-        fingerprints: (c,) distinct sets of values that persons have in each class; at least as many as the
-            attribute has values, where they are more than that; None: as many as values.
+        classes, values, counts: One entry for each value that occurs in a class, shape (e,); counts > 0:
+            records with the value, or the weight (float64) of the persons with it.
+        starts: First entry of each class, shape (c,).
+        prior: Share of each value in the whole table, shape (size,) float64.
+        sizes: Number of persons in each class, shape (c,); records, if each counts as a person.
+        persons: Number of persons with the value in the class, shape (e,); None: as `counts`.
+        fingerprints: Number of distinct sets of values that persons have in each class, shape (c,); cut off
+            at the number of values of the attribute; None: as many as values.
     """
 
     classes: npt.NDArray[np.int64]
@@ -114,9 +115,9 @@ class ClassCounts:
 
     @property
     def distinct(self) -> npt.NDArray[np.int64]:
-        """(c,) distinct values in each class, or fingerprints where these are fewer.
+        """(c,) distinct values in each class, or fingerprints if these are fewer.
 
-        Ten persons who all have the same three values are not told apart by them.
+        Ten persons who all have the same three values are not distinguished by them.
         """
         values = np.bincount(self.classes, minlength=len(self.sizes))
         return values if self.fingerprints is None else np.minimum(values, self.fingerprints)
@@ -128,7 +129,7 @@ class ClassCounts:
 
     @property
     def shares(self) -> npt.NDArray[np.float64]:
-        """(e,) share of the value in its class; those of a class add up to 1."""
+        """Share of the value in its class, (e,); the shares of a class add up to 1."""
         return np.asarray(self.counts / self.sizes[self.classes], dtype=np.float64)
 
     def dense(self, first: int, last: int) -> npt.NDArray[np.float64]:
@@ -141,15 +142,15 @@ class ClassCounts:
 
 
 class Sensitive(Protocol):
-    """What is known of a sensitive attribute of classes."""
+    """A sensitive attribute of classes."""
 
     @property
     def hierarchy(self) -> Hierarchy | None:
-        """The tree over its codes, where it has one."""
+        """The tree over its codes; None if there is none."""
 
 
 class Classes(Protocol):
-    """Classes of records as a judge sees them: their sizes, and the sensitive values in each."""
+    """Classes of records as models see them: their sizes, and the sensitive values in each."""
 
     @property
     def sizes(self) -> npt.NDArray[np.int64]:
@@ -157,11 +158,11 @@ class Classes(Protocol):
 
     @property
     def people(self) -> npt.NDArray[np.int64]:
-        """(c,) distinct persons in each class; the records, where each counts as a person."""
+        """(c,) distinct persons in each class; records, if each counts as a person."""
 
     @property
     def sensitive(self) -> Mapping[str, Sensitive]:
-        """Sensitive attribute -> what is known of it."""
+        """Sensitive attribute -> its description."""
 
     @property
     def records(self) -> int:
@@ -170,17 +171,17 @@ class Classes(Protocol):
     def __len__(self) -> int: ...
 
     def counts(self, attribute: str) -> ClassCounts:
-        """Sensitive values of each class; `SchemaError` if the attribute is no sensitive one."""
+        """Sensitive values of each class; `SchemaError` if the attribute is not sensitive."""
 
 
 @dataclass(frozen=True)
 class EquivalenceClasses:
-    """The classes of a table: a partition of its records. A null is a value like any other.
+    """The classes of a table: a partition of its records. Null is a value like any other.
 
     Attributes:
-        labels: (n,) int64, the class of each record, 0 .. c - 1.
-        sensitive: sensitive attribute -> its column.
-        persons: (n,) int64, >= 0, whose record each is; None: each counts as a person.
+        labels: Class of each record, 0 .. c - 1, shape (n,) int64.
+        sensitive: Sensitive attribute -> its column.
+        persons: Person of each record, shape (n,) int64, >= 0; None: each record counts as a person.
 
     >>> table = pd.DataFrame({"zip": ["1*", "1*", "2*"], "disease": ["flu", "flu", "cold"]})
     >>> EquivalenceClasses.of_columns(table, ["zip"], ["disease"]).sizes.tolist()
@@ -199,7 +200,7 @@ class EquivalenceClasses:
 
     @cached_property
     def people(self) -> npt.NDArray[np.int64]:
-        """(c,) distinct persons in each class; the records, where each counts as a person."""
+        """(c,) distinct persons in each class; records, if each counts as a person."""
         if self.persons is None:
             return self.sizes
         return people_of_classes(self.labels, self.persons, len(self.sizes))
@@ -216,10 +217,10 @@ class EquivalenceClasses:
         """Sensitive values of each class.
 
         Raises:
-            SchemaError: if the attribute is not a sensitive one of the table.
+            SchemaError: If the attribute is not a sensitive one of the table.
         """
         _require_sensitive(attribute, self.sensitive)
-        if attribute not in self._counted:  # several models ask for the same
+        if attribute not in self._counted:  # several models use the same
             column = self.sensitive[attribute]
             by_person = self.persons is not None
             self._counted[attribute] = self._by_person(column) if by_person else self._by_row(column)
@@ -261,10 +262,10 @@ class EquivalenceClasses:
         )
 
     def values_left(self, attribute: str) -> ValuesLeft:
-        """What whoever knows all rows of a person is left with, see `persons.values_left`.
+        """Return the values left to someone who knows all rows of a person, see `persons.values_left`.
 
         Raises:
-            SchemaError: if the attribute is not a sensitive one of the table.
+            SchemaError: If the attribute is not a sensitive one of the table.
         """
         _require_sensitive(attribute, self.sensitive)
         persons = np.arange(self.records) if self.persons is None else self.persons
@@ -274,13 +275,14 @@ class EquivalenceClasses:
     def of_table(
         cls, table: pd.DataFrame, schema: DataSchema, persons: npt.NDArray[Any] | None = None
     ) -> "EquivalenceClasses":
-        """The classes of a released table, read from nothing but its columns.
+        """Compute the classes of a released table from its columns only.
 
         Args:
-            table: the released records.
-            schema: what their columns are.
-            persons: (n,) whose record each is, by numbers or texts; None: each counts as a person. Where rows
-                are linked the table's own pseudonyms tell it, and a class is of whole trajectories.
+            table: Released records.
+            schema: Schema of the released records.
+            persons: Person of each record, numbers or texts, shape (n,); None: each record counts as a
+                person. If rows are linked, the table's own pseudonyms identify persons, and a class consists
+                of whole trajectories.
         """
         labels = class_labels([table[a.name] for a in schema.quasi_identifiers], len(table))
         coded = None if persons is None else schema.person_codes(persons)
@@ -297,7 +299,7 @@ class EquivalenceClasses:
     def of_columns(
         cls, table: pd.DataFrame, quasi_identifiers: Sequence[str], sensitive: Sequence[str] = ()
     ) -> "EquivalenceClasses":
-        """The classes of a table by column names alone, without a schema."""
+        """Compute the classes of a table from column names, without a schema."""
         labels = class_labels([table[name] for name in quasi_identifiers], len(table))
         return cls(
             labels=labels, sensitive={name: _sensitive_column(table[name], None) for name in sensitive}
@@ -306,13 +308,13 @@ class EquivalenceClasses:
 
 @dataclass(frozen=True)
 class CountedClasses:
-    """Some of the classes of a table, each of them whole, known by their counts alone.
+    """Some of the classes of a table, each complete, known only by their counts.
 
     Attributes:
-        sizes: (c,) int64, records in each class.
-        entries: sensitive attribute -> how often each of its values stands in each class.
-        sensitive: sensitive attribute -> its values in the whole table.
-        persons: (c,) int64, distinct persons in each class; None: each record counts as a person.
+        sizes: Records in each class, shape (c,) int64.
+        entries: Sensitive attribute -> frequency of each of its values in each class.
+        sensitive: Sensitive attribute -> its values in the whole table.
+        persons: Distinct persons in each class, shape (c,) int64; None: each record counts as a person.
     """
 
     sizes: npt.NDArray[np.int64]
@@ -322,7 +324,7 @@ class CountedClasses:
 
     @property
     def people(self) -> npt.NDArray[np.int64]:
-        """(c,) distinct persons in each class; the records, where each counts as a person."""
+        """(c,) distinct persons in each class; records, if each counts as a person."""
         return self.sizes if self.persons is None else self.persons
 
     @property
@@ -337,7 +339,7 @@ class CountedClasses:
         """Sensitive values of each class.
 
         Raises:
-            SchemaError: if the attribute is not a sensitive one of the table.
+            SchemaError: If the attribute is not a sensitive one of the table.
         """
         _require_sensitive(attribute, self.sensitive)
         return self.entries[attribute]
@@ -349,12 +351,12 @@ class CountedClasses:
         entries: Mapping[str, tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.int64]]],
         sensitive: Mapping[str, SensitiveValues],
     ) -> "CountedClasses":
-        """From counted entries in any order.
+        """Build them from counted entries in any order.
 
         Args:
-            sizes: (c,) records in each class.
-            entries: sensitive attribute -> classes, codes and counts, (e,) each; no class and code twice.
-            sensitive: sensitive attribute -> its values in the whole table.
+            sizes: Records in each class, shape (c,).
+            entries: Sensitive attribute -> classes, codes and counts, (e,) each; no class and code twice.
+            sensitive: Sensitive attribute -> its values in the whole table.
 
         >>> values = SensitiveValues.of(pd.Series(["flu", "cold"]), np.array([3, 1]), None)
         >>> entries = {"illness": (np.array([1, 0, 1]), np.array([1, 1, 0]), np.array([1, 2, 1]))}
@@ -383,13 +385,13 @@ class CountedClasses:
         counted: Mapping[str, PersonCounts],
         sensitive: Mapping[str, SensitiveValues],
     ) -> "CountedClasses":
-        """From the sensitive values of the persons in each class.
+        """Build them from the sensitive values of the persons in each class.
 
         Args:
-            sizes: (c,) records in each class.
-            people: (c,) distinct persons in each class.
-            counted: sensitive attribute -> its values among them.
-            sensitive: sensitive attribute -> its values in the whole table, with their weights.
+            sizes: Records in each class, shape (c,).
+            people: Distinct persons in each class, shape (c,).
+            counted: Sensitive attribute -> its values among them.
+            sensitive: Sensitive attribute -> its values in the whole table, with their weights.
         """
         entries = {
             name: ClassCounts(
@@ -409,7 +411,9 @@ class CountedClasses:
 
 def _require_sensitive(attribute: str, known: Mapping[str, Sensitive]) -> None:
     if attribute not in known:
-        raise SchemaError(f"{attribute!r} is no sensitive attribute of the table; it has {sorted(known)}")
+        raise SchemaError(
+            f"{attribute!r} is not a sensitive attribute of the table, which has {sorted(known)}"
+        )
 
 
 def class_labels(columns: Sequence[pd.Series], n: int) -> npt.NDArray[np.int64]:
@@ -436,7 +440,7 @@ def _sensitive_column(column: pd.Series, attribute: Attribute | None) -> Sensiti
         return SensitiveColumn(codes[coded.codes], len(tree.values), tree)
     if attribute is not None and attribute.categories is not None:
         place = {value: i for i, value in enumerate(attribute.categories)}
-        ascending = coded.ascending()  # those that are no category come last, in this order
+        ascending = coded.ascending()  # values outside of the categories come last, in this order
         order = ascending[np.argsort([place.get(texts[i], len(place)) for i in ascending], kind="stable")]
     else:
         order = coded.ascending()
@@ -449,7 +453,7 @@ def _sensitive_column(column: pd.Series, attribute: Attribute | None) -> Sensiti
 def _unique_counts(
     keys: npt.NDArray[np.int64], span: int
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Distinct keys, ascending, and how often each occurs; counted where the span allows, else sorted."""
+    """Return distinct keys, ascending, and their frequency; counted if the span allows, else sorted."""
     if span <= 4 * len(keys) + 1024:
         counts = np.bincount(keys, minlength=span)
         present = np.flatnonzero(counts)

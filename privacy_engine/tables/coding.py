@@ -1,7 +1,7 @@
-"""Values coded as a table is read: the ends of a scale as one group each, codes by their first characters.
+"""Values coded when a table is read: the ends of a scale as one group each, codes by their first characters.
 
-A code stands for more than it reads: 90 for 90 and more, 1936 for 1936 and before, 000 for every rare prefix.
-So it is told wherever columns are, see `Coding.meaning_of`.
+A code represents more than it reads: 90 means 90 and more, 1936 means 1936 and before, 000 every rare prefix.
+So its meaning is shown wherever columns are described, see `Coding.meaning_of`.
 """
 
 import math
@@ -24,20 +24,21 @@ Numbers = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, kw_only=True)
 class Coding:
-    """How the values of an attribute are coded before anything else sees them.
+    """How the values of an attribute are coded before any further processing.
 
     Attributes:
-        top: larger numbers, or later days or seconds, become it; None: none do.
-        bottom: the same of smaller ones.
-        years_before_release: the bottom is the year so many years before that of the release, see `as_of`.
-        prefix: so many characters of a text are kept.
-        width: characters of a whole code. Numbers are filled up with zeros to it, texts must have as many.
-        rare: prefixes that become zeros, or the name of a list in `RARE_PREFIXES`.
-        source: the bounds that values of the source keep, where the schema has some; those of the attribute
-            are of the codes.
+        top: Value that replaces larger numbers, or later days or seconds; None: no such limit.
+        bottom: Value that replaces smaller numbers, or earlier days or seconds; None: no such limit.
+        years_before_release: Number of years before the release's year at which the bottom lies, see `as_of`.
+        prefix: Number of leading characters of a text that are kept; None: all.
+        width: Characters of a complete code. Numbers are padded with zeros to it, texts must have this
+            length.
+        rare: Prefixes that become zeros, or the name of a list in `RARE_PREFIXES`.
+        source: Bounds that values of the source must keep, if the schema has some; the attribute's own bounds
+            are those of the codes.
 
     Raises:
-        SchemaError: if the parts contradict each other.
+        SchemaError: If the parts contradict each other.
     """
 
     top: float | None = None
@@ -60,7 +61,7 @@ class Coding:
         if self.bottom is not None and self.top is not None and self.bottom >= self.top:
             return "bottom_code must be below top_code"
         if self.prefix is None:
-            return "width and rare are of a prefix: state it, too" if self.width or self.rare else None
+            return "width and rare require a prefix. State it, too" if self.width or self.rare else None
         if self.width is not None and self.width < self.prefix:
             return "width must be at least as large as prefix"
         if any(len(text) != self.prefix for text in self.rare_prefixes):
@@ -74,7 +75,7 @@ class Coding:
 
     @property
     def of_text(self) -> bool:
-        """Whether it codes texts, and not numbers or dates."""
+        """Whether it codes text, rather than numbers or dates."""
         return self.prefix is not None
 
     @property
@@ -83,7 +84,7 @@ class Coding:
         return all(end is None or float(end).is_integer() for end in (self.top, self.bottom))
 
     def within(self, bounds: Bounds) -> Bounds:
-        """What is left of bounds."""
+        """Return bounds after coding."""
         low, high = bounds
         return (
             low if self.bottom is None else max(low, self.bottom),
@@ -91,48 +92,49 @@ class Coding:
         )
 
     def cut(self, start: Callable[[Numbers], Numbers]) -> "Coding":
-        """The same with the ends of dates at the start of their periods."""
+        """Return the coding with the ends of dates at the start of their periods."""
         top, bottom = (
             None if end is None else float(start(np.array([end]))[0]) for end in (self.top, self.bottom)
         )
         return replace(self, top=top, bottom=bottom)
 
     def as_of(self, day: date, number_of: Callable[[date], float]) -> "Coding":
-        """The same with the bottom that it has in a release of that day.
+        """Return the coding with its bottom for a release of that day.
 
-        Whoever was born in the year Y is at most D - Y years old in the year D. So with 90 years all who may
-        be 90, by any event until the end of D, are in the group of the bottom.
+        Someone born in the year Y is at most D - Y years old in the year D. So with 90 years, everyone who
+        may be 90 by the end of D is in the bottom group.
 
         Args:
-            day: of the release.
-            number_of: of the first day of a year, what it is on the attribute's scale.
+            day: Day of the release.
+            number_of: Function from the first day of a year to a number on the attribute's scale.
         """
         if self.years_before_release is None:
             return self
         year = day.year - self.years_before_release
         if year < 1:
-            raise SchemaError("years_before_release must lead to a year after Christ: state fewer")
+            raise SchemaError("years_before_release must lead to a year after 0. State fewer")
         return replace(self, years_before_release=None, bottom=number_of(date(year, 1, 1)))
 
     def coded(self) -> "Coding":
-        """That of a column whose values are coded: texts have the length of the prefix now."""
+        """Return the coding for a column that is already coded: texts then have the length of the prefix."""
         return replace(self, width=None)
 
     def clipped(self, numbers: Numbers) -> Numbers:
-        """(n,) the codes of numbers; NaN stays."""
+        """(n,) the codes of numbers; NaN stays NaN."""
         self.require_known()
         out = numbers if self.bottom is None else np.where(numbers < self.bottom, self.bottom, numbers)
         return out if self.top is None else np.where(out > self.top, self.top, out)
 
     def require_known(self) -> None:
-        """Refuse to code by the date of a release that is not known.
+        """Raise if the coding depends on the release's date, which is not known.
 
         Raises:
-            SchemaError: naming the remedy.
+            SchemaError: If it does; the message names the remedy.
         """
         if self.years_before_release is not None:
             raise SchemaError(
-                "bottom_code goes by the year of the release, which is not known here: read the table with "
+                "bottom_code depends on the year of the release, which is not known here. Read the table "
+                "with "
                 "`DataSchema.as_of(day)`, or state a year"
             )
 
@@ -151,7 +153,7 @@ class Coding:
         return coded
 
     def prefixes(self, column: pd.Series) -> pd.Series:
-        """A column of codes by their prefixes, as text; what is one already stays."""
+        """Return a column of codes as the text of their prefixes; prefixes remain unchanged."""
         coded, number = factorize(column), is_number(column)
         made: list[str | None] = [*(self._prefix(text, number=number) for text in coded.texts), None]
         cells = np.array(made, dtype=object)[coded.codes]  # the code of a null is -1
@@ -163,67 +165,67 @@ class Coding:
         return "0" * len(kept) if kept in self.rare_prefixes else kept
 
     def misfits(self, texts: list[str], *, number: bool) -> list[bool]:
-        """Which codes are too short to have that prefix, or have more digits than a whole one."""
+        """Return which codes are too short to have that prefix, or have more digits than a complete code."""
         if number:
             return [not text.isdigit() or len(text) > (self.width or 0) for text in texts]
         return [len(text) < (self.width or self.prefix or 0) for text in texts]
 
     def type_problem(self, *, number: bool, whole: bool) -> str | None:
-        """What is wrong with the type of a column, and the remedy.
+        """Return what is wrong with the type of a column, with the remedy; None if it fits.
 
         Args:
-            number: whether it holds numbers.
-            whole: whether these are whole by their type.
+            number: Whether it holds numbers.
+            whole: Whether these are whole by their type.
         """
         if self.of_text and number and self.width is None:
             return (
-                "holds numbers, which have lost leading zeros: state the width of a whole code, such as "
+                "holds numbers, which have lost leading zeros. State the width of a complete code, such as "
                 "width: 5, or cast it to text in the source"
             )
         if not self.of_text and whole and not self.whole:
-            return "holds whole numbers: top_code and bottom_code must be whole, too"
+            return "holds whole numbers, so top_code and bottom_code must be whole, too"
         return None
 
     def meaning_of(self, label: Callable[[float], str], *, dated: bool) -> str:
-        """What the codes stand for, in a sentence; `label` says how a number or date is released."""
+        """Explain the codes in a sentence; `label` formats a number or date as released."""
         below, above = ("before", "after") if dated else ("below", "above")
-        told = [
+        sentences = [
             f"{label(end)} stands for {label(end)} and what is {side} it"
             for end, side in ((self.bottom, below), (self.top, above))
             if end is not None
         ]
         if self.prefix is not None:
-            told.append(f"a code stands for all that begin with these {self.prefix} characters")
+            sentences.append(f"a code stands for all that begin with these {self.prefix} characters")
         if self.rare_prefixes:
             named = f" ({self.rare})" if isinstance(self.rare, str) else ""
-            told.append(
+            sentences.append(
                 f"{'0' * (self.prefix or 0)} stands for {len(self.rare_prefixes)} rare prefixes{named}"
             )
-        return "; ".join(told)
+        return "; ".join(sentences)
 
     def to_dict(self, written: Callable[[float], Any]) -> dict[str, Any]:
-        """Plain values that ``of`` reads back; `written` is how a number of the scale is written."""
-        told: dict[str, Any] = {}
+        """Return plain values for ``of``; `written` formats a number of the scale."""
+        values: dict[str, Any] = {}
         if self.top is not None:
-            told["top_code"] = written(self.top)
+            values["top_code"] = written(self.top)
         if self.years_before_release is not None:
-            told["bottom_code"] = {"years_before_release": self.years_before_release}
+            values["bottom_code"] = {"years_before_release": self.years_before_release}
         elif self.bottom is not None:
-            told["bottom_code"] = written(self.bottom)
-        told |= {"prefix": self.prefix, "width": self.width}
-        told["rare"] = self.rare if isinstance(self.rare, str) else list(self.rare)
-        return {name: value for name, value in told.items() if value not in (None, [], "")}
+            values["bottom_code"] = written(self.bottom)
+        values |= {"prefix": self.prefix, "width": self.width}
+        values["rare"] = self.rare if isinstance(self.rare, str) else list(self.rare)
+        return {name: value for name, value in values.items() if value not in (None, [], "")}
 
     @classmethod
     def of(cls, given: Mapping[str, Any], read: Callable[[str, Any], float]) -> "Coding | None":
-        """Read what a schema states; None where it states nothing.
+        """Read the fields of a schema; None if none is stated.
 
         Args:
-            given: those of `CODING_FIELDS` that are stated.
-            read: of a field and its value, the number on the attribute's scale.
+            given: Stated fields, some of `CODING_FIELDS`.
+            read: Function from a field and its value to the number on the attribute's scale.
 
         Raises:
-            SchemaError: if a field has another type, or they contradict each other.
+            SchemaError: If a field has another type, or they contradict each other.
         """
         if not given:
             return None
@@ -250,10 +252,10 @@ CODING_FIELDS = frozenset({"top_code", "bottom_code", "prefix", "width", "rare"}
 
 
 def read_number(field: str, value: Any) -> float:
-    """The code of a number.
+    """Read the code of a number.
 
     Raises:
-        SchemaError: naming the field.
+        SchemaError: If it is not a finite number; the message names the field.
     """
     if type(value) not in (int, float) or not math.isfinite(value):
         raise SchemaError(f"{field} must be a finite number")

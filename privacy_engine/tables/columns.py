@@ -1,4 +1,4 @@
-"""One column as integer codes, whatever pandas type it comes in."""
+"""A column as integer codes, for any pandas type."""
 
 import math
 from collections.abc import Collection
@@ -12,10 +12,10 @@ import pyarrow as pa
 
 from privacy_engine.errors import SchemaError
 
-NULL = "\0"  # the text of a null where a null is a value; no column of text holds it
-_EXACT = 2**53  # whole numbers up to it are floats that are not rounded
+NULL = "\0"  # text that represents null if null is a value; no text column contains it
+_EXACT = 2**53  # whole numbers up to this are exact as floats
 _NOT_ATOMIC = (list, tuple, dict, set, frozenset, np.ndarray, bytes, bytearray)
-NULL_WORD = "null"  # what people read for it
+NULL_WORD = "null"  # text shown to readers
 
 
 @dataclass(frozen=True)
@@ -23,8 +23,8 @@ class Column:
     """A factorized column.
 
     Attributes:
-        codes: (n,) int64, index into ``values``, -1 = null.
-        values: the distinct values as pandas gives them, in no particular order.
+        codes: Index into ``values``, -1 = null, shape (n,) int64.
+        values: Distinct values as pandas returns them, in no particular order.
     """
 
     codes: npt.NDArray[np.int64]
@@ -37,11 +37,11 @@ class Column:
 
     @property
     def nulls(self) -> int:
-        """How many records have no value."""
+        """Number of records without a value."""
         return int(np.count_nonzero(self.codes < 0))
 
     def ascending(self) -> npt.NDArray[np.intp]:
-        """(v,) the distinct values in ascending order, by their texts where they do not compare."""
+        """(v,) the distinct values in ascending order, by their text if they cannot be compared."""
         try:
             return np.asarray(self.values.argsort(), dtype=np.intp)
         except TypeError:
@@ -49,20 +49,20 @@ class Column:
 
 
 def factorize(column: pd.Series) -> Column:
-    """Codes and distinct values of a column; the index is ignored.
+    """Return codes and distinct values of a column; the index is ignored.
 
     >>> factorize(pd.Series(["b", None, "b"], index=[7, 7, 3])).codes.tolist()
     [0, -1, 0]
     """
     codes, values = pd.factorize(column, use_na_sentinel=True)
     values = pd.Index(values)
-    if isinstance(values, pd.CategoricalIndex):  # whose order is that of its categories, not of the values
+    if isinstance(values, pd.CategoricalIndex):  # ordered by its categories, not by values
         values = values.astype(values.categories.dtype)
     return Column(codes=codes.astype(np.int64), values=values)
 
 
 def are_among(texts: npt.NDArray[np.object_], known: Collection[str]) -> npt.NDArray[np.bool_]:
-    """(n,) bool, whether each text is one of the ``known``; looked up, where `numpy.isin` compares all pairs.
+    """(n,) bool, whether each text is one of the ``known``; by lookup, while `numpy.isin` compares all pairs.
 
     >>> are_among(np.array(["a", "b"], dtype=object), ["b", "c"]).tolist()
     [False, True]
@@ -77,7 +77,7 @@ def is_number(column: pd.Series) -> bool:
 
 
 def floats(column: pd.Series) -> npt.NDArray[np.float64]:
-    """(n,) float64 values of a numeric column, NaN = null; of dates days, of times seconds since 1970-01-01.
+    """(n,) float64 values of a numeric column, NaN = null; for dates days, for times seconds since 1970.
 
     >>> floats(pd.Series(pd.to_datetime(["1970-01-02", None]))).tolist()
     [86400.0, nan]
@@ -97,10 +97,10 @@ class Numbers:
     """A factorized column of numbers.
 
     Attributes:
-        codes: (n,) int64, rank among the distinct values; of a null their number.
-        values: (v,) float64, the distinct values, ascending, less ``origin``.
-        origin: 0, but the least value where floats would not tell all of them apart.
-        texts: (v,) each value in full; whole numbers without a decimal point.
+        codes: Rank among the distinct values, shape (n,) int64; for a null, the number of values.
+        values: Distinct values, ascending, less ``origin``, shape (v,) float64.
+        origin: 0, or the smallest value if floats could not distinguish all values.
+        texts: Each value in full, shape (v,); whole numbers without a decimal point.
     """
 
     codes: npt.NDArray[np.int64]
@@ -110,13 +110,13 @@ class Numbers:
 
 
 def ranked(column: pd.Series) -> Numbers:
-    """The ranks and the distinct values of a column of numbers, however many digits they have.
+    """Return the ranks and the distinct values of a numeric column, with any number of digits.
 
     >>> ranked(pd.Series([2**60 + 1, 2**60])).texts
     ('1152921504606846976', '1152921504606846977')
     """
     if not is_rounded(column):
-        values, codes = np.unique(floats(column), return_inverse=True)  # all NaN are one, the last
+        values, codes = np.unique(floats(column), return_inverse=True)  # all NaN are one value, the last
         known = values[~np.isnan(values)]
         return Numbers(codes.astype(np.int64), known, tuple(map(number_text, known)))
     coded = factorize(column)
@@ -130,7 +130,7 @@ def ranked(column: pd.Series) -> Numbers:
 
 
 def is_rounded(column: pd.Series) -> bool:
-    """Whether numbers of a column are rounded as floats: decimals, and whole ones beyond 2**53."""
+    """Return whether numbers of a column are rounded as floats: decimals, and whole ones beyond 2**53."""
     if is_decimal(column):
         return True
     if not pd.api.types.is_integer_dtype(column.dtype) or not column.notna().any():
@@ -139,19 +139,17 @@ def is_rounded(column: pd.Series) -> bool:
 
 
 def require_span(name: str, low: float, high: float) -> None:
-    """Refuse numbers whose distance is none.
+    """Raise if the distance between two numbers overflows.
 
     Raises:
-        SchemaError: naming the column and the remedy.
+        SchemaError: If it does; the message names the column and the remedy.
     """
     if not math.isfinite(high - low):
-        raise SchemaError(
-            f"{name}: the least and the largest value are further apart than any number: mend the source"
-        )
+        raise SchemaError(f"{name}: the least and the largest value are too far apart. Correct the source")
 
 
 def is_atomic(column: pd.Series) -> bool:
-    """Whether no cell holds several values, or bytes."""
+    """Return whether no cell holds several values, or bytes."""
     if isinstance(column.dtype, pd.ArrowDtype):
         kind = column.dtype.pyarrow_dtype
         return not (pa.types.is_nested(kind) or pa.types.is_binary(kind) or pa.types.is_large_binary(kind))
@@ -161,17 +159,17 @@ def is_atomic(column: pd.Series) -> bool:
 
 
 def is_decimal(column: pd.Series) -> bool:
-    """Whether a column holds decimals of Arrow."""
+    """Return whether a column holds Arrow decimals."""
     return isinstance(column.dtype, pd.ArrowDtype) and str(column.dtype).startswith("decimal")
 
 
 def number_text(value: float) -> str:
-    """A number as it is released: whole numbers without a decimal point, others in full."""
+    """Format a number as it is released: whole numbers without a decimal point, others in full."""
     return str(int(value)) if float(value).is_integer() else repr(float(value))
 
 
 def text_in_full(number: int | Decimal | str) -> str:
-    """The text of a number without an exponent and without zeros at its end.
+    """Format a number without an exponent and without trailing zeros.
 
     >>> text_in_full("6.00"), text_in_full("1e-3"), text_in_full(2**60 + 1)
     ('6', '0.001', '1152921504606846977')
@@ -181,5 +179,5 @@ def text_in_full(number: int | Decimal | str) -> str:
 
 
 def value_text(value: object) -> str:
-    """A value as text; a whole number without a decimal point."""
+    """Format a value as text; a whole number without a decimal point."""
     return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)

@@ -1,4 +1,4 @@
-"""What a schema says of dates: how they are read, cut, shifted and generalized; what is derived from them."""
+"""Dates in a schema: how they are read, cut, shifted and generalized, and what is derived from them."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
@@ -35,24 +35,25 @@ from privacy_engine.vocabulary import Period, counted
 Bounds = tuple[float, float]
 Floats = npt.NDArray[np.float64]
 
-MOST_DAYS = 36_500  # by which dates are shifted, about a century
+MOST_DAYS = 36_500  # most days by which dates are shifted, about a century
 
 
 @dataclass(frozen=True, kw_only=True)
 class Shift:
-    """By how much the dates of a person are moved while a source is read: all by one keyed number of days.
+    """Shift of a person's dates when a source is read: all by the same keyed number of days.
 
-    It is a disguise, no guarantee: whoever has the key, or knows one true date of a person, knows them all.
+    It is a disguise and no guarantee: anyone who has the key, or knows one true date of a person, knows them
+    all.
 
     Attributes:
-        days: the number is one of -days .. -1 and 1 .. days, each as likely. It is never 0, so that nobody's
-            dates stay as they are.
-        scope: where a person's dates are moved by the same number.
+        days: Limit: the shift is one of -days .. -1 and 1 .. days, all equally likely. It is never 0, so that
+            no one's dates stay unchanged.
+        scope: Where a person's dates are shifted by the same number.
         connection: Airflow connection whose password is the key.
-        series: which releases belong together; None: those of one specification.
+        series: Name of the series of releases that belong together; None: those of one specification.
 
     Raises:
-        SchemaError: if a part is of a wrong type.
+        SchemaError: If a part is of the wrong type.
     """
 
     days: int
@@ -66,25 +67,25 @@ class Shift:
             raise SchemaError(f"shift: days must be a whole number from 1 to {MOST_DAYS:,}")
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values that ``from_dict`` reads back."""
-        told = {"connection": self.connection, "days": self.days, "scope": self.scope.value}
-        return told if self.series is None else told | {"series": self.series}
+        """Return plain values for ``from_dict``."""
+        values = {"connection": self.connection, "days": self.days, "scope": self.scope.value}
+        return values if self.series is None else values | {"series": self.series}
 
     @classmethod
     def from_dict(cls, given: Any) -> "Shift":
         """Read a mapping.
 
         Raises:
-            SchemaError: if it is none, or has unknown or missing fields.
+            SchemaError: If it is not a mapping, or has unknown or missing fields.
         """
         needed = {"connection", "days", "scope"}
         if not isinstance(given, Mapping) or not needed <= set(given) <= needed | {"series"}:
-            raise SchemaError("shift must be a mapping with connection, days, scope and, if need be, series")
+            raise SchemaError("shift must be a mapping with connection, days, scope and optionally series")
         return cls(**{**given, "scope": scope_of("shift", given["scope"])})
 
 
 class Span(StrEnum):
-    """What is derived from dates; the days of times count, on the clock that they are told by."""
+    """A number derived from dates; times count by their day, on the clock that they are read by."""
 
     YEARS_BETWEEN = "years_between"  # complete years from the first day to the second
     DAYS_BETWEEN = "days_between"  # days from the first day to the second
@@ -93,18 +94,18 @@ class Span(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Derivation:
-    """How a column of whole numbers is made from true dates while a source is read.
+    """How a column of whole numbers is derived from true dates when a source is read.
 
-    Of a null nothing is derived. From a later day to an earlier one numbers are negative; years are rounded
-    down, so that less than a year before is -1. Who is born on 29 February is a year older from 1 March on in
-    a year without that day.
+    Nothing is derived from a null. If the second day is earlier, numbers are negative; years are rounded
+    down, so less than a year earlier is -1. Someone born on 29 February is a year older from 1 March in a
+    year without that day.
 
     Attributes:
-        span: what is derived.
-        of: two columns of dates, or one and an ISO day; of `days_since_first` one column.
+        span: Number that is derived.
+        of: Columns to use: two date columns, or one and an ISO date. `days_since_first` takes one column.
 
     Raises:
-        SchemaError: if there are other than these.
+        SchemaError: If there are other columns.
 
     >>> Derivation(span="years_between", of=("born", "2026-01-01")).columns
     ('born',)
@@ -121,21 +122,21 @@ class Derivation:
         one, given = self.span is Span.DAYS_SINCE_FIRST, tuple[object, ...](self.of)
         if len(given) != (1 if one else 2) or not all(isinstance(name, str) and name for name in given):
             ends = "the name of a column" if one else "two columns, or a column and a day such as 2026-01-01"
-            raise SchemaError(f"derive: {self.span.value} must be of {ends}")
+            raise SchemaError(f"derive: {self.span.value} requires {ends}")
         if not self.columns:
-            raise SchemaError(f"derive: {self.span.value} must be of a column of the source at least")
+            raise SchemaError(f"derive: {self.span.value} requires at least one column of the source")
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The columns that it needs; whatever reads as an ISO day is none."""
+        """The columns that it requires, without ISO dates."""
         return tuple(name for name in self.of if _day(name) is None)
 
     def numbers(self, days: Mapping[str, Floats], first: Floats | None = None) -> pd.Series:
-        """(n,) whole numbers; null where a day is.
+        """(n,) whole numbers; null if a day is null.
 
         Args:
-            days: column -> (n,) days since 1970-01-01; NaN = null.
-            first: (n,) the first day of the person of each record, for `days_since_first`.
+            days: Column -> (n,) days since 1970-01-01; NaN = null.
+            first: First day of the person of each record, for `days_since_first`, shape (n,).
         """
         ends = [
             days[name] if (day := _day(name)) is None else np.array([day], np.float64) for name in self.of
@@ -149,7 +150,7 @@ class Derivation:
         return pd.Series(numbers, dtype="Int64").mask(~known)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values that ``from_dict`` reads back."""
+        """Return plain values for ``from_dict``."""
         return {self.span.value: self.of[0] if self.span is Span.DAYS_SINCE_FIRST else list(self.of)}
 
     @classmethod
@@ -157,7 +158,7 @@ class Derivation:
         """Read ``{span: columns}``; a day may be a date.
 
         Raises:
-            SchemaError: if it is anything else.
+            SchemaError: If it is anything else.
         """
         if not isinstance(given, Mapping) or len(given) != 1:
             raise SchemaError(
@@ -171,28 +172,29 @@ class Derivation:
 
 
 def _day(name: str) -> int | None:
-    """Days since 1970-01-01 of an ISO day; None of any other text."""
+    """Return the days since 1970-01-01 of an ISO date; None for any other text."""
     return end_of_bounds(name, DATES, upper=False) if len(name) == 10 else None
 
 
 @dataclass(frozen=True, kw_only=True)
 class DateForm:
-    """What a schema says of an attribute of kind date or timestamp beyond what it says of any.
+    """The fields of an attribute of kind date or timestamp that other kinds do not have.
 
-    Values are cut to the first day or second of their period before anything else sees them.
+    Values are cut to the first day or second of their period before any further processing.
 
     Attributes:
-        clock: days, of a date, or seconds, of a timestamp.
-        format: strptime format of a column of text; other columns need none.
-        zone: of the clock by which times with a zone are told, such as Europe/Berlin; None: UTC.
-        precision: period to which values are cut; None: the finest of the calendar, else a day or a second.
-        calendar: periods in which a quasi-identifier is generalized, the finest first; empty: by intervals.
-        bin: period of a public bin, for methods that need bins.
-        as_is: that an insensitive attribute is released as exactly as it is in the source.
-        shift: by how much the values are to be moved before they are cut; None: not, or it is done.
+        clock: Unit: days for a date, seconds for a timestamp.
+        format: strptime format of a text column; None for other columns.
+        zone: Time zone of the clock on which times with a zone are read, such as Europe/Berlin; None: UTC.
+        precision: Period to which values are cut; None: the finest period of the calendar, else a day or a
+            second.
+        calendar: Periods in which a quasi-identifier is generalized, finest first; empty: in intervals.
+        bin: Period of a public bin, for methods that need bins.
+        as_is: Whether an insensitive attribute is released as exactly as in the source.
+        shift: Shift of the values before they are cut; None: no shift, or already done.
 
     Raises:
-        SchemaError: if the parts contradict each other.
+        SchemaError: If the parts contradict each other.
 
     >>> DateForm(clock=DATES, calendar=("month", "year")).cut_to
     <Period.MONTH: 'month'>
@@ -223,16 +225,17 @@ class DateForm:
         unit, own = self.clock.unit, self.cut_to
         for name, period in (("precision", own), ("bin", self.bin), ("calendar", (*self.calendar, own)[0])):
             if period is not None and not nests(unit, period):
-                return f"{name} must be a day or coarser, got {period.value}: a date has no time of the day"
+                return f"{name} must be a day or coarser, got {period.value}. A date has no time of day"
         if self.calendar and (problem := problem_of_calendar(self.calendar)):
             return problem
         for name, period in (("calendar", self.calendar[0] if self.calendar else None), ("bin", self.bin)):
             if period is not None and not nests(own, period):
                 return (
-                    f"{name} must hold no period finer than the precision, nor one that it lies in not whole"
+                    f"{name} must not have a period finer than the precision, or one that the precision does "
+                    "not nest in"
                 )
         if self.as_is and (self.precision is not None or self.calendar):
-            return "as_is releases values as they are: leave precision and calendar out, or as_is"
+            return "as_is releases values unchanged. Remove precision and calendar, or as_is"
         if self.zone is not None and not is_zone(self.zone):
             return "zone must be one of the time zone database, such as Europe/Berlin"
         return problem_of_format(self.format, self.clock, own) if self.format is not None else None
@@ -243,7 +246,7 @@ class DateForm:
         return self.precision or (self.calendar[0] if self.calendar else self.clock.unit)
 
     def bounds(self, given: Any) -> Bounds | None:
-        """Public bounds in days or seconds, each cut as values are; None where these are no bounds.
+        """Return public bounds in days or seconds, each cut like values; None if these are not bounds.
 
         >>> DateForm(clock=DATES, precision="month").bounds(["1970-01-20", "1970-02-28"])
         (0.0, 31.0)
@@ -260,38 +263,38 @@ class DateForm:
         return float(low), float(high)
 
     def widened(self, bounds: Bounds) -> Bounds:
-        """Bounds, in days or seconds, that hold the shifted values, too; they may leave the calendar."""
+        """Return bounds, in days or seconds, that also contain shifted values, even beyond the calendar."""
         last = self.clock.end(np.array(bounds[1:], np.int64), self.cut_to)
         return bounds[0] - self._reach, float(last[0]) + self._reach
 
     @property
     def _reach(self) -> int:
-        """Days or seconds by which a value is shifted at most."""
+        """The largest shift of a value, in days or seconds."""
         return self.clock.units_of_day * self.shift.days if self.shift else 0
 
     def bounds_text(self, bounds: Bounds) -> list[str]:
-        """Public bounds as ISO text: the first and the last day or second inside."""
+        """Format public bounds as ISO text: the first and the last day or second inside."""
         low, high = np.array(bounds, dtype=np.int64)
         return self.clock.labels(np.array([low, self.clock.end(high, self.cut_to)]), self.clock.unit)
 
     def type_problem(self, column: pd.Series) -> str | None:
-        """What is wrong with the type of a column, and the remedy; None if it fits."""
+        """Return the fault in the type of a column, with the remedy; None if it fits."""
         if is_dated(column):
             if self.clock != DATES and only_dates(column):
-                return f"must have a time of the day as a timestamp, got {column.dtype}: make it kind: date"
+                return f"must have a time of day as a timestamp, got {column.dtype}. Make it kind: date"
             return None
         if not _is_text(column):
-            return f"must hold dates, times or text with a format, got {column.dtype}: cast it in the source"
+            return f"must hold dates, times or text with a format, got {column.dtype}. Cast it in the source"
         if self.format is None:
-            return "is text, so it must have a format: state it, such as format: '%Y-%m-%d'"
+            return "is text, so it must have a format. State it, such as format: '%Y-%m-%d'"
         return None
 
     def read(self, column: pd.Series) -> Moments:
-        """The moments of a column of the right type; those that break a rule are counted."""
+        """Read the moments of a column of the right type; values that break a rule are counted."""
         return moments(column, self.format, self.zone)
 
     def numbers(self, column: pd.Series) -> npt.NDArray[np.float64]:
-        """(n,) days or seconds of the start of each value's period; NaN = null, or no date."""
+        """(n,) days or seconds of the start of each value's period; NaN = null, or not a date."""
         return self.cut(self.read(column).numbers(self.clock))
 
     def cut(self, numbers: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
@@ -302,31 +305,31 @@ class DateForm:
         return out
 
     def normal(self, column: pd.Series) -> pd.Series:
-        """The column in the one type behind ingest: dates, or time stamps without a zone, cut."""
+        """Return the column in the form used after ingest: dates, or time stamps without a zone, cut."""
         if self.as_is and self.clock != DATES:
             found = self.read(column)
             return self.clock.column_of(found.micros, found.null, column.name)
         return self.clock.column(self.numbers(column), column.name)
 
     def shifted(self, column: pd.Series, days: npt.NDArray[np.int64]) -> pd.Series:
-        """The column in one type, each value moved by as many days as its place in (n,) `days` says, uncut.
+        """Return the column with each value shifted by its number of days in (n,) `days`, not cut.
 
         Raises:
-            SchemaError: by count, if values are so near to an end of the calendar that a shift may leave it.
+            SchemaError: If values are too close to an end of the calendar; the message has their number.
         """
         found, reach = self.read(column), self._reach
         numbers = found.numbers(self.clock)
         near = int(((numbers < self.clock.first + reach) | (numbers > self.clock.last - reach)).sum())
         if near:
             raise SchemaError(
-                f"{counted(near, 'value is', 'values are')} so near to the year 1 or 9999 that a shift "
-                "may lead out of the calendar: make them null in the source where they stand for no date"
+                f"{counted(near, 'date is', 'dates are')} too close to year 1 or 9999 to be shifted. "
+                "Make them null in the source if they are not real dates"
             )
         micros = found.micros // MICROS_OF_DAY * MICROS_OF_DAY if self.clock == DATES else found.micros
         return self.clock.column_of(micros + days * MICROS_OF_DAY, found.null, column.name)
 
     def labels(self, numbers: npt.NDArray[np.float64]) -> tuple[str, ...]:
-        """What the periods of days or seconds are called."""
+        """Return the labels of the periods of days or seconds."""
         return tuple(self.clock.labels(numbers.astype(np.int64), self.cut_to))
 
     def last(self, numbers: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
@@ -336,29 +339,29 @@ class DateForm:
         return out
 
     def places(self, numbers: npt.NDArray[np.float64], low: float) -> npt.NDArray[np.int64]:
-        """(n,) how many periods after that of `low` each one's is."""
+        """Return the number of periods from the period of `low` to each value's, (n,)."""
         ends = [np.asarray(x, dtype=np.int64) for x in (numbers, [low])]
         own, first = (self.clock.index(x, self.cut_to) for x in ends)
         return own - first
 
     def starts(self, low: float, places: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
-        """(n,) the first day or second of the periods at so many places after that of `low`."""
+        """Return the first day or second of the periods at these distances from the period of `low`, (n,)."""
         first = self.clock.index(np.array([low], dtype=np.int64), self.cut_to)
         return self.clock.starts(first + places, self.cut_to).astype(np.float64)
 
     def hierarchy(self, low: float, high: float) -> Hierarchy:
-        """The calendar over all periods between two days or seconds.
+        """Return the calendar over all periods between two days or seconds.
 
         Raises:
-            SchemaError: if they are too many.
+            SchemaError: If there are too many.
         """
         levels = tuple(period for period in self.calendar if period is not self.cut_to)
         return calendar_hierarchy(self.clock, int(low), int(high), self.cut_to, levels)
 
     def groups(self, low: float, high: float, most: int) -> tuple[tuple[str, ...], npt.NDArray[np.float64]]:
-        """Labels (g,) and edges (g + 1,) of at most so many groups of periods between two days or seconds.
+        """Labels (g,) and edges (g + 1,) of groups of periods between two days or seconds, at most `most`.
 
-        They are single periods of the finest unit of which there are few enough, or several decades each.
+        They are single periods of the finest unit that has few enough, or several decades each.
         """
         ends = np.array([low, high], dtype=np.int64)
         for period in (p for p in Period if nests(self.cut_to, p)):
@@ -376,21 +379,21 @@ class DateForm:
         return tuple(labels), np.array([*starts, *after + 1], dtype=np.float64) - 0.5
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values of what is stated, which `of` reads back."""
-        told = {f.name: getattr(self, f.name) for f in fields(self) if f.name in FORM_FIELDS}
-        told = {name: value.value if isinstance(value, Period) else value for name, value in told.items()}
+        """Return plain values of the stated fields, for `of`."""
+        values = {f.name: getattr(self, f.name) for f in fields(self) if f.name in FORM_FIELDS}
+        values = {name: value.value if isinstance(value, Period) else value for name, value in values.items()}
         if self.shift:
-            told["shift"] = self.shift.to_dict()
+            values["shift"] = self.shift.to_dict()
         if self.calendar:
-            told["calendar"] = [period.value for period in self.calendar]
-        return {name: value for name, value in told.items() if value not in (None, (), False)}
+            values["calendar"] = [period.value for period in self.calendar]
+        return {name: value for name, value in values.items() if value not in (None, (), False)}
 
     @classmethod
     def of(cls, clock: Clock, given: Mapping[str, Any]) -> "DateForm":
-        """Read what a schema states.
+        """Read the fields of a schema.
 
         Raises:
-            SchemaError: if a field has another type, or they contradict each other.
+            SchemaError: If a field has another type, or they contradict each other.
         """
         for name, value in given.items():
             if name == "as_is" and not isinstance(value, bool):

@@ -1,8 +1,8 @@
-"""The calendar: periods of dates and times, how they nest, what they are called, and how cells are read.
+"""The calendar: periods of dates and times, their nesting, their labels, and how cells are read.
 
 A date is a whole number of days since 1970-01-01, a time of the day one of seconds, both in the proleptic
-Gregorian calendar (ISO 8601) from the year 1 to 9999. Weeks are those of ISO 8601: from Monday, and of the
-year that their Thursday is in, so that they nest in no month, quarter or year.
+Gregorian calendar (ISO 8601) from the year 1 to 9999. Weeks are those of ISO 8601: they begin on Monday and
+belong to the year of their Thursday, so they nest in no month, quarter or year.
 """
 
 import itertools
@@ -32,8 +32,8 @@ _DAY = 86_400  # seconds
 MICROS_OF_DAY = _DAY * 10**6
 _FIRST, _LAST = (int(np.datetime64(day, "D").astype(np.int64)) for day in ("0001-01-01", "9999-12-31"))
 _PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
-_ONLY_NANOSECONDS = int(pd.__version__.split(".")[0]) < 3  # text is read into the years 1678 to 2262 alone
-_MOMENT_WORDS = frozenset({"now", "today"})  # what pandas reads as the time of the reading
+_ONLY_NANOSECONDS = int(pd.__version__.split(".")[0]) < 3  # text is only read into the years 1678 to 2262
+_MOMENT_WORDS = frozenset({"now", "today"})  # pandas reads them as the current time
 _PROBE = datetime(2009, 11, 23, 17, 48, 59)
 _PROBE_SECONDS = int((_PROBE - datetime(1970, 1, 1)).total_seconds())
 
@@ -42,7 +42,7 @@ _ORDER = {period: place for place, period in enumerate(Period)}
 
 
 def nests(fine: Period, coarse: Period) -> bool:
-    """Whether each period of one unit lies in one period of the other.
+    """Return whether each period of one unit lies in one period of the other.
 
     >>> nests(Period.DAY, Period.WEEK), nests(Period.WEEK, Period.YEAR), nests(Period.MONTH, Period.MONTH)
     (True, False, True)
@@ -52,10 +52,10 @@ def nests(fine: Period, coarse: Period) -> bool:
 
 @dataclass(frozen=True)
 class Clock:
-    """What dates or times are counted in since 1970-01-01.
+    """The unit in which dates or times are counted since 1970-01-01.
 
     Attributes:
-        unit: a day, for dates, or a second, for times.
+        unit: Day for dates, second for times.
 
     >>> day = np.array([18335])
     >>> [str(DATES.labels(day, period)[0]) for period in ("day", "week", "quarter", "decade")]
@@ -78,11 +78,11 @@ class Clock:
 
     @property
     def units_of_day(self) -> int:
-        """How many days or seconds a day has."""
+        """Number of days or seconds in a day."""
         return 1 if self.unit is Period.DAY else _DAY
 
     def index(self, numbers: Ints, period: Period) -> Ints:
-        """(n,) the number of each one's period; those of successive periods are successive."""
+        """Return the number of each value's period, (n,); successive periods have successive numbers."""
         days = numbers // self.units_of_day
         match period:
             case Period.SECOND | Period.MINUTE | Period.HOUR:
@@ -126,7 +126,7 @@ class Clock:
         return np.minimum(self.starts(self.index(numbers, period) + 1, period) - 1, self.last)
 
     def labels(self, numbers: Ints, period: Period) -> list[str]:
-        """(n,) what each one's period is called, such as 2020-03-14, 2020-W11, 2020-03, 2020-Q1, 2020s."""
+        """(n,) the label of each one's period, such as 2020-03-14, 2020-W11, 2020-03, 2020-Q1, 2020s."""
         days = (numbers // self.units_of_day).astype("datetime64[D]")
         match period:
             case Period.SECOND | Period.MINUTE | Period.HOUR:
@@ -146,14 +146,14 @@ class Clock:
         return [f"{10 * decade:04}s" for decade in self.index(numbers, period).tolist()]
 
     def column(self, numbers: npt.NDArray[np.float64], name: Hashable = None) -> pd.Series:
-        """Days as a column of dates, seconds as one of time stamps without a zone; NaN = null."""
+        """Return days as a column of dates, seconds as a column of time stamps without a zone; NaN = null."""
         null = np.isnan(numbers)
         return self.column_of(
             np.where(null, 0, numbers).astype(np.int64) * (MICROS_OF_DAY // self.units_of_day), null, name
         )
 
     def column_of(self, micros: Ints, null: Flags, name: Hashable = None) -> pd.Series:
-        """The same, of microseconds."""
+        """The same for microseconds."""
         stamps = np.where(null, np.datetime64("NaT", "us"), micros.astype("datetime64[us]"))
         column = pd.Series(stamps, name=name)
         return column.astype("date32[pyarrow]") if self.unit is Period.DAY else column
@@ -163,8 +163,8 @@ def complete_years(start: Ints, end: Ints) -> Ints:
     """(n,) years from one day to another, as an age is counted; negative where the other is earlier.
 
     Args:
-        start: (n,) days since 1970-01-01.
-        end: (n,) likewise.
+        start: Days since 1970-01-01, shape (n,).
+        end: Likewise, shape (n,).
 
     >>> born, on = (
     ...     np.array(days, "datetime64[D]").astype(np.int64)
@@ -192,14 +192,15 @@ def _texts(moments: npt.NDArray[np.datetime64]) -> list[str]:
 
 
 def problem_of_calendar(periods: Sequence[Period]) -> str | None:
-    """Why periods are no levels of a calendar, from fine to coarse; None where they are."""
+    """Return why periods are not levels of a calendar, from fine to coarse; None if they are."""
     if not periods or list(periods) != sorted(set(periods), key=_ORDER.__getitem__):
-        return "calendar must be a list of distinct periods, the finest first"
+        return "calendar must be a list of distinct periods, finest first"
     for fine, coarse in itertools.pairwise(periods):
         if not nests(fine, coarse):
             return (
-                f"calendar must not have {fine.value} below {coarse.value}: a {fine.value} of ISO 8601 lies "
-                f"in no single {coarse.value}; leave one of them out"
+                f"calendar must not have {fine.value} below {coarse.value}, because a {fine.value} of ISO "
+                "8601 lies "
+                f"in no single {coarse.value}. Remove one of them"
             )
     return None
 
@@ -208,10 +209,10 @@ def problem_of_calendar(periods: Sequence[Period]) -> str | None:
 def calendar_hierarchy(
     clock: Clock, low: int, high: int, precision: Period, levels: tuple[Period, ...]
 ) -> Hierarchy:
-    """The periods from that of `low` to that of `high`, under those of the levels, and all under a root.
+    """Return the periods from that of `low` to that of `high`, under those of the levels, and one root.
 
     Raises:
-        SchemaError: if there are more than `MOST_LEAVES`.
+        SchemaError: If there are more than `MOST_LEAVES`.
 
     >>> calendar_hierarchy(DATES, 18335, 18400, Period.MONTH, (Period.QUARTER,)).rows[0]
     ('2020-03', '2020-Q1', '*')
@@ -220,11 +221,11 @@ def calendar_hierarchy(
     if last - first >= MOST_LEAVES:
         raise SchemaError(
             f"the calendar has {last - first + 1:,} periods of a {precision.value} between its bounds, more "
-            f"than {MOST_LEAVES:,}: state a coarser precision, or narrower bounds"
+            f"than {MOST_LEAVES:,}. State a coarser precision, or narrower bounds"
         )
     numbers = clock.starts(np.arange(first, last + 1), precision)
     columns = [clock.labels(numbers, period) for period in (precision, *levels)]
-    return Hierarchy(tuple(zip(*columns, itertools.repeat(ROOT))))  # the root has no end
+    return Hierarchy(tuple(zip(*columns, itertools.repeat(ROOT))))  # the root never ends
 
 
 _PERIOD_OF_LENGTH = {4: Period.YEAR, 7: Period.MONTH, 10: Period.DAY, 13: Period.HOUR, 16: Period.MINUTE}
@@ -234,9 +235,9 @@ def end_of_bounds(value: object, clock: Clock, *, upper: bool) -> int | None:
     """Days or seconds of an end of public bounds; None where it is no date or time without a zone.
 
     Args:
-        value: a date or time, or ISO text of one.
-        clock: what is counted.
-        upper: a day that bounds times from above is counted to its last second.
+        value: Date or time, or ISO text of one.
+        clock: Unit that is counted.
+        upper: Whether it is the upper end: then a day that bounds times counts to its last second.
     """
     if isinstance(value, str):
         try:
@@ -254,7 +255,7 @@ def end_of_bounds(value: object, clock: Clock, *, upper: bool) -> int | None:
 
 
 def period_of_label(label: str, clock: Clock) -> tuple[int, int] | None:
-    """The first and the last day or second of a period by what `Clock.labels` calls it; None of other text.
+    """Return the first and the last day or second of a period from its label; None for other text.
 
     >>> period_of_label("1970-02", DATES), period_of_label("1970-W02", DATES)
     ((31, 58), (4, 10))
@@ -280,7 +281,7 @@ def period_of_label(label: str, clock: Clock) -> tuple[int, int] | None:
 
 
 def is_zone(name: str) -> bool:
-    """Whether the time zone database knows a zone of that name.
+    """Return whether the time zone database has a zone of that name.
 
     >>> is_zone("Europe/Zurich"), is_zone("Mars/Phobos")
     (True, False)
@@ -293,17 +294,17 @@ def is_zone(name: str) -> bool:
 
 
 def problem_of_format(form: str, clock: Clock, precision: Period) -> str | None:
-    """Why a strptime format tells no period of that precision; None where it does."""
+    """Return why a strptime format does not determine a period of that precision; None if it does."""
     probe = pd.Timestamp(_PROBE, tz="UTC" if "%z" in form else None)
     try:
         read = moments(pd.Series([probe.strftime(form)], dtype="str"), form)
     except ValueError:
-        return "format must be one of strptime, such as %Y-%m-%d: it has an unknown or repeated directive"
-    told = Moments(np.array([_PROBE_SECONDS * 10**6]), read.null, {})
-    periods = [clock.labels(m.numbers(clock).astype(np.int64), precision) for m in (told, read)]
+        return "format must be a strptime format, such as %Y-%m-%d. It has an unknown or repeated directive"
+    reread = Moments(np.array([_PROBE_SECONDS * 10**6]), read.null, {})
+    periods = [clock.labels(m.numbers(clock).astype(np.int64), precision) for m in (reread, read)]
     if read.wrong or periods[0] != periods[1]:
         return (
-            f"format must tell the {precision.value} of a value, and does not: name what is missing, or "
+            f"format does not determine the {precision.value} of a value. Add what is missing, or "
             "state a coarser precision"
         )
     return None
@@ -314,9 +315,9 @@ class Moments:
     """A column that was read.
 
     Attributes:
-        micros: (n,) int64 microseconds since 1970-01-01; 0 where there is none.
-        null: (n,) which cells are null.
-        wrong: rule -> (n,) which cells break it; no cell breaks two.
+        micros: Microseconds since 1970-01-01, shape (n,) int64; 0 if there is none.
+        null: Whether each cell is null, shape (n,).
+        wrong: Rule -> (n,) whether each cell breaks it; no cell breaks two.
     """
 
     micros: Ints
@@ -324,20 +325,20 @@ class Moments:
     wrong: dict[Rule, Flags]
 
     def numbers(self, clock: Clock) -> npt.NDArray[np.float64]:
-        """(n,) days or seconds; NaN where there is none."""
+        """Days or seconds, (n,); NaN if there is none."""
         units = self.micros // (MICROS_OF_DAY if clock.unit is Period.DAY else 10**6)
         unknown = np.logical_or.reduce([self.null, *self.wrong.values()])
         return np.where(unknown, np.nan, units)
 
     def faults(self, *, nullable: bool) -> Faults:
-        """How many cells break each rule."""
+        """Count the cells that break each rule."""
         counts = {rule: int(cells.sum()) for rule, cells in self.wrong.items()}
         counts[Rule.NULL] = 0 if nullable else int(self.null.sum())
         return {rule: Counter({"": count}) for rule, count in counts.items() if count}
 
 
 def is_dated(column: pd.Series) -> bool:
-    """Whether a column holds dates or times, in a type for them or as Python's objects.
+    """Return whether a column holds dates or times, in a date type or as Python objects.
 
     >>> is_dated(pd.Series([date(2020, 1, 1), None])), is_dated(pd.Series(["2020-01-01"]))
     (True, False)
@@ -352,7 +353,7 @@ def is_dated(column: pd.Series) -> bool:
 
 
 def only_dates(column: pd.Series) -> bool:
-    """Of a column of dates or times: whether it has no time of the day."""
+    """Return whether a column of dates or times has no time of day."""
     if isinstance(column.dtype, pd.CategoricalDtype):
         return only_dates(pd.Series(column.cat.categories))
     if column.dtype == object:
@@ -363,13 +364,13 @@ def only_dates(column: pd.Series) -> bool:
 def moments(column: pd.Series, form: str | None = None, zone: str | None = None) -> Moments:
     """Read a column of dates or times of any type, or of text by a format.
 
-    A time with a zone is read on the clock of `zone`, by default UTC's. One without is taken as it is: it is
-    converted to no other zone, so that it does not matter where a clock showed it twice.
+    A time with a zone is read on the clock of `zone`, by default UTC. A time without one is kept: it is not
+    converted to another zone, so it does not matter if a clock showed it twice.
 
     Args:
-        column: of dates, times, or text.
+        column: Column of dates, times, or text.
         form: strptime format of text.
-        zone: of the clock by which times are told; text without a zone must be times that it showed.
+        zone: Time zone of the clock; text without a zone must be times that this clock showed.
     """
     if isinstance(column.dtype, pd.CategoricalDtype):
         column = column.astype(column.cat.categories.dtype)
@@ -389,11 +390,11 @@ def moments(column: pd.Series, form: str | None = None, zone: str | None = None)
 
 
 def _parsed(column: pd.Series, form: str) -> pd.Series:
-    """Text by a format, null where it does not fit."""
+    """Parse text by a format; null if it does not fit."""
     read = pd.to_datetime(column, format=form, errors="coerce", exact=True, utc="%z" in form)
     if not _ONLY_NANOSECONDS:
         return read
-    missing = read.isna() & column.notna()  # also those that fit, of other centuries
+    missing = read.isna() & column.notna()  # including those of other centuries that fit
     seldom = {text: _strptime(text, form) for text in column[missing].unique()}
     return _objects(read.astype(object).where(~missing, column.map(seldom)), aware="%z" in form)
 
@@ -406,7 +407,7 @@ def _strptime(text: str, form: str) -> datetime | None:
 
 
 def _typed(column: pd.Series) -> pd.Series:
-    """Python's objects, and times of Arrow, in the types of pandas; objects with a zone in UTC."""
+    """Convert Python objects, and Arrow times, to pandas types; objects with a zone to UTC."""
     if column.dtype == object:
         aware = any(getattr(value, "tzinfo", None) is not None for value in column.dropna())
         if _ONLY_NANOSECONDS:
@@ -418,13 +419,13 @@ def _typed(column: pd.Series) -> pd.Series:
 
 
 def _objects(column: pd.Series, *, aware: bool) -> pd.Series:
-    """Python's dates and times in a type of pandas, of all years."""
+    """Convert Python dates and times to a pandas type that has all years."""
     kind = pa.timestamp("us", tz="UTC" if aware else None)
     return pa.array(column, from_pandas=True).cast(kind).to_pandas()  # type: ignore[no-any-return]
 
 
 def _micros(column: pd.Series, zone: str | None) -> tuple[Ints, Flags]:
-    """(n,) microseconds, 0 where they are null or out of the calendar; and which are out of it."""
+    """(n,) microseconds, 0 if null or out of the calendar; and which are out of it."""
     aware = False
     if isinstance(column.dtype, pd.ArrowDtype):
         days = str(column.dtype).startswith("date32")
@@ -446,7 +447,7 @@ def _micros(column: pd.Series, zone: str | None) -> tuple[Ints, Flags]:
 
 
 def _offsets(micros: Ints, zone: str) -> Ints:
-    """(n,) microseconds by which a zone's clock was ahead of UTC's; at the calendar's ends as inside."""
+    """(n,) microseconds by which a zone's clock was ahead of UTC, also at the calendar's ends."""
     inside = np.clip(micros, (_FIRST + 2) * MICROS_OF_DAY, (_LAST - 2) * MICROS_OF_DAY)
     local = pd.DatetimeIndex(inside.astype("datetime64[us]"), tz="UTC").tz_convert(zone).tz_localize(None)
     return local.to_numpy().view(np.int64) - inside

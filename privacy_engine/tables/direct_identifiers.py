@@ -1,7 +1,7 @@
-"""What a schema says of direct identifiers: pseudonyms in their place, and columns that may hold some.
+"""Direct identifiers in a schema: pseudonyms that replace them, and columns that may contain some.
 
-A pseudonym is a disguise and no guarantee: whoever has the key can tell whose it is, and equal pseudonyms
-link whatever they stand on.
+A pseudonym is a disguise and no guarantee: anyone who has the key can find out whose it is, and equal
+pseudonyms link the rows that have them.
 """
 
 from collections.abc import Mapping
@@ -16,25 +16,25 @@ REDACT: Literal["redact"] = "redact"
 
 
 class Scope(StrEnum):
-    """Where equal identifiers have equal pseudonyms, the narrower first."""
+    """Where equal identifiers have equal pseudonyms, narrower first."""
 
-    RELEASE = "release"  # in the tables of one release
-    SERIES = "series"  # in all releases of a series, too, which are linked by it
+    RELEASE = "release"  # within the tables of one release
+    SERIES = "series"  # also across all releases of a series, which links them
 
 
 @dataclass(frozen=True, kw_only=True)
 class Pseudonym:
-    """What is released in the place of an identifier.
+    """The pseudonym that is released instead of an identifier.
 
     Attributes:
-        scope: where equal identifiers have equal pseudonyms.
+        scope: Where equal identifiers have equal pseudonyms.
         connection: Airflow connection whose password is their key.
-        series: which releases belong together; None: those of one specification. Tables that name the same
-            series and have the same key share pseudonyms.
-        key: fingerprint of the key, once the pseudonyms stand in the column; None in the schema of a source.
+        series: Name of the series of releases that belong together; None: those of one specification. Tables
+            with the same series and the same key share pseudonyms.
+        key: Fingerprint of the key, once the column has the pseudonyms; None in the schema of a source.
 
     Raises:
-        SchemaError: if a part is missing or of a wrong type.
+        SchemaError: If a part is missing or of the wrong type.
     """
 
     scope: Scope
@@ -45,32 +45,32 @@ class Pseudonym:
     def __post_init__(self) -> None:
         require_texts("pseudonym", connection=self.connection, series=self.series, key=self.key)
         if (self.connection is None) == (self.key is None):
-            raise SchemaError("pseudonym must have the connection of its key; name it as `connection`")
+            raise SchemaError("pseudonym requires the connection of its key. Name it as `connection`")
 
     def to_dict(self) -> dict[str, str]:
-        """Plain values that ``from_dict`` reads back; they may be told to everybody once there is a key."""
-        told = {"scope": self.scope.value, "connection": self.connection}
-        told |= {"series": self.series, "key": self.key}
-        return {name: value for name, value in told.items() if value is not None}
+        """Return plain values for ``from_dict``; with a key they contain no secret."""
+        values = {"scope": self.scope.value, "connection": self.connection}
+        values |= {"series": self.series, "key": self.key}
+        return {name: value for name, value in values.items() if value is not None}
 
     @classmethod
     def from_dict(cls, given: Any) -> "Pseudonym":
         """Read a mapping.
 
         Raises:
-            SchemaError: if it is none, or has unknown fields or no scope.
+            SchemaError: If it is not a mapping, or has unknown fields or no scope.
         """
         known = ("connection", "scope", "series", "key")
         if not isinstance(given, Mapping) or set(map(str, given)) - set(known) or "scope" not in given:
-            raise SchemaError("pseudonym must be a mapping with connection, scope and, if need be, series")
+            raise SchemaError("pseudonym must be a mapping with connection, scope and optionally series")
         return cls(**{**given, "scope": scope_of("pseudonym", given["scope"])})
 
 
 def require_texts(field: str, **given: object) -> None:
-    """Refuse what is given and is no text, or a blank one.
+    """Raise if a given value is not text, or is blank.
 
     Raises:
-        SchemaError: naming the field.
+        SchemaError: If there is one; the message names the field.
     """
     for name, value in given.items():
         if value is not None and not (isinstance(value, str) and value.strip()):
@@ -81,7 +81,7 @@ def scope_of(field: str, given: object) -> Scope:
     """Read a scope.
 
     Raises:
-        SchemaError: naming the field, if it is none.
+        SchemaError: If it is not a scope; the message names the field.
     """
     try:
         return choice(Scope, given, "scope")
@@ -91,21 +91,21 @@ def scope_of(field: str, given: object) -> Scope:
 
 @dataclass(frozen=True)
 class Allowed:
-    """Leave for what a rule would refuse or count otherwise, with the reason that goes into the manifest."""
+    """Exception from a rule that would refuse or otherwise count a column, with a reason for the manifest."""
 
     reason: str
 
     def __post_init__(self) -> None:
         given: object = self.reason
         if not (isinstance(given, str) and given.strip()):
-            raise SchemaError("allow needs a reason, a text that is not blank")
+            raise SchemaError("allow requires a reason, a text that is not blank")
 
     @classmethod
     def from_dict(cls, field: str, given: Any) -> "Allowed":
         """Read ``{allow: <reason>}``.
 
         Raises:
-            SchemaError: naming the field, if it is anything else.
+            SchemaError: If it is anything else; the message names the field.
         """
         if not isinstance(given, Mapping) or set(given) != {"allow"}:
             other = f"{REDACT}, or " if field == "text" else ""
@@ -113,20 +113,20 @@ class Allowed:
         return cls(given["allow"])
 
     def to_dict(self) -> dict[str, str]:
-        """Plain values that ``from_dict`` reads back."""
+        """Return plain values for ``from_dict``."""
         return {"allow": self.reason}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Signature:
-    """The confirmation by a named person that free text may be released, which goes into the manifest.
+    """A named person's confirmation that free text may be released, for the manifest.
 
     Attributes:
         signed_by: Name and office of the person.
         reason: Why the text identifies no person.
 
     Raises:
-        SchemaError: if one of them is blank.
+        SchemaError: If one of them is blank.
     """
 
     signed_by: str
@@ -140,7 +140,7 @@ class Signature:
         """Read ``{signed_by: <name>, reason: <why>}``.
 
         Raises:
-            SchemaError: if it is anything else.
+            SchemaError: If it is anything else.
         """
         if not isinstance(given, Mapping) or set(given) != {"signed_by", "reason"}:
             raise SchemaError("free_text must be `{signed_by: <name>, reason: <why>}`, for the manifest")
@@ -150,7 +150,7 @@ class Signature:
         return cls(**given)
 
     def to_dict(self) -> dict[str, str]:
-        """Plain values that ``from_dict`` reads back."""
+        """Return plain values for ``from_dict``."""
         return {"signed_by": self.signed_by, "reason": self.reason}
 
 
@@ -159,10 +159,10 @@ FIELDS = frozenset({"pseudonym", "text", "unique", "free_text", "exact"})
 
 
 def read_fields(fields: Mapping[str, Any], name: str) -> dict[str, Any]:
-    """Those of an attribute that this module knows.
+    """Read the fields of an attribute that this module handles.
 
     Raises:
-        SchemaError: naming the attribute.
+        SchemaError: If a field is wrong; the message names the attribute.
     """
     given = {field: fields[field] for field in FIELDS if fields.get(field) is not None}
     try:
@@ -187,10 +187,10 @@ def written_fields(
     free_text: Signature | None,
     exact: Allowed | None,
 ) -> dict[str, Any]:
-    """Plain values that ``read_fields`` reads back."""
-    told = {"pseudonym": pseudonym, "text": text, "unique": unique, "free_text": free_text, "exact": exact}
+    """Return plain values for ``read_fields``."""
+    values = {"pseudonym": pseudonym, "text": text, "unique": unique, "free_text": free_text, "exact": exact}
     return {
         field: value if isinstance(value, str) else value.to_dict()
-        for field, value in told.items()
+        for field, value in values.items()
         if value is not None
     }

@@ -1,8 +1,9 @@
-"""Public domains: what a column may hold, as integer codes, and back to values. Nothing is learned from data.
+"""Public domains: the values a column may have, as integer codes, and back. Nothing is learned from data.
 
 A domain follows from the schema, from the level at which a method reads a hierarchy, and from the declared
-type of the column, which is as public as its name. A differentially private method may look at nothing else
-before it adds noise: a category list or a bound that was read from the records would itself be a release.
+type of the column, which is as public as its name. A differentially private method may not look at anything
+else before it adds noise: a category list or a bound that was read from the records would itself be a
+release.
 """
 
 import math
@@ -24,13 +25,13 @@ from privacy_engine.vocabulary import Kind, counted, domains_missing
 
 Codes = npt.NDArray[np.int64]
 
-DEFAULT_BINS = 16  # of a numeric attribute whose schema names no number of bins
-SINGLE_VALUES = 32  # whole numbers between bounds that get a bin each where no number of bins is named
+DEFAULT_BINS = 16  # bins of a numeric attribute without a number of bins in the schema
+SINGLE_VALUES = 32  # most whole numbers between bounds that get a bin each if no number of bins is given
 LARGEST_DOMAIN = 2**16
 
 
 class Storage(StrEnum):
-    """The declared type of a column; a release has the same."""
+    """The declared type of a column, which its release has as well."""
 
     WHOLE = "whole"
     REAL = "real"
@@ -41,11 +42,11 @@ class Storage(StrEnum):
 
     @classmethod
     def of(cls, column: pd.Series, attribute: Attribute) -> "Storage":
-        """The type of a column. A nullable column of numpy's whole numbers is REAL, of its truths TEXT.
+        """Return the type of a column. Nullable whole numbers of numpy become REAL, truth values TEXT.
 
-        numpy has no null among whole numbers and truths, and pandas turns them into other types where one
-        occurs, so that the type of such a column would reveal whether one does. The types of
-        `with_nullable_types` hold nulls and are kept.
+        numpy has no null among whole numbers and truth values, and pandas converts them to other types if one
+        occurs, so the type of such a column would reveal whether one does. The types of `with_nullable_types`
+        have nulls and are kept.
         """
         if attribute.dates is not None:
             return cls(attribute.kind.value)
@@ -58,15 +59,15 @@ class Storage(StrEnum):
 def with_nullable_types(
     frame: pd.DataFrame, schema: DataSchema, earlier: Mapping[str, Storage] | None = None
 ) -> pd.DataFrame:
-    """A frame whose nullable whole numbers and truths have types that hold nulls, whether one occurs or not.
+    """Give nullable whole numbers and truth values types that have nulls, whether one occurs or not.
 
-    For frames of typed files, whose columns have a declared type; the values stay.
+    For frames from typed files, whose columns have a declared type; the values do not change.
 
     Args:
-        frame: the records.
-        schema: says which columns are nullable.
-        earlier: storages of the release that this one goes on from: earlier versions of this package took
-            nullable whole numbers for REAL and truths for TEXT, and the domains of a series stay.
+        frame: Records.
+        schema: Schema, which has the nullable columns.
+        earlier: Storages of the earlier release in a series, whose domains must not change: earlier versions
+            of this package used REAL for nullable whole numbers and TEXT for truth values.
 
     >>> schema = DataSchema.from_dict({"age": {"kind": "numeric", "bounds": [0, 9], "nullable": True}})
     >>> with_nullable_types(pd.DataFrame({"age": [1, 2]}), schema).dtypes.tolist()
@@ -85,7 +86,7 @@ def with_nullable_types(
 
 
 class PublicDomain(Protocol):
-    """The values of one attribute as codes 0 .. size - 1; a null, where allowed, is the last."""
+    """The values of one attribute as codes 0 .. size - 1; null, if allowed, is the last."""
 
     @property
     def name(self) -> str:
@@ -99,7 +100,7 @@ class PublicDomain(Protocol):
         """(n,) codes of a column that fits the schema."""
 
     def decode(self, codes: Codes, rng: np.random.Generator) -> pd.Series:
-        """A column of values, each drawn uniformly among those that its code stands for."""
+        """Return a column of values, each drawn uniformly among those of its code."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -107,12 +108,12 @@ class BinnedDomain:
     """Numbers between public bounds, in bins.
 
     Attributes:
-        name: the attribute.
-        edges: (b + 1,) ascending. Bin i holds edges[i] <= value < edges[i + 1], the last its end too; of
-            whole numbers it holds edges[i] .. edges[i + 1] - 1.
-        whole: whether values are whole numbers.
-        storage: the type of the column.
-        nullable: whether null is a value.
+        name: Attribute.
+        edges: Edges, ascending, shape (b + 1,). Bin i holds edges[i] <= value < edges[i + 1], and the last
+            bin its end as well; for whole numbers, a bin holds edges[i] .. edges[i + 1] - 1.
+        whole: Whether values are whole numbers.
+        storage: Type of the column.
+        nullable: Whether null is a value.
     """
 
     name: str
@@ -158,11 +159,12 @@ class DatedDomain:
     """Dates or times between public bounds, in bins of successive periods.
 
     Attributes:
-        name: the attribute.
-        form: how it is cut into periods.
-        low: the first day or second of the first period.
-        edges: (b + 1,) int64 ascending: bin i holds the periods edges[i] .. edges[i + 1] - 1, from 0.
-        nullable: whether null is a value.
+        name: Attribute.
+        form: Form that cuts it into periods.
+        low: First day or second of the first period.
+        edges: First period of each bin, ascending: bin i holds the periods edges[i] .. edges[i + 1] - 1, from
+            0, shape (b + 1,) int64.
+        nullable: Whether null is a value.
     """
 
     name: str
@@ -182,7 +184,7 @@ class DatedDomain:
         return self.bins + self.nullable
 
     def encode(self, column: pd.Series) -> Codes:
-        """(n,) the bin of each value of a column in the one type of `DataSchema.normalized`."""
+        """(n,) the bin of each value of a column in the form of `DataSchema.normalized`."""
         numbers = np.floor(floats(column))
         null = np.isnan(numbers)
         places = self.form.places(np.where(null, self.low, numbers), self.low)
@@ -207,12 +209,12 @@ class LabelledDomain:
     """Listed values, or groups of them.
 
     Attributes:
-        name: the attribute.
-        labels: (v,) the text of each value.
-        groups: (v,) int64, the code of each value; shared by values under
-            one node where a hierarchy is read above its leaves.
-        storage: the type of the column.
-        nullable: whether null is a value.
+        name: Attribute.
+        labels: Text of each value, shape (v,).
+        groups: Code of each value, shape (v,) int64; shared by values under
+            one node if a hierarchy is read above its leaves.
+        storage: Type of the column.
+        nullable: Whether null is a value.
     """
 
     name: str
@@ -246,7 +248,7 @@ class LabelledDomain:
 
     @cached_property
     def _values(self) -> pd.Series:
-        """(v,) or (v + 1,) what the labels stand for, with the null where there is one."""
+        """(v,) or (v + 1,) the values of the labels, with null if there is one."""
         labels: list[str | None] = [*self.labels, None] if self.nullable else list(self.labels)
         if self.storage is Storage.TRUTH and set(self.labels) <= {"True", "False"}:
             truths = [None if label is None else label == "True" for label in labels]
@@ -259,26 +261,26 @@ class LabelledDomain:
                 numbers = [math.nan if label is None else float(label) for label in labels]
                 return pd.Series(numbers, name=self.name, dtype=np.float64)
         except ValueError:
-            pass  # a column of numbers for which the schema lists other texts, too: released as text
+            pass  # a numeric column for which the schema also lists other texts: released as text
         return pd.Series(labels, dtype="str", name=self.name)
 
 
 def public_domain(attribute: Attribute, storage: Storage, level: int = 0) -> PublicDomain:
-    """The domain of an attribute: its bins between bounds, else its categories, else its hierarchy's leaves.
+    """Return the domain of an attribute: bins between bounds, else categories, else the hierarchy's leaves.
 
     Args:
-        attribute: with a public domain.
-        storage: the declared type of the column.
-        level: of the hierarchy at which values are told apart; 0 is the values themselves.
+        attribute: Attribute with a public domain.
+        storage: Declared type of the column.
+        level: Level of the hierarchy at which values are distinguished; 0 for the values themselves.
 
     Raises:
-        SchemaError: if the domain is not public, too large, or has no such level.
+        SchemaError: If the domain is not public, too large, or has no such level.
     """
     if not attribute.has_public_domain:
         raise SchemaError(domains_missing([attribute.name]))
     if level and (attribute.hierarchy is None or not 0 <= level <= attribute.hierarchy.height):
         raise SchemaError(
-            f"level {level} of {attribute.name!r} must be a level of its hierarchy: "
+            f"level {level} of {attribute.name!r} must be a level of its hierarchy, "
             + (f"0 to {attribute.hierarchy.height}" if attribute.hierarchy else "it has none")
         )
     domain: PublicDomain
@@ -306,8 +308,8 @@ def public_domain(attribute: Attribute, storage: Storage, level: int = 0) -> Pub
         )
     if domain.size > LARGEST_DOMAIN:
         raise SchemaError(
-            f"{attribute.name!r} has {domain.size} values, at most {LARGEST_DOMAIN} can be counted: "
-            "give it fewer bins, or a hierarchy and a level of it"
+            f"{attribute.name!r} has {domain.size} values, but at most {LARGEST_DOMAIN} can be counted. "
+            "Give it fewer bins, or a hierarchy and a level of it"
         )
     return domain
 
@@ -315,23 +317,23 @@ def public_domain(attribute: Attribute, storage: Storage, level: int = 0) -> Pub
 def public_domains(
     schema: DataSchema, storages: Mapping[str, Storage], levels: Mapping[str, int]
 ) -> tuple[PublicDomain, ...]:
-    """The domains of all attributes but the identifiers, in the schema's order.
+    """Return the domains of all attributes except identifiers, in the schema's order.
 
     Raises:
-        SchemaError: as ``public_domain``, or if a level is given for an attribute that is not there.
+        SchemaError: As for ``public_domain``, or if a level is given for an unknown attribute.
     """
     require_public_domains(schema)
     released = schema.without_identifiers()
     if unknown := sorted(set(levels) - set(released.names)):
-        raise SchemaError(f"levels are given for {unknown}, which the schema does not release")
+        raise SchemaError(f"levels are given for {unknown}, which are not released attributes of the schema")
     return tuple(public_domain(a, storages[a.name], levels.get(a.name, 0)) for a in released.attributes)
 
 
 def require_public_domains(schema: DataSchema) -> None:
-    """Refuse a schema that leaves a domain to the data; no record is needed for that.
+    """Raise if the schema leaves a domain to the data. No record is read.
 
     Raises:
-        SchemaError: naming every such attribute and the remedy.
+        SchemaError: If it does; the message names every such attribute and the remedy.
     """
     if missing := [a.name for a in schema.without_identifiers().attributes if not a.has_public_domain]:
         raise SchemaError(domains_missing(missing))
@@ -339,29 +341,29 @@ def require_public_domains(schema: DataSchema) -> None:
 
 
 def require_unlinked(schema: DataSchema) -> None:
-    """Refuse to link the rows of a person, for methods that make no classes of trajectories.
+    """Raise if rows of a person are linked, for methods that make no classes of trajectories.
 
     Raises:
-        SchemaError: naming the column and the remedy.
+        SchemaError: If they are; the message names the column and the remedy.
     """
     if schema.linked:
         raise SchemaError(
-            f"the rows of {schema.by} are to be linked, and the method makes no classes of whole "
-            "trajectories: take `rows: linked` out of person, or take an anonymizer"
+            f"the rows of {schema.by} are linked, but the method makes no classes of whole "
+            "trajectories. Remove `rows: linked` from person, or use an anonymizer"
         )
 
 
 def require_row_each(schema: DataSchema) -> None:
-    """Refuse a schema by which several rows may be of one person, for methods whose claim is about one row.
+    """Raise if a person may have several rows, for methods whose claim is about one row.
 
     Raises:
-        SchemaError: naming the column and the remedy.
+        SchemaError: If so; the message names the column and the remedy.
     """
     if schema.by:
         raise SchemaError(
-            f"{schema.by} names the person of each row, and what the method claims is about one row: "
-            "somebody with m rows would have m times the loss; aggregate the table to one row a person and "
-            "leave `person` out, or take an anonymizer"
+            f"{schema.by} names the person of each row, but the method's claim is about one row: "
+            "a person with m rows would have m times the loss. Aggregate the table to one row per person and "
+            "remove `person`, or use an anonymizer"
         )
 
 
@@ -371,19 +373,19 @@ def _edges(attribute: Attribute, whole: bool) -> npt.NDArray[np.float64]:
         return np.linspace(low, high, (attribute.bins or DEFAULT_BINS) + 1)
     first, count = math.ceil(low), math.floor(high) - math.ceil(low) + 1
     if count < 1:
-        raise SchemaError(f"the bounds of {attribute.name!r} hold no whole number: widen them")
+        raise SchemaError(f"the bounds of {attribute.name!r} contain no whole number. Widen them")
     return np.array([first + edge for edge in _even_edges(attribute, count)], dtype=np.float64)
 
 
 def _even_edges(attribute: Attribute, count: int) -> list[int]:
-    """The first of so many values of each bin, from 0: bins differ in width by one at most."""
+    """Return the first of a number of values in each bin, from 0: bins differ in width by at most one."""
     default = count if count <= SINGLE_VALUES else DEFAULT_BINS
     bins = min(attribute.bins or default, count)
     return [-(-i * count // bins) for i in range(bins + 1)]
 
 
 def _dated_edges(attribute: Attribute, form: DateForm, bounds: tuple[float, float]) -> Codes:
-    """The first period of each bin, from 0: of bins of equal numbers of periods, or of the unit of `bin`."""
+    """Return the first period of each bin, from 0: bins have equal numbers of periods, or are `bin`."""
     count = int(form.places(np.array([bounds[1]]), bounds[0])[0]) + 1
     if form.bin is None:
         return np.array(_even_edges(attribute, count), dtype=np.int64)
@@ -393,7 +395,7 @@ def _dated_edges(attribute: Attribute, form: DateForm, bounds: tuple[float, floa
 
 
 def _labels(attribute: Attribute, level: int) -> tuple[tuple[str, ...], Codes]:
-    """The values, and for each the rank of its node at the level, among those that hold a value."""
+    """Return the values, and the rank of each one's node at the level, among nodes that have a value."""
     if attribute.hierarchy is None:
         labels = attribute.categories or ()
         return labels, np.arange(len(labels))
@@ -408,14 +410,14 @@ class CodedTable:
     """The records of a table as codes of public domains.
 
     Attributes:
-        domains: (d,) what the codes of each attribute mean.
-        storages: the declared type of each column.
-        codes: (d, n) uint8, or uint16 where a domain has more than 256 values; C-contiguous.
-        weights: (n,) int64 >= 1, how often each record occurs, where equal records stand here once; None
-            where each stands for itself.
-        persons: how many persons contributed the records, where several rows may be of one; None where each
-            record is of another.
-        each: most records that change where all rows of one person are replaced.
+        domains: Domain of the codes of each attribute, shape (d,).
+        storages: Declared type of each column.
+        codes: Codes, shape (d, n) uint8, or uint16 if a domain has more than 256 values; C-contiguous.
+        weights: Frequency of each record, shape (n,) int64, >= 1, if equal records are stored once; None if
+            each record is stored.
+        persons: Number of persons who contributed the records, if a person may have several rows; None if
+            each record belongs to another person.
+        each: Most records that change if all rows of one person are replaced.
     """
 
     domains: tuple[PublicDomain, ...]
@@ -429,15 +431,15 @@ class CodedTable:
     def encode(
         cls, table: pd.DataFrame, schema: DataSchema, levels: Mapping[str, int] | None = None
     ) -> "CodedTable":
-        """Check a table against its schema and encode all but its identifiers.
+        """Check a table against its schema and encode all attributes except identifiers.
 
         Args:
-            table: the records.
-            schema: with a public domain for each attribute.
-            levels: level of the hierarchy at which an attribute's values are told apart; 0 where not named.
+            table: Records.
+            schema: Schema with a public domain for each attribute.
+            levels: Level of the hierarchy at which an attribute's values are distinguished; 0 if not named.
 
         Raises:
-            SchemaError: if a domain is not public, or the table does not fit the schema.
+            SchemaError: If a domain is not public, or the table does not fit the schema.
         """
         require_public_domains(schema)  # before any value is read
         schema.check(table)
@@ -452,7 +454,7 @@ class CodedTable:
         return cls(domains=domains, storages=storages, codes=codes)
 
     def __len__(self) -> int:
-        """Number of records, each as often as it occurs."""
+        """Number of records, counted with their frequency."""
         return int(self.codes.shape[1] if self.weights is None else self.weights.sum())
 
     @property
@@ -466,10 +468,10 @@ class CodedTable:
         return tuple(domain.size for domain in self.domains)
 
     def take(self, rows: npt.NDArray[np.int64]) -> "CodedTable":
-        """Some of the records, by their numbers 0 .. len - 1, ascending, each at most once.
+        """Return some of the records, by their numbers 0 .. len - 1, ascending, each at most once.
 
-        Where equal records stand here once, those of the first have the first numbers, and so on: which
-        numbers they have does not matter to who draws every set of them alike.
+        If equal records are stored once, those of the first have the first numbers, and so on. Which numbers
+        they have does not matter if every set of them is drawn with equal probability.
         """
         if self.weights is None:
             return replace(self, codes=np.ascontiguousarray(self.codes[:, rows]))
@@ -479,32 +481,32 @@ class CodedTable:
 
 
 def code_type(domains: Iterable[PublicDomain]) -> type[np.uint8] | type[np.uint16]:
-    """The smallest type that holds the codes of all the domains."""
+    """Return the smallest type that holds the codes of all the domains."""
     return np.uint8 if max(domain.size for domain in domains) <= 256 else np.uint16
 
 
 def decode(
     codes: npt.NDArray[Any], domains: Iterable[PublicDomain], rng: np.random.Generator
 ) -> pd.DataFrame:
-    """A table of values from codes (d, n)."""
+    """Return a table of values from codes (d, n)."""
     columns = [domain.decode(row.astype(np.int64), rng) for row, domain in zip(codes, domains, strict=True)]
     return pd.concat(columns, axis=1)
 
 
 def _refuse_undeclared_nulls(table: pd.DataFrame, attributes: Iterable[Attribute]) -> None:
-    """An insensitive attribute may hold nulls elsewhere; here a null needs a code."""
+    """Raise for nulls without a code: elsewhere, an insensitive attribute may have nulls."""
     counts = {a.name: int(table[a.name].isna().sum()) for a in attributes if not a.nullable}
     if any(counts.values()):
         raise undeclared_nulls(counts)
 
 
 def undeclared_nulls(counts: Mapping[str, int]) -> SchemaError:
-    """The refusal of nulls without a code: attribute -> how many."""
+    """Return the error for nulls without a code, from attribute -> number of nulls."""
     return SchemaError(
         "; ".join(
             f"{name}: {counted(count, 'value is', 'values are')} null"
             for name, count in counts.items()
             if count
         )
-        + ": declare the attribute nullable, or drop them at ingest"
+        + ". Declare the attribute nullable, or drop them at ingest"
     )

@@ -1,4 +1,4 @@
-"""The form every algorithm works on: quasi-identifiers and sensitive attributes as integer codes."""
+"""The form that every algorithm works on: quasi-identifiers and sensitive attributes as integer codes."""
 
 import math
 from collections.abc import Iterable, Mapping
@@ -26,11 +26,11 @@ class OrderedDomain:
     """The values of an ordered attribute.
 
     Attributes:
-        values: (v,) float64 ascending; what a code stands for (its rank if there are labels), less `origin`.
-        labels: the text of each value, in full; that of a null, which is the last, is `columns.NULL`.
-        low, high: ends of the public domain, or of the values where none is given, less `origin`; no null is
-            among them.
-        origin: 0, but the least value where floats would not tell all of them apart.
+        values: Values, ascending, shape (v,) float64; the value of each code (its rank if there are labels),
+            less `origin`.
+        labels: Text of each value, in full; that of null, the last, is `columns.NULL`.
+        low, high: Ends of the public domain, or of the values if there is none, less `origin`; without null.
+        origin: 0, or the smallest value if floats could not distinguish all values.
     """
 
     values: npt.NDArray[np.float64]
@@ -41,29 +41,29 @@ class OrderedDomain:
 
     @property
     def extent(self) -> float:
-        """Length of the domain; 1 where all values are equal, so that nothing divides by 0."""
+        """Length of the domain; 1 if all values are equal, to avoid division by 0."""
         return (self.high - self.low) or 1.0
 
     @property
     def has_null(self) -> bool:
-        """Whether the last code stands for a null."""
+        """Whether the last code is null."""
         return self.labels[-1:] == (NULL,)
 
     def with_null(self) -> "OrderedDomain":
-        """The same domain and a null, as its last code."""
+        """Return the domain with null as its last code."""
         return replace(self, values=np.append(self.values, np.nan), labels=(*self.labels, NULL))
 
     @property
     def known(self) -> int:
-        """Number of values that are no null; their codes are the first."""
+        """Number of values other than null, whose codes come first."""
         return len(self.values) - self.has_null
 
     @property
     def places(self) -> npt.NDArray[np.float64]:
-        """(v,) 0 .. 1, where the values lie in the domain; 2 for a null.
+        """(v,) position of the values in the domain, 0 .. 1; 2 for null.
 
-        A null is as far from every value as the ends of the domain are from each other: 1. So the distance of
-        two values is that of their places, and at most 1.
+        Null is as far from every value as the ends of the domain are from each other: 1. So the distance of
+        two values is that of their positions, at most 1.
         """
         found = (self.values - self.low) / self.extent
         found[self.known :] = 2.0
@@ -75,28 +75,29 @@ Domain = OrderedDomain | Hierarchy
 
 @dataclass(frozen=True)
 class EncodedTable:
-    """A table in integer codes, with what is needed to decode it.
+    """A table in integer codes, with everything required to decode it.
 
-    Records stand in the order of their codes, not of the source: no method can depend on the order in
-    which records arrived, up to ties between records with equal codes.
+    Records are in the order of their codes, not of the source: no method can depend on the order in which
+    records arrived, except for ties between records with equal codes.
 
     Attributes:
-        schema: of ``table``: the source's schema without its identifiers.
-        table: the records without identifiers, index 0 .. n - 1.
-        codes: (n, q) int32, quasi-identifiers: rank of the value in its ordered domain, or leaf of its tree.
-        domains: (q,) what the codes of each quasi-identifier mean.
-        sensitive: (s, n) int32, codes of the sensitive attributes.
-        sensitive_domains: (s,) what those codes mean; an ordered domain where order counts.
-        rows: (n,) int64, where each record stood in the table that was encoded.
-        whole_counts: sensitive attribute -> (m,) int64 records of the whole table with each of its values;
-            where this is a part of one, and they are known.
-        whole_priors: sensitive attribute -> (m,) share of each value in the whole table, likewise; by persons
-            where they are known.
-        public: quasi-identifiers whose domain the source's schema names; those of ``schema`` may have been
-            given one that holds values of the records.
-        persons: (n,) int64, whose record each is; None: each counts as a person.
-        ordered: quasi-identifier -> attribute and domain by which its values are written, where its domain
-            is a hierarchy of these values and the root alone.
+        schema: Schema of ``table``, the source's schema without its identifiers.
+        table: Records without identifiers, index 0 .. n - 1.
+        codes: Codes of the quasi-identifiers: rank of the value in its ordered domain, or leaf of its tree,
+            shape (n, q) int32.
+        domains: Domain of the codes of each quasi-identifier, shape (q,).
+        sensitive: Codes of the sensitive attributes, shape (s, n) int32.
+        sensitive_domains: Domain of those codes, shape (s,); ordered if order matters.
+        rows: Index of each record in the table that was encoded, shape (n,) int64.
+        whole_counts: Sensitive attribute -> (m,) int64 records of the whole table with each of its values, if
+            this is a part of one and they are known.
+        whole_priors: Sensitive attribute -> (m,) share of each value in the whole table, likewise; by persons
+            if known.
+        public: Quasi-identifiers whose domain is in the source's schema; those of ``schema`` may have been
+            given one that contains values of the records.
+        persons: Person of each record, shape (n,) int64; None: each record counts as a person.
+        ordered: Quasi-identifier -> attribute and domain by which its values are written, if its domain is a
+            hierarchy of only these values and the root.
     """
 
     schema: DataSchema
@@ -119,23 +120,23 @@ class EncodedTable:
         """Check a table against its schema and encode it.
 
         Args:
-            table: the records.
-            schema: what they are.
-            whole: sensitive attribute -> its values in the whole table, where these are the records of a part
-                of it. Its codes are then those of the whole table.
+            table: Records.
+            schema: Schema of the records.
+            whole: Sensitive attribute -> its values in the whole table, if these records are a part of it.
+                Codes are then those of the whole table.
 
         Raises:
-            SchemaError: if the table does not fit the schema or the whole table, or the schema has no
+            SchemaError: If the table does not fit the schema or the whole table, or the schema has no
                 quasi-identifier, or is that of a release.
         """
         if schema.tables:
-            raise SchemaError("the rows of several tables cannot be encoded as one: encode each table")
+            raise SchemaError("the rows of several tables cannot be encoded together. Encode each table")
         schema.require_original()
         schema.check(table)
         table, schema = schema.normalized(table), schema.coded()
         if not schema.quasi_identifiers:
             raise SchemaError(
-                "the schema must have at least one quasi-identifier: give one attribute that role"
+                "the schema must have at least one quasi-identifier. Give one attribute that role"
             )
         quasi = [_encode(a, table[a.name]) for a in schema.quasi_identifiers]
         calendars = {
@@ -192,7 +193,7 @@ class EncodedTable:
 
     @property
     def sensitive_counts(self) -> tuple[npt.NDArray[np.int64], ...]:
-        """(s,) of each sensitive attribute the (m,) records with each value: of the whole table, if known."""
+        """(s,) the (m,) records with each value of each sensitive attribute: of the whole table, if known."""
         return tuple(
             self.whole_counts[name] if name in self.whole_counts else np.bincount(codes, minlength=size)
             for name, codes, size in zip(
@@ -201,7 +202,7 @@ class EncodedTable:
         )
 
     def geometry(self, weights: npt.ArrayLike | None = None) -> Geometry:
-        """Costs of intervals and nodes; weights (q,) are used as they are, by default 1/q each (NCP)."""
+        """Costs of intervals and nodes; weights (q,) are used without scaling, by default 1/q each (NCP)."""
         q = len(self.domains)
         w = np.full(q, 1.0 / q) if weights is None else np.asarray(weights, dtype=np.float64)
         if w.shape != (q,):
@@ -222,7 +223,7 @@ class EncodedTable:
         )
 
     def released(self, labels: npt.NDArray[np.int64]) -> "EncodedTable":
-        """The records that are not suppressed, by labels (n,), -1 = suppressed; not copied where all stay."""
+        """The records that are not suppressed, by labels (n,), -1 = suppressed; not copied if all stay."""
         kept = np.flatnonzero(labels >= 0)
         return self if len(kept) == len(self) else self.take(kept)
 
@@ -238,7 +239,7 @@ class EncodedTable:
         )
 
     def with_sensitive(self, row: int, codes: npt.NDArray[np.int32]) -> "EncodedTable":
-        """The same table with other values (by code) of one sensitive attribute: distortion.
+        """Return the table with other values (by code) of one sensitive attribute: distortion.
 
         codes: (n,) int32; each must occur in the table, whose own cell of that value is copied.
         """
@@ -249,13 +250,13 @@ class EncodedTable:
             raise ValueError(f"a changed value of {name!r} must be one that occurs in the table")
         sensitive = self.sensitive.copy()
         sensitive[row] = codes
-        # whose value stays keeps its spelling, too
+        # an unchanged value also keeps its spelling
         places = np.where(codes == self.sensitive[row], np.arange(len(self)), cell_of[codes])
         column = self.table[name].take(places).reset_index(drop=True)
         return replace(self, sensitive=sensitive, table=self.table.assign(**{name: column}))
 
     def classes_of(self, labels: npt.NDArray[np.int64]) -> EquivalenceClasses:
-        """The classes that an algorithm made; records labelled -1 (suppressed) are left out."""
+        """The classes that an algorithm made; records labelled -1 (suppressed) are omitted."""
         kept = labels >= 0
         columns = {
             name: SensitiveColumn(
@@ -305,9 +306,9 @@ def _canonical_order(columns: list[tuple[npt.NDArray[np.int32], Domain]]) -> npt
 
 
 def sensitive_domain(attribute: Attribute, values: SensitiveValues) -> Domain:
-    """What the codes of a sensitive attribute mean in the encoding of any part of a table.
+    """Return the domain of a sensitive attribute's codes in the encoding of any part of a table.
 
-    Values without a public domain stand in the order of the codes that they have in the whole table.
+    Values without a public domain are in the order of their codes in the whole table.
     """
     if attribute.ordered and attribute.categories is None:
         return _encode_numbers(attribute, values.column)[1]
@@ -346,17 +347,17 @@ def _prior_of(values: SensitiveValues, attribute: Attribute, domain: Domain) -> 
 def _encode_part(
     attribute: Attribute, column: pd.Series, values: SensitiveValues
 ) -> tuple[npt.NDArray[np.int32], Domain]:
-    """The codes of a sensitive attribute of a part of a table.
+    """Return the codes of a sensitive attribute of a part of a table.
 
     Raises:
-        SchemaError: if a value is not among those of the whole table.
+        SchemaError: If a value is not among those of the whole table.
     """
     domain = sensitive_domain(attribute, values)
     codes = sensitive_codes(attribute, column, domain)
     if foreign := int(np.count_nonzero(codes < 0)):
         raise SchemaError(
             f"{attribute.name}: {counted(foreign, 'value is', 'values are')} not among those of the whole "
-            "table: it changed since it was cut into fragments; cut it again"
+            "table, which has changed since it was cut into fragments. Cut it again"
         )
     return codes, domain
 
@@ -373,13 +374,13 @@ def _encode(attribute: Attribute, column: pd.Series) -> tuple[npt.NDArray[np.int
 
 
 def _domain_of_texts(attribute: Attribute, texts: Iterable[str]) -> Domain:
-    """The domain of an attribute that is no number; the texts (ascending) count where it is not public."""
+    """Return the domain of a non-numeric attribute; from the texts (ascending) if it is not public."""
     if attribute.kind is Kind.ORDINAL and attribute.hierarchy is None and attribute.categories is not None:
         labels = attribute.categories + ((NULL,) if attribute.nullable else ())
         high = float(len(attribute.categories) - 1)
         return OrderedDomain(np.arange(len(labels), dtype=np.float64), labels, 0.0, high)
     distinct = tuple(dict.fromkeys(texts)) or (NULL,)
-    if attribute.role is Role.SENSITIVE:  # the first spelling stands for all
+    if attribute.role is Role.SENSITIVE:  # the first spelling represents all
         distinct = tuple(distinct[i] for i in first_places(attribute.counted_as(distinct)).values())
     domain = attribute.hierarchy or Hierarchy.flat(attribute.categories or distinct)
     if attribute.nullable and NULL not in domain.values:
@@ -388,18 +389,18 @@ def _domain_of_texts(attribute: Attribute, texts: Iterable[str]) -> Domain:
 
 
 def _codes_of_texts(attribute: Attribute, coded: Column, domain: Domain) -> npt.NDArray[np.int32]:
-    """(n,) place of each value in a domain, of sensitive ones whatever their spelling; -1 = not in it."""
+    """(n,) index of each value in a domain, for sensitive ones of any spelling; -1 = not in it."""
     place = _place(coded.texts, domain)
     if attribute.role is Role.SENSITIVE:
         labels = domain_labels(domain)
         known = labels[:-1] if labels[-1] == NULL else labels
         of_form = first_places(attribute.counted_as(known))
         place[:-1] = [of_form.get(form, -1) for form in attribute.counted_as(coded.texts)]
-    return place[coded.codes]  # code -1 reads the last
+    return place[coded.codes]  # code -1 selects the last
 
 
 def _place(texts: Iterable[str], domain: Domain) -> npt.NDArray[np.int32]:
-    """(v + 1,) place of each value in a domain, and last that of a null; -1 = not in it."""
+    """Return the index of each value in a domain, and last the index of null, (v + 1,); -1 = not in it."""
     position = {label: i for i, label in enumerate(domain_labels(domain))}
     return np.array([position.get(text, -1) for text in (*texts, NULL)], dtype=np.int32)
 
@@ -408,7 +409,9 @@ def _encode_numbers(attribute: Attribute, column: pd.Series) -> tuple[npt.NDArra
     if attribute.dates is None:
         found = ranked(column)
     else:
-        values, codes = np.unique(attribute.numbers(column), return_inverse=True)  # all NaN are one, the last
+        values, codes = np.unique(
+            attribute.numbers(column), return_inverse=True
+        )  # all NaN are one value, the last
         known = values[~np.isnan(values)]
         found = Numbers(codes.astype(np.int64), known, attribute.dates.labels(known))
     codes, known = found.codes, found.values

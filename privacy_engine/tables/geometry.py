@@ -1,10 +1,10 @@
-"""What a compiled kernel needs to know of the quasi-identifiers: costs of intervals and of tree nodes.
+"""What a compiled kernel uses of the quasi-identifiers: costs of intervals and of tree nodes.
 
 A class of records is a pair of integer rows ``lo, hi`` (q,):
 
 * an ordered attribute (numeric, ordinal) spans the codes ``lo[j] .. hi[j]`` and costs the distance
-  of their positions; a null, where it is a value, is the last code and as far from every value as the
-  ends of the domain are from each other;
+    of their positions; null, if it is a value, is the last code and as far from every value as the
+    ends of the domain are from each other;
 * a tree attribute (categorical) is at node ``lo[j] == hi[j]``, the lowest common ancestor of its
   values, and costs that node's share of the leaves; a leaf costs 0.
 
@@ -29,8 +29,9 @@ class Geometry(NamedTuple):
     parent: int32; tree: parent of a node, as a node of the same attribute. A parent's number is
         larger than its children's, the leaves come first, the root is last and its own parent.
         Unused (0) for ordered attributes.
-    most: (q,) float64; ordered: its weight where a null is a value, which stands at twice the weight: no two
-        values are farther apart. Infinity where none is, and for trees.
+    most: (q,) float64; ordered: its weight if null is a value, which lies at twice the weight: no two values
+    are
+        farther apart. Infinity otherwise, and for trees.
     """
 
     tree: npt.NDArray[np.bool_]
@@ -53,7 +54,7 @@ def common_ancestor(parent: npt.NDArray[np.int32], start: int, a: int, b: int) -
 
 @kernel(inline="always")
 def apart(value: npt.NDArray[np.float64], low: int, high: int, most: float) -> float:
-    """Cost of an ordered attribute between two places of `Geometry.value`, the lower first."""
+    """Cost of an ordered attribute between two positions of `Geometry.value`, the lower first."""
     return float(min(value[high] - value[low], most))
 
 
@@ -61,7 +62,7 @@ def apart(value: npt.NDArray[np.float64], low: int, high: int, most: float) -> f
 def class_spans(
     codes: npt.NDArray[np.int32], labels: npt.NDArray[np.int64], classes: int, geometry: Geometry
 ) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
-    """(classes, q) lowest and highest code of each class, or its tree node twice; label -1 is passed over."""
+    """(classes, q) lowest and highest code of each class, or its tree node twice; label -1 is skipped."""
     n, q = codes.shape
     lo = np.full((classes, q), -1, dtype=np.int32)
     hi = np.full((classes, q), -1, dtype=np.int32)

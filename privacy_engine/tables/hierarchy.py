@@ -1,6 +1,6 @@
 """A generalization hierarchy as integer arrays: levels, lowest common ancestors, leaves under a node.
 
-The CSV form is ARX's: one row a value, ``;`` between levels, the value first and the root last.
+The CSV form is ARX's: one row per value, ``;`` between levels, the value first and the root last.
 """
 
 import csv
@@ -25,7 +25,7 @@ _INTERVAL = re.compile(r"\[?(-?\d+(?:\.\d+)?)(?:-|, )(-?\d+(?:\.\d+)?)([\])[]?)"
 
 
 def _covers(label: str, value: str) -> bool:
-    """Whether a label that reads as an interval holds a number; other labels are taken at their word."""
+    """Return whether a label that reads as an interval contains a number; other labels are trusted."""
     number = float(value)
     if match := _BOUND.fullmatch(label):
         end = float(match[2] or match[3])
@@ -37,11 +37,11 @@ def _covers(label: str, value: str) -> bool:
 
 
 class HierarchyError(SchemaError):
-    """The rows of a hierarchy contradict each other, or its file is no CSV.
+    """The rows of a hierarchy contradict each other, or its file is not valid CSV.
 
     Attributes:
-        row: the first one that does not fit those before it, from 0.
-        line: of the file in which that row ends, from 1; None: there is no file.
+        row: First row that contradicts the rows before it, from 0.
+        line: Line of the file in which that row ends, from 1; None: no file.
     """
 
     def __init__(self, text: str, row: int = 0, line: int | None = None) -> None:
@@ -50,7 +50,7 @@ class HierarchyError(SchemaError):
 
 
 def _first_other(items: Sequence[object]) -> int:
-    """The first row that differs from the first one."""
+    """Return the first row that differs from the first one."""
     return next(i for i, item in enumerate(items) if item != items[0])
 
 
@@ -60,7 +60,7 @@ def _first_repeated(values: Sequence[str]) -> int:
 
 
 def _first_elsewhere(low: Sequence[str], high: Sequence[str]) -> int:
-    """The first row whose label has another parent than before."""
+    """Return the first row whose label has another parent than before."""
     parents: dict[str, str] = {}
     return next(i for i, (a, b) in enumerate(zip(low, high, strict=True)) if parents.setdefault(a, b) != b)
 
@@ -70,11 +70,11 @@ class Hierarchy:
     """One generalization tree over the values of an attribute.
 
     Attributes:
-        rows: one tuple a value: the value, its label at level 1, ..., the root's label. All rows
+        rows: One tuple per value: the value, its label at level 1, ..., the root's label. All rows
             have the same length; equal labels at a level share all their higher labels.
 
     Raises:
-        SchemaError: if there is no row, the rows differ in length, a value stands twice, the labels
+        SchemaError: If there is no row, the rows differ in length, a value occurs twice, the labels
             do not nest, or there is not exactly one root.
 
     >>> h = Hierarchy((("a", "vowel", "*"), ("e", "vowel", "*"), ("b", "consonant", "*")))
@@ -98,13 +98,13 @@ class Hierarchy:
         values, roots = ([row[place] for row in self.rows] for place in (0, -1))
         if len(set(values)) < len(values):
             raise HierarchyError(
-                "a value of a hierarchy must stand in one row only: remove the repeated rows",
+                "a value of a hierarchy must be in one row only. Remove the repeated rows",
                 row=_first_repeated(values),
             )
         for level, (low, high) in enumerate(itertools.pairwise(zip(*self.rows, strict=True))):
             if len(set(zip(low, high, strict=True))) > len(set(low)):
                 raise HierarchyError(
-                    f"labels must nest: a label of level {level} has two parents at level {level + 1}",
+                    f"labels must nest, but a label of level {level} has two parents at level {level + 1}",
                     row=_first_elsewhere(low, high),
                 )
         if len(set(roots)) > 1:
@@ -133,7 +133,7 @@ class Hierarchy:
 
     @cached_property
     def leaf_counts(self) -> npt.NDArray[np.int64]:
-        """(nodes,) int64: how many values lie under each node."""
+        """(nodes,) int64: number of values under each node."""
         return np.bincount(self.nodes.ravel(), minlength=len(self.parent))
 
     @cached_property
@@ -186,10 +186,11 @@ class Hierarchy:
         return np.ascontiguousarray(self.nodes[:, level])
 
     def untruthful_rows(self) -> int:
-        """How many values carry a label that is untrue of them.
+        """Return the number of values with a label that does not apply to them.
 
-        That is an interval or a bound that does not cover them (``a-b``, ``<a``, ``a+``), or the text of
-        another value. ARX's age hierarchy for Adult puts 20 under ``0-19``, and so at each of its boundaries.
+        That is an interval or a bound that does not contain the value (``a-b``, ``<a``, ``a+``), or the text
+        of another value. ARX's age hierarchy for Adult puts 20 under ``0-19``, and likewise at each of its
+        boundaries.
 
         >>> Hierarchy((("19", "0-19", "*"), ("20", "0-19", "*"))).untruthful_rows()
         1
@@ -202,7 +203,7 @@ class Hierarchy:
         return _NUMBER.fullmatch(value) is not None and not _covers(label, value)
 
     def with_leaf(self, value: str) -> "Hierarchy":
-        """The same tree with one more value, directly under the root: it shares no other label.
+        """Return the tree with one more value directly under the root, sharing no other label.
 
         >>> Hierarchy.flat(["a"]).with_leaf("b").rows
         (('a', '*'), ('b', '*'))
@@ -211,12 +212,12 @@ class Hierarchy:
 
     @classmethod
     def flat(cls, values: Sequence[str]) -> "Hierarchy":
-        """Values directly under the root: what an attribute without a hierarchy means."""
+        """Put values directly under the root, as for an attribute without a hierarchy."""
         return cls(tuple((value, ROOT) for value in values))
 
     @classmethod
     def from_csv(cls, text: str) -> "Hierarchy":
-        r"""Read ARX's CSV form; spaces around a cell and a semicolon at the end of each row do not count.
+        r"""Read ARX's CSV form; spaces around a cell and a semicolon at the end of each row are ignored.
 
         >>> Hierarchy.from_csv("Male;*\nFemale;*\n").values
         ('Male', 'Female')
@@ -232,9 +233,9 @@ class Hierarchy:
                     lines.append(reader.line_num)
         except csv.Error:
             raise HierarchyError(
-                "the hierarchy is no valid CSV: a quote or line end is misplaced", line=reader.line_num
+                "the hierarchy is not valid CSV. A quote or line end is misplaced", line=reader.line_num
             ) from None
-        while rows and all(len(row) > 1 and not row[-1] for row in rows):  # of a semicolon at the end of each
+        while rows and all(len(row) > 1 and not row[-1] for row in rows):  # a semicolon ends each
             rows = [row[:-1] for row in rows]
         try:
             return cls(tuple(rows))
@@ -243,16 +244,16 @@ class Hierarchy:
             raise
 
     def to_csv(self) -> str:
-        """Write ARX's CSV form, which ``from_csv`` reads back."""
+        """Write ARX's CSV form, for ``from_csv``."""
         out = io.StringIO()
         csv.writer(out, delimiter=";", lineterminator="\n").writerows(self.rows)
         return out.getvalue()
 
     @classmethod
     def intervals(cls, low: int, high: int, widths: Sequence[int]) -> "Hierarchy":
-        """Integers ``low .. high`` under intervals of the given widths, each a multiple of the one before.
+        """Build integers ``low .. high`` under intervals of widths that are multiples of each other.
 
-        Labels are ``a-b`` with both ends inside, cut at the bounds, so every label covers its values.
+        Labels are ``a-b`` with both ends inside, cut at the bounds, so every label contains its values.
 
         >>> Hierarchy.intervals(17, 30, (5, 10)).rows[3]
         ('20', '20-24', '20-29', '*')
@@ -272,7 +273,7 @@ class Hierarchy:
 
     @classmethod
     def prefixes(cls, values: Sequence[str], keep: Sequence[int]) -> "Hierarchy":
-        """Codes such as postcodes under their prefixes; ``keep`` says how many characters stay, falling.
+        """Build codes under their prefixes; ``keep`` is the falling numbers of characters to keep.
 
         >>> Hierarchy.prefixes(["13053", "13068"], keep=(4, 3)).rows[0]
         ('13053', '1305*', '130**', '*')

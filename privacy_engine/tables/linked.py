@@ -1,7 +1,7 @@
-"""Several tables that share a person, as one: their rows below each other, each with the name of its table.
+"""Several tables that share a person, as one: their rows one below the other, each with its table's name.
 
-A column that two tables have is one attribute. What a table does not have is null in its rows; that is no
-value of theirs, and whoever counts values looks at the rows of the table alone.
+A column that two tables have is one attribute. Columns that a table does not have are null in its rows. That
+is not a value of theirs, so values are only counted in the rows of tables that have the column.
 """
 
 from collections.abc import Mapping, Sequence
@@ -24,10 +24,10 @@ class TableRows:
     """The rows of one of the tables.
 
     Attributes:
-        name: of the table; empty where there is one alone.
-        schema: of the table.
-        table: its rows, with its own columns and that of the person.
-        places: (n,) int64, where they stand among the rows of all tables.
+        name: Name of the table; empty for a single table.
+        schema: Schema of the table.
+        table: Rows of the table, with its own columns and that of the person.
+        places: Index of each row among the rows of all tables, shape (n,) int64.
     """
 
     name: str
@@ -37,11 +37,11 @@ class TableRows:
 
 
 def rows_by_table(table: pd.DataFrame, schema: DataSchema) -> list[TableRows]:
-    """The rows of each table; all of them where the schema is of one.
+    """Return the rows of each table; all rows if the schema is of a single table.
 
     Args:
-        table: the rows of all tables.
-        schema: of them.
+        table: Rows of all tables.
+        schema: Schema of all tables.
     """
     if not schema.tables:
         return [TableRows(name="", schema=schema, table=table, places=np.arange(len(table)))]
@@ -55,13 +55,13 @@ def rows_by_table(table: pd.DataFrame, schema: DataSchema) -> list[TableRows]:
 
 @dataclass(frozen=True, kw_only=True)
 class ReleasedClasses:
-    """The classes of a release, of one table or of several.
+    """The classes of a release with one or several tables.
 
     Attributes:
-        whole: of all rows. Where they are of several tables it knows no sensitive attribute: a null there may
-            mean that the table has none.
-        tables: of each of several tables that has a sensitive attribute, of its rows alone: the same classes
-            of whole trajectories, as far as they have rows in it.
+        whole: Classes of all rows. For several tables they have no sensitive attribute, because a null there
+            may mean that the table lacks it.
+        tables: Classes of the rows of each table with a sensitive attribute, if there are several tables: the
+            same classes of whole trajectories, as far as they have rows in it.
     """
 
     whole: EquivalenceClasses
@@ -71,7 +71,7 @@ class ReleasedClasses:
     def of_table(
         cls, table: pd.DataFrame, schema: DataSchema, persons: npt.NDArray[np.generic] | None = None
     ) -> "ReleasedClasses":
-        """As `EquivalenceClasses.of_table`, whose arguments these are."""
+        """Like `EquivalenceClasses.of_table`, with the same arguments."""
         classes = EquivalenceClasses.of_table(table, schema, persons)
         if not schema.tables:
             return cls(whole=classes, tables={})
@@ -87,14 +87,14 @@ class ReleasedClasses:
         return cls(whole=EquivalenceClasses(classes.labels, {}, classes.persons), tables=found)
 
     def of_attribute(self, name: str) -> EquivalenceClasses:
-        """The classes that know a sensitive attribute; the whole where none does."""
+        """Return the classes that have a sensitive attribute; the whole if none does."""
         return next((c for c in self.tables.values() if name in c.sensitive), self.whole)
 
 
 def stacked(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
-    """Tables below each other, with the name of each in the column `TABLE`, which comes first.
+    """Stack tables, with the name of each in the column `TABLE`, which comes first.
 
-    Whole numbers and truth values stay what they are: their type becomes one that knows nulls.
+    Whole numbers and truth values keep their type, in a form that has nulls.
 
     >>> rows = stacked(
     ...     {"patients": pd.DataFrame({"id": [1], "age": [40]}), "visits": pd.DataFrame({"id": [1]})}
@@ -111,7 +111,7 @@ def stacked(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
 
 
 def _knows_nulls(column: pd.Series) -> Any:
-    """The type of a column, or one of the same values and nulls."""
+    """Return the type of a column, or one with the same values and nulls."""
     kind = column.dtype
     if not isinstance(kind, np.dtype) or kind.kind not in "iub":
         return kind
@@ -125,19 +125,19 @@ def with_carried(
     schemas: Mapping[str, DataSchema],
     persons: Sequence[npt.NDArray[np.generic]],
 ) -> dict[str, pd.DataFrame]:
-    """Released tables, to whose rows the released values of their person in another table are carried.
+    """Add to released tables the released values of their person in another table.
 
-    Persons of a class have as many rows in each table, with the same values; so what is carried from a table
-    of one row a person is the same for all of them. Who has no row there has nulls.
+    Persons of a class have the same number of rows in each table, with the same values. So what is carried
+    from a table with one row per person is the same for all of them. Persons without a row there get nulls.
 
     Args:
-        schema: of the source.
-        tables: the released rows of each table.
-        schemas: of them.
-        persons: of each table (n,) whose record each row is.
+        schema: Schema of the source.
+        tables: Released rows of each table.
+        schemas: Schema of each table.
+        persons: Table -> (n,) person of each row.
 
     Raises:
-        SchemaError: if a person has several rows in the table that it is carried from.
+        SchemaError: If a person has several rows in the table that it is carried from.
     """
     whose = dict(zip(tables, persons, strict=True))
     found = dict(tables)
@@ -146,8 +146,8 @@ def with_carried(
             name = next(t.name for t in schema.tables if column in t.columns)
             if len(np.unique(whose[name])) < len(whose[name]):
                 raise SchemaError(
-                    f"column {column!r} is carried from table {name!r}, which must have one row a person; "
-                    "take it out of carry"
+                    f"column {column!r} is carried from table {name!r}, which must have one row per person. "
+                    "Remove it from carry"
                 )
             shown = _released_as(column, schemas[name])
             row = pd.Index(whose[name]).get_indexer(pd.Index(whose[table.name]))
@@ -158,30 +158,30 @@ def with_carried(
 
 
 def _released_as(column: str, schema: DataSchema) -> list[str]:
-    """The columns that a quasi-identifier was released as: itself, or the ends of its interval."""
+    """Return the columns that a quasi-identifier was released as: itself, or the ends of its interval."""
     return list(released_as(column, schema.names))
 
 
 def released_schema(
     source: DataSchema, tables: Mapping[str, pd.DataFrame], schemas: Mapping[str, DataSchema]
 ) -> DataSchema:
-    """The schema of released tables below each other, without the pseudonyms.
+    """Return the schema of stacked released tables, without the pseudonyms.
 
     Args:
-        source: of the tables before they were released.
-        tables: the released rows of each, with what is carried to them.
-        schemas: of each, without what is carried.
+        source: Schema of the tables before the release.
+        tables: Released rows of each table, with carried columns.
+        schemas: Schema of each table, without carried columns.
 
     Raises:
-        SchemaError: if two tables have different columns of one name.
+        SchemaError: If two tables have different columns of one name.
     """
     found = {TABLE: source[TABLE]}
     for name, schema in schemas.items():
         for attribute in schema.attributes:
             if found.setdefault(attribute.name, attribute) != attribute:
                 raise SchemaError(
-                    f"column {attribute.name!r} of table {name!r} must be released as that of the other "
-                    "table; rename one of both"
+                    f"column {attribute.name!r} of table {name!r} must be released like that of the other "
+                    "table. Rename one of them"
                 )
     kept = tuple(LinkedTable(name=name, columns=tuple(table.columns)) for name, table in tables.items())
     person = Person(column=source.by, rows=Rows.LINKED, tables=kept)
@@ -191,30 +191,32 @@ def released_schema(
 def schema_of_tables(
     schemas: Mapping[str, DataSchema], by: str, carried: Mapping[str, Sequence[str]] | None = None
 ) -> DataSchema:
-    """The schema of several tables as one.
+    """Combine the schemas of several tables.
 
     Args:
-        schemas: of each table, by its name; `person` need not be said in them.
-        by: the column that names the person in each of them.
-        carried: table -> quasi-identifiers of another one, which has one row a person, whose released values
-            its rows get, too.
+        schemas: Schema of each table by name; they need no `person`.
+        by: Column that names the person in each of them.
+        carried: Table -> quasi-identifiers of another table with one row per person, whose released values
+            are added to its rows.
 
     Raises:
-        SchemaError: if two tables mean different things by a column, or share a sensitive one; if a table has
-            no person or no quasi-identifier; or if a column cannot be carried.
+        SchemaError: If two tables use a column with different meanings, or share a sensitive one; if a table
+            has no person or no quasi-identifier; or if a column cannot be carried.
     """
     found: dict[str, Attribute] = {}
     for name, schema in schemas.items():
         if by not in schema.names or schema[by].role is not Role.IDENTIFIER:
             raise SchemaError(f"table {name!r} must have the person {by!r}, with the role identifier")
         if not schema.quasi_identifiers:
-            raise SchemaError(f"table {name!r} must have at least one quasi-identifier: give one that role")
+            raise SchemaError(
+                f"table {name!r} must have at least one quasi-identifier. Give one attribute that role"
+            )
         for attribute in schema.attributes:
             _require_free(attribute, found.get(attribute.name), name, by)
             found[attribute.name] = attribute
     carried = carried or {}
     if unknown := sorted(set(carried) - set(schemas)):
-        raise SchemaError(f"columns are carried to {unknown}, which are none of the tables {list(schemas)}")
+        raise SchemaError(f"columns are carried to {unknown}, which are not among the tables {list(schemas)}")
     for name, columns in carried.items():
         _require_carriable(name, columns, schemas)
     tables = tuple(
@@ -231,44 +233,49 @@ def schema_of_tables(
 
 
 def renamed_person(schema: DataSchema, old: str, new: str) -> DataSchema:
-    """The schema of a table whose column that names the person has another name.
+    """Return a table's schema with another name for the column that names the person.
 
     Raises:
-        SchemaError: if there is no such column, or the new name is another column's.
+        SchemaError: If there is no such column, or the new name is another column's.
     """
     if old not in schema.names:
         raise SchemaError(
-            f"the person must be a column of the table, got {old!r}; it has {list(schema.names)}"
+            f"the person must be a column of the table, got {old!r}. It has {list(schema.names)}"
         )
     named = tuple(replace(a, name=new) if a.name == old else a for a in schema.attributes)
     return DataSchema(named, Person(column=new))
 
 
 def _require_free(attribute: Attribute, other: Attribute | None, table: str, by: str) -> None:
-    """Refuse a column whose name has another meaning."""
+    """Raise if a column's name has another meaning."""
     name = attribute.name
     if name == TABLE:
-        raise SchemaError(f"table {table!r}: a column {TABLE!r} tells which table a row is of; rename it")
+        raise SchemaError(
+            f"table {table!r}: the column {TABLE!r} is reserved for the table's name. Rename it"
+        )
     if other is None or name == by:
         return
     if attribute != other:
         raise SchemaError(
-            f"column {name!r} of table {table!r} must be what it is in the other table, with the same role, "
-            "kind and domain; rename one of both"
+            f"column {name!r} of table {table!r} must have the same meaning as in the other table, with the "
+            "same role, "
+            "kind and domain. Rename one of them"
         )
     if attribute.role is Role.SENSITIVE:
         raise SchemaError(
-            f"column {name!r} is sensitive in two tables, whose values are counted by themselves; rename one"
+            f"column {name!r} is sensitive in two tables, whose values are counted separately. Rename one"
         )
 
 
 def _require_carriable(table: str, columns: Sequence[str], schemas: Mapping[str, DataSchema]) -> None:
-    """Refuse to carry a column to a table that has it, or that is no quasi-identifier of one other table."""
+    """Raise for carrying a column to a table that has it, or that is not one table's quasi-identifier."""
     if len(set(columns)) < len(columns):
         raise SchemaError(f"columns that are carried to table {table!r} must be distinct")
     for column in columns:
         if column in schemas[table].names:
-            raise SchemaError(f"column {column!r} is carried to table {table!r}, which has it; remove one")
+            raise SchemaError(
+                f"column {column!r} is carried to table {table!r}, which already has it. Remove one"
+            )
         own = [s for s in schemas.values() if column in s.names]
         if len(own) != 1 or own[0][column].role is not Role.QUASI_IDENTIFIER:
             raise SchemaError(

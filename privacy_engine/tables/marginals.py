@@ -1,8 +1,8 @@
-"""Contingency tables: how often each combination of values of some attributes occurs.
+"""Contingency tables: the frequency of each combination of values of some attributes.
 
 Records that agree in all attributes are counted once with a weight (survey extracts repeat themselves: the
-21,574 records of NLTCS are 3,152 distinct ones), and each set of attributes is counted once, whatever its
-members are asked about each other afterwards.
+21,574 records of NLTCS are 3,152 distinct ones). Each set of attributes is counted once, whatever is computed
+about its members afterwards.
 """
 
 import math
@@ -21,12 +21,12 @@ Ints = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class WeightedRecords:
-    """The distinct records of a table and how often each occurs.
+    """The distinct records of a table and their frequencies.
 
     Attributes:
-        codes: (d, u) small unsigned integers, C-contiguous.
-        weights: (u,) int64, >= 1.
-        sizes: (d,) int64, number of codes of each attribute.
+        codes: Small unsigned integers, C-contiguous, shape (d, u).
+        weights: Frequency of each record, >= 1, shape (u,) int64.
+        sizes: Number of codes of each attribute, shape (d,) int64.
     """
 
     codes: npt.NDArray[Any]
@@ -35,7 +35,7 @@ class WeightedRecords:
 
     @classmethod
     def of(cls, coded: CodedTable) -> "WeightedRecords":
-        """Join equal records, where that was not done yet."""
+        """Merge equal records, if that was not done yet."""
         sizes = np.array(coded.sizes, dtype=np.int64)
         if coded.weights is not None:
             return cls(codes=coded.codes, weights=coded.weights, sizes=sizes)
@@ -51,10 +51,10 @@ class WeightedRecords:
 
 
 def pack(codes: npt.NDArray[Any], sizes: Ints) -> Ints:
-    """(n,) one number a record, equal for records that are equal in all rows of codes (d, n)."""
+    """(n,) one number per record, equal for records that are equal in all rows of codes (d, n)."""
     key, span = np.zeros(codes.shape[1], dtype=np.int64), 1
     for row, size in zip(codes, sizes.tolist(), strict=True):
-        if span * size >= 2**62:  # renumber what occurs, and go on
+        if span * size >= 2**62:  # renumber the codes that occur
             key = np.unique(key, return_inverse=True)[1].astype(np.int64)
             span = len(key)
         key = key * size + row
@@ -66,11 +66,11 @@ def contingency(coded: CodedTable | WeightedRecords, attributes: Sequence[int]) 
     """The joint counts of some attributes.
 
     Args:
-        coded: the records.
-        attributes: numbers of distinct attributes, in the order of the result's axes; may be empty.
+        coded: Records.
+        attributes: Numbers of distinct attributes, in the order of the result's axes; may be empty.
 
     Returns:
-        int64, one axis an attribute, of its size.
+        int64, one axis per attribute, of its size.
 
     >>> from privacy_engine import DataSchema
     >>> import pandas as pd
@@ -87,18 +87,18 @@ def contingency(coded: CodedTable | WeightedRecords, attributes: Sequence[int]) 
 
 
 def table_sensitivity(coded: CodedTable) -> int:
-    """Most by which a table of joint counts changes between neighbours, in sum of absolute values.
+    """Return the largest change of a table of joint counts between neighbours, in sum of absolute values.
 
-    One record replaced: one cell loses it, one gains it. So 2, and 2 m where all m records of one person are.
+    If one record is replaced, one cell loses it and one gains it: 2. If all m records of a person are: 2 m.
     """
     return 2 * coded.each
 
 
 @kernel(nogil=True, inner=True)
 def joint_codes(codes: npt.NDArray[Any], members: Ints, sizes: Ints) -> npt.NDArray[np.int32]:
-    """(u,) one number a record for its values of the attributes ``members``, the last one running fastest.
+    """(u,) one number per record for its values of the attributes ``members``, the last one running fastest.
 
-    sizes: of the members; their product must be below 2^31. A member of -1 is none.
+    sizes: sizes of the members; their product must be below 2^31. A member of -1 is ignored.
     """
     index = np.zeros(codes.shape[1], np.int32)
     for j in range(len(members)):

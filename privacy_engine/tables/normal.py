@@ -1,8 +1,8 @@
-"""The normal form of a text: one for all spellings that a reader takes for the same word.
+"""The normal form of a text: the same for all spellings that a reader takes for the same word.
 
-People and values are compared by it wherever they are counted; what is released stays as it is written. The
-form is `NFKC_Casefold` of the Unicode Standard (section 3.13, definition R5), and beyond it blanks, dashes,
-apostrophes and quotation marks of all shapes are one each, and control characters are left out. Letters that
+People and values are compared by it wherever they are counted; the released text is unchanged. The form is
+`NFKC_Casefold` of the Unicode Standard (section 3.13, definition R5). In addition, blanks, dashes,
+apostrophes and quotation marks of all shapes are unified, and control characters are removed. Letters that
 differ (accents, letters of other scripts that look alike) stay different.
 """
 
@@ -11,23 +11,23 @@ import unicodedata
 from collections.abc import Sequence
 from functools import lru_cache
 
-# By which stored hashes of normal forms are recognised: another name wherever a text gets another form.
+# Identifies stored hashes of normal forms: the name changes whenever a text gets another form.
 FORM = "nfkc_casefold 1"
 
-_DASHES = "\u02d7\u2043\u2212"  # that are no dashes by their category
+_DASHES = "\u02d7\u2043\u2212"  # not dashes by their category
 _APOSTROPHES = "\u0060\u02b9\u02bb\u02bc\u02c8\u2018\u2019\u201a\u201b\u2032\u2035"
 _QUOTES = "\u00ab\u00bb\u201c\u201d\u201e\u201f"
-# What NFKC makes of the accent that stands alone, which many type for an apostrophe.
+# What NFKC makes of the accent without a letter, which many type for an apostrophe.
 _ACCENT = re.compile(r"(?:^|\s)\u0301")
 _BLANK = "\u2800"  # a pattern of no dots in Braille
-# Of no width, although they are marks or letters: joiners, fillers, and selectors of a variant.
+# Characters of no width, although they are marks or letters: joiners, fillers, and selectors of a variant.
 _INVISIBLE = re.compile(
     "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u3164\ufe00-\ufe0f\uffa0\U000e0000-\U000e0fff]"
 )
 
 
 def normal(text: str) -> str:
-    r"""The normal form of a text; that of a normal form is the same.
+    r"""Return the normal form of a text, which is its own normal form.
 
     >>> normal("HIV ") == normal("\uff28I\u200bV") == "hiv"
     True
@@ -43,12 +43,12 @@ def normal(text: str) -> str:
 
 
 def normal_forms(texts: Sequence[str]) -> list[str]:
-    """The normal form of each of some texts, such as the distinct values of a column."""
+    """Return the normal form of several texts, such as the distinct values of a column."""
     return [normal(text) for text in texts]
 
 
 def first_places(forms: Sequence[str]) -> dict[str, int]:
-    """Where each form stands first.
+    """Return the first index of each form.
 
     >>> first_places(["hiv", "flu", "hiv"])
     {'hiv': 0, 'flu': 1}
@@ -60,13 +60,13 @@ def first_places(forms: Sequence[str]) -> dict[str, int]:
 
 
 def _spaced(text: str) -> str:
-    """One blank between words, and one quotation mark for two apostrophes, as NFKC writes a double prime."""
+    """Put one blank between words, and replace two apostrophes by one quotation mark, as NFKC does."""
     return " ".join(text.replace("''", '"').split())
 
 
 @lru_cache(maxsize=4096)
 def _plain(character: str) -> str:
-    """What stands for a character before letters are folded; empty for an invisible one."""
+    """Return the replacement of a character before letters are folded; empty for an invisible one."""
     category = unicodedata.category(character)
     if category == "Pd" or character in _DASHES:
         return "-"

@@ -1,20 +1,21 @@
-"""Whose record a row is, and what a class of rows says about persons.
+"""The person of each row, and the persons of a class of rows.
 
-The guarantee is about people, not rows. Where several rows may be of one person, a class is counted by
-persons: after Gong, Luo, Yang, Ni, Li, "Anonymizing 1:M microdata with high utility" (2017), and Poulis,
-Loukides, Gkoulalas-Divanis, Skiadopoulos, "Anonymizing data with relational and transaction attributes"
-(2013). For a class C with the persons P(C), and a sensitive attribute:
+The guarantee is about people, not rows. If a person may have several rows, a class is counted by persons:
+after Gong, Luo, Yang, Ni, Li, "Anonymizing 1:M microdata with high utility" (2017), and Poulis, Loukides,
+Gkoulalas-Divanis, Skiadopoulos, "Anonymizing data with relational and transaction attributes" (2013). For a
+class C with the persons P(C), and a sensitive attribute:
 
 * the fingerprint F(p) of a person is the set of distinct values that p has in C;
 * the distribution is q(s) = 1/|P(C)| sum over p with s in F(p) of 1/|F(p)|: a person weighs one;
-* the coverage is c(s) = |{p : s in F(p)}| / |P(C)|: the chance that a person of the class has s.
+* the coverage is c(s) = |{p : s in F(p)}| / |P(C)|: the probability that a person of the class has s.
 
-With one row a person, both are the share of the records with s.
+With one row per person, both are the share of the records with s.
 
-Where a pseudonym in the release links the rows of a person, the composite quasi-identifier of a person is the
-multiset of the quasi-identifiers of all their rows, a trajectory, and a class is of persons with equal ones.
-The rows may be of several tables: they stand below each other in one, whose column `TABLE` tells of each row
-which table it is of, and is a quasi-identifier, too; what a table does not have is null in its rows.
+If a pseudonym in the release links the rows of a person, the composite quasi-identifier of a person is the
+multiset of the quasi-identifiers of all the person's rows, a trajectory, and a class consists of persons with
+equal trajectories. The rows may come from several tables: they are stacked in one table, whose column `TABLE`
+names the table of each row and is a quasi-identifier as well; columns that a table lacks are null in its
+rows.
 """
 
 from collections.abc import Mapping, Sequence
@@ -35,13 +36,13 @@ Floats = npt.NDArray[np.float64]
 
 
 class Rows(StrEnum):
-    """What a release tells of the rows of one person."""
+    """Whether a release links the rows of one person."""
 
     INDEPENDENT = "independent"  # nothing links them
-    LINKED = "linked"  # a pseudonym does, so a class is of whole trajectories
+    LINKED = "linked"  # a pseudonym links them, so a class consists of whole trajectories
 
 
-TABLE = "table_name"  # the column that tells which table a row is of, where there are several
+TABLE = "table_name"  # column with the table of each row, if there are several
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,12 +50,13 @@ class LinkedTable:
     """One of several tables about the same persons.
 
     Attributes:
-        name: of the table, as `TABLE` has it.
-        columns: that it has, beside that of the person.
-        carried: columns of a table with one row a person whose released values its rows get, too.
+        name: Name of the table, as in `TABLE`.
+        columns: Columns of the table, without that of the person.
+        carried: Columns of a table of another table, with one row per person, whose released values are added
+            to its rows.
 
     Raises:
-        SchemaError: if it has no column.
+        SchemaError: If it has no column.
     """
 
     name: str
@@ -68,27 +70,27 @@ class LinkedTable:
                 raise SchemaError(f"table {self.name!r}: {field} must be a list of names of columns")
             object.__setattr__(self, field, tuple(given))
         if not self.columns:
-            raise SchemaError(f"table {self.name!r} must have a column beside that of the person")
+            raise SchemaError(f"table {self.name!r} must have a column in addition to that of the person")
 
     def to_dict(self) -> dict[str, list[str]]:
-        """Its columns, and those that are carried to it, if any."""
-        told = {"columns": list(self.columns), "carried": list(self.carried)}
-        return {name: columns for name, columns in told.items() if columns}
+        """Return the columns, and those that are carried to the table, if any."""
+        values = {"columns": list(self.columns), "carried": list(self.carried)}
+        return {name: columns for name, columns in values.items() if columns}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Person:
-    """Whose record a row is.
+    """The person of each row.
 
     Attributes:
-        column: the identifier that names the person of a row; several rows may be of one person. None: each
-            row is of another person.
-        none: why each row is of another person although an identifier repeats; it goes into the manifest.
-        rows: whether the release links the rows of a person, by a pseudonym in ``column``.
-        tables: that the rows are of, at least two; empty where all are of one.
+        column: Identifier that names the person of a row; a person may have several rows. None: each row
+            belongs to another person.
+        none: Reason why each row belongs to another person although an identifier repeats, for the manifest.
+        rows: Whether the release links the rows of a person, by a pseudonym in ``column``.
+        tables: Tables of the rows, at least two; empty if there is only one.
 
     Raises:
-        SchemaError: unless exactly one of column and none is given; if rows are linked without a column, or
+        SchemaError: Unless exactly one of column and none is given; if rows are linked without a column, or
             of several tables and not linked.
     """
 
@@ -104,18 +106,18 @@ class Person:
                 raise SchemaError(f"person: {name} must be a text that is not blank")
         if (self.column is None) == (self.none is None):
             raise SchemaError(
-                "person must be the name of the column that tells whose record a row is, or `none: <reason>` "
-                "where each row is of another person"
+                "person must be the name of the column with the person of each row, or `none: <reason>` "
+                "if each row belongs to another person"
             )
         try:
             object.__setattr__(self, "rows", choice(Rows, self.rows, "rows"))
         except ValueError as error:
             raise SchemaError(f"person: {error}") from None
         if self.linked and self.column is None:
-            raise SchemaError("person: rows can be linked only where column names the person of each")
+            raise SchemaError("person: rows can only be linked if column names the person of each")
         if self.tables and not self.linked:
             raise SchemaError(
-                "person: the rows of several tables share a pseudonym, so they are linked: write "
+                "person: the rows of several tables share a pseudonym, so they are linked. Write "
                 "`rows: linked`"
             )
         names = [table.name for table in self.tables]
@@ -128,27 +130,27 @@ class Person:
         return self.rows is Rows.LINKED
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values that ``from_dict`` reads back; rows only where they are linked."""
+        """Return plain values for ``from_dict``; rows only if they are linked."""
         tables = {table.name: table.to_dict() for table in self.tables}
-        told = {
+        values = {
             "column": self.column,
             "none": self.none,
             "rows": self.rows.value if self.linked else None,
             "tables": tables or None,
         }
-        return {name: value for name, value in told.items() if value is not None}
+        return {name: value for name, value in values.items() if value is not None}
 
     @classmethod
     def from_dict(cls, given: Any) -> "Person":
         """Read a column's name, or a mapping.
 
         Raises:
-            SchemaError: if it is neither, or has unknown fields.
+            SchemaError: If it is neither, or has unknown fields.
         """
         if isinstance(given, str):
             if given == "none":
                 raise SchemaError(
-                    "person: none needs the reason why each row is of another person; write "
+                    "person: none requires the reason why each row belongs to another person. Write "
                     "`person: {none: <reason>}`"
                 )
             return cls(column=given)
@@ -160,7 +162,7 @@ class Person:
 
 
 def _tables(given: Any) -> tuple[LinkedTable, ...]:
-    """Read what `LinkedTable.to_dict` writes, by name."""
+    """Read the output of `LinkedTable.to_dict`, by name."""
     fine = isinstance(given, Mapping) and all(
         isinstance(fields, Mapping) and "columns" in fields and not set(fields) - {"columns", "carried"}
         for fields in given.values()
@@ -174,13 +176,13 @@ PERSON_FIELDS = {field.name for field in fields(Person)}
 
 
 class PersonCounts(NamedTuple):
-    """Sensitive values of the persons of classes; only what occurs, sorted by class and value.
+    """Sensitive values of the persons of classes; only values that occur, sorted by class and value.
 
-    classes, values: (e,) one entry for each value that occurs in a class.
+    classes, values: (e,) class and value of each entry; one entry for each value in a class.
     weights: (e,) float64, persons with the value, each by 1 / |F|.
     persons: (e,) int64, persons with the value.
-    fingerprints: (c,) int64, distinct fingerprints in each class; at least as many as the attribute has
-        values, where they are more than that.
+    fingerprints: (c,) int64, distinct fingerprints in each class; cut off at the number of values of the
+        attribute.
     """
 
     classes: Ints
@@ -191,10 +193,10 @@ class PersonCounts(NamedTuple):
 
 
 class ValueParts(NamedTuple):
-    """What `PersonCounts` are made of: whole numbers, so that those of different persons of a class add up.
+    """The parts of `PersonCounts`: whole numbers, so that those of different persons of a class add up.
 
-    classes, values, parts: (e,) a class, a value, and a number of values, ascending; no three of them twice.
-    persons: (e,) how many persons of the class have the value, and all in all so many distinct ones there.
+    classes, values, parts: (e,) a class, a value, and a number of values, ascending; no combination twice.
+    persons: (e,) number of persons of the class who have the value, and that number of distinct values there.
     of, sets: (f,) a class, and a sum of scrambled values (uint64) for each of its fingerprints of two or more
         values; a fingerprint of one value is an entry of one part.
     """
@@ -207,7 +209,7 @@ class ValueParts(NamedTuple):
     sets: npt.NDArray[np.uint64]
 
     def part(self, first: int, last: int) -> "ValueParts":
-        """Those of the classes ``first .. last - 1``, which count from 0 then."""
+        """Return the classes ``first .. last - 1``, numbered from 0."""
         own = slice(*np.searchsorted(self.classes, (first, last)))
         one = slice(*np.searchsorted(self.of, (first, last)))
         return ValueParts(
@@ -220,9 +222,9 @@ class ValueParts(NamedTuple):
         )
 
     def plus(self, other: "ValueParts", most: int) -> "ValueParts":
-        """Both together: of the same classes, and of other persons.
+        """Add the parts of the same classes for other persons.
 
-        Of a class so many sets are kept: nobody asks for more fingerprints than there are values.
+        At most this number of sets is kept per class: no more fingerprints than values are required.
         """
         both = [np.concatenate(pair) for pair in zip(self, other, strict=True)]
         (classes, values, parts), persons = counted_rows(both[:3], both[3])
@@ -234,7 +236,7 @@ class ValueParts(NamedTuple):
         return ValueParts(classes, values, parts, persons, of[kept], sets[kept])
 
     def counts(self, classes: int) -> PersonCounts:
-        """What they say of so many classes."""
+        """Return the counts of a number of classes."""
         starts = np.flatnonzero(
             (np.diff(self.classes, prepend=-1) != 0) | (np.diff(self.values, prepend=-1) != 0)
         )
@@ -252,12 +254,12 @@ class ValueParts(NamedTuple):
 
 
 class ValuesLeft(NamedTuple):
-    """What whoever knows all rows of a person is left with, of persons with one sensitive value in all rows.
+    """Values left to someone who knows all rows of a person, for persons with one sensitive value.
 
-    The value is then in each class that the person has a row in: so many values are in all of these classes.
+    The value is then in each class in which the person has a row; values left are those in all these classes.
 
     left: (h,) distinct numbers of values, ascending.
-    persons: (h,) persons of whom so many are left.
+    persons: (h,) number of persons with this many values left.
     records: (h,) their rows.
     """
 
@@ -267,11 +269,11 @@ class ValuesLeft(NamedTuple):
 
 
 def person_codes(persons: npt.NDArray[Any], *, exact: bool = False) -> Ints:
-    """(n,) a number 0 .. P - 1 for each person, none of them null.
+    """(n,) a number 0 .. P - 1 for each person, none of whom is null.
 
     Args:
-        persons: (n,) numbers or texts.
-        exact: whether two spellings of a text that read the same are two persons.
+        persons: Numbers or texts, shape (n,).
+        exact: Whether two spellings of the same text are two persons.
 
     >>> person_codes(np.array(["P1", "p1 ", "P2"], dtype=object)).tolist()
     [0, 0, 1]
@@ -279,19 +281,19 @@ def person_codes(persons: npt.NDArray[Any], *, exact: bool = False) -> Ints:
     codes, values = pd.factorize(persons)
     if not exact and not pd.api.types.is_numeric_dtype(values):
         read = [normal(value) if isinstance(value, str) else value for value in values]
-        same = np.array([*pd.factorize(pd.Index(read, dtype=object))[0], -1])  # of a null, whose code is -1
+        same = np.array([*pd.factorize(pd.Index(read, dtype=object))[0], -1])  # for null, whose code is -1
         codes = same[codes]
     return codes.astype(np.int64)
 
 
 def trajectories(labels: Ints, persons: Ints) -> list[bytes]:
-    """(p,) of each person 0 .. p - 1 the labels of their rows, ascending: equal for equal multisets.
+    """(p,) the labels of the rows of each person 0 .. p - 1, ascending: equal for equal multisets.
 
     A loop over persons: one second for a million.
 
     Args:
-        labels: (n,) int64, any number of each row.
-        persons: (n,) person of each row, 0 .. p - 1, each at least once.
+        labels: Any number of each row, shape (n,) int64.
+        persons: Person of each row, 0 .. p - 1, each at least once, shape (n,).
     """
     ends = np.cumsum(np.bincount(persons))
     ordered = np.ascontiguousarray(labels[np.lexsort((labels, persons))], np.int64)
@@ -299,11 +301,11 @@ def trajectories(labels: Ints, persons: Ints) -> list[bytes]:
 
 
 def trajectory_labels(labels: Ints, persons: Ints) -> Ints:
-    """(n,) class of each row where rows are linked: one for all rows of persons with equal trajectories.
+    """(n,) class of each row if rows are linked: the same for all rows of persons with equal trajectories.
 
     Args:
-        labels: (n,) class of each row by its own quasi-identifiers.
-        persons: (n,) person of each row, 0 .. p - 1, each at least once.
+        labels: Class of each row by its own quasi-identifiers, shape (n,).
+        persons: Person of each row, 0 .. p - 1, each at least once, shape (n,).
 
     >>> trajectory_labels(np.array([4, 5, 5, 4, 5]), np.array([0, 0, 1, 1, 2])).tolist()
     [0, 0, 0, 0, 1]
@@ -319,9 +321,9 @@ def people_of_classes(labels: Ints, persons: Ints, classes: int) -> Ints:
     """(c,) distinct persons in each class.
 
     Args:
-        labels: (n,) class of each record, 0 .. classes - 1.
-        persons: (n,) person of each record, >= 0.
-        classes: their number.
+        labels: Class of each record, 0 .. classes - 1, shape (n,).
+        persons: Person of each record, >= 0, shape (n,).
+        classes: Number of classes.
 
     >>> people_of_classes(np.array([0, 0, 0, 1]), np.array([7, 7, 2, 7]), 2).tolist()
     [2, 1]
@@ -330,26 +332,26 @@ def people_of_classes(labels: Ints, persons: Ints, classes: int) -> Ints:
 
 
 def count_persons(labels: Ints, persons: Ints, codes: npt.NDArray[np.int32], size: int) -> PersonCounts:
-    """The persons of each class by their sensitive values.
+    """Count the persons of each class by their sensitive values.
 
     Args:
-        labels: (n,) class of each record, 0 .. c - 1 without gaps.
-        persons: (n,) person of each record, >= 0.
-        codes: (n,) sensitive value of each record, 0 .. size - 1.
-        size: number of values.
+        labels: Class of each record, 0 .. c - 1 without gaps, shape (n,).
+        persons: Person of each record, >= 0, shape (n,).
+        codes: Sensitive value of each record, 0 .. size - 1, shape (n,).
+        size: Number of values.
     """
     class_of, pair_of = _pairs(labels, persons)
     return value_parts(class_of, pair_of, codes, size).counts(int(labels.max(initial=-1)) + 1)
 
 
 def value_parts(class_of: Ints, pair_of: Ints, codes: npt.NDArray[np.integer[Any]], size: int) -> ValueParts:
-    """How the persons of classes share the sensitive values that they have there.
+    """Count how the persons of classes share the sensitive values that they have there.
 
     Args:
-        class_of: (p,) the class of each pair of class and person.
-        pair_of: (n,) the pair of each record, 0 .. p - 1, each at least once.
-        codes: (n,) sensitive value of each record, 0 .. size - 1.
-        size: number of values.
+        class_of: Class of each pair of class and person, shape (p,).
+        pair_of: Pair of each record, 0 .. p - 1, each at least once, shape (n,).
+        codes: Sensitive value of each record, 0 .. size - 1, shape (n,).
+        size: Number of values.
     """
     pair, value = np.divmod(_ascending(pair_of * max(size, 1) + codes), max(size, 1))
     many = np.bincount(pair, minlength=len(class_of))
@@ -361,17 +363,17 @@ def value_parts(class_of: Ints, pair_of: Ints, codes: npt.NDArray[np.integer[Any
 
 
 def counted_rows(columns: Sequence[Ints], times: Ints | None = None) -> tuple[list[Ints], Ints]:
-    """The distinct rows of columns of numbers >= 0, ascending, and how often each occurs.
+    """Return the distinct rows of columns of numbers >= 0, ascending, and their frequencies.
 
     Args:
-        columns: (n,) each.
-        times: (n,) how often each row stands for itself; None: once.
+        columns: Columns of numbers, each of shape (n,).
+        times: Frequency of each given row, shape (n,); None: once.
 
     >>> counted_rows((np.array([1, 0, 1]), np.array([5, 7, 5])))
     ([array([0, 1]), array([7, 5])], array([1, 2]))
     """
     bits = [int(column.max(initial=0)).bit_length() for column in columns]
-    if times is None and sum(bits) < 64:  # one sort of one number, which takes a tenth of the time
+    if times is None and sum(bits) < 64:  # a single sort of one number takes a tenth of the time
         keys = np.zeros(len(columns[0]), np.int64)
         for column, width in zip(columns, bits, strict=True):
             keys = (keys << width) | column
@@ -390,12 +392,12 @@ def counted_rows(columns: Sequence[Ints], times: Ints | None = None) -> tuple[li
 
 
 def values_left(labels: Ints, persons: Ints, codes: npt.NDArray[np.int32]) -> ValuesLeft:
-    """How many values are left of each person whose rows all have the same one.
+    """Count the values left of each person whose rows all have the same value.
 
     Args:
-        labels: (n,) class of each record, >= 0.
-        persons: (n,) person of each record, >= 0.
-        codes: (n,) sensitive value of each record, >= 0.
+        labels: Class of each record, >= 0, shape (n,).
+        persons: Person of each record, >= 0, shape (n,).
+        codes: Sensitive value of each record, >= 0, shape (n,).
 
     >>> values_left(np.array([0, 0, 1, 1]), np.array([5, 6, 5, 7]), np.array([2, 3, 2, 4], np.int32))
     ValuesLeft(left=array([1, 2]), persons=array([1, 2]), records=array([2, 2]))
@@ -423,13 +425,13 @@ def values_left(labels: Ints, persons: Ints, codes: npt.NDArray[np.int32]) -> Va
 
 
 def shares_of_persons(entry: Ints, parts: Ints, persons: Ints, entries: int) -> Floats:
-    """(e,) sum of persons / parts of each entry: the same to the last digit in whatever order they come.
+    """(e,) sum of persons / parts of each entry, the same to the last digit in any order.
 
     Args:
-        entry: (p,) 0 .. entries - 1.
-        parts: (p,) in how many equal parts a person counts; none stands twice for an entry.
-        persons: (p,) how many do.
-        entries: their number.
+        entry: Entry of each part, shape (p,), 0 .. entries - 1.
+        parts: Number of equal parts in which a person counts, shape (p,); distinct within an entry.
+        persons: Number of such persons, shape (p,).
+        entries: Number of entries.
     """
     order = np.lexsort((parts, entry))
     shares = (persons / parts)[order]
@@ -437,7 +439,7 @@ def shares_of_persons(entry: Ints, parts: Ints, persons: Ints, entries: int) -> 
 
 
 def _pairs(labels: Ints, persons: Ints) -> tuple[Ints, Ints]:
-    """The class of each distinct pair of class and person, and (n,) the pair of each record."""
+    """Return the class of each distinct pair of class and person, and (n,) the pair of each record."""
     span = int(persons.max(initial=0)) + 1
     pairs, pair_of = np.unique(labels * span + persons, return_inverse=True)
     return pairs // span, pair_of
@@ -446,8 +448,9 @@ def _pairs(labels: Ints, persons: Ints) -> tuple[Ints, Ints]:
 def _fingerprints(class_of: Ints, sums: npt.NDArray[np.uint64], classes: int) -> Ints:
     """(c,) distinct sets of values in each class, by a sum of scrambled values.
 
-    Two sets of one sum would count as one: never more fingerprints than there are. Of a sum so many bits are
-    looked at as one key has room for beside the class: one sort, where sorting both takes ten times as long.
+    Two sets with the same sum would count as one: never more fingerprints than there are. Only the bits of a
+    sum that fit into one key with the class are used: a single sort, where sorting both takes ten times as
+    long.
     """
     bits = 63 - classes.bit_length()
     found = _ascending((class_of << bits) + (sums >> np.uint64(64 - bits)).astype(np.int64))
@@ -455,14 +458,14 @@ def _fingerprints(class_of: Ints, sums: npt.NDArray[np.uint64], classes: int) ->
 
 
 def _ascending(values: Ints) -> Ints:
-    """The distinct values, ascending; by sorting, which takes less time than `np.unique` does by hashing."""
+    """Return the distinct values, ascending; sorting is faster than hashing in `np.unique`."""
     ordered = np.sort(values)
     distinct: Ints = ordered[np.diff(ordered, prepend=-1) != 0]
     return distinct
 
 
 def scrambled(values: Ints) -> npt.NDArray[np.uint64]:
-    """Numbers whose sums tell sets of values apart: Steele, Lea, Flood (2014), SplitMix64."""
+    """Return numbers whose sums distinguish sets of values: Steele, Lea, Flood (2014), SplitMix64."""
     with np.errstate(over="ignore"):
         x = (values.astype(np.uint64) + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
         x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)

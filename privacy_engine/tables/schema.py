@@ -1,4 +1,4 @@
-"""What each attribute of a table is: its role, its kind, its public domain, its hierarchy."""
+"""The attributes of a table: role, kind, public domain and hierarchy of each."""
 
 import json
 import math
@@ -58,33 +58,33 @@ class Attribute:
     """One column.
 
     Attributes:
-        name: the column's name.
-        role: what it means for the people in the table.
-        kind: which comparisons its values allow.
-        categories: the public domain of a categorical or ordinal attribute, ordinal ones in order.
-        bounds: the public domain of a numeric (or integer ordinal) attribute, both ends inside; of a date
-            days, of a timestamp seconds since 1970-01-01, also given as ISO dates.
-        bins: number of equal-width public bins between the bounds, for methods that need bins.
-        hierarchy: generalization tree over the values; of dates `dates.calendar` stands for it.
-        nullable: whether the attribute may be null; a null is a value of its own then, which no interval and
-            no node of a hierarchy but its root covers.
-        dates: of a date or timestamp how it is read, cut and generalized; None on any other kind.
-        pseudonym: what is released in the place of an identifier. Once it is, the attribute is insensitive.
-        text: what is done where released text holds addresses, numbers or names of persons: `redact`, or
-            leave with a reason; None: the source is refused.
-        unique: leave for an insensitive column with nearly one value a record, or a person.
-        free_text: who signs for text whose values the schema does not list, for policies that ask for it.
-        unlisted: whether it is the released form of a quasi-identifier that was free text.
-        exact: leave to count the spellings of a text as different values, see `privacy_engine.tables.normal`;
-            of sensitive attributes, and of the identifier that names the person.
-        coding: how values are coded as the table is read. Bounds are given of the source and become those of
-            the codes; categories and hierarchy are of the codes.
-        meaning: what the values are about, for policies that ask for it.
-        derive: how a numeric or ordinal attribute is made from dates as the source is read, which has no such
-            column; None: it is a column of the table.
+        name: Name of the column.
+        role: Meaning for the people in the table.
+        kind: Comparisons that its values allow.
+        categories: Public domain of a categorical or ordinal attribute, ordinal ones in order.
+        bounds: Public domain of a numeric (or integer ordinal) attribute, both ends included; for a date in
+            days, for a timestamp in seconds since 1970-01-01, also given as ISO dates.
+        bins: Number of equal-width public bins between the bounds, for methods that need bins.
+        hierarchy: Generalization tree over the values; dates have `dates.calendar` instead.
+        nullable: Whether the attribute may be null; null is then a separate value, which no interval and no
+            node of a hierarchy except its root covers.
+        dates: Form of a date or timestamp: how it is read, cut and generalized; None for any other kind.
+        pseudonym: Pseudonym that replaces an identifier in the release, where the attribute is insensitive.
+        text: Action if released text has addresses, numbers or names of persons: `redact`, or a permission
+            with a reason; None: the source is refused.
+        unique: Permission for an insensitive column with nearly one value per record or person.
+        free_text: Signature for text whose values the schema does not list, for policies that require it.
+        unlisted: Whether it is the released form of a quasi-identifier that was free text.
+        exact: Permission to count the spellings of a text as different values, see
+            `privacy_engine.tables.normal`; for sensitive attributes, and for the identifier of the person.
+        coding: How values are coded when the table is read. Bounds are given for the source and become those
+            of the codes; categories and hierarchy are those of the codes.
+        meaning: Meaning of the values, for policies that require it.
+        derive: How a numeric or ordinal attribute is derived from dates when the source is read, which has no
+            such column; None: it is a column of the table.
 
     Raises:
-        SchemaError: if the parts contradict each other.
+        SchemaError: If the parts contradict each other.
     """
 
     name: str
@@ -118,11 +118,9 @@ class Attribute:
     def _contradiction_of_dates(self) -> str | None:
         form = self.dates
         if form is None or form.clock != _CLOCKS.get(self.kind):
-            return f"what is said of dates must be of a {self.kind.value}: give it that kind of clock"
+            return f"the fields of dates must fit a {self.kind.value}. Give it that kind of clock"
         if self.categories is not None or (self.hierarchy is not None and not form.calendar):
-            return (
-                "a date has no categories and no hierarchy of its own: give calendar, such as [month, year]"
-            )
+            return "a date has no categories and no hierarchy. Give it a calendar, such as [month, year]"
         if self.bounds is not None:
             bounds = form.bounds(self.bounds)
             if bounds is None or bounds[0] >= bounds[1]:
@@ -132,45 +130,50 @@ class Attribute:
                 )
             object.__setattr__(self, "bounds", bounds)
             if form.bounds(form.widened(bounds)) is None:
-                return "shift would lead out of the calendar: state bounds further inside of it"
+                return "shift would lead out of the calendar. State narrower bounds"
         if form.shift is not None and self.role is Role.IDENTIFIER:
-            return "shift is of dates that are released; remove it"
+            return "shift applies only to released dates. Remove it"
         if form.bin is not None and (self.bins is not None or self.bounds is None):
-            return "bin needs bounds, and stands in the place of bins"
+            return "bin requires bounds, and replaces bins"
         if form.calendar and self.role is not Role.QUASI_IDENTIFIER:
-            return "calendar generalizes quasi-identifiers: state precision instead"
+            return "calendar applies only to quasi-identifiers. State precision instead"
         if form.as_is and self.role is not Role.INSENSITIVE:
-            return "as_is is of insensitive attributes: state precision instead"
+            return "as_is applies only to insensitive attributes. State precision instead"
         if form.precision is None and not form.as_is:
             if self.role is Role.INSENSITIVE:
                 return (
-                    "an insensitive date tells people apart: state the precision to which it is released, "
-                    "such as precision: month, or as_is: true to release it as it is"
+                    "an insensitive date distinguishes people. State the precision to which it is released, "
+                    "such as precision: month, or as_is: true to release it unchanged"
                 )
             if self.role is Role.SENSITIVE:
                 return "a sensitive date must state the precision of its values, such as precision: month"
         return None
 
     def _contradiction_of_coding(self) -> str | None:
-        """Also cuts the codes of dates as dates are, and makes the bounds those of the codes."""
+        """Check the coding, cut the codes of dates like dates, and make the bounds those of the codes."""
         if self.meaning is not None and self.dates is not None and self.meaning is not Meaning.DATE:
-            return f"meaning must be date where the kind is {self.kind.value}: correct one of both"
+            return f"meaning must be date if the kind is {self.kind.value}. Correct one of them"
         coding = self.coding
         if coding is None:
             return None
         if self.role is Role.IDENTIFIER:
-            return "codes must stand on an attribute that is released: remove them, or correct the role"
+            return "codes apply only to released attributes. Remove them, or correct the role"
         if coding.of_text:
-            return None if self.kind is Kind.CATEGORICAL else "prefix is of text: make it kind: categorical"
+            return (
+                None
+                if self.kind is Kind.CATEGORICAL
+                else "prefix applies only to text. Make it kind: categorical"
+            )
         if self.dates is None and not self._of_numbers:
             return (
-                "top_code and bottom_code are of numbers and dates without categories and hierarchy: put the "
+                "top_code and bottom_code apply to numbers and dates without categories and hierarchy. Put "
+                "the "
                 "ends into the categories or the hierarchy"
             )
         if self.dates is not None and self.dates.as_is:
-            return "as_is releases values as they are: leave top_code and bottom_code out, or as_is"
+            return "as_is releases values unchanged. Remove top_code and bottom_code, or as_is"
         if self.dates is not None and self.dates.shift:
-            return "shift moves values away from top_code and bottom_code: leave them out, or shift"
+            return "shift moves values away from top_code and bottom_code. Remove them, or shift"
         if self.dates is not None:
             coding = coding.cut(self.dates.cut)
         if self.bounds is not None and self.bounds[0] < self.bounds[1]:
@@ -192,7 +195,7 @@ class Attribute:
         ):
             return "bounds must be two finite numbers, the lower first, on a numeric or ordinal attribute"
         if self.bounds is not None and not math.isfinite(self.bounds[1] - self.bounds[0]):
-            return "bounds must not be further apart than any number: narrow them"
+            return "bounds are too far apart. Narrow them"
         if self.categories is not None and (
             self.kind is Kind.NUMERIC
             or len(set(self.categories)) < len(self.categories)
@@ -202,53 +205,53 @@ class Attribute:
         if self.bounds is not None and self.categories is not None:
             return "give bounds or categories, not both"
         if self.bins is not None and (type(self.bins) is not int or self.bins < 1 or self.bounds is None):
-            return "bins must be a positive whole number and need bounds"
+            return "bins must be a positive whole number and require bounds"
         if self.hierarchy is not None and (
             missing := set(self.categories or ()) - set(self.hierarchy.values)
         ):
-            return f"the hierarchy misses {len(missing)} of the categories: add a row for each"
+            return f"the hierarchy misses {len(missing)} of the categories. Add a row for each"
         if self.hierarchy is not None and (untrue := self.hierarchy.untruthful_rows()):
             rows = counted(untrue, "row of the hierarchy has", "rows of the hierarchy have")
-            return f"{rows} a label that is untrue of the value: correct it"
+            return f"{rows} a label that does not apply to the value. Correct it"
         return None
 
     def _misplaced(self) -> str | None:
-        """Which field about direct identifiers the role has no use for."""
+        """Return the field about direct identifiers that the role does not allow."""
         if self.pseudonym is not None:
             role = Role.INSENSITIVE if self.pseudonym.key else Role.IDENTIFIER
             if self.role is not role:
-                return f"a pseudonym stands in the place of an identifier; the role must be {role.value}"
+                return f"a pseudonym replaces an identifier, so the role must be {role.value}"
         if self.text is not None and (self.role is Role.IDENTIFIER or self.kind in _NO_TEXT):
-            return "text must stand on a column of text that is released; remove it"
+            return "text applies only to released text columns. Remove it"
         if self.free_text is not None and (self.role is Role.IDENTIFIER or self.kind in _NO_TEXT):
-            return "free_text must stand on a column of text that is released; remove it"
+            return "free_text applies only to released text columns. Remove it"
         if self.unique is not None and self.role is not Role.INSENSITIVE:
-            return "unique must stand on an insensitive attribute; remove it"
+            return "unique applies only to insensitive attributes. Remove it"
         if self.exact is not None and self.role not in (Role.SENSITIVE, Role.IDENTIFIER):
-            return "exact must stand on a sensitive attribute or an identifier; remove it"
+            return "exact applies only to sensitive attributes and identifiers. Remove it"
         if self.derive is not None and (
             self.role is Role.IDENTIFIER or self.kind not in (Kind.NUMERIC, Kind.ORDINAL)
         ):
-            return "what is derived from dates is a number that is released: make it numeric or ordinal"
+            return "an attribute derived from dates is a released number. Make it numeric or ordinal"
         return None
 
     @property
     def about(self) -> Meaning | None:
-        """What its values are about; a date or timestamp says so by its kind."""
+        """Meaning of the values; a date or timestamp has it by its kind."""
         return self.meaning or (Meaning.DATE if self.dates is not None else None)
 
     @property
     def is_free_text(self) -> bool:
         """Whether text may be released that no schema lists: a categorical column without a domain.
 
-        Of the released form of a quasi-identifier, which has no domain in any case, `unlisted` says it.
+        The released form of a quasi-identifier never has a domain; there `unlisted` says so.
         """
         released = self.role is not Role.IDENTIFIER and self.pseudonym is None
         return released and self.kind is Kind.CATEGORICAL and not self.has_public_domain
 
     @property
     def ordered(self) -> bool:
-        """Whether it is recoded by intervals: of any kind but categorical, and without a hierarchy."""
+        """Whether it is recoded by intervals: any kind but categorical, and without a hierarchy."""
         in_tree = self.hierarchy is not None or (self.dates is not None and bool(self.dates.calendar))
         return self.kind is not Kind.CATEGORICAL and not in_tree
 
@@ -259,7 +262,7 @@ class Attribute:
 
     @property
     def hierarchical(self) -> bool:
-        """Whether it has a hierarchy of its own."""
+        """Whether it has a hierarchy."""
         return self.hierarchy is not None
 
     @property
@@ -268,42 +271,42 @@ class Attribute:
         return has_public_domain(self)
 
     def counted_as(self, texts: Sequence[str]) -> list[str]:
-        """What each of some values counts as where values or persons are counted.
+        """Return the form of some values in which values or persons are counted.
 
-        It is the normal form, one for all spellings that read the same; where `exact`, the text as it is.
+        It is the normal form, the same for all spellings of a text; if `exact`, the text itself.
         """
         return normal_forms(texts) if self.exact is None else list(texts)
 
     @property
     def allows_nulls(self) -> bool:
-        """Whether a null may stand in the column."""
+        """Whether null is allowed in the column."""
         return self.nullable or self.role in (Role.IDENTIFIER, Role.INSENSITIVE)
 
     def problems(self, column: pd.Series) -> list[str]:
-        """What is wrong with a column, by rule and count; empty if it fits."""
+        """Return the problems of a column, by rule and count; empty if it fits."""
         wrong = self.type_problem(column)
         return [wrong] if wrong else problems_of(self.faults(column))
 
     def type_problem(self, column: pd.Series) -> str | None:
-        """What is wrong with the type of a column, if anything."""
+        """Return the problem of the type of a column, if any."""
         if not is_atomic(column):
-            return "must hold one text, number, date or truth value a cell, and no bytes: split the column up"
+            return "must hold one text, number, date or truth value per cell, and no bytes. Split the column"
         if self.dates is not None:
             return self.dates.type_problem(column)
         if is_dated(column):
             return (
-                f"holds dates or times, got {column.dtype}: make it kind: date or kind: timestamp, not "
+                f"holds dates or times, got {column.dtype}. Make it kind: date or kind: timestamp, not "
                 f"{self.kind.value}"
             )
         if self._of_numbers and not is_number(column):
-            return f"must be a number, got {column.dtype}: convert the column, or make it categorical"
+            return f"must be a number, got {column.dtype}. Convert the column, or make it categorical"
         if self.coding is not None:
             whole = pd.api.types.is_integer_dtype(column.dtype)
             return self.coding.type_problem(number=is_number(column), whole=whole)
         return None
 
     def faults(self, column: pd.Series) -> Faults:
-        """What is wrong with the values of a column of the right type; those of its parts add up."""
+        """Return the faults of the values of a column of the right type; those of its parts add up."""
         if self.dates is not None:
             return faults_of_dates(
                 self.dates.read(column).faults(nullable=self.allows_nulls),
@@ -328,16 +331,16 @@ class Attribute:
 
     @property
     def source_bounds(self) -> tuple[float, float] | None:
-        """The bounds that values keep before they are coded."""
+        """The bounds of values before they are coded."""
         return (self.coding.source if self.coding else None) or self.bounds
 
     def numbers(self, column: pd.Series) -> npt.NDArray[np.float64]:
-        """(n,) values of a column of numbers; of a date days, of a timestamp seconds, cut. NaN = null."""
+        """(n,) values of a column of numbers; days for a date, seconds for a timestamp, cut. NaN = null."""
         numbers = floats(column) if self.dates is None else self.dates.numbers(column)
         return numbers if self.coding is None else self.coding.clipped(numbers)
 
     def normal(self, column: pd.Series) -> pd.Series:
-        """A checked column as everything behind ingest sees it: dates in one type and cut, values coded."""
+        """Return a checked column as used after ingest: dates in one type and cut, values coded."""
         if self.dates is not None:
             if self.coding is None:
                 return self.dates.normal(column)
@@ -347,7 +350,7 @@ class Attribute:
         return self.coding.prefixes(column) if self.coding.of_text else self.coding.clipped_column(column)
 
     def as_of(self, day: date) -> "Attribute":
-        """The same in a release of that day, see `Coding.as_of`."""
+        """Return the attribute for a release of that day, see `Coding.as_of`."""
         if self.coding is None or self.coding.years_before_release is None:
             return self
 
@@ -358,7 +361,7 @@ class Attribute:
         return replace(self, coding=self.coding.as_of(day, number_of))
 
     def codes_told(self) -> str:
-        """What its codes stand for, in a sentence; empty where values stand for themselves."""
+        """Explanation of its codes in a sentence; empty if values are not coded."""
         return self.coding.meaning_of(self._label, dated=self.dates is not None) if self.coding else ""
 
     def _label(self, number: float) -> str:
@@ -371,14 +374,14 @@ class Attribute:
         return self.ordered and self.categories is None
 
     def ingested(self) -> "Attribute":
-        """The same once a source is read: it is derived or shifted, and its bounds hold what it became."""
+        """Return the attribute after a source is read: derived or shifted, with bounds that fit."""
         if self.dates is None or self.dates.shift is None:
             return replace(self, derive=None)
         bounds = self.dates.widened(self.bounds) if self.bounds is not None else None
         return replace(self, bounds=bounds, dates=replace(self.dates, shift=None))
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values that ``from_dict`` reads back; the hierarchy is written out in full."""
+        """Return plain values for ``from_dict``; the hierarchy is written out in full."""
         out: dict[str, Any] = {"role": self.role.value, "kind": self.kind.value}
         if self.categories is not None:
             out["categories"] = list(self.categories)
@@ -403,20 +406,20 @@ class Attribute:
         return out | self.direct_identifiers()
 
     def _written(self, number: float) -> float | str:
-        """A number of its scale, as schemas state it."""
+        """Return a number of its scale, as schemas state it."""
         if self.dates is None:
             return number
         return self.dates.clock.labels(np.array([number], dtype=np.int64), self.dates.clock.unit)[0]
 
     def direct_identifiers(self) -> dict[str, Any]:
-        """Pseudonym, text, unique, free_text and exact as plain values, as far as they are given."""
+        """Pseudonym, text, unique, free_text and exact as plain values, if given."""
         return written_fields(self.pseudonym, self.text, self.unique, self.free_text, self.exact)
 
     @classmethod
     def from_dict(
         cls, name: str, fields: Mapping[str, Any], hierarchies: Mapping[str, Hierarchy] | None = None
     ) -> "Attribute":
-        """Read what ``to_dict`` writes; a hierarchy may also be a key of ``hierarchies``."""
+        """Read the output of ``to_dict``; a hierarchy may also be a key of ``hierarchies``."""
         if not isinstance(fields, Mapping):
             raise SchemaError(f"attribute {name!r} must be a mapping with role and kind")
         if unknown := sorted(set(map(str, fields)) - _FIELDS):
@@ -445,13 +448,13 @@ class Attribute:
 
 @dataclass(frozen=True)
 class DataSchema:
-    """All attributes of a table, in column order, and whose record a row is.
+    """All attributes of a table, in column order, and the person of each row.
 
     Attributes:
-        attributes: the columns.
-        person: whose record a row is; None: it is not said, and each row counts as a person. The column that
-            names the person is an identifier, so a released table no longer has it; where rows are linked it
-            has a pseudonym there, which is insensitive.
+        attributes: Columns.
+        person: Person of each row; None: not stated, and each row counts as a person. The column that names
+            the person is an identifier, so a released table no longer has it; if rows are linked, it has a
+            pseudonym there, which is insensitive.
 
     >>> schema = DataSchema.from_yaml("age: {role: quasi_identifier, kind: numeric, bounds: [0, 120]}")
     >>> schema.names, schema.quasi_identifiers[0].bounds
@@ -470,49 +473,51 @@ class DataSchema:
         if self.by in self.names and self[self.by].role not in allowed:
             raise SchemaError(
                 f"attribute {self.by!r} names the person, so its role must be identifier, got "
-                f"{self[self.by].role.value}: what tells persons apart is never released"
+                f"{self[self.by].role.value}: what identifies persons is never released"
             )
         if self.by in self.names and self[self.by].pseudonym:
             raise SchemaError(
-                f"attribute {self.by!r} names the person and must have no pseudonym: it would link the rows "
-                "of a person, and each class would have to be of whole persons. Remove it; or aggregate the "
-                "source to one row a person, and remove `person`"
+                f"attribute {self.by!r} names the person and must have no pseudonym, which would link the "
+                "rows "
+                "of a person and require classes of whole persons. Remove it, or aggregate the "
+                "source to one row per person and remove `person`"
             )
         if len({a.dates.shift for a in self.attributes if a.dates and a.dates.shift}) > 1:
             raise SchemaError(
-                "shift must be the same wherever it stands: all dates of a person are moved by one number of "
-                "days, so that what lies between them stays"
+                "shift must be the same everywhere, because all dates of a person are shifted by the same "
+                "number of "
+                "days, which keeps the differences between them"
             )
         known = {self.by, TABLE, *(name for t in self.tables for name in (*t.columns, *t.carried))}
         if self.tables and (foreign := [name for name in self.names if name not in known]):
-            raise SchemaError(f"attributes {foreign} are of none of the tables: name the table of each")
+            raise SchemaError(f"attributes {foreign} belong to none of the tables. Name the table of each")
 
     @property
     def tables(self) -> tuple[LinkedTable, ...]:
-        """The tables that the rows are of; empty where all are of one."""
+        """The tables of the rows; empty if there is only one."""
         return self.person.tables if self.person else ()
 
     def of_table(self, name: str) -> "DataSchema":
-        """The schema of one of the tables: its own columns, after that of the person.
+        """Return the schema of one of the tables: its own columns, after that of the person.
 
         Raises:
-            SchemaError: if it is not one of them.
+            SchemaError: If it is not one of them.
         """
         for table in self.tables:
             if table.name == name and self.person is not None:
                 own = {self.by, *table.columns}
                 kept = tuple(a for a in self.attributes if a.name in own)
                 return DataSchema(kept, replace(self.person, tables=()))
-        raise SchemaError(f"no table {name!r} in the schema; it has {[t.name for t in self.tables]}")
+        raise SchemaError(f"no table {name!r} in the schema, which has {[t.name for t in self.tables]}")
 
     @property
     def by(self) -> str:
-        """The column that names the person of a row; empty where each row counts as a person."""
+        """The column that names the person of a row; empty if each row counts as a person."""
         return (self.person.column if self.person else None) or ""
 
     @property
     def exact_persons(self) -> bool:
-        """Whether two spellings of the person's identifier are two persons, although they read the same."""
+        """Whether two spellings of the person's identifier are two persons."""
         return self.by in self.names and self[self.by].exact is not None
 
     def person_codes(self, persons: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
@@ -531,7 +536,7 @@ class DataSchema:
 
     @property
     def read(self) -> "DataSchema":
-        """The schema of the columns that the source has: without those that are derived."""
+        """The schema of the source's columns, without those that are derived."""
         return replace(self, attributes=tuple(a for a in self.attributes if a.derive is None))
 
     @property
@@ -541,29 +546,30 @@ class DataSchema:
 
     @property
     def counted_from_first(self) -> tuple[str, ...]:
-        """The columns of dates that another counts the days in since the first one of a person."""
+        """The date columns from whose first date of a person another column counts days."""
         since = [a.derive for a in self.attributes if a.derive and a.derive.span is Span.DAYS_SINCE_FIRST]
         return tuple(dict.fromkeys(derivation.of[0] for derivation in since))
 
     @property
     def to_shift(self) -> dict[str, Shift]:
-        """The dates that are to be shifted while a source is read, and by how much: all by the same."""
+        """The dates that are to be shifted when a source is read, and their shift, the same for all."""
         return {a.name: a.dates.shift for a in self.attributes if a.dates and a.dates.shift}
 
     @property
     def shifted_by(self) -> str:
-        """The identifier of the person by whom dates are shifted; empty where none are.
+        """The identifier of the person by whom dates are shifted; empty if none are.
 
         Raises:
-            SchemaError: if the schema does not tell which one it is.
+            SchemaError: If the schema does not determine it.
         """
         names = [a.name for a in self.identifiers if a.name not in self.derived_from]
         if not self.to_shift or self.by or len(names) == 1:
             return (self.by or names[0]) if self.to_shift else ""
         raise SchemaError(
-            f"{list(self.to_shift)} are shifted by person, and the schema has {len(names)} identifiers that "
-            "may tell whose record a row is: name that column as `person`; or have one identifier in the "
-            "schema, where each row is of another person"
+            f"{list(self.to_shift)} are shifted by person, but {len(names)} identifiers of the schema may "
+            "identify "
+            "the person of a row. Name that column as `person`, or keep only one identifier in the "
+            "schema if each row belongs to another person"
         )
 
     @cached_property
@@ -573,7 +579,7 @@ class DataSchema:
 
     @cached_property
     def sensitive(self) -> tuple[Attribute, ...]:
-        """Attributes that must not be learned of a person."""
+        """Attributes that must not be learned about a person."""
         return self._of(Role.SENSITIVE)
 
     @cached_property
@@ -588,24 +594,24 @@ class DataSchema:
         for attribute in self.attributes:
             if attribute.name == name:
                 return attribute
-        raise SchemaError(f"no attribute {name!r} in the schema; it has {list(self.names)}")
+        raise SchemaError(f"no attribute {name!r} in the schema, which has {list(self.names)}")
 
     def select(self, names: Iterable[str]) -> "DataSchema":
-        """The schema of some of the columns, in the given order."""
+        """Return the schema of some of the columns, in the given order."""
         return DataSchema(tuple(self[name] for name in names), self.person)
 
     def keeping_nulls(self) -> "DataSchema":
-        """The same schema; every attribute that may be released may be null."""
+        """Return the schema with every releasable attribute nullable."""
         kept = (a if a.role is Role.IDENTIFIER else replace(a, nullable=True) for a in self.attributes)
         return replace(self, attributes=tuple(kept))
 
     def without_identifiers(self) -> "DataSchema":
-        """The schema of what may be released."""
+        """Return the schema without identifiers, for the release."""
         kept = tuple(a for a in self.attributes if a.role is not Role.IDENTIFIER)
         return DataSchema(kept, self.person)
 
     def with_pseudonym(self) -> "DataSchema":
-        """The schema of a release of linked rows: the person's pseudonym in the place of the identifier."""
+        """Return the schema of a release of linked rows, with a pseudonym instead of the person."""
         pseudonym = Attribute(name=self.by, role=Role.INSENSITIVE)
         named = (pseudonym if a.name == self.by else a for a in self.attributes)
         tables = tuple(replace(t, columns=(*t.columns, *t.carried), carried=()) for t in self.tables)
@@ -613,22 +619,22 @@ class DataSchema:
         return DataSchema(tuple(a for a in named if a.role is not Role.IDENTIFIER), person)
 
     def require_original(self) -> None:
-        """Refuse the schema of a release as that of a source: its persons have pseudonyms already.
+        """Raise if this is the schema of a release, whose persons have pseudonyms, instead of a source.
 
         Raises:
-            SchemaError: if the column that names the person is no identifier.
+            SchemaError: If the column that names the person is not an identifier.
         """
         if self.by in self.names and self[self.by].role is not Role.IDENTIFIER:
             raise SchemaError(
                 f"attribute {self.by!r} names the person of each record of a source, so its role must be "
-                f"identifier, got {self[self.by].role.value}; a release has a pseudonym in its place"
+                f"identifier, got {self[self.by].role.value}; a release has a pseudonym instead"
             )
 
     def require_derivable(self) -> None:
-        """Refuse derivations and shifts that the schema has not the columns for.
+        """Raise if the schema lacks columns for derivations and shifts.
 
         Raises:
-            SchemaError: naming the attribute and the column.
+            SchemaError: If it does; the message names the attribute and the column.
         """
         dated = {a.name for a in self.attributes if a.dates is not None}
         for attribute in self.attributes:
@@ -641,20 +647,21 @@ class DataSchema:
                 )
             if attribute.derive.span is Span.DAYS_SINCE_FIRST and not self.by:
                 raise SchemaError(
-                    f"attribute {attribute.name!r}: {Span.DAYS_SINCE_FIRST.value} needs to know whose record "
-                    "a row is: name the column that tells it, as `person`"
+                    f"attribute {attribute.name!r}: {Span.DAYS_SINCE_FIRST.value} requires the person of "
+                    "each row. "
+                    "Name the column with it as `person`"
                 )
         _ = self.shifted_by
 
     def derived(self, table: pd.DataFrame, first: Mapping[str, Floats] | None = None) -> pd.DataFrame:
-        """The table with the columns that are derived from its true dates.
+        """Return the table with the columns that are derived from its true dates.
 
         Args:
-            table: with the columns of the source.
-            first: column of dates -> (n,) its first day of each record's person; None: the first in `table`.
+            table: Table with the columns of the source.
+            first: Column of dates -> (n,) its first day of each record's person; None: the first in `table`.
 
         Raises:
-            SchemaError: if the dates cannot be read, by column, rule and count.
+            SchemaError: If the dates cannot be read, by column, rule and count.
         """
         self.require_derivable()
         sources = [replace(self[name], nullable=True) for name in self.derived_from]
@@ -674,10 +681,10 @@ class DataSchema:
         return table.assign(**made)
 
     def shifted(self, table: pd.DataFrame, days: npt.NDArray[np.int64]) -> pd.DataFrame:
-        """The table with the dates that are to be shifted moved by the days (n,) of each record's person.
+        """Return the table with dates shifted by the days (n,) of each record's person.
 
         Raises:
-            SchemaError: if a shift may lead out of the calendar, by column and count.
+            SchemaError: If a shift may lead out of the calendar, by column and count.
         """
         moved = {}
         for attribute in self.attributes:
@@ -690,11 +697,11 @@ class DataSchema:
         return table.assign(**moved)
 
     def ingested(self) -> "DataSchema":
-        """The schema of what a source becomes: derived columns are columns, and dates are shifted."""
+        """Return the schema after a source is read: derived columns are columns, and dates are shifted."""
         return replace(self, attributes=tuple(a.ingested() for a in self.attributes))
 
     def without_zones(self) -> "DataSchema":
-        """The schema of times that were read: they are on the clocks of their zones already."""
+        """Return the schema of times that were read, which are already on the clocks of their zones."""
         return replace(
             self,
             attributes=tuple(
@@ -704,10 +711,10 @@ class DataSchema:
         )
 
     def check(self, table: pd.DataFrame) -> None:
-        """Refuse a table that does not fit.
+        """Raise if a table does not fit the schema.
 
         Raises:
-            SchemaError: all problems at once, each by column, rule and count, never by value.
+            SchemaError: If it does not; the message has all problems by column, rule and count, never values.
         """
         self.check_columns(table.columns)
         if not len(table):
@@ -723,13 +730,13 @@ class DataSchema:
             raise SchemaError("; ".join(problems))
 
     def _check_tables(self, table: pd.DataFrame) -> None:
-        """Refuse rows of no table, and rows that do not fit the schema of theirs."""
+        """Raise for rows of no table, and rows that do not fit the schema of their table."""
         names = [t.name for t in self.tables]
         problems = []
         if foreign := int((~table[TABLE].isin(names)).sum()):
             problems.append(
-                f"{TABLE}: {counted(foreign, 'row is', 'rows are')} of none of the tables {names}: "
-                "mend the source"
+                f"{TABLE}: {counted(foreign, 'row is', 'rows are')} of none of the tables {names}. "
+                "Correct the source"
             )
         for name in names:
             own = self.of_table(name)
@@ -741,17 +748,17 @@ class DataSchema:
             raise SchemaError("; ".join(problems))
 
     def normalized(self, table: pd.DataFrame) -> pd.DataFrame:
-        """A checked table with its dates in one type, cut to their precision, and its values coded.
+        """Return a checked table with dates in one type, cut to their precision, and values coded.
 
-        A table that is normal already stays as it is.
+        A table that is already normalized is returned unchanged.
 
         Raises:
-            SchemaError: if dates are still to be shifted.
+            SchemaError: If dates are still to be shifted.
         """
         if self.to_shift:
             raise SchemaError(
-                f"the dates of {list(self.to_shift)} are shifted where a source is read, by a key: take the "
-                "table and the schema that privacy_release.ingest gives, or remove `shift`"
+                f"the dates of {list(self.to_shift)} are shifted when a source is read, with a key. Use the "
+                "table and the schema that privacy_release.ingest returns, or remove `shift`"
             )
         read = {
             a.name: a.normal(table[a.name]).set_axis(table.index)
@@ -762,7 +769,7 @@ class DataSchema:
 
     @property
     def normalized_attributes(self) -> tuple[Attribute, ...]:
-        """Those whose values `normalized` may change."""
+        """Attributes whose values `normalized` may change."""
         released = (a for a in self.attributes if a.role is not Role.IDENTIFIER)
         return tuple(a for a in released if a.dates is not None or a.coding is not None)
 
@@ -772,11 +779,11 @@ class DataSchema:
         return replace(self, attributes=tuple(coded))
 
     def as_of(self, day: date) -> "DataSchema":
-        """The same schema for a release of that day: codes that go by its year are known."""
+        """Return the schema for a release of that day: codes that depend on its year are known."""
         return replace(self, attributes=tuple(a.as_of(day) for a in self.attributes))
 
     def check_columns(self, columns: Iterable[str]) -> None:
-        """Refuse missing, unknown and repeated columns, before any value is read."""
+        """Raise for missing, unknown and repeated columns, before any value is read."""
         present = list(columns)
         problems = []
         if missing := [n for n in self.names if n not in present]:
@@ -791,11 +798,11 @@ class DataSchema:
             raise SchemaError("; ".join(problems))
 
     def to_dict(self) -> dict[str, Any]:
-        """``{name: fields}``, and ``person``, read back by ``from_dict``."""
-        told: dict[str, Any] = {a.name: a.to_dict() for a in self.attributes}
-        if self.person is not None:  # a column of that name has its fields beside those of the person
-            told[_PERSON] = {**told.get(_PERSON, {}), **self.person.to_dict()}
-        return told
+        """Return ``{name: fields}``, and ``person``, for ``from_dict``."""
+        values: dict[str, Any] = {a.name: a.to_dict() for a in self.attributes}
+        if self.person is not None:  # a column of that name has its fields next to those of the person
+            values[_PERSON] = {**values.get(_PERSON, {}), **self.person.to_dict()}
+        return values
 
     @classmethod
     def from_dict(
@@ -803,8 +810,8 @@ class DataSchema:
     ) -> "DataSchema":
         """Read ``{name: {role, kind, ...}}``; hierarchies by key or written out.
 
-        ``person`` says whose record a row is, see `Person.from_dict`. Where a column has that name, its role
-        and kind stand beside: ``person: {role: identifier, column: person}``.
+        ``person`` is the person of each row, see `Person.from_dict`. If a column has that name, its role and
+        kind are given with it: ``person: {role: identifier, column: person}``.
         """
         if not isinstance(fields, Mapping):
             raise SchemaError("a schema must be a mapping from column to role and kind")
@@ -832,7 +839,7 @@ class DataSchema:
         try:
             return cls.from_dict(plain_yaml.load(text), hierarchies)
         except yaml.YAMLError as error:
-            raise SchemaError(f"the schema is no valid YAML: {error}") from None
+            raise SchemaError(f"the schema is not valid YAML: {error}") from None
 
     def to_json(self) -> str:
         """JSON text."""
@@ -844,12 +851,12 @@ class DataSchema:
         try:
             return cls.from_dict(json.loads(text), hierarchies)
         except json.JSONDecodeError as error:
-            raise SchemaError(f"the schema is no valid JSON: {error}") from None
+            raise SchemaError(f"the schema is not valid JSON: {error}") from None
 
 
 def nameless_records(by: str, count: int) -> str:
-    """What is wrong where records name no person."""
-    return f"{by}: {counted(count, 'record is', 'records are')} without a person: give each one, or drop them"
+    """Return the error for records that name no person."""
+    return f"{by}: {counted(count, 'record is', 'records are')} without a person. Give each one, or drop them"
 
 
 _PERSON = "person"

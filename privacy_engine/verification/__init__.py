@@ -1,1 +1,1 @@
-"""Privacy models, policies and the verification of released records; nothing here knows an algorithm."""
+"""Privacy models, policies and the verification of released records, independent of any algorithm."""

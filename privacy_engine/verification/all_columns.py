@@ -1,4 +1,4 @@
-"""k-anonymity over all released columns but the sensitive ones, whatever role a release gives them."""
+"""k-anonymity over all released columns except the sensitive ones, whatever role a release gives them."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,10 +9,10 @@ from privacy_engine.verification.models import KAnonymity
 
 @dataclass(frozen=True, kw_only=True)
 class AllColumnsKAnonymity:
-    """At least k records have equal values in all released columns but the sensitive ones, or none has.
+    """For every record, at least k records have equal values in all released columns but the sensitive ones.
 
-    It is k-anonymity with the insensitive columns as quasi-identifiers, for a policy that does not trust the
-    roles that a release gives its columns. Pseudonyms, which are drawn at random, do not count.
+    This is k-anonymity with the insensitive columns as quasi-identifiers, for a policy that does not trust
+    the roles that a release gives its columns. Pseudonyms, which are drawn at random, do not count.
 
     >>> AllColumnsKAnonymity(k=1)
     Traceback (most recent call last):
@@ -23,7 +23,7 @@ class AllColumnsKAnonymity:
     name: ClassVar[str] = "all_columns_k_anonymity"
 
     def __post_init__(self) -> None:
-        KAnonymity(k=self.k)  # which asks the same of k
+        KAnonymity(k=self.k)  # which checks k
 
     @property
     def threshold(self) -> float:

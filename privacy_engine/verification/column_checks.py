@@ -1,8 +1,8 @@
-"""Released columns held against the rules of a policy for ages, dates, postcodes and names.
+"""Check released columns against the rules of a policy for ages, dates, postcodes and names.
 
-What a column is about the schema declares (`Attribute.meaning`). How exactly it is told is measured on the
-released values, whatever the schema says of them: in typed columns, and in the text that intervals, sets and
-labels of a hierarchy are written in. A value that no rule can read counts as one that breaks it.
+The schema declares what a column is about (`Attribute.meaning`). How exact it is, is measured on the released
+values, whatever the schema says: in typed columns, and in the text of intervals, sets and labels of a
+hierarchy. A value that no rule can read counts as breaking the rule.
 """
 
 import re
@@ -20,7 +20,7 @@ from privacy_engine.tables.schema import Attribute, DataSchema
 from privacy_engine.verification.column_rules import UNSIGNED, ColumnRules, shown
 from privacy_engine.vocabulary import Meaning, Period, Role, rare_prefixes
 
-# Column -> its distinct values without null, and how many records have each.
+# Column -> its distinct values without null, and the number of records with each.
 Values = Callable[[str], tuple[pd.Series, npt.NDArray[np.int64]]]
 Flags = npt.NDArray[np.bool_]
 
@@ -41,10 +41,10 @@ class Broken:
     """A rule that a released column breaks.
 
     Attributes:
-        rule: with its parameter.
-        column: that breaks it.
-        records: that do; None: all, by what the schema says of the column.
-        remedy: what to do.
+        rule: Rule with its parameter.
+        column: Column that breaks the rule.
+        records: Number of records that break it; None: all, because of the column's schema.
+        remedy: What to do about it.
     """
 
     rule: str
@@ -54,7 +54,7 @@ class Broken:
 
 
 def broken_by_schema(rules: ColumnRules, schema: DataSchema) -> list[Broken]:
-    """What a schema says of its columns that the rules do not allow, before any value is read."""
+    """Return what the rules do not allow in a schema's columns, before any value is read."""
     return [
         Broken(rule=rules.name_of(rule), column=a.name, records=None, remedy=remedy)
         for a in _released(schema)
@@ -63,16 +63,16 @@ def broken_by_schema(rules: ColumnRules, schema: DataSchema) -> list[Broken]:
 
 
 def broken(rules: ColumnRules, schema: DataSchema, values: Values, year: int | None) -> list[Broken]:
-    """What a release breaks.
+    """Return the rules that a release breaks.
 
     Args:
-        rules: of the policy.
-        schema: of the release.
-        values: of its columns.
-        year: of the release; needed where ages are limited.
+        rules: Rules of the policy.
+        schema: Schema of the release.
+        values: Distinct values of its columns.
+        year: Year of the release; required if ages are limited.
 
     Raises:
-        ValueError: if ages are limited and there is no year.
+        ValueError: If ages are limited and there is no year.
     """
     if rules.age_group_from is not None and year is None:
         raise ValueError("age_group_from needs the year of the release")
@@ -91,22 +91,22 @@ def broken(rules: ColumnRules, schema: DataSchema, values: Values, year: int | N
 
 
 def _broken_by(rules: ColumnRules, attribute: Attribute) -> Iterator[tuple[str, str]]:
-    """The rules that an attribute breaks by what is said of it, and the remedies."""
+    """Yield the rules that an attribute breaks by its schema, with the remedies."""
     about = attribute.about
     if rules.declared and about is None:
         yield "declared", f"state its meaning, one of {', '.join(Meaning)}, or make it an identifier"
     if rules.roles and attribute.role not in rules.roles:
         yield "roles", f"give it one of the roles {', '.join(rules.roles)}, or make it an identifier"
     if about is not None and about in rules.forbid:
-        yield "forbid", "give it the role identifier, so that it stays behind, or do not read it"
+        yield "forbid", "give it the role identifier, so that it is not copied, or do not read it"
     if rules.clean_text and isinstance(attribute.text, Allowed):
-        yield "clean_text", "write `text: redact` in the place of allow, or make it an identifier"
+        yield "clean_text", "write `text: redact` instead of allow, or make it an identifier"
     quasi = attribute.role is Role.QUASI_IDENTIFIER
     free = attribute.unlisted if quasi else attribute.is_free_text
     if rules.refuses_text(free=free, signed=attribute.free_text is not None, about=about):
         yield "no_free_text", UNSIGNED
     if rules.no_unique_columns and attribute.unique is not None:
-        yield "no_unique_columns", "take `unique` out, and make it an identifier"
+        yield "no_unique_columns", "remove `unique`, and make it an identifier"
 
 
 def _measures(rules: ColumnRules, attribute: Attribute) -> bool:
@@ -123,11 +123,11 @@ def _measures(rules: ColumnRules, attribute: Attribute) -> bool:
 def _broken_values(
     rules: ColumnRules, attribute: Attribute, column: pd.Series, year: int
 ) -> Iterator[tuple[str, Flags, str]]:
-    """Rule, (v,) which values break it, and the remedy."""
+    """Yield rule, (v,) whether each value breaks it, and the remedy."""
     if attribute.about is Meaning.DATE:
         if rules.date_precision is not None:
             remedy = f"state `precision: {rules.date_precision.value}`"
-            yield "date_precision", ~_dates_told(column, rules.date_precision), remedy
+            yield "date_precision", ~_are_coarse_dates(column, rules.date_precision), remedy
         if rules.age_group_from is not None:
             remedy = f"state `bottom_code: {{years_before_release: {rules.age_group_from}}}`"
             yield "age_group_from", _last_year(column) < year - rules.age_group_from, remedy
@@ -137,14 +137,14 @@ def _broken_values(
     elif attribute.about is Meaning.POSTCODE:
         if rules.postcode_characters is not None:
             remedy = f"state `prefix: {rules.postcode_characters}`"
-            yield "postcode_characters", ~_codes_told(column, rules.postcode_characters), remedy
+            yield "postcode_characters", ~_are_short_codes(column, rules.postcode_characters), remedy
         if rare := rare_prefixes(rules.rare_postcodes):
             remedy = f"state `rare: {shown(rules.to_dict()['rare_postcodes'])}`"
             yield "rare_postcodes", _begins_with(column, rare), remedy
 
 
 def _released(schema: DataSchema) -> list[Attribute]:
-    """The columns that the rules are about: pseudonyms are ruled by `pseudonyms`."""
+    """Return the columns that the rules are about. Pseudonyms are covered by `pseudonyms` instead."""
     linked = schema.by if schema.linked else None
     return [
         a for a in schema.attributes if a.role is not Role.IDENTIFIER and not a.pseudonym and a.name != linked
@@ -152,12 +152,12 @@ def _released(schema: DataSchema) -> list[Attribute]:
 
 
 def _read(column: pd.Series) -> tuple[Clock, Moments]:
-    """(v,) dates or times without null, and what they are counted in."""
+    """(v,) dates or times without null, and the unit they are counted in."""
     return DATES if only_dates(column) else TIMES, moments(column)
 
 
-def _dates_told(column: pd.Series, period: Period) -> Flags:
-    """(v,) whether dates are no more exact than a period: its first or last day, a year, or text of it."""
+def _are_coarse_dates(column: pd.Series, period: Period) -> Flags:
+    """(v,) whether dates are at most as exact as a period: its first or last day, a year, or text of it."""
     if is_dated(column):
         clock, read = _read(column)
         numbers = read.numbers(clock).astype(np.int64)
@@ -173,7 +173,7 @@ def _dates_told(column: pd.Series, period: Period) -> Flags:
 
 
 def _last_year(column: pd.Series) -> npt.NDArray[np.float64]:
-    """(v,) the earliest year that a value names; of a decade its last, of what names none infinity."""
+    """(v,) the earliest year that a value names; for a decade its last, infinity if it names none."""
     if is_dated(column):
         clock, read = _read(column)
         return (clock.index(read.numbers(clock).astype(np.int64), Period.YEAR) + 1970).astype(np.float64)
@@ -187,7 +187,7 @@ def _last_year(column: pd.Series) -> npt.NDArray[np.float64]:
 
 
 def _largest_number(column: pd.Series) -> npt.NDArray[np.float64]:
-    """(v,) the largest number that a value names; of what names none 0."""
+    """(v,) the largest number that a value names; 0 if it names none."""
     if is_number(column):
         return floats(column)
     return np.array(
@@ -196,8 +196,8 @@ def _largest_number(column: pd.Series) -> npt.NDArray[np.float64]:
     )
 
 
-def _codes_told(column: pd.Series, characters: int) -> Flags:
-    """(v,) whether codes are of so many characters at most: text of one, of a set, or of an interval."""
+def _are_short_codes(column: pd.Series, characters: int) -> Flags:
+    """(v,) whether codes have at most a number of characters: text of one, of a set, or of an interval."""
     if is_number(column) or is_dated(column):
         return np.zeros(len(column), dtype=np.bool_)
     code = _CODE.format(characters)
@@ -206,7 +206,7 @@ def _codes_told(column: pd.Series, characters: int) -> Flags:
 
 
 def _begins_with(column: pd.Series, prefixes: tuple[str, ...]) -> Flags:
-    """(v,) whether a code in a value begins so; numbers, which have lost their zeros, may all do."""
+    """(v,) whether a code in a value has one of the prefixes; any number may, as it has lost its zeros."""
     if is_number(column):
         return np.ones(len(column), dtype=np.bool_)
     codes = (re.findall(r"[A-Za-z0-9]+", str(text)) for text in column)

@@ -1,6 +1,6 @@
-"""What a policy asks of released columns by what they are about: ages, dates, postcodes, names.
+"""What a policy requires of released columns by their meaning: ages, dates, postcodes, names.
 
-What a column is about the schema declares (`Attribute.meaning`); `column_checks` holds released values
+The schema declares what a column is about (`Attribute.meaning`). `column_checks` checks released values
 against the rules.
 """
 
@@ -12,34 +12,34 @@ from privacy_engine.choice import choice, did_you_mean
 from privacy_engine.errors import SpecError
 from privacy_engine.vocabulary import Meaning, Period, Role, rare_prefixes, read_rare
 
-PRECISIONS = (Period.DAY, Period.MONTH, Period.QUARTER, Period.YEAR, Period.DECADE)  # the finest first
+PRECISIONS = (Period.DAY, Period.MONTH, Period.QUARTER, Period.YEAR, Period.DECADE)  # finest first
 
 UNSIGNED = (
-    "list its values as `categories` or give it a hierarchy; or give it the role identifier; or have a named "
-    "person sign for it, `free_text: {signed_by: <name>, reason: <why>}`, which goes into the manifest"
+    "list its values as `categories`, give it a hierarchy, give it the role identifier, or have a named "
+    "person sign for it with `free_text: {signed_by: <name>, reason: <why>}`, which goes into the manifest"
 )
 
 
 @dataclass(frozen=True, kw_only=True)
 class ColumnRules:
-    """Rules for released columns; what is not stated is not asked. Pseudonyms have a rule of their own.
+    """Rules for released columns. A rule that is not stated does not apply. Pseudonyms have their own rule.
 
     Attributes:
-        declared: each column states its meaning; a date or timestamp does by its kind.
-        roles: that released columns may have; empty: any.
-        forbid: meanings that no released column may have.
-        date_precision: the finest period in which dates are told: day, month, quarter, year or decade.
-        age_group_from: the age, in years, from which on all are one group: no age above it is told, and no
-            year before the one that lies so many years before that of the release.
-        postcode_characters: most characters of a postcode.
-        rare_postcodes: that must not be told, or the name of a list of them.
-        clean_text: no text is released that looks like direct identifiers, for whatever reason.
-        no_free_text: no column of text is released whose values the schema does not list, unless a named
-            person signs for it.
-        no_unique_columns: no nearly unique column is released, for whatever reason.
+        declared: Whether each column must state its meaning; a date or timestamp does so by its kind.
+        roles: Roles that released columns may have; empty: any.
+        forbid: Meanings that no released column may have.
+        date_precision: Finest period of released dates: day, month, quarter, year or decade.
+        age_group_from: Age in years from which on all people form one group. No higher age may be released,
+            and no year that lies more than this number of years before that of the release.
+        postcode_characters: Most characters of a postcode.
+        rare_postcodes: Postcodes that must not be released, or the name of a list of them.
+        clean_text: Whether no text that looks like direct identifiers may be released, for any reason.
+        no_free_text: Whether no text column may be released whose values the schema does not list, unless a
+            named person signs for it.
+        no_unique_columns: Whether no nearly unique column may be released, for any reason.
 
     Raises:
-        SpecError: if a value is none of these, or no rule is stated.
+        SpecError: If a value is invalid, or no rule is stated.
     """
 
     declared: bool = False
@@ -60,18 +60,18 @@ class ColumnRules:
         for name in ("age_group_from", "postcode_characters"):
             given: object = getattr(self, name)
             if given is not None and (type(given) is not int or given < 1):
-                raise SpecError(f"policy columns.{name} must be a positive whole number, or left out")
+                raise SpecError(f"policy columns.{name} must be a positive whole number, or omitted")
         if self.date_precision is not None and self.date_precision not in PRECISIONS:
             raise SpecError(f"policy columns.date_precision must be one of {[p.value for p in PRECISIONS]}")
         if not any(getattr(self, f.name) for f in fields(self)):
-            raise SpecError("policy columns must state at least one rule; state one, or leave columns out")
+            raise SpecError("policy columns must state at least one rule. State one, or remove columns")
 
     @classmethod
     def from_dict(cls, given: Any) -> "ColumnRules":
         """Read plain values.
 
         Raises:
-            SpecError: for unknown fields or values, naming the field.
+            SpecError: For unknown fields or values; the message names the field.
         """
         known = [f.name for f in fields(cls)]
         unknown = sorted(set(map(str, given)) - set(known)) if isinstance(given, Mapping) else []
@@ -94,26 +94,26 @@ class ColumnRules:
         return cls(**read)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values that ``from_dict`` reads back: the rules that are stated."""
-        told = {f.name: getattr(self, f.name) for f in fields(self)}
+        """Return plain values for ``from_dict``: the rules that are stated."""
+        values = {f.name: getattr(self, f.name) for f in fields(self)}
         return {
             name: list(map(str, value)) if isinstance(value, tuple) else _plain(value)
-            for name, value in told.items()
+            for name, value in values.items()
             if value
         }
 
     def with_floor(self, floor: "ColumnRules | None") -> "ColumnRules":
-        """What holds where both do: the stricter of two rules.
+        """Combine the rules with those of a floor policy: the stricter of two rules applies.
 
         Raises:
-            SpecError: if no role is left.
+            SpecError: If no role is left.
         """
         if floor is None:
             return self
         both = self, floor
         roles = [set(rules.roles) for rules in both if rules.roles]
         if roles and not set.intersection(*roles):
-            raise SpecError("policy columns.roles must share one with the floor policy; correct one of both")
+            raise SpecError("policy columns.roles must share one with the floor policy; Correct one of them")
         periods = [rules.date_precision for rules in both if rules.date_precision]
         rare = {rules.rare_postcodes for rules in both if rules.rare_postcodes}
         every = tuple(dict.fromkeys(text for listed in rare for text in rare_prefixes(listed)))
@@ -131,7 +131,7 @@ class ColumnRules:
         )
 
     def weaker_than(self, floor: "ColumnRules") -> list[str]:
-        """Where they say less than a floor does; of what they are silent of, nothing."""
+        """List the rules that are weaker than a floor's. A rule that is not stated is not listed."""
         own, least = self.to_dict(), floor.to_dict()
         less = {
             "roles": set(self.roles) - set(floor.roles),
@@ -149,14 +149,14 @@ class ColumnRules:
         ]
 
     def refuses_text(self, *, free: bool, signed: bool, about: str | None) -> bool:
-        """Whether text is refused because no one signed for it.
+        """Return whether text is refused because no one signed for it.
 
-        Postcodes and dates whose every value another rule reads need no signature.
+        Postcodes and dates whose values are all read by another rule need no signature.
 
         Args:
-            free: Whether no schema lists its values.
+            free: Whether the schema does not list the values.
             signed: Whether a named person signs for the column.
-            about: What its values are about.
+            about: Meaning of the column; None if it has none.
         """
         read = (about == Meaning.POSTCODE and self.postcode_characters is not None) or (
             about == Meaning.DATE and self.date_precision is not None
@@ -165,13 +165,13 @@ class ColumnRules:
 
     @property
     def names(self) -> list[str]:
-        """The rules that are stated, each with its parameter, as reports name them."""
+        """Return the rules that are stated, each with its parameter, as in reports."""
         return [
             name if value is True else f"{name}({shown(value)})" for name, value in self.to_dict().items()
         ]
 
     def name_of(self, rule: str) -> str:
-        """A rule with its parameter."""
+        """Return a rule with its parameter."""
         return next(name for name in self.names if name.partition("(")[0] == rule)
 
 
@@ -188,5 +188,5 @@ def _plain(value: Any) -> Any:
 
 
 def shown(value: Any) -> str:
-    """A parameter of a rule as people read it."""
+    """Return a parameter of a rule as text for readers."""
     return ", ".join(map(str, value)) if isinstance(value, list) else str(value)

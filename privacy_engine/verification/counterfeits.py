@@ -1,14 +1,14 @@
-"""Counterfeit records: the records of a release that are of nobody, and what can be told of them.
+"""Counterfeit records: records of a release that belong to no person, and what can be inferred from them.
 
 Xiao, X., Tao, Y.: m-Invariance: Towards Privacy Preserving Re-publication of Dynamic Datasets. SIGMOD 2007.
-A class that lacks a sensitive value of its signature gets records that have it and are of nobody. The number
-of them in each class is published, so whoever counts records can correct for them. So is the way they are
-made, and somebody who knows both must not be able to tell which values of a class are made up: else these
-would not count for anybody, and the signature would be smaller than it looks.
+A class that lacks a sensitive value of its signature gets records that have it and belong to no person. Their
+number in each class is published, so that readers who count records can correct for them. The way they are
+made is published, too. Someone who knows both must not be able to find out which values of a class are made
+up: otherwise these would count for no one, and the signature would be smaller than it looks.
 
-A lacking value gets as many records as the least frequent of the others has. Whoever sees a class with u
+A lacking value gets as many records as the least frequent of the others has. Someone who sees a class with u
 values of that least frequency t, and t (u - v) counterfeits, knows that v of the u values are real, v >= 1,
-and not which. Each value of the signature remains possible for each person of the class.
+but not which ones. Each value of the signature remains possible for each person of the class.
 """
 
 from collections.abc import Sequence
@@ -26,37 +26,37 @@ Bools = npt.NDArray[np.bool_]
 
 
 def counterfeits_column() -> Attribute:
-    """The released column that tells how many records of a class are of nobody."""
+    """Return the released column with the number of counterfeits in each record's class."""
     return Attribute(name=COUNTERFEITS, role=Role.INSENSITIVE, kind=Kind.NUMERIC, meaning=Meaning.OTHER)
 
 
 def of_nobody(persons: npt.NDArray[np.object_]) -> Bools:
-    """(n,) which records are of nobody."""
+    """(n,) which records belong to no person."""
     return np.asarray(pd.isna(persons), dtype=np.bool_)
 
 
-def wrongly_told(labels: Ints, fake: Bools, told: pd.Series | None) -> Ints:
-    """Classes that tell another number of counterfeits than they have.
+def wrong_counts(labels: Ints, fake: Bools, claimed: pd.Series | None) -> Ints:
+    """Return the classes that claim another number of counterfeits than they have.
 
     Args:
-        labels: (n,) class of each record, 0 .. c - 1.
-        fake: (n,) which are of nobody.
-        told: (n,) the number that each record tells; None: none are told.
+        labels: Class of each record, shape (n,), 0 .. c - 1.
+        fake: Whether each record is a counterfeit, shape (n,).
+        claimed: Number that each record claims, shape (n,); None: none is claimed.
     """
     have = np.bincount(labels[fake], minlength=int(labels.max(initial=-1)) + 1)[labels]
-    if told is None:
+    if claimed is None:
         return np.unique(labels[have > 0])
-    given = pd.to_numeric(told, errors="coerce").to_numpy(dtype=np.float64, na_value=np.nan)
+    given = pd.to_numeric(claimed, errors="coerce").to_numpy(dtype=np.float64, na_value=np.nan)
     return np.unique(labels[given != have])
 
 
 def recognisable(labels: Ints, column: pd.Series, fake: Bools) -> Bools:
-    """(c,) classes in which somebody who knows their number can tell which values are made up.
+    """(c,) classes in which someone who knows the number can find out which values are made up.
 
     Args:
-        labels: (n,) class of each record, 0 .. c - 1.
-        column: (n,) sensitive values.
-        fake: (n,) which records are of nobody.
+        labels: Class of each record, shape (n,), 0 .. c - 1.
+        column: Sensitive values, shape (n,).
+        fake: Whether each record is a counterfeit, shape (n,).
     """
     classes = int(labels.max(initial=-1)) + 1
     if not fake.any():
@@ -70,15 +70,15 @@ def recognisable(labels: Ints, column: pd.Series, fake: Bools) -> Bools:
     real = made_up == 0
     np.minimum.at(least, of[real], records[real])
     wrong = ~real & ((made_up < records) | (records != least[of]))
-    # A real value must be among the least frequent ones, which it is where the made-up ones are as frequent.
+    # A real value must be among the least frequent ones; it is if the made-up values are as frequent.
     return np.bincount(of[wrong], minlength=classes) > 0
 
 
 def lacking(counts: Ints) -> Ints:
-    """(c, v) counterfeits that each class needs of each value of its signature.
+    """(c, v) the number of counterfeits that each class needs of each value of its signature.
 
     Args:
-        counts: (c, v) persons of the class with each value of the signature, one at least.
+        counts: Persons of the class with each value of the signature, shape (c, v), at least one per class.
 
     >>> lacking(np.array([[3, 2, 0], [4, 0, 0], [1, 1, 1]])).tolist()
     [[0, 0, 2], [0, 4, 4], [0, 0, 0]]

@@ -1,34 +1,34 @@
-"""Releases of overlapping people over time: what somebody learns who has all of them.
+"""Releases of overlapping people over time: what someone learns who has all of them.
 
-Each release may be anonymous by itself and still single people out together with an earlier one: whoever
-knows that a person is in both looks for them among those alone who share the person's class in both. Two
-models speak of it, and need to know who is in which class:
+Each release may be anonymous by itself and still single people out together with an earlier one: someone who
+knows that a person is in both only needs to look at those who share the person's class in both. Two models
+limit this, and need to know who is in which class:
 
 - Cross-release k-anonymity: for every person of the new release, at least k of its persons, themselves
   included, share their class in the new release and in each earlier one that the person is in. The earlier
-  releases need no second look: a new release changes what is known of its own persons alone.
-  That is the strict reading, of somebody who knows of everybody when they came and left (`departures:
-  known`). Where departures bring a class below k it can never be kept again while the earlier release stands.
-  Somebody who has a register of people and all releases, and does not know who left the table (`departures:
-  unknown`), cannot exclude a person whose values lie in each class that he looks at. Of at least k persons it
-  must be known from the released cells alone: they were published in one class, and each box that this person
-  was published with covers the box of that class whole. So it holds for every pair of releases, and of more:
-  these persons' values lie in all their boxes. It says nothing of values that two classes have in common:
-  m-invariance does.
+  releases need no second look: a new release only changes what is known about its own persons.
+    This is the strict reading, for an attacker who knows when everyone came and left (`departures: known`).
+    If departures bring a class below k, it can never be met again while the earlier release stands.
+    An attacker who has a register of people and all releases, but does not know who left the table
+    (`departures: unknown`), cannot exclude a person whose values lie in each class that the attacker
+    considers. For at least k persons this must follow from the released cells: they were published in one
+    class, and each box that this person was published with covers the whole box of that class. This then
+    holds for any number of releases: the values of these persons lie in all boxes. It says nothing about
+    values that two classes have in common: m-invariance does.
 - m-invariance. Xiao, X., Tao, Y.: m-Invariance: Towards Privacy Preserving Re-publication of Dynamic
   Datasets. SIGMOD 2007. The signature of a person in a release is the set of sensitive values of the
-  person's class; it is the same in all releases that the person is in, and has at least m values.
+  person's class; it must be the same in all releases that the person is in, with at least m values.
 
-  Counterfeit records, of nobody, may complete a class's set; persons alone count for k. A class whose
-  counterfeits can be told from its records counts for nothing, see
+    Counterfeit records, which belong to no person, may complete a class's set; only persons count for k. A
+    class whose counterfeits can be recognized counts for nothing, see
   `privacy_engine.verification.counterfeits`.
 
-Deviation: the paper asks that no two records of a class share a sensitive value, which gives each of m values
-the same weight; here values may repeat unless the model is `unique`. Ask for `alpha_k_anonymity` with
-alpha = 1 / m beside it to bound the weight of the heaviest one.
+Deviation: the paper requires that no two records of a class share a sensitive value, which gives each of m
+values the same weight. Here values may repeat unless the model is `unique`. Require `alpha_k_anonymity` with
+alpha = 1 / m as well to limit the weight of the heaviest value.
 
-Neither model covers what is learned from somebody's absence: if all of a class but one person come again,
-the one who left is known to whoever knows who left (the paper's critical absence, met there by counterfeits).
+Neither model covers what is learned from absence: if all of a class but one person come again, the one who
+left is known to anyone who knows who left (the paper's critical absence, met there by counterfeits).
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ from privacy_engine.verification.models import OMIT_DEFAULT
 from privacy_engine.verification.republication.class_values import ClassValues, people_of
 from privacy_engine.vocabulary import COUNTERFEITS, Departures
 
-if TYPE_CHECKING:  # a policy is read wherever DAGs are parsed, and pandas takes long to load
+if TYPE_CHECKING:  # policies are read when DAGs are parsed, and pandas loads slowly
     import pandas as pd
 
     from privacy_engine.tables.classes import EquivalenceClasses
@@ -62,27 +62,28 @@ Texts = npt.NDArray[np.object_]
 
 @dataclass(frozen=True, kw_only=True)
 class Membership:
-    """Who is in which class of one release. Counterfeit records are nobody's and not followed.
+    """Who is in which class of one release. Counterfeit records belong to no person and are not included.
 
     Attributes:
-        persons: (n,) text, or whole numbers, one for each released record of a person, who has one record in
-            a release. Where several records may be of one person: what identifies each record.
-        labels: (n,) whole numbers, the class of each, >= 0.
-        owners: (n,) int64, whose record each is, where several may be of one person: then persons are counted
-            by these. The same number in all releases. None: each record is of another person.
-        signatures: sensitive attribute -> (n,) text: a hash of the set of values in the person's class.
-        sets: the same as JSON, a sorted list of the texts of the values; of releases with counterfeits alone.
-        recognisable: sensitive attribute -> (n,) whether somebody can tell which values of the person's class
-            are made up; empty where nobody can.
-        boxes: released quasi-identifier -> (n,) text of the person's cell, None for a null; see
-            `privacy_engine.verification.published_boxes`. Empty where it was not kept.
-        counts: sensitive attribute -> the multiset of values in each class, each value as a hash. Empty where
-            it was not kept.
-        values: sensitive attribute -> (n,) int64, place of the person's own value in the texts of `counts`,
-            -1 where it is not known. Empty where none was kept. Of an earlier release those of persons who
-            are in the new one are enough.
-        register: the population at the time of the release: `persons`, and as `boxes` the text of each known
-            value, such as `34`. None where there is no register.
+        persons: Person of each released record, shape (n,), text or whole numbers; each person has one record
+            in a release. If a person may have several records: the identifier of each record.
+        labels: Class of each record, shape (n,), whole numbers >= 0.
+        owners: Person of each record, shape (n,) int64, if a person may have several records: then persons
+            are counted by these numbers, which are the same in all releases. None: each person has one
+            record.
+        signatures: Sensitive attribute -> (n,) text: a hash of the set of values in the person's class.
+        sets: The same sets as JSON, a sorted list of the texts; only for releases with counterfeits.
+        recognisable: Sensitive attribute -> (n,) whether it can be found out which values of the person's
+            class are made up; empty if it never can.
+        boxes: Released quasi-identifier -> (n,) text of the person's cell, None for a null; see
+            `privacy_engine.verification.published_boxes`. Empty if not kept.
+        counts: Sensitive attribute -> the multiset of values in each class, each value as a hash. Empty if
+            not kept.
+        values: Sensitive attribute -> (n,) int64, index of the person's own value in the texts of `counts`,
+            -1 if unknown. Empty if not kept. For an earlier release, the values of persons in the new one are
+            sufficient.
+        register: Population at the time of the release: `persons`, and in `boxes` the text of each known
+            value, such as `34`. None if there is no register.
     """
 
     persons: npt.NDArray[Any]
@@ -106,8 +107,8 @@ class Membership:
 
         if repeated := int(pd.Index(self.persons).duplicated().sum()):
             raise SchemaError(
-                f"a person must have one record in a release, {repeated} records are further ones; aggregate "
-                "them before, or choose another identifier"
+                f"each person must have one record in a release, got {repeated} further records. Aggregate "
+                "them first, or choose another identifier"
             )
 
     def __len__(self) -> int:
@@ -115,14 +116,14 @@ class Membership:
 
     @cached_property
     def first(self) -> Ints:
-        """(c,) a row of each class 0 .. c - 1; of a number that no class has, some row."""
+        """(c,) a row of each class 0 .. c - 1; any row for a number that no class has."""
         found = np.zeros(int(self.labels.max(initial=-1)) + 1, dtype=np.int64)
         found[self.labels] = np.arange(len(self.labels))
         return found
 
     @cached_property
     def people(self) -> Ints | None:
-        """(n,) a number 0 .. P - 1 for the owner of each record; None where each is of another person."""
+        """(n,) the owner of each record as a number 0 .. P - 1; None if each person has one record."""
         return None if self.owners is None else np.unique(self.owners, return_inverse=True)[1]
 
     @cached_property
@@ -134,13 +135,13 @@ class Membership:
     def of_table(
         cls, persons: Texts, table: pd.DataFrame, schema: DataSchema, owners: Ints | None = None
     ) -> Membership:
-        """The classes of a released table, read from nothing but its columns.
+        """Compute the classes of a released table from its columns only.
 
         Args:
-            persons: (n,) text, in the order of the rows; None of a counterfeit record, which is nobody's.
-            table: the released records.
-            schema: what their columns are.
-            owners: (n,) whose record each is, as of the attributes.
+            persons: Person of each row as text, shape (n,); None for counterfeit rows.
+            table: Released records.
+            schema: Schema of the released records.
+            owners: Owner of each record, as in the attributes.
         """
         from privacy_engine.tables.classes import EquivalenceClasses
 
@@ -155,7 +156,7 @@ class Membership:
         schema: DataSchema,
         owners: Ints | None = None,
     ) -> Membership:
-        """The same of a table whose classes are known."""
+        """Like `of_table`, for a table whose classes are known."""
         import pandas as pd
 
         from privacy_engine.tables.columns import NULL
@@ -169,7 +170,7 @@ class Membership:
         for attribute in schema.sensitive:
             name = attribute.name
             values = [json.dumps(texts) for texts in texts_of_sets(labels, table[name], NULL)]
-            if COUNTERFEITS in schema.names:  # a later release completes them; else a hash is enough
+            if COUNTERFEITS in schema.names:  # a later release completes the sets; otherwise a hash is enough
                 sets[name] = np.array(values, dtype=object)[labels[own]]
             signatures[name] = np.array([_digest(text) for text in values], dtype=object)[labels[own]]
             if fake.any():
@@ -195,13 +196,13 @@ class Membership:
 
 @dataclass(frozen=True, kw_only=True)
 class History:
-    """A release that is to be published, and those that were, of the same or other people.
+    """A release that is to be published, and the earlier ones, which may share people with it.
 
     Attributes:
-        new: who is in which class of it.
-        earlier: the same of the others.
-        source: the schema of what was released, by which released cells are read; None: a cell covers none
-            but an equal one.
+        new: Classes of the new release.
+        earlier: Classes of the earlier releases.
+        source: Schema of the released data, with which released cells are parsed; None: a cell covers only an
+            equal one.
     """
 
     new: Membership
@@ -212,20 +213,21 @@ class History:
         known = {release.owners is not None for release in (*self.earlier, self.new) if len(release)}
         if len(known) > 1:
             raise VerificationError(
-                "whose records they are must be known of all releases of a table or of none: retract those "
+                "the owners of records must be known for all releases of a table or for none. Retract the "
+                "releases "
                 "that were made with another `person`, or publish under a new table name"
             )
 
     @property
     def registers(self) -> tuple[Membership, ...]:
-        """The register of each release, the new one last; none where a release has none."""
+        """The register of each release, the new one last; empty if a release has none."""
         releases = (*self.earlier, self.new)
         found = tuple(r.register for r in releases if r.register is not None)
         return found if len(found) == len(releases) else ()
 
     @cached_property
     def places(self) -> tuple[npt.NDArray[np.int32], ...]:
-        """For each earlier release (n,) the row of each person of the new one, -1 = not in it."""
+        """For each earlier release, (n,) the row of each person of the new one, -1 = not in it."""
         return tuple(map(self.place, range(len(self.earlier))))
 
     def place(self, i: int) -> npt.NDArray[np.int32]:
@@ -237,7 +239,7 @@ class History:
 
     @cached_property
     def classes(self) -> tuple[Ints, ...]:
-        """For each earlier release (n,) the class there of each person of the new one, -1 = not in it."""
+        """For each earlier release, (n,) the class there of each person of the new one, -1 = not in it."""
         return tuple(map(self._classes_of, range(len(self.earlier))))
 
     def _classes_of(self, i: int) -> Ints:
@@ -246,26 +248,26 @@ class History:
 
     @cached_property
     def shared(self) -> Ints:
-        """(n,) how many persons share the class of each one in every release that this one is in.
+        """(n,) the number of persons who share the class of each person in every release that this one is in.
 
-        Persons with the same set of releases are counted together: they are told apart by their classes in
-        those, and whoever is in all of those releases counts, in others or not.
+        Persons with the same set of releases are counted together: they are distinguished by their classes in
+        those releases, and anyone who is in all of them counts, whether in further releases or not.
         """
         return _sharing((*self.classes, self.new.labels), self.new.people)
 
     @cached_property
     def core(self) -> tuple[Ints, Ints]:
-        """The class whose box lies within all boxes that a person was published with.
+        """Find the class whose box lies within all boxes that a person was published with.
 
         Returns:
-            sizes: (n,) its persons, of those with several such classes the most; 0 where there is none.
-            releases: (n,) its release, the place among the earlier ones, or their number for the new one;
-                -1 where there is none.
+            sizes: Number of its persons, shape (n,), the largest of several such classes; 0 if there is none.
+            releases: Its release, shape (n,): the index of the earlier release, or their number for the new
+                one; -1 if there is none.
         """
         return cores((*self.classes, self.new.labels), (*self.earlier, self.new), self.source)
 
     def candidates(self, departures: Departures) -> Ints:
-        """(n,) persons whom somebody with all releases cannot tell from each one, itself included."""
+        """(n,) persons whom someone with all releases cannot distinguish from each one, itself included."""
         return self.shared if departures is Departures.KNOWN else np.maximum(self.shared, self.core[0])
 
     def changed(self, attribute: str) -> Bools:
@@ -276,7 +278,7 @@ class History:
             if attribute in release.signatures:
                 was = release.signatures[attribute][place[both]]
                 found[both] |= was != self.new.signatures[attribute][both]
-            else:  # what was not released then may have been anything
+            else:  # a value that was not released then may have been anything
                 found[both] = True
         return found
 
@@ -284,29 +286,29 @@ class History:
 def cores(
     labels: Sequence[Ints], releases: Sequence[Membership], source: DataSchema | None
 ) -> tuple[Ints, Ints]:
-    """The class of each person whose box lies within all boxes that the person was published with.
+    """Find the class whose box lies within all boxes that a person was published with, for each person.
 
     Args:
-        labels: for each release (n,) the class of each person there, -1 = not in it.
-        releases: who is in which class.
-        source: as of `History`.
+        labels: For each release (n,) the class of each person there, -1 = not in it.
+        releases: Classes of each release.
+        source: As for `History`.
 
     Returns:
-        As `History.core`.
+        As for `History.core`.
     """
     from privacy_engine.verification.published_boxes import Reading
 
     n = len(labels[0]) if labels else 0
     readings = [Reading(sorted(release.boxes), source) for release in releases if len(release)]
-    told = [reading.told for reading in readings]
-    if n == 0 or not told or not told[0] or any(own != told[0] for own in told):
+    subjects = [reading.subjects for reading in readings]
+    if n == 0 or not subjects or not subjects[0] or any(own != subjects[0] for own in subjects):
         return np.zeros(n, np.int64), np.full(n, -1)
     group = _combined([column + 1 for column in labels])
     first = np.unique(group, return_index=True)[1]
-    of_group = [column[first] for column in labels]  # persons of the same classes have one answer
+    of_group = [column[first] for column in labels]  # persons with the same classes have the same answer
     reading, known = readings[0], next(set(release.boxes) for release in releases if len(release))
     cells, coded = reading.coded([_of_classes(release, known) for release in releases])
-    # A box within all others is the least of them; of equal ones the largest class counts.
+    # A box within all others is the smallest of them; of equal boxes the largest class counts.
     least, sizes = np.full(len(first), np.inf), np.zeros(len(first), np.int64)
     found = np.full(len(first), -1)
     for i, (mine, own) in enumerate(zip(of_group, coded, strict=True)):
@@ -320,21 +322,21 @@ def cores(
     for i, mine in enumerate(of_group):
         box[found == i] = coded[i][mine[found == i]]
     for mine, own in zip(of_group, coded, strict=True):
-        asked = np.flatnonzero((mine >= 0) & (found >= 0))
-        if len(asked):
-            outside = asked[~reading.cover(cells, own[mine[asked]], box[asked])]
+        pending = np.flatnonzero((mine >= 0) & (found >= 0))
+        if len(pending):
+            outside = pending[~reading.cover(cells, own[mine[pending]], box[pending])]
             found[outside], sizes[outside] = -1, 0
     return sizes[group], found[group]
 
 
 class CrossReleaseModel(Protocol):
-    """What must hold for every person of a release, together with the earlier ones."""
+    """A requirement on every person of a release, together with the earlier ones."""
 
     name: ClassVar[str]
 
     @property
     def threshold(self) -> float:
-        """The number that the measure is held against; it must be at least that."""
+        """The number that the measure must at least reach."""
 
     def per_person(self, history: History, classes: EquivalenceClasses) -> npt.NDArray[np.float64]:
         """(n,) the number of each person of the new release."""
@@ -342,12 +344,13 @@ class CrossReleaseModel(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class CrossReleaseKAnonymity:
-    """At least k persons share the classes of each one in all releases that this one is in.
+    """At least k persons share the classes of each person in all releases that this person is in.
 
     Attributes:
-        k: least number of persons.
-        departures: `known`, as it says; `unknown`: or at least k were published in one class whose box lies
-            within all boxes that this person was published with, whether or not they are still there.
+        k: Least number of persons.
+        departures: `known`: exactly this; `unknown`: or at least k persons were published in one class whose
+            box lies within all boxes that this person was published with, whether or not they are still
+            there.
 
     >>> CrossReleaseKAnonymity(k=1)
     Traceback (most recent call last):
@@ -368,7 +371,7 @@ class CrossReleaseKAnonymity:
         return float(self.k)
 
     def per_person(self, history: History, classes: EquivalenceClasses) -> npt.NDArray[np.float64]:
-        """(n,) persons who cannot be told apart from this one, itself included."""
+        """(n,) persons who cannot be distinguished from each one, itself included."""
         return history.candidates(self.departures).astype(np.float64)
 
 
@@ -376,13 +379,13 @@ class CrossReleaseKAnonymity:
 class MInvariance:
     """The class of each person has the same sensitive values in all its releases, at least m of them.
 
-    If the classes are unique, too, two values of a signature can be exchanged in all classes of all releases
-    that are linked by persons, and every published class stays as it is. So each value of the signature
+    If the classes are also unique, two values of a signature can be exchanged in all classes of all releases
+    that are linked by persons, and every published class remains unchanged. So each value of the signature
     remains possible for each person, also for an attacker who subtracts one release from another.
 
     Attributes:
-        m: least number of distinct values.
-        attribute: the sensitive attribute; None means each of the table's.
+        m: Least number of distinct values.
+        attribute: Name of the sensitive attribute; None for each of the table's.
         unique: Whether no two records of a class may have the same value, counterfeits among them (m-unique
             classes of the paper).
     """
@@ -403,17 +406,17 @@ class MInvariance:
         return float(self.m)
 
     def per_person(self, history: History, classes: EquivalenceClasses) -> npt.NDArray[np.float64]:
-        """(n,) distinct values in the class of each.
+        """(n,) distinct values in the class of each person.
 
-        0 where they are not those of an earlier release, it can be told which of them are made up, or classes
-        are to be unique and two records of the class have the same value.
+        0 if they differ from those of an earlier release, if it can be found out which of them are made up,
+        or if classes must be unique and two records of the class have the same value.
 
         Raises:
-            SchemaError: if the release has no such sensitive attribute.
+            SchemaError: If the release has no such sensitive attribute.
         """
         names = (self.attribute,) if self.attribute is not None else tuple(classes.sensitive)
         if not names:
-            raise SchemaError("m_invariance needs a sensitive attribute: give one attribute that role")
+            raise SchemaError("m_invariance requires a sensitive attribute. Give one attribute that role")
         found = np.full(len(history.new), np.inf)
         for name in names:
             counts = classes.counts(name)
@@ -433,7 +436,7 @@ CROSS_RELEASE_MODELS: Mapping[str, type[Any]] = {
 
 
 def _of_classes(release: Membership, names: set[str]) -> Mapping[str, Texts]:
-    """Released column -> (c,) the cell of each class; none of a release of nobody, under the names given."""
+    """Released column -> (c,) the cell of each class; for a release without persons, no cells."""
     if not len(release):
         return dict.fromkeys(names, release.persons)
     return {name: texts[release.first] for name, texts in release.boxes.items()}
@@ -442,15 +445,15 @@ def _of_classes(release: Membership, names: set[str]) -> Mapping[str, Texts]:
 def _compared(
     column: pd.Series, attribute: Attribute, codes: npt.NDArray[np.int32]
 ) -> tuple[Ints, tuple[str, ...]]:
-    """Each record's value as a place among the distinct ones, and a hash of each of these.
+    """Return each record's value as an index among the distinct ones, and a hash of each of these.
 
     Args:
-        column: (n,) the values.
-        attribute: what they are.
-        codes: (n,) one number for all spellings of a value, ascending with the values.
+        column: Values, shape (n,).
+        attribute: Attribute that the values belong to.
+        codes: Number of each value, shape (n,), the same for all its spellings, in the order of the values.
 
     Returns:
-        (n,) int64 places, ascending as the codes, and (v,) hashes, one for all spellings of a value.
+        (n,) int64 indexes, ascending like the codes, and (v,) hashes, one for all spellings of a value.
     """
     from privacy_engine.tables.columns import NULL, factorize
 
@@ -465,19 +468,19 @@ def _digest(text: str) -> str:
 
 
 def _sharing(columns: Sequence[Ints], people: Ints | None = None) -> Ints:
-    """(n,) how many rows have the same number as each one in all columns in which this one has any.
+    """(n,) the number of rows that agree with each row in all columns in which this row has a number.
 
-    Columns are taken one after another, and rows with the same first columns together, so that many rows that
-    lack the first ones alone take few steps.
+    Columns are processed one after another, and rows with the same first columns together, so that many rows
+    that lack only the first columns take few steps.
 
     Args:
-        columns: (n,) each; -1 = the row has none.
-        people: (n,) whose row each is, 0 .. P - 1; then these are counted, not rows.
+        columns: Numbers, shape (n,) each; -1 = the row has none.
+        people: Person of each row, shape (n,), 0 .. P - 1; if given, persons are counted instead of rows.
     """
     n = len(columns[0])
     found = np.zeros(n, dtype=np.int64)
-    # Rows that have all columns taken so far, their groups, the places among them of those that have no
-    # other, and the next column.
+    # Rows that have all columns processed so far, their groups, the indexes of those that have no further
+    # column, and the next column.
     waiting = [(np.arange(n), np.zeros(n, np.int64), np.arange(n), len(columns) - 1)]
     while waiting:
         rows, groups, mine, j = waiting.pop()

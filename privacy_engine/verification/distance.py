@@ -1,7 +1,8 @@
 """Earth mover's distance between a class's distribution of a sensitive attribute and the table's.
 
-Li, Li, Venkatasubramanian: t-closeness, ICDE 2007, section 4. Each function takes what has to move, share
-in the class less share in the table, (c, m) for c classes and m values, and gives (c,) distances in [0, 1].
+Li, Li, Venkatasubramanian: t-closeness, ICDE 2007, section 4. Each function takes the difference to move, the
+share in the class less the share in the table, (c, m) for c classes and m values, and returns (c,) distances
+in [0, 1].
 """
 
 import numpy as np
@@ -15,7 +16,7 @@ FloatArray = npt.NDArray[np.float64]
 def ordered_distance(moved: FloatArray) -> FloatArray:
     """Li et al. (2007), ordered distance: 1/(m-1) sum_i |sum_{j <= i} (p_j - q_j)|.
 
-    Over the m values that the table holds: a value that no record has is no step between two others.
+    Over the m values that occur in the table: a value without a record is no step between two others.
     """
     return np.asarray(np.abs(np.cumsum(moved, axis=1)).sum(axis=1) / max(moved.shape[1] - 1, 1))
 

@@ -1,9 +1,10 @@
-"""What several known rows of one person give away, although nothing in a release links them.
+"""What several known rows of one person reveal, although nothing in a release links them.
 
-Each class may hold l values of a sensitive attribute, and yet whoever knows several rows of a person, and
-that the attribute is the same in all of them, looks for it among the values that the classes of all these
-rows have in common: intersection, as of releases over time in Ganta, Kasiviswanathan, Smith, "Composition
-attacks and auxiliary information in data privacy" (2008). Persons with more than one value are not found so.
+Each class may have l values of a sensitive attribute. Yet someone who knows several rows of a person, and
+that the attribute is the same in all of them, only needs to consider the values that the classes of all these
+rows have in common: intersection, as for releases over time in Ganta, Kasiviswanathan, Smith, "Composition
+attacks and auxiliary information in data privacy" (2008). Persons with more than one value are not found this
+way.
 """
 
 from __future__ import annotations
@@ -14,19 +15,19 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from privacy_engine.verification.models import DistinctLDiversity, PrivacyModel
 
-if TYPE_CHECKING:  # a policy is read wherever DAGs are parsed, and pandas takes long to load
+if TYPE_CHECKING:  # policies are read when DAGs are parsed, and pandas loads slowly
     from privacy_engine.tables.persons import ValuesLeft
 
 
 @dataclass(frozen=True, kw_only=True)
 class RowIntersection:
-    """Of each person whose rows all have one sensitive value, at least l values are in all their classes.
+    """For each person whose rows all have one sensitive value, at least l values occur in all their classes.
 
-    Where each row counts as a person, it is distinct l-diversity.
+    If each row counts as a person, this is distinct l-diversity.
 
     Attributes:
-        l: least number of values that are left.
-        attribute: the sensitive attribute; None means each of the table's.
+        l: Least number of values that remain possible.
+        attribute: Name of the sensitive attribute; None for each of the table's.
 
     >>> RowIntersection(l=1)
     Traceback (most recent call last):
@@ -38,7 +39,7 @@ class RowIntersection:
     name: ClassVar[str] = "row_intersection"
 
     def __post_init__(self) -> None:
-        self.of_class()  # which asks the same of its parameters
+        self.of_class()  # which checks the parameters
 
     @property
     def threshold(self) -> float:
@@ -46,7 +47,7 @@ class RowIntersection:
         return float(self.l)
 
     def of_class(self) -> DistinctLDiversity:
-        """What it asks of each class where each row counts as a person."""
+        """The requirement on each class if each row counts as a person."""
         return DistinctLDiversity(l=self.l, attribute=self.attribute)
 
 
@@ -54,19 +55,19 @@ ROW_MODELS: Mapping[str, type[Any]] = {RowIntersection.name: RowIntersection}
 
 
 def persons_below(left: ValuesLeft, least: int) -> int:
-    """Persons of whom fewer than so many values are left."""
+    """Return the number of persons with fewer values left than required."""
     return int(left.persons[left.left < least].sum())
 
 
 def figures(found: Mapping[str, ValuesLeft], models: Sequence[PrivacyModel]) -> dict[str, float]:
-    """Of the worst sensitive attribute: the fewest values left, and the persons with fewer than l of them.
+    """Return the fewest values left for the worst sensitive attribute, and the persons with fewer than l.
 
     Args:
-        found: sensitive attribute -> what is left.
-        models: what classes keep, the largest distinct l among it; 2 where there is none.
+        found: Values left by sensitive attribute.
+        models: Models of classes; l is their largest distinct l, or 2 if there is none.
 
     Returns:
-        Empty where no person has one value in all rows.
+        Empty if no person has one value in all rows.
     """
     known = [left for left in found.values() if len(left.left)]
     if not known:

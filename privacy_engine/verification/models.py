@@ -1,9 +1,9 @@
-"""Privacy models: what a table must satisfy, as values that measure it and say whether it holds.
+"""Privacy models: requirements on a table, as values that measure it and decide whether it meets them.
 
-A row counts as a person unless it is known whose record it is; then a person counts one in a class, see
-`privacy_engine.tables.persons`. Each model measures the whole table by its worst class and, where it speaks
-of a sensitive attribute and none is named, by the worst attribute. The threshold and the measured number are
-in the same unit.
+A row counts as a person unless its person is known; then a person counts once in a class, see
+`privacy_engine.tables.persons`. Each model measures the whole table by its worst class and, if it concerns a
+sensitive attribute and none is named, by the worst attribute. The threshold and the measured number have the
+same unit.
 
 Sources: k-anonymity, Sweeney (2002); l-diversity, Machanavajjhala et al. (2006); t-closeness, Li et
 al. (2007); (alpha, k)-anonymity, Wong et al. (2006); beta-likeness, Cao and Karras (2012);
@@ -26,51 +26,51 @@ from privacy_engine.choice import choice, did_you_mean
 from privacy_engine.errors import SchemaError
 from privacy_engine.verification.distance import hierarchical_distance, ordered_distance
 
-if TYPE_CHECKING:  # it loads pandas, and a policy is read wherever DAGs are parsed
+if TYPE_CHECKING:  # it loads pandas, and policies are read when DAGs are parsed
     from privacy_engine.tables.classes import ClassCounts, Classes
     from privacy_engine.tables.hierarchy import Hierarchy
     from privacy_engine.tables.linked import ReleasedClasses
 
 FloatArray = npt.NDArray[np.float64]
 BoolArray = npt.NDArray[np.bool_]
-# Metadata of a field that came later: where it has its default, a model is written, and hashed, as before.
+# Metadata of a field that was added later: with its default, a model is written, and hashed, as before.
 OMIT_DEFAULT = {"omit_default": True}
 TOLERANCE = 1e-9  # relative; for thresholds that are compared with sums of floats
 
 
 class PrivacyModel(Protocol):
-    """What must hold for every class of a table."""
+    """A requirement on every class of a table."""
 
     name: ClassVar[str]
     at_least: ClassVar[bool]  # True: the measured number must be at least the threshold; False: at most
 
     @property
     def threshold(self) -> float:
-        """The number that the measure is held against."""
+        """The number that the measured number is compared with."""
 
     def measure(self, classes: Classes) -> float:
-        """The number for the whole table: its worst class."""
+        """Measure the whole table by its worst class."""
 
     def violations(self, classes: Classes) -> BoolArray:
         """(c,) True where a class does not satisfy the model."""
 
 
 def holds(model: PrivacyModel, classes: Classes) -> bool:
-    """Whether a table satisfies a model; an empty table satisfies none."""
+    """Return whether a table satisfies a model; an empty table satisfies none."""
     return len(classes) > 0 and not model.violations(classes).any()
 
 
 def classes_asked(model: PrivacyModel, released: ReleasedClasses) -> tuple[Classes, ...]:
-    """The classes that a model speaks of.
+    """Return the classes that a model is about.
 
-    Of several tables a model of sensitive values speaks of those with such an attribute, each by its own
-    rows; any other speaks of all rows together.
+    With several tables, a model of sensitive values is about the tables that have such an attribute, each by
+    its own rows; any other model is about all rows together.
     """
-    return tuple(c for c in released.tables.values() if asks_of(model, c.sensitive)) or (released.whole,)
+    return tuple(c for c in released.tables.values() if concerns(model, c.sensitive)) or (released.whole,)
 
 
-def asks_of(model: PrivacyModel, sensitive: Collection[str]) -> bool:
-    """Whether a model asks of one of these sensitive attributes."""
+def concerns(model: PrivacyModel, sensitive: Collection[str]) -> bool:
+    """Return whether a model is about one of these sensitive attributes."""
     if not isinstance(model, SensitiveModel):
         return False
     return bool(sensitive) if model.attribute is None else model.attribute in sensitive
@@ -108,24 +108,24 @@ class KAnonymity:
 
 @dataclass(frozen=True, kw_only=True)
 class SensitiveModel(ABC):
-    """What the models of a sensitive attribute share: which attribute, and the worst of classes.
+    """Base of the models of a sensitive attribute: the attribute, and the worst of the classes.
 
     Attributes:
-        attribute: the sensitive attribute; None means each of the table's.
+        attribute: Name of the sensitive attribute; None for each of the table's.
     """
 
     attribute: str | None = None
     at_least: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        given: object = self.attribute  # of any type, where it comes from a file
+        given: object = self.attribute  # of any type if it comes from a file
         named = given is None or (isinstance(given, str) and given != "")
         _require(named, "attribute must be the name of a sensitive attribute, or None", given)
 
     @property
     @abstractmethod
     def threshold(self) -> float:
-        """The number that the measure is held against."""
+        """The number that the measured number is compared with."""
 
     @abstractmethod
     def per_class(self, counts: ClassCounts, hierarchy: Hierarchy | None) -> FloatArray:
@@ -157,7 +157,7 @@ class SensitiveModel(ABC):
         names = (self.attribute,) if self.attribute is not None else tuple(classes.sensitive)
         if not names:
             raise SchemaError(
-                f"{type(self).__name__} needs a sensitive attribute: give one attribute that role"
+                f"{type(self).__name__} requires a sensitive attribute. Give one attribute that role"
             )
         return names
 
@@ -166,7 +166,7 @@ class SensitiveModel(ABC):
 class DistinctLDiversity(SensitiveModel):
     """Every class has at least l distinct sensitive values, and as many distinct sets of a person's values.
 
-    Where each row counts as a person, the sets have one value each, and the second is the first.
+    If each row counts as a person, each set has one value, and the second number equals the first.
     """
 
     l: int  # noqa: E741  the field's own symbol
@@ -183,7 +183,7 @@ class DistinctLDiversity(SensitiveModel):
         return float(self.l)
 
     def per_class(self, counts: ClassCounts, hierarchy: Hierarchy | None) -> FloatArray:
-        """(c,) number of distinct values, or of fingerprints where these are fewer."""
+        """(c,) number of distinct values, or of fingerprints if these are fewer."""
         return counts.distinct.astype(np.float64)
 
 
@@ -214,7 +214,7 @@ class EntropyLDiversity(SensitiveModel):
 class RecursiveCLDiversity(SensitiveModel):
     """With counts r_1 >= r_2 >= ... in a class, r_1 < c (r_l + r_(l+1) + ... + r_m).
 
-    The measured number is the largest r_1 / (r_l + ... + r_m), infinite where there is no r_l.
+    The measured number is the largest r_1 / (r_l + ... + r_m), infinite if there is no r_l.
     """
 
     c: float
@@ -276,7 +276,7 @@ class TCloseness(SensitiveModel):
     def per_class(self, counts: ClassCounts, hierarchy: Hierarchy | None) -> FloatArray:
         """(c,) earth mover's distance to the table's distribution, in [0, 1]."""
         if self.distance is Distance.EQUAL:
-            # over the values that occur; those that do not add their whole share of the table
+            # over the values that occur; the others add their whole share of the table
             p = counts.prior[counts.values]
             terms = np.bincount(
                 counts.classes, weights=np.abs(counts.shares - p) - p, minlength=len(counts.sizes)
@@ -291,12 +291,12 @@ class TCloseness(SensitiveModel):
             elif hierarchy is not None:
                 parts.append(hierarchical_distance(moved, hierarchy))
             else:
-                raise SchemaError("hierarchical t-closeness needs a hierarchy on the sensitive attribute")
+                raise SchemaError("hierarchical t-closeness requires a hierarchy of the sensitive attribute")
         return np.concatenate(parts)
 
 
 class HasDistance(Protocol):
-    """An attribute, as far as the distance of two of its values needs it."""
+    """The part of an attribute that the distance of two of its values depends on."""
 
     @property
     def nominal(self) -> bool:
@@ -304,31 +304,31 @@ class HasDistance(Protocol):
 
     @property
     def hierarchical(self) -> bool:
-        """Whether it has a hierarchy of its own."""
+        """Whether the attribute has a hierarchy."""
 
 
 def require_distances(models: Iterable[Named], sensitive: Mapping[str, HasDistance]) -> None:
-    """Refuse t-closeness by a distance that the values of the attribute do not have.
+    """Raise for t-closeness with a distance that the values of the attribute do not have.
 
     Args:
-        models: that are claimed or asked for.
-        sensitive: the sensitive attributes by name.
+        models: Models that are claimed or required.
+        sensitive: Sensitive attributes by name.
 
     Raises:
-        SchemaError: naming the attribute and the remedy.
+        SchemaError: If there is one; the message names the attribute and the remedy.
     """
     for model in (m for m in models if isinstance(m, TCloseness)):
         for name in (n for n in sensitive if model.attribute in (None, n)):
             attribute = sensitive[name]
             if model.distance is Distance.ORDERED and attribute.nominal:
                 raise SchemaError(
-                    f"{name}: t-closeness by the distance `ordered` needs values with an order; take "
+                    f"{name}: t-closeness by the distance `ordered` requires values with an order. Use "
                     "the distance `equal`, or make the attribute ordinal, with its categories in order"
                 )
             if model.distance is Distance.HIERARCHICAL and not attribute.hierarchical:
                 raise SchemaError(
-                    f"{name}: t-closeness by the distance `hierarchical` needs a hierarchy; give the "
-                    "attribute one, or take the distance `equal`"
+                    f"{name}: t-closeness by the distance `hierarchical` requires a hierarchy. Give the "
+                    "attribute one, or use the distance `equal`"
                 )
 
 
@@ -360,8 +360,8 @@ class AlphaKAnonymity(SensitiveModel):
 class BetaLikeness(SensitiveModel):
     """No value's share rises from p in the table to more than (1 + beta) p in a class.
 
-    Enhanced: nor by more than a factor of 1 - ln p, which binds for frequent values. The measured
-    number is the smallest beta for which the model holds, infinite where the enhanced bound fails.
+    Enhanced: also not by more than a factor of 1 - ln p, which binds for frequent values. The measured
+    number is the smallest beta for which the model holds, infinite if the enhanced bound fails.
     """
 
     beta: float
@@ -408,7 +408,7 @@ class DeltaDisclosure(SensitiveModel):
         return numbers < self.delta
 
     def per_class(self, counts: ClassCounts, hierarchy: Hierarchy | None) -> FloatArray:
-        """(c,) the largest |ln(q / p)|, infinite where a value of the table is missing."""
+        """(c,) the largest |ln(q / p)|, infinite if a value of the table is missing."""
         ratio = np.abs(np.log(counts.shares / counts.prior[counts.values]))
         worst = np.maximum.reduceat(ratio, counts.starts) if len(counts.starts) else np.zeros(0)
         present = np.bincount(counts.classes, minlength=len(counts.sizes))
@@ -431,13 +431,13 @@ MODELS: Mapping[str, type[Any]] = {
 
 
 class Named(Protocol):
-    """A model of whatever family, a dataclass of its parameters."""
+    """A model of any family, a dataclass of its parameters."""
 
     name: ClassVar[str]
 
 
 def rule_of(model: Named) -> str:
-    """A model with its parameters as text.
+    """Return a model with its parameters as text.
 
     >>> rule_of(KAnonymity(k=5))
     'k_anonymity(k=5)'
@@ -448,7 +448,7 @@ def rule_of(model: Named) -> str:
 
 
 def model_to_dict(model: Named) -> dict[str, Any]:
-    """Plain values that ``model_from_dict`` reads back.
+    """Return plain values for ``model_from_dict``.
 
     >>> model_to_dict(KAnonymity(k=5))
     {'model': 'k_anonymity', 'k': 5}
@@ -468,7 +468,7 @@ def model_from_dict(given: Mapping[str, Any], known: Mapping[str, type[Any]] = M
     """Read ``{model: name, parameter: value, ...}`` as one of the known models.
 
     Raises:
-        ValueError: if the model or a parameter is unknown or a value is not allowed.
+        ValueError: If the model or a parameter is unknown or a value is not allowed.
     """
     if not isinstance(given, Mapping):
         raise ValueError("a privacy model must be a mapping with `model` and its parameters")
@@ -484,7 +484,7 @@ def model_from_dict(given: Mapping[str, Any], known: Mapping[str, type[Any]] = M
 
 
 def _rounded_up(numbers: FloatArray, counts: ClassCounts) -> FloatArray:
-    """Numbers of a strict limit; rounding of the weights of persons must not bring one below it."""
+    """Round up numbers of a strict limit: rounding of persons' weights must not bring one below it."""
     return numbers if counts.persons is None else numbers * (1.0 + TOLERANCE)
 
 
@@ -504,7 +504,7 @@ def _plain(value: Any) -> Any:
     if isinstance(value, tuple):
         return [_plain(part) for part in value]
     if is_dataclass(value) and not isinstance(value, type):
-        return model_to_dict(value)  # type: ignore[arg-type]  # the one kind that models have parts of
+        return model_to_dict(value)  # type: ignore[arg-type]  # the only kind of value that is a model itself
     if isinstance(value, Enum):
         return value.value
     return value.item() if isinstance(value, np.generic) else value

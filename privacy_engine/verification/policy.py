@@ -1,4 +1,4 @@
-"""What must hold before anything is published; kept apart from the method that makes the release."""
+"""Requirements on a release before it is published, kept apart from the method that makes it."""
 
 import math
 from collections.abc import Mapping
@@ -33,12 +33,12 @@ from privacy_engine.verification.models import (
 )
 from privacy_engine.verification.republication.model import REPUBLICATION_MODELS, Republication
 
-# Parameters of models of which more, or less, asks for more.
+# Parameters for which a larger, or a smaller, value is stricter.
 _MORE_IS_STRICTER = frozenset({"k", "l", "m", "confidence", "shadows", "window"})
 _LESS_IS_STRICTER = frozenset({"alpha", "beta", "c", "delta", "t", "excess"})
 _NEITHER = frozenset({"holdout", "publish_figures"})
-# Rules that are one of some words, the strictest first.
-_FEWEST = 2  # persons, where only values are asked for
+# Rules whose value is one of some words, the strictest first.
+_FEWEST = 2  # persons, if only values are required
 _WORDS: Mapping[str, tuple[str, ...]] = {
     "pseudonyms": ("forbid", "random", "release", "any"),
     "repeated_people": ("history", "allow"),
@@ -48,7 +48,7 @@ _LIMITS = (
     "unique_records",
 )
 ACROSS_MODELS: Mapping[str, type[Any]] = {**CROSS_RELEASE_MODELS, **REPUBLICATION_MODELS}
-# What a release can claim or be asked for, by its name in a policy.
+# Name in a policy -> whether a release can claim it, or it can be required.
 ALL_MODELS: Mapping[str, type[Any]] = {
     **MODELS,
     **ROW_MODELS,
@@ -57,7 +57,7 @@ ALL_MODELS: Mapping[str, type[Any]] = {
     **ALL_COLUMNS_MODELS,
 }
 _KNOWN = ("require", *_LIMITS, *_WORDS, "columns")
-_MOST_HINTS = 100  # unknown fields for which a known one is looked for
+_MOST_HINTS = 100  # most unknown fields for which a similar known one is suggested
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,32 +65,32 @@ class ReleasePolicy:
     """Required models and limits; None means no limit.
 
     Attributes:
-        require: models that the released bytes must satisfy.
-        known_rows: models of what several known rows of a person give away; in a file they stand in
-            `require`, too.
-        across: models that they must satisfy together with the earlier releases of the same people; in a file
-            they stand in `require`, too.
-        attacks: what attacks on the release may gain at most, tried before anybody is asked to approve it; in
-            a file they stand in `require`, too, beside a model or an epsilon.
+        require: Models that the released bytes must satisfy.
+        known_rows: Models of what several known rows of a person reveal; in a file they are listed in
+            `require` as well.
+        across: Models that the released bytes must satisfy together with the earlier releases of the same
+            people; in a file they are listed in `require` as well.
+        attacks: Most that attacks on the release may gain. They run before an approval is requested; in a
+            file they are listed in `require` as well, together with a model or an epsilon.
         all_columns: k-anonymity over every released column that is not sensitive, whatever role the release
-            gives it; in a file it stands in `require`, too.
-        max_suppressed: largest share of suppressed records, 0 .. 1.
-        max_gcp: largest global certainty penalty, 0 .. 1.
-        max_distorted: largest share of records whose sensitive value was changed, 0 .. 1.
-        max_breach: largest breach coefficient of a randomized attribute, 0 .. 1, see
-            ``privacy_engine.randomizers.breach``; it says nothing of an attribute that has none.
-        max_epsilon, max_delta: largest differential privacy loss; a release without a DP claim fails them.
-        unique_records: largest share of records that are alone in all released columns but the sensitive
-            ones, or in these together, 0 .. 1; not asked of a release with a privacy loss, whose records are
-            nobody's or noisy.
-        pseudonyms: `forbid` them, allow those that are drawn at `random` and made of no identifier, those
-            that are the same within one `release`, or `any`, also such as link the releases of a series;
-            None: any.
-        repeated_people: `history`: people whom an identifier names are released a second time, in the same
-            table, only where `across_known` holds for all of their releases together; `allow` or None: by a
-            policy that demands no model across releases, as often as one likes. Whoever publishes holds a
-            release against it, for the table's bytes do not tell what was published before.
-        columns: rules for released columns by what they are about.
+            gives it; in a file it is listed in `require` as well.
+        max_suppressed: Largest share of suppressed records, 0 .. 1.
+        max_gcp: Largest global certainty penalty, 0 .. 1.
+        max_distorted: Largest share of records whose sensitive value was changed, 0 .. 1.
+        max_breach: Largest breach coefficient of a randomized attribute, 0 .. 1, see
+            ``privacy_engine.randomizers.breach``; it does not apply to attributes that have none.
+        max_epsilon, max_delta: Largest differential privacy loss; a release without a DP claim fails.
+        unique_records: Largest share of records that are unique in all released columns but the sensitive
+            ones, or in the sensitive columns together, 0 .. 1. It does not apply to a release with a privacy
+            loss, whose records belong to no person or are noisy.
+        pseudonyms: `forbid` all of them, allow those drawn at `random` and not derived from an identifier,
+            those that are the same within one `release`, or `any`, also those that link the releases of a
+            series; None: any.
+        repeated_people: `history`: people with a known identifier may be released again in the same table
+            only if `across_known` holds for all of their releases together; `allow` or None: any number of
+            times, if the policy requires no model across releases. The publishing step checks this, because
+            the table's bytes do not contain what was published before.
+        columns: Rules for released columns by their meaning.
 
     >>> ReleasePolicy.from_dict({"require": [{"model": "k_anonymity", "k": 5}]}).require
     (KAnonymity(k=5),)
@@ -117,25 +117,25 @@ class ReleasePolicy:
         if not (claimed or self.columns) and self.max_epsilon is None and self.max_breach is None:
             raise SpecError(
                 "a policy must require at least one model, an epsilon, a breach coefficient or a rule for "
-                "columns: it would let everything through"
-                + (", for an attack that finds nothing certifies nothing" if self.attacks else "")
+                "columns: otherwise it would allow everything"
+                + (", and an attack that finds nothing proves nothing" if self.attacks else "")
             )
         if found := _wrong_values({name: getattr(self, name) for name in (*_LIMITS, *_WORDS)}):
             raise ProblemsError(found)
 
     @property
     def rules(self) -> tuple[Named, ...]:
-        """All models, of classes, of all columns, of known rows, across releases and of attacks."""
+        """All models: of classes, of all columns, of known rows, across releases and of attacks."""
         return (*self.require, *self.all_columns, *self.known_rows, *self.across, *self.attacks)
 
     @property
     def holdout(self) -> float:
-        """Share of the people who are left out of a release so that attacks have a control; 0 for none."""
+        """Share of the people who are left out of a release as the control group of attacks; 0 for none."""
         return max((rule.holdout for rule in self.attacks), default=0.0)
 
     @property
     def across_of_each(self) -> tuple[CrossReleaseModel, ...]:
-        """`across`, and where it is silent the numbers that each release keeps by itself.
+        """`across`, or if it is empty, the numbers that each release must meet by itself.
 
         These are the largest k of k-anonymity, and of distinct l-diversity each l as m of m-invariance.
 
@@ -155,10 +155,10 @@ class ReleasePolicy:
 
     @property
     def across_known(self) -> tuple[CrossReleaseModel, ...]:
-        """What releases of people who are known again keep together.
+        """The models that releases of people who are known again must satisfy together.
 
-        That is `across_of_each` where `across` names a model, and else `republication` with the same numbers:
-        its attackers subtract one release from another.
+        This is `across_of_each` if `across` names a model, otherwise `republication` with the same numbers,
+        whose attackers subtract one release from another.
 
         >>> policy = ReleasePolicy.from_dict({"require": [{"model": "k_anonymity", "k": 5}]})
         >>> [(model.name, model.k, model.m) for model in policy.across_known]
@@ -174,23 +174,23 @@ class ReleasePolicy:
 
     @property
     def across_people(self) -> tuple[CrossReleaseModel, ...]:
-        """The models that releases of people who are known again must keep: of this policy, if it asks so."""
+        """The models that releases of people who are known again must satisfy, if this policy requires it."""
         return self.across_known if self.repeated_people == "history" else self.across
 
     @property
     def about_earlier(self) -> bool:
-        """Whether it is about the earlier releases of a table, too."""
+        """Whether the policy is also about the earlier releases of a table."""
         return bool(self.across) or self.repeated_people == "history"
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values that ``from_dict`` reads back."""
+        """Return plain values for ``from_dict``."""
         limits = {name: getattr(self, name) for name in _LIMITS if getattr(self, name) is not None}
-        told = {"require": [model_to_dict(m) for m in self.rules], **limits}
-        told |= {name: getattr(self, name) for name in _WORDS if getattr(self, name) is not None}
-        return told if self.columns is None else told | {"columns": self.columns.to_dict()}
+        values = {"require": [model_to_dict(m) for m in self.rules], **limits}
+        values |= {name: getattr(self, name) for name in _WORDS if getattr(self, name) is not None}
+        return values if self.columns is None else values | {"columns": self.columns.to_dict()}
 
     def with_floor(self, floor: "ReleasePolicy") -> "ReleasePolicy":
-        """What holds where both policies do: the models of both, and of two limits the smaller.
+        """Combine the policy with a floor policy: the models of both, and the smaller of two limits.
 
         >>> own = ReleasePolicy.from_dict({"require": [{"model": "k_anonymity", "k": 5}], "max_gcp": 0.2})
         >>> own.with_floor(ReleasePolicy.from_dict({"max_epsilon": 1, "max_gcp": 0.5})).to_dict()
@@ -219,9 +219,9 @@ class ReleasePolicy:
         )
 
     def weaker_than(self, floor: "ReleasePolicy") -> list[str]:
-        """Where the policy says less than a floor does: its rule and the floor's, as text.
+        """List where the policy is weaker than a floor: its rule and the floor's, as text.
 
-        What it is silent of is none of that, see `with_floor`.
+        A rule that the policy does not state is not listed, see `with_floor`.
 
         >>> weak, floor = ({"require": [{"model": "k_anonymity", "k": k}]} for k in (2, 5))
         >>> ReleasePolicy.from_dict(weak).weaker_than(ReleasePolicy.from_dict(floor))
@@ -247,7 +247,7 @@ class ReleasePolicy:
         return found
 
     def refuses_pseudonyms(self, scope: str) -> bool:
-        """Whether pseudonyms must not be released: `random` ones, or such of the scope `release` or `series`.
+        """Return whether pseudonyms of a scope, `random`, `release` or `series`, must not be released.
 
         >>> policy = ReleasePolicy.from_dict({"max_epsilon": 1, "pseudonyms": "release"})
         >>> policy.refuses_pseudonyms("release"), policy.refuses_pseudonyms("series")
@@ -261,11 +261,11 @@ class ReleasePolicy:
         """Read plain values.
 
         Raises:
-            SpecError: for unknown fields, models or values, naming each of them.
+            SpecError: For unknown fields, models or values; the message names each of them.
         """
         if not isinstance(fields, Mapping):
             raise SpecError("a policy must be a mapping with `require`")
-        hints = chain(repeat(True, _MOST_HINTS), repeat(False))  # a comparison of words takes long
+        hints = chain(repeat(True, _MOST_HINTS), repeat(False))  # comparing words is slow
         found = [
             Problem(
                 text=f"policy: unknown fields {[name]}; known are {list(_KNOWN)}"
@@ -305,33 +305,33 @@ class ReleasePolicy:
         """Read YAML text.
 
         Raises:
-            SpecError: as ``from_dict``, and if the text is no YAML.
+            SpecError: As for ``from_dict``, and if the text is not valid YAML.
         """
         try:
             return cls.from_dict(plain_yaml.load(text))
         except yaml.YAMLError as error:
-            raise SpecError(f"the policy is no valid YAML: {error}") from None
+            raise SpecError(f"the policy is not valid YAML: {error}") from None
 
 
 def _wrong_values(values: Mapping[str, Any]) -> list[Problem]:
-    """Limits that are no numbers, and words that are none of the known ones."""
+    """Return problems of limits that are not numbers and words that are not known."""
     found = []
     for name in _LIMITS:
         limit = values.get(name)
         number = isinstance(limit, int | float) and not isinstance(limit, bool)
         if limit is not None and not (number and math.isfinite(limit) and limit >= 0):
             found.append(
-                Problem(text=f"policy {name} must be a finite number >= 0, or left out", path=(name,))
+                Problem(text=f"policy {name} must be a finite number >= 0, or omitted", path=(name,))
             )
     for name, words in _WORDS.items():
         if (given := values.get(name)) not in (None, *words):
-            text = f"policy {name} must be one of {', '.join(words)}, or left out"
+            text = f"policy {name} must be one of {', '.join(words)}, or omitted"
             found.append(Problem(text=text + did_you_mean(given, words), path=(name,)))
     return found
 
 
 def _comparable(rule: Named, model: Named) -> bool:
-    """Whether two rules differ at most in numbers, and in one that is about all sensitive attributes."""
+    """Return whether two rules differ at most in numbers, or in one applying to all sensitive attributes."""
     if type(rule) is not type(model):
         return False
     own, other = _subject(rule), _subject(model)
@@ -345,14 +345,14 @@ def _subject(model: Named) -> dict[str, Any]:
 
 
 def _covers(other: Named, rule: Named) -> bool:
-    """Whether a rule is about the sensitive attribute of another one, or about all."""
+    """Return whether a rule is about the sensitive attribute of another one, or about all."""
     return getattr(other, "attribute", None) in (None, getattr(rule, "attribute", None))
 
 
 def _at_least(rule: Named, model: Named) -> bool:
-    """Whether each number of a rule is as strict as that of a comparable one, or stricter.
+    """Return whether each number of a rule is at least as strict as that of a comparable one.
 
-    A number that one of them leaves out, as the shadows of an attack, is 0.
+    A number that one of them omits, such as the shadows of an attack, is 0.
     """
     own, other = model_to_dict(rule), model_to_dict(model)
     return all(

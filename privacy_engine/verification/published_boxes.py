@@ -1,8 +1,8 @@
-"""What released cells cover, read from their texts: whether the box of one class lies within that of another.
+"""What released cells cover, parsed from their text: whether the box of a class lies within that of another.
 
-A class is published with one cell a quasi-identifier: an interval, a node of a hierarchy, or a set of values.
-Read with the schema of the source, a cell says which values it covers. A cell that cannot be read so, as a
-midpoint, or a label without its hierarchy, covers at most a cell of the same text.
+A class is published with one cell per quasi-identifier: an interval, a node of a hierarchy, or a set of
+values. With the schema of the source, a cell can be parsed into the values it covers. A cell that cannot be
+parsed, such as a midpoint or a label without its hierarchy, covers at most a cell with the same text.
 """
 
 import re
@@ -31,7 +31,7 @@ _TOKEN = re.compile(r'\s*("(?:[^"]|"")*"|[^",][^,]*)')
 
 
 def cell_texts(table: pd.DataFrame, schema: DataSchema) -> dict[str, Texts]:
-    """Released quasi-identifier -> (n,) the text of each cell, None of a null."""
+    """Released quasi-identifier -> (n,) the text of each cell, None for a null."""
     found = {}
     for attribute in schema.quasi_identifiers:
         coded = factorize(table[attribute.name])
@@ -42,7 +42,7 @@ def cell_texts(table: pd.DataFrame, schema: DataSchema) -> dict[str, Texts]:
 
 
 def known_texts(table: pd.DataFrame, schema: DataSchema) -> dict[str, Texts]:
-    """Quasi-identifier -> (n,) the text of each value of a table that was not generalized, None of a null."""
+    """Quasi-identifier -> (n,) the text of each value of an ungeneralized table, None for a null."""
     found = {}
     for attribute in schema.quasi_identifiers:
         coded = factorize(table[attribute.name])
@@ -52,14 +52,14 @@ def known_texts(table: pd.DataFrame, schema: DataSchema) -> dict[str, Texts]:
 
 @dataclass(frozen=True)
 class Span:
-    """The values ``low .. high`` of an ordered attribute; low is None where a null alone is covered."""
+    """The values ``low .. high`` of an ordered attribute; low is None if only null is covered."""
 
     low: Decimal | int | None
     high: Decimal | int | None
     null: bool = False
 
     def covers(self, other: "Span") -> bool:
-        """Whether all that the other covers is covered."""
+        """Return whether everything that the other span covers is covered."""
         if other.null and not self.null:
             return False
         if other.low is None:
@@ -71,11 +71,12 @@ class Span:
 
 @dataclass(frozen=True)
 class Column:
-    """How the cells of one quasi-identifier of the source are read.
+    """Parses the cells of one quasi-identifier of the source.
 
     Attributes:
-        names: of the released columns: itself, or its two ends and whether it may be null.
-        attribute: of the source; None where it is not known.
+        names: Names of the released columns: the attribute itself, or its two ends and whether it may be
+            null.
+        attribute: Attribute of the source; None if unknown.
     """
 
     names: tuple[str, ...]
@@ -83,7 +84,7 @@ class Column:
     _known: dict[tuple[object, object], bool] = field(default_factory=dict, repr=False, compare=False)
 
     def covers(self, outer: tuple[str | None, ...], inner: tuple[str | None, ...]) -> bool:
-        """Whether a cell, of one text a name, surely covers all that another covers."""
+        """Return whether a cell, given as one text per name, surely covers everything that another covers."""
         if (outer, inner) not in self._known:
             self._known[outer, inner] = self._covers(outer, inner)
         return self._known[outer, inner]
@@ -113,7 +114,7 @@ class Column:
         return own <= values_of_set(wide_text, nullable=a.nullable) or wide_text == ROOT
 
     def extents(self, cells: Sequence[tuple[str | None, ...]]) -> npt.NDArray[np.float64]:
-        """(c,) a number of each cell that is larger than that of every other that it covers."""
+        """(c,) for each cell a number that is larger than that of every other cell that it covers."""
         a = self.attribute
         if a is None:
             return np.zeros(len(cells))
@@ -133,11 +134,11 @@ class Column:
         )
 
     def span(self, cell: tuple[str | None, ...]) -> Span | None:
-        """What a cell of an ordered attribute covers; None where it cannot be read."""
+        """Return what a cell of an ordered attribute covers; None if it cannot be parsed."""
         a = self.attribute
         assert a is not None
         if len(cell) == 2 and None in cell:
-            return None  # suppressed: it is not known what is covered. A missing value has its flag.
+            return None  # suppressed: what is covered is unknown. A missing value has a flag.
         if len(cell) > 1:
             low, high = (
                 None if text is None else self._value(text.removeprefix(_NUMBER), upper=upper)
@@ -158,7 +159,7 @@ class Column:
         return Span(low, high, null)
 
     def _value(self, text: str, *, upper: bool) -> Decimal | int | None:
-        """A value; of a date the first or the last day or second of its period."""
+        """Parse a value; for a date, the first or the last day or second of its period."""
         a = self.attribute
         assert a is not None
         if a.categories is not None:
@@ -173,11 +174,11 @@ class Column:
 
 
 class Reading:
-    """How the released quasi-identifiers of a table are read.
+    """Parses the released quasi-identifiers of a table.
 
     Args:
-        names: of the released columns.
-        source: the schema of what was released; None where it is not known: then equal cells alone cover.
+        names: Names of the released columns.
+        source: Schema of the source; None if unknown: then a cell covers only equal cells.
     """
 
     def __init__(self, names: Sequence[str], source: DataSchema | None = None) -> None:
@@ -190,35 +191,35 @@ class Reading:
         self.columns = (*columns, *(Column((name,)) for name in left))
 
     @property
-    def told(self) -> frozenset[str]:
-        """What the columns tell of, in whatever form: quasi-identifiers, and columns that are none's."""
+    def subjects(self) -> frozenset[str]:
+        """The quasi-identifiers of the columns in any form, and the columns that belong to none."""
         return frozenset(c.attribute.name if c.attribute else c.names[0] for c in self.columns)
 
     def coded(
         self, boxes: Sequence[Mapping[str, Texts]]
     ) -> tuple[list[list[tuple[str | None, ...]]], list[Ints]]:
-        """The distinct cells of each column, and for each table of boxes (c, columns) the places of its."""
+        """Return the distinct cells of each column, and their indexes for each table of boxes."""
         cells: list[list[tuple[str | None, ...]]] = []
         codes: list[list[Ints]] = [[] for _ in boxes]
         for column in self.columns:
             place: dict[tuple[str | None, ...], int] = {}
-            for own, told in zip(codes, boxes, strict=True):
-                names = column.names if column.attribute is None else _names_of(column.attribute, told)
-                texts = [told[name] for name in names]
+            for own, cells_of in zip(codes, boxes, strict=True):
+                names = column.names if column.attribute is None else _names_of(column.attribute, cells_of)
+                texts = [cells_of[name] for name in names]
                 rows = zip(*texts, strict=True)
                 own.append(np.array([place.setdefault(row, len(place)) for row in rows], dtype=np.int64))
             cells.append(list(place))
         return cells, [np.stack(own, axis=1) for own in codes]
 
     def extents(self, cells: list[list[tuple[str | None, ...]]], codes: Ints) -> npt.NDArray[np.float64]:
-        """(c,) a number of each box that is larger than that of every box that lies within it and differs."""
+        """(c,) for each box a number that is larger than that of every different box within it."""
         found = np.zeros(len(codes))
         for j, column in enumerate(self.columns):
             found += column.extents(cells[j])[codes[:, j]]
         return found
 
     def cover(self, cells: list[list[tuple[str | None, ...]]], outer: Ints, inner: Ints) -> Bools:
-        """(m,) whether each box of outer (m, columns) surely covers that of inner; codes as of `coded`."""
+        """(m,) whether each box of outer (m, columns) surely covers that of inner; codes as from `coded`."""
         found = np.ones(len(outer), dtype=np.bool_)
         for j, column in enumerate(self.columns):
             size = len(cells[j])
@@ -229,14 +230,14 @@ class Reading:
 
 
 def _names_of(attribute: Attribute, names: Collection[str]) -> tuple[str, ...]:
-    """The released columns of an attribute; releases of before had ends by the names of `_FORMER_ENDS`."""
+    """Return the released columns of an attribute; old releases named the ends as in `_FORMER_ENDS`."""
     former = tuple(name for end in _FORMER_ENDS if (name := f"{attribute.name}_{end}") in names)
     found = released_as(attribute.name, names)
     return former if len(former) > len(found) else found
 
 
 def values_of_set(text: str | None, *, nullable: bool) -> frozenset[str | None]:
-    """The values of a cell ``{a, b}``, or of a single one; None stands for a null.
+    """Return the values of a cell ``{a, b}``, or of a single one; None stands for a null.
 
     >>> sorted(values_of_set('{a, "b, c"}', nullable=False))
     ['a', 'b, c']
@@ -268,7 +269,7 @@ def _unquoted(text: str) -> str:
 
 
 def _above(node: int, parent: npt.NDArray[np.int32]) -> set[int]:
-    """The node and all nodes above it."""
+    """Return a node and all nodes above it."""
     found = {node}
     while parent[node] != node:
         node = int(parent[node])

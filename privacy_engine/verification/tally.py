@@ -1,4 +1,4 @@
-"""Models held against the classes of a table, some of the classes at a time, wherever these are counted."""
+"""Check models on the classes of a table in parts, wherever the classes are counted."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -7,19 +7,19 @@ from typing import Any
 
 from privacy_engine.tables.classes import Classes
 from privacy_engine.tables.schema import DataSchema
-from privacy_engine.verification.models import PrivacyModel, asks_of, require_distances, rule_of
+from privacy_engine.verification.models import PrivacyModel, concerns, require_distances, rule_of
 from privacy_engine.verification.policy import ReleasePolicy
 
 
 @dataclass
 class Judged:
-    """A model held against classes, some at a time.
+    """A model and its result on the classes measured so far.
 
     Attributes:
-        model, rule: that is measured, and its name in a report.
-        measured: the number of the worst class; nan where there is none.
-        classes: that were measured.
-        failing_classes, failing_rows: of them, how many do not satisfy the model.
+        model, rule: Model that is measured, and its name in a report.
+        measured: Number of the worst class; nan if there is none.
+        classes: Number of classes that were measured.
+        failing_classes, failing_rows: Number of classes, and of their rows, that do not satisfy the model.
     """
 
     model: PrivacyModel
@@ -30,7 +30,7 @@ class Judged:
     failing_rows: int = 0
 
     def add(self, classes: Classes) -> None:
-        """Measure classes that were not measured before."""
+        """Measure further classes."""
         violations = self.model.violations(classes)
         self._take(
             measured=self.model.measure(classes),
@@ -40,15 +40,15 @@ class Judged:
         )
 
     def to_dict(self) -> dict[str, float]:
-        """Plain numbers, which `take` takes."""
+        """Return plain numbers for `take`."""
         return {field.name: getattr(self, field.name) for field in fields(self)[2:]}
 
     def take(self, numbers: Mapping[str, float]) -> None:
-        """Add what another one measured on other classes."""
-        self._take(**numbers)  # type: ignore[arg-type]  # whole numbers but for the first
+        """Add the result of another instance on other classes."""
+        self._take(**numbers)  # type: ignore[arg-type]  # whole numbers except the first
 
     def _take(self, measured: float, classes: int, failing_classes: int, failing_rows: int) -> None:
-        if classes or not self.classes:  # what no class is like counts only where there is none
+        if classes or not self.classes:  # the result on no classes counts only if there are none
             worse = min if self.model.at_least else max
             self.measured = worse(self.measured, measured) if self.classes else measured
         self.classes += classes
@@ -57,22 +57,22 @@ class Judged:
 
 
 class Tally:
-    """What a policy's models of classes say of a table, some of its classes at a time; tallies add up.
+    """The results of a policy's models on a table, some of its classes at a time. Tallies add up.
 
-    The numbers of a tally are a few for each model, however many classes it saw.
+    A tally has a few numbers per model, however many classes it saw.
 
     Args:
-        policy: whose models of classes are measured; those of known rows, too, where each row counts as a
+        policy: Policy whose models of classes are measured, and those of known rows if each row counts as a
             person.
-        schema: of the released records.
-        by_person: whether the classes are counted by persons.
+        schema: Schema of the released records.
+        by_person: Whether the classes are counted by persons.
 
     Attributes:
-        judged: the models, in the order of the policy.
-        rows, classes: of the table, so far.
+        judged: Models with their results, in the order of the policy.
+        rows, classes: Numbers of rows and classes of the table so far.
 
     Raises:
-        SchemaError: if the policy asks for a distance that a sensitive attribute does not have.
+        SchemaError: If the policy requires a distance that a sensitive attribute does not have.
     """
 
     def __init__(self, policy: ReleasePolicy, schema: DataSchema, *, by_person: bool) -> None:
@@ -82,22 +82,22 @@ class Tally:
             self.judged += [Judged(model.of_class(), rule_of(model)) for model in policy.known_rows]
         self.rows = self.classes = 0
         sensitive = [a.name for a in schema.sensitive] if schema.tables else []
-        self._of_rows = [judged for judged in self.judged if not asks_of(judged.model, sensitive)]
+        self._of_rows = [judged for judged in self.judged if not concerns(judged.model, sensitive)]
 
     def add(self, part: Classes) -> None:
-        """Measure some classes of all records: each class once, whole."""
+        """Measure some classes of all records: each class once and complete."""
         self.rows, self.classes = self.rows + part.records, self.classes + len(part)
         for judged in self._of_rows:
             judged.add(part)
 
     def add_of_table(self, part: Classes) -> None:
-        """The same, where the records are of several tables, of one with sensitive attributes."""
+        """Measure some classes of one table with sensitive attributes, if the records belong to several."""
         for judged in self.judged:
-            if asks_of(judged.model, part.sensitive):
+            if concerns(judged.model, part.sensitive):
                 judged.add(part)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values, which `take` takes."""
+        """Return plain values for `take`."""
         return {
             "rows": self.rows,
             "classes": self.classes,
@@ -116,18 +116,18 @@ class Tally:
 def tallied(
     parts: Iterable[Classes], policy: ReleasePolicy, schema: DataSchema, *, by_person: bool, of_table: bool
 ) -> dict[str, Any]:
-    """The tally of some classes as plain values, wherever they are counted.
+    """Return the tally of some classes as plain values, wherever they are counted.
 
     Args:
-        parts: the classes, part by part.
-        policy: as of `Tally`.
-        schema: as of `Tally`.
-        by_person: as of `Tally`.
-        of_table: whether they are of one of several tables.
+        parts: Classes, part by part.
+        policy: As for `Tally`.
+        schema: As for `Tally`.
+        by_person: As for `Tally`.
+        of_table: Whether the classes belong to one of several tables.
     """
     tally = Tally(policy, schema, by_person=by_person)
     add = tally.add_of_table if of_table else tally.add
     for part in parts:
         add(part)
-        del part  # or two of them are in memory while the next one is made
+        del part  # otherwise two parts are in memory while the next one is made
     return tally.to_dict()

@@ -1,9 +1,9 @@
-"""Records that are alone in what is released of them, and columns with nearly one value a record.
+"""Records that are unique in their released values, and columns with nearly one value per record.
 
-Both are counted on the released bytes, whatever role a schema gives a column: whoever knows the values of a
-record that is alone finds it, and an attribute of which nearly each record has a value of its own is diverse
-in every class, which protects nobody. Elamir, Skinner, "Record level measures of disclosure risk for survey
-microdata" (2006) call such records sample uniques.
+Both are counted on the released bytes, whatever role a schema gives a column. Anyone who knows the values of
+a unique record finds it. An attribute with a different value in nearly each record is diverse in every class,
+which protects no one. Elamir, Skinner, "Record level measures of disclosure risk for survey microdata" (2006)
+call such records sample uniques.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ if TYPE_CHECKING:
     from privacy_engine.verification.known_rows import RowIntersection
     from privacy_engine.verification.policy import ReleasePolicy
 
-# Columns -> how many combinations of their values so many records have: records -> combinations.
+# Columns -> records -> how many combinations of their values occur in this number of records.
 Sizes = Callable[[Sequence[str]], Mapping[int, int]]
 
-NEARLY = 0.9  # share of records with a value of their own from which on a column is nearly unique
+NEARLY = 0.9  # share of records with a unique value from which on a column is nearly unique
 LEAST = 50  # records; among fewer nothing is unusual
 
-# Models that count distinct values, or how often each occurs, in a class.
+# Models that count distinct values, or the frequency of each value, in a class.
 COUNTING: tuple[type[SensitiveModel], ...] = (
     *(AlphaKAnonymity, BetaLikeness, DeltaDisclosure),
     *(DistinctLDiversity, EntropyLDiversity, RecursiveCLDiversity),
@@ -47,12 +47,12 @@ COUNTING: tuple[type[SensitiveModel], ...] = (
 
 @dataclass(frozen=True, kw_only=True)
 class Uniqueness:
-    """Records that are alone in a release.
+    """Records that are unique in a release.
 
     Attributes:
-        others: how many combinations of values the columns that are not sensitive have, by their records;
-            empty if there are none.
-        sensitive: the same of the sensitive columns together.
+        others: Number of combinations of values in the columns that are not sensitive, by their number of
+            records; empty if there are no such columns.
+        sensitive: The same for the sensitive columns together.
     """
 
     others: Mapping[int, int]
@@ -60,17 +60,17 @@ class Uniqueness:
 
     @property
     def shares(self) -> dict[str, float]:
-        """Share of the records that are alone in the columns that are not sensitive, and in these, 0 .. 1."""
+        """Share of the records that are unique in the not sensitive, and in the sensitive columns, 0 .. 1."""
         found = {"not_sensitive": self.others, "sensitive": self.sensitive}
         return {name: sizes.get(1, 0) / _records(sizes) for name, sizes in found.items() if sizes}
 
 
 def uniqueness_of(schema: DataSchema, sizes: Sizes) -> Uniqueness:
-    """Count the records that are alone.
+    """Count the unique records.
 
     Args:
-        schema: of the released records.
-        sizes: of the classes of equal values of some of their columns.
+        schema: Schema of the released records.
+        sizes: Function from columns to the sizes of the classes of equal values in them.
     """
     sensitive = [a.name for a in schema.sensitive]
     others = [name for name in _counted(schema) if name not in sensitive]
@@ -78,12 +78,12 @@ def uniqueness_of(schema: DataSchema, sizes: Sizes) -> Uniqueness:
 
 
 def nearly_unique(sizes: Mapping[int, int]) -> float:
-    """Share of the records with a value of their own in a column, 0 .. 1, if it is nearly unique; else 0.
+    """Return the share of records with a unique value in a column, 0 .. 1, if it is nearly unique; else 0.
 
-    The records with its most frequent value are left out: a null, or the mark of a suppressed cell.
+    The records with the most frequent value are ignored: it may be null, or the mark of a suppressed cell.
 
     Args:
-        sizes: how many values so many records have: records -> values.
+        sizes: Number of values by their number of records.
     """
     rest = _records(sizes) - max(sizes, default=0)
     values = sum(sizes.values()) - 1
@@ -91,23 +91,23 @@ def nearly_unique(sizes: Mapping[int, int]) -> float:
 
 
 def nearly_unique_columns(schema: DataSchema, names: Sequence[str] | None, sizes: Sizes) -> dict[str, float]:
-    """The columns with nearly one value a record, and the share of records with a value of their own.
+    """Return the columns with nearly one value per record, with the share of records with a unique value.
 
     Args:
-        schema: of the released records.
-        names: of the columns to look at; None: all but pseudonyms.
-        sizes: as for `uniqueness_of`.
+        schema: Schema of the released records.
+        names: Names of the columns to check; None: all but pseudonyms.
+        sizes: As for `uniqueness_of`.
     """
     counted = [name for name in _counted(schema) if names is None or name in names]
     return {name: share for name in counted if (share := nearly_unique(sizes([name])))}
 
 
 def counted_attributes(policy: ReleasePolicy, sensitive: Sequence[str]) -> dict[str, str]:
-    """The sensitive attributes of which a policy counts values, and the first rule that does.
+    """Return the sensitive attributes whose values a policy counts, and the first rule that does.
 
     Args:
-        policy: what must hold.
-        sensitive: names of all sensitive attributes.
+        policy: Policy to check.
+        sensitive: Names of all sensitive attributes.
     """
     found: dict[str, str] = {}
     counting = [rule for rule in policy.require if isinstance(rule, COUNTING)]
@@ -123,12 +123,12 @@ def counted_attributes(policy: ReleasePolicy, sensitive: Sequence[str]) -> dict[
     ]
     for rule in rules:
         for name in sensitive if rule.attribute is None else [rule.attribute]:
-            found.setdefault(name, rule_of(rule))  # type: ignore[arg-type]  # the base of models has no name
+            found.setdefault(name, rule_of(rule))  # type: ignore[arg-type]  # the base class of models has no name
     return found
 
 
 def as_declared(policy: ReleasePolicy, schema: DataSchema) -> ReleasePolicy:
-    """The same policy, with plain k-anonymity where no released column is insensitive."""
+    """Return the policy with plain k-anonymity if no released column is insensitive."""
     if any(schema[name].role is Role.INSENSITIVE for name in _counted(schema)):
         return policy
     plain = (KAnonymity(k=model.k) for model in policy.all_columns)
@@ -140,7 +140,7 @@ def _records(sizes: Mapping[int, int]) -> int:
 
 
 def _counted(schema: DataSchema) -> list[str]:
-    """The released columns that may tell a record apart: all but those of pseudonyms."""
+    """Return the released columns that may distinguish records: all except pseudonyms."""
     linked = schema.by if schema.linked else None
     return [
         a.name

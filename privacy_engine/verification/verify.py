@@ -1,4 +1,4 @@
-"""Does a released table keep a policy? Reads the released records and knows no algorithm."""
+"""Verify that a released table meets a policy, from the released records only."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -19,7 +19,7 @@ from privacy_engine.tables.schema import DataSchema
 from privacy_engine.verification.all_columns import AllColumnsKAnonymity
 from privacy_engine.verification.attack_risk import NOT_TRIED
 from privacy_engine.verification.column_checks import Broken, Values, broken
-from privacy_engine.verification.counterfeits import of_nobody, wrongly_told
+from privacy_engine.verification.counterfeits import of_nobody, wrong_counts
 from privacy_engine.verification.cross_release import CrossReleaseModel, History, Membership
 from privacy_engine.verification.known_rows import RowIntersection, persons_below
 from privacy_engine.verification.models import classes_asked, rule_of
@@ -40,16 +40,16 @@ from privacy_engine.vocabulary import COUNTERFEITS, counted
 
 @dataclass(frozen=True, kw_only=True)
 class Finding:
-    """One rule of a policy held against a release.
+    """The result of one rule of a policy on a release.
 
     Attributes:
-        rule: the model or limit with its parameters, as text.
-        threshold, measured: in the same unit; None where nothing could be measured.
-        passed: whether the rule holds.
-        failing_classes, failing_rows: how many miss it, where the rule is about classes.
-        failing_persons: how many miss it, where it is about all rows of a person.
-        remedy: what to do, where that is not to take another method.
-        note: what was judged and what was not, where a rule has parts.
+        rule: Model or limit with its parameters, as text.
+        threshold, measured: Limit and measured number in the same unit; None if nothing could be measured.
+        passed: Whether the rule holds.
+        failing_classes, failing_rows: Number of classes and rows that fail, if the rule is about classes.
+        failing_persons: Number of persons who fail, if the rule is about all rows of a person.
+        remedy: What to do, if not to use another method.
+        note: Which parts of the rule were judged and which were not, if it has parts.
     """
 
     rule: str
@@ -63,21 +63,21 @@ class Finding:
     note: str = ""
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values; persons only where the rule is about them, a remedy and a note where there is one."""
+        """Return plain values; persons, remedy and note only if the finding has them."""
         optional = ("failing_persons", "remedy", "note")
         return {name: value for name, value in asdict(self).items() if value or name not in optional}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Report:
-    """The findings on a release; it passes if each of them does and there is one.
+    """The findings on a release. It passes if there is at least one finding and all of them pass.
 
     Attributes:
-        rows: released records.
-        classes: of equal quasi-identifiers.
-        findings: one for each rule.
-        persons: that the records are of; None: each record counts as a person.
-        unique_records: share of the records that are alone, see `Uniqueness.shares`.
+        rows: Number of released records.
+        classes: Number of classes of equal quasi-identifiers.
+        findings: Findings, one for each rule.
+        persons: Number of persons of the records; None: each record counts as a person.
+        unique_records: Share of the records that are unique, see `Uniqueness.shares`.
     """
 
     rows: int
@@ -92,7 +92,7 @@ class Report:
         return bool(self.findings) and all(finding.passed for finding in self.findings)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values; infinite and undefined numbers become None."""
+        """Return plain values; infinite and undefined numbers become None."""
         return {
             "passed": self.passed,
             "rows": self.rows,
@@ -103,17 +103,18 @@ class Report:
         }
 
     def raise_if_failed(self) -> None:
-        """Refuse a release that does not pass.
+        """Raise if the release does not pass.
 
         Raises:
-            VerificationError: naming each rule that fails, its threshold, the measured number and the counts.
+            VerificationError: If it fails; the message names each failed rule, its threshold, the measured
+                number and counts.
         """
         if not self.passed:
             failed = [_sentence(finding) for finding in self.findings if not finding.passed]
             raise VerificationError(
                 "the release does not keep its policy: "
                 + ("; ".join(failed) or "the policy has no rule")
-                + ". Use stricter parameters or another method; the policy is not the method's to change"
+                + ". Use stricter parameters or another method. No method may change the policy"
             )
 
 
@@ -132,26 +133,26 @@ def verify(
     """Measure every rule of a policy on released records.
 
     Args:
-        table: the released records.
-        schema: what their columns are. Its identifiers must not be among the columns.
-        policy: what must hold.
-        loss: what the release claims to have spent; limits on epsilon and delta are held against it.
+        table: Released records.
+        schema: Schema of the released records. Its identifiers must not be among the columns.
+        policy: Policy that must be met.
+        loss: Privacy loss that the release claims; it is compared with limits on epsilon and delta.
         figures: ``suppressed``, ``gcp``, ``distorted`` and ``breach`` as shares, for the limits on them.
-        persons: (n,) whose record each row is, as text, None of a counterfeit, which is nobody's: where the
-            schema names a person, and for the models across releases. Where rows are linked the released
-            pseudonyms tell it; they are held against these, if they are given.
-        earlier: the earlier releases that may be about the same people.
-        source: the schema of what was released, by which the models across releases read its cells; None: a
-            cell then covers no other but an equal one.
-        year: of the release, for a policy that limits ages.
+        persons: Person of each row as text, shape (n,); None for counterfeit rows. Required if the schema
+            names a person, and for the models across releases. If rows are linked, the released pseudonyms
+            identify the persons; they are compared with these if given.
+        earlier: Earlier releases that may be about the same people.
+        source: Schema of the source, with which the models across releases parse its cells; None: a cell
+            covers only an equal one.
+        year: Year of the release; required by a policy that limits ages.
 
     Returns:
-        The report; it never raises for a failed rule.
+        The report. A failed rule does not raise.
 
     Raises:
-        VerificationError: if columns are missing, unknown, or identifiers, or a model across releases is
-            demanded and cannot be measured, or a pseudonym is not of one person alone, or ages are limited
-            and the year is not given.
+        VerificationError: If columns are missing, unknown, or identifiers, a model across releases is
+            required and cannot be measured, a pseudonym belongs to several persons, or ages are limited and
+            the year is not given.
     """
     check_columns(list(table.columns), schema)
     policy = as_declared(policy, schema)
@@ -160,8 +161,8 @@ def verify(
     released = ReleasedClasses.of_table(table, schema, persons if schema.by else None)
     whole, across, known = released.whole, None, None
     if whole.persons is not None:
-        asked = attributes_of(policy.known_rows, schema)
-        known = {name: released.of_attribute(name).values_left(name) for name in asked}
+        names = attributes_of(policy.known_rows, schema)
+        known = {name: released.of_attribute(name).values_left(name) for name in names}
     if policy.across:
         people = Membership.of_classes(_known_persons(policy, schema, loss, persons), whole, table, schema)
         across = _across_findings(policy, whole, people, earlier, source)
@@ -187,10 +188,12 @@ def verify(
 
 
 def _require_own(table: pd.DataFrame, schema: DataSchema, persons: npt.NDArray[np.object_] | None) -> None:
-    """Refuse pseudonyms of several persons, and cells of another table; errors as of `verify`."""
+    """Raise for pseudonyms of several persons, and cells of another table; errors as for `verify`."""
     if schema.linked and persons is not None:
         both = [table[schema.by], pd.Series(schema.person_codes(persons))]
-        distinct = (len(np.unique(class_labels(told, len(table)))) for told in (both[:1], both[1:], both))
+        distinct = (
+            len(np.unique(class_labels(columns, len(table)))) for columns in (both[:1], both[1:], both)
+        )
         require_own_pseudonyms(schema, *distinct)
     if schema.tables:
         whose = table[TABLE].fillna("").to_numpy()
@@ -210,52 +213,54 @@ def _sizes(table: pd.DataFrame, names: Sequence[str]) -> dict[int, int]:
 
 
 def require_persons(schema: DataSchema, known: bool, loss: PrivacyLoss | None = None) -> None:
-    """Refuse to count rows where the schema says that several may be of one person.
+    """Raise if the schema allows several rows per person and the persons are not known.
 
     Raises:
-        VerificationError: if it is not known whose record each row is; or rows are linked beside a privacy
-            loss, which is claimed for no trajectory.
+        VerificationError: If the person of each row is not known, or rows are linked in a release with a
+            privacy loss, which is not claimed for trajectories.
     """
     if schema.linked and loss is not None:
         raise VerificationError(
-            "a release with a privacy loss must not link the rows of a person: its claim is of no "
-            "trajectory; take `rows: linked` out of the schema"
+            "a release with a privacy loss must not link the rows of a person, because its claim does not "
+            "cover "
+            "trajectories. Remove `rows: linked` from the schema"
         )
     if schema.by and not schema.linked and not known and loss is None:
         raise VerificationError(
-            f"{schema.by} names the person of each row, but it is not known whose rows are released, and "
-            "rows are not people; verify it in its work area, with the persons that were kept beside it"
+            f"{schema.by} names the person of each row, but the persons of the released rows are not known, "
+            "and "
+            "rows are not people. Verify the release in its work area, where the persons are kept"
         )
 
 
 def require_own_pseudonyms(schema: DataSchema, pseudonyms: int, persons: int, pairs: int) -> None:
-    """Refuse pseudonyms that do not stand for one person each.
+    """Raise unless each pseudonym belongs to exactly one person, and each person has one pseudonym.
 
     Args:
-        schema: of the released records.
-        pseudonyms: distinct ones.
-        persons: that the records are of.
-        pairs: distinct pairs of both.
+        schema: Schema of the released records.
+        pseudonyms: Number of distinct pseudonyms.
+        persons: Number of persons.
+        pairs: Number of distinct pairs of both.
 
     Raises:
-        VerificationError: if two persons share a pseudonym, or one has two.
+        VerificationError: If two persons share a pseudonym, or one has two.
     """
     if not pseudonyms == persons == pairs:
         raise VerificationError(
             f"{schema.by} must be one pseudonym for each person, got {pseudonyms} pseudonyms of {persons} "
-            f"persons in {pairs} pairs of both; run the release again"
+            f"persons in {pairs} pairs of both. Run the release again"
         )
 
 
 def require_own_cells(schema: DataSchema, filled: Mapping[Any, Mapping[str, int]]) -> None:
-    """Refuse rows of no table, and values in columns that a row's table does not have: no model reads them.
+    """Raise for rows of no table, and for values in columns that a row's table does not have.
 
     Args:
-        schema: of the released records, which are of several tables.
-        filled: of each value of the column `TABLE` the cells that are not null, by column.
+        schema: Schema of the released records, covering all tables of the release.
+        filled: Number of cells that are not null, by value of the column `TABLE` and by column.
 
     Raises:
-        VerificationError: see above.
+        VerificationError: If there are any.
     """
     own = {t.name: {schema.by, TABLE, *t.columns} for t in schema.tables}
     if foreign := [value for value in filled if value not in own]:
@@ -283,14 +288,14 @@ def across_findings(
     register: Membership | None = None,
     owners: npt.NDArray[np.int64] | None = None,
 ) -> tuple[Finding, ...]:
-    """Measure the models across releases of a policy; none where it demands none.
+    """Measure the models across releases of a policy; none if it requires none.
 
     Arguments as for ``verify``; of ``table`` only the quasi-identifiers and sensitive attributes are read.
-    ``register`` is the population at the time of the release, and ``owners`` (n,) whose record each is, both
-    as of `Membership`: with owners ``persons`` are what identifies each record.
+    ``register`` is the population at the time of the release, and ``owners`` (n,) the person of each record,
+    both as in `Membership`: with owners, ``persons`` identify the records.
 
     Raises:
-        VerificationError: if a model across releases is demanded and cannot be measured.
+        VerificationError: If a model across releases is required and cannot be measured.
     """
     if not policy.across:
         return ()
@@ -307,21 +312,22 @@ def with_counterfeits(
     policy: ReleasePolicy,
     persons: npt.NDArray[np.object_],
 ) -> list[Finding]:
-    """The findings on a release that may have counterfeits: records that are nobody's.
+    """Return the findings on a release that may contain counterfeits: records that belong to no person.
 
-    Models that count the members of a class see persons alone, for anybody can take the published number of
-    counterfeits off; all others see what is published. One finding more says whether that number is true.
+    Models that count the members of a class only count persons, because anyone can subtract the published
+    number of counterfeits; all other models see the published records. An additional finding checks that
+    number.
 
     Args:
-        findings: on all of its records.
-        table: the released records.
-        schema: what their columns are.
-        policy: what must hold.
-        persons: (n,) whose record each row is, None of a counterfeit.
+        findings: Findings on all of its records.
+        table: Released records.
+        schema: Schema of the released records.
+        policy: Policy that must be met.
+        persons: Person of each row, shape (n,); None for counterfeits.
     """
     fake = of_nobody(persons)
-    told = table[COUNTERFEITS] if COUNTERFEITS in table and not schema.linked else None
-    if told is None and not fake.any():
+    claimed = table[COUNTERFEITS] if COUNTERFEITS in table and not schema.linked else None
+    if claimed is None and not fake.any():
         return list(findings)
     counting = [model for model in policy.require if hasattr(model, "k")]
     alone = [Judged(model, rule_of(model)) for model in counting]
@@ -329,14 +335,14 @@ def with_counterfeits(
         model.add(EquivalenceClasses.of_table(table[~fake].reset_index(drop=True), schema))
     of_persons = {model.rule: _finding(model) for model in alone}
     labels = EquivalenceClasses.of_table(table, schema).labels
-    wrong = wrongly_told(labels, fake, told)
-    nobody = int((np.bincount(labels[~fake], minlength=int(labels.max(initial=-1)) + 1) == 0).sum())
+    wrong = wrong_counts(labels, fake, claimed)
+    without_persons = int((np.bincount(labels[~fake], minlength=int(labels.max(initial=-1)) + 1) == 0).sum())
     finding = Finding(
         rule="counterfeits: each class tells their number",
         threshold=0,
-        measured=float(len(wrong) + nobody),
-        passed=not len(wrong) and not nobody,
-        failing_classes=len(wrong) + nobody,
+        measured=float(len(wrong) + without_persons),
+        passed=not len(wrong) and not without_persons,
+        failing_classes=len(wrong) + without_persons,
         failing_rows=int(np.isin(labels, wrong).sum()),
     )
     worse = [_worse(f, of_persons[f.rule]) if f.rule in of_persons else f for f in findings]
@@ -344,7 +350,7 @@ def with_counterfeits(
 
 
 def _worse(one: Finding, other: Finding) -> Finding:
-    """The finding that fails, or the other one."""
+    """Return the finding that fails, or the other one."""
     return one if not one.passed else other
 
 
@@ -363,31 +369,30 @@ def verify_tallies(
     sizes: Sizes | None = None,
     year: int | None = None,
 ) -> Report:
-    """Measure every rule of a policy on released records whose classes were tallied where they are counted.
+    """Measure every rule of a policy on released records whose classes were tallied elsewhere.
 
-    The report is the one that `verify` gives on the records.
+    The report is the same as that of `verify` on the records.
 
     Args:
-        tallies: of all classes, each in one of them, as `tallied` gives them; they are asked for when all
-            else is in order.
-        columns: all columns of the records.
-        schema: as for `verify`.
-        policy: what must hold.
-        loss: as for `verify`.
-        figures: as for `verify`.
-        across: what ``across_findings`` gave, where the policy demands models across releases: these ask
-            about people, whom no count of classes names.
-        persons: that the records are of, where the classes were counted by persons.
-        known: what is left of each sensitive attribute of ``attributes_of``, likewise.
-        values: of the columns, where the policy has rules for them.
-        sizes: of the classes of some columns, where the policy asks what is alone in them.
-        year: as for `verify`.
+        tallies: Tallies of all classes, each in one of them, from `tallied`; only consumed after everything
+            else has been checked.
+        columns: All columns of the records.
+        schema: As for `verify`.
+        policy: Policy that must be met.
+        loss: As for `verify`.
+        figures: As for `verify`.
+        across: Result of ``across_findings``; required if the policy has models across releases, which are
+            about people and not about counts of classes.
+        persons: Number of persons; required if the classes were counted by persons.
+        known: Values left of each sensitive attribute of ``attributes_of``; required likewise.
+        values: Values of the columns; required if the policy has rules for them.
+        sizes: Sizes of the classes of some columns; required if the policy limits unique records.
+        year: As for `verify`.
 
     Raises:
-        VerificationError: if columns are missing, unknown, or identifiers, or a model across releases is
-            demanded and its findings are not given, or rules for columns and not their values or sizes, or
-            ages are limited and the year is not given.
-        SchemaError: if the policy asks for a distance that a sensitive attribute does not have.
+        VerificationError: If columns are missing, unknown, or identifiers, if an argument that the policy
+            requires is not given, or ages are limited and the year is not given.
+        SchemaError: If the policy requires a distance that a sensitive attribute does not have.
     """
     check_columns(columns, schema)
     policy = as_declared(policy, schema)
@@ -395,16 +400,16 @@ def verify_tallies(
     if across is None and policy.across:
         demanded = ", ".join(model.name for model in policy.across)
         raise VerificationError(
-            f"the policy demands {demanded}, which follows people through releases; give what was found of "
-            "them, or take it out of the policy"
+            f"the policy requires {demanded}, which follows people through releases. Pass the findings on "
+            "people, or remove it from the policy"
         )
     tally = Tally(policy, schema, by_person=persons is not None)
-    for judged in tally.judged:  # nothing fails yet; a model that cannot be measured at all says so
+    for judged in tally.judged:  # nothing fails yet; a model that cannot be measured at all raises here
         none = ReleasedClasses.of_table(pd.DataFrame(columns=list(columns)), schema)
         for empty in classes_asked(judged.model, none):
             judged.add(empty)
-    for told in tallies:
-        tally.take(told)
+    for part in tallies:
+        tally.take(part)
     found = [_finding(judged) for judged in tally.judged]
     if persons is not None:
         found += known_rows_findings(policy, known or {}, tally.rows)
@@ -429,25 +434,25 @@ def unique_findings(
     by_person: bool,
     loss: PrivacyLoss | None,
 ) -> tuple[dict[str, float], list[Finding]]:
-    """Which share of the records is alone, and what the policy says of that and of nearly unique columns.
+    """Return the share of unique records, and the policy's findings on that and on nearly unique columns.
 
     Args:
-        policy: what must hold, as `as_declared` gives it.
-        schema: as for `verify`.
-        sizes: of the classes of some columns; None: nobody counts them.
-        by_person: whether a person may have several records.
-        loss: as for `verify`.
+        policy: Policy that must be met, from `as_declared`.
+        schema: As for `verify`.
+        sizes: Sizes of the classes of some columns; None: they are not counted.
+        by_person: Whether a person may have several records.
+        loss: As for `verify`.
 
     Raises:
-        VerificationError: if the policy asks for what nobody counts.
+        VerificationError: If the policy requires sizes that are not counted.
     """
     of_values = counted_attributes(policy, [a.name for a in schema.sensitive])
     unique = policy.columns is not None and policy.columns.no_unique_columns and loss is None
     if sizes is None:
         if policy.all_columns or policy.unique_records is not None or unique:
             raise VerificationError(
-                "the policy asks which records are alone, and their values are not counted; verify the "
-                "records themselves, or leave out all_columns_k_anonymity, unique_records, no_unique_columns"
+                "the policy limits unique records, but their values are not counted. Verify the records "
+                "themselves, or remove all_columns_k_anonymity, unique_records and no_unique_columns"
             )
         return {}, []
     measured = uniqueness_of(schema, sizes)
@@ -462,7 +467,7 @@ def unique_findings(
         if name in of_values:
             found.append(_meaningless(of_values[name], name, share))
         if unique:
-            remedy = "give it the role identifier, so that it stays behind, or coarsen it"
+            remedy = "give it the role identifier, so that it is not copied, or coarsen it"
             rule = f"columns: no_unique_columns as released in {name}"
             found.append(Finding(rule=rule, threshold=NEARLY, measured=share, passed=False, remedy=remedy))
     return measured.shares, found
@@ -475,7 +480,7 @@ _WHERE = {
 
 
 def _all_columns_finding(model: AllColumnsKAnonymity, measured: Uniqueness, by_person: bool) -> Finding:
-    """A person may have several records that are equal: of these, who counts records learns nothing."""
+    """If a person may have several equal records, counting records reveals nothing about them."""
     small = {n: classes for n, classes in measured.others.items() if n < model.k}
     return Finding(
         rule=rule_of(model),
@@ -489,15 +494,15 @@ def _all_columns_finding(model: AllColumnsKAnonymity, measured: Uniqueness, by_p
 
 
 def _meaningless(rule: str, column: str, share: float) -> Finding:
-    """A model that counts the values of a column of which nearly each record has one of its own."""
+    """Return a failed finding: a model counts the values of a column that are nearly all different."""
     return Finding(
         rule=f"{rule} of {column}, which must not be nearly unique",
         threshold=NEARLY,
         measured=share,
         passed=False,
         remedy=(
-            "nearly each record has a value of its own, so any class is diverse: make it an identifier, or "
-            "release it coarser, or hold it against t_closeness instead"
+            "nearly each record has a different value, so any class is diverse: make it an identifier, "
+            "release it coarser, or use t_closeness instead"
         ),
     )
 
@@ -505,20 +510,20 @@ def _meaningless(rule: str, column: str, share: float) -> Finding:
 def column_findings(
     policy: ReleasePolicy, schema: DataSchema, values: Values | None, rows: int, year: int | None
 ) -> list[Finding]:
-    """What the rules for columns say: one finding for each that all columns keep, else one a column.
+    """Check the rules for columns: one finding for each rule that all columns meet, else one per column.
 
-    Arguments as of `verify_tallies`; ``rows`` are the released records.
+    Arguments as for `verify_tallies`; ``rows`` are the released records.
 
     Raises:
-        VerificationError: if there are such rules and the values, or the year of the release, are not given.
+        VerificationError: If there are such rules and the values, or the year of the release, are not given.
     """
     rules = policy.columns
     if rules is None:
         return []
     if values is None or (rules.age_group_from is not None and year is None):
         raise VerificationError(
-            "the policy has rules for columns, and their values or the year of the release are not known; "
-            "give both, or take `columns` out of the policy"
+            "the policy has rules for columns, but their values or the year of the release are not known. "
+            "Pass both, or remove `columns` from the policy"
         )
     found = broken(rules, schema, values, year)
     kept = [name for name in rules.names if name not in {b.rule for b in found}]
@@ -529,44 +534,45 @@ def column_findings(
 
 
 def untried_findings(policy: ReleasePolicy) -> list[Finding]:
-    """The rules about attacks, none of which a released table can be held against by itself."""
+    """Return findings for the rules about attacks, which a released table by itself cannot be checked for."""
     return [
         Finding(rule=rule_of(r), threshold=r.threshold, measured=None, passed=False, remedy=NOT_TRIED)
         for r in policy.attacks
     ]
 
 
-def broken_finding(told: Broken, rows: int) -> Finding:
-    """A rule that a column of so many records breaks: in how many of them."""
-    records = rows if told.records is None else told.records
+def broken_finding(fault: Broken, rows: int) -> Finding:
+    """Return the finding for a rule that a column breaks, with the number of records that do."""
+    records = rows if fault.records is None else fault.records
     return Finding(
-        rule=f"columns: {told.rule} in {told.column}",
+        rule=f"columns: {fault.rule} in {fault.column}",
         threshold=0,
         measured=float(records),
         passed=False,
         failing_rows=records,
-        remedy=told.remedy,
+        remedy=fault.remedy,
     )
 
 
 def attributes_of(models: Sequence[RowIntersection], schema: DataSchema) -> tuple[str, ...]:
-    """The sensitive attributes that models of known rows ask for.
+    """Return the sensitive attributes that models of known rows are about.
 
     Raises:
-        SchemaError: if there is none to ask for, or one is not sensitive.
+        SchemaError: If there is none, or one is not sensitive.
     """
     every = tuple(a.name for a in schema.sensitive)
-    asked = [name for model in models for name in ([model.attribute] if model.attribute else every)]
-    if models and (not every or not set(asked) <= set(every)):
+    names = [name for model in models for name in ([model.attribute] if model.attribute else every)]
+    if models and (not every or not set(names) <= set(every)):
         raise SchemaError(
-            f"row_intersection needs a sensitive attribute, the table has {sorted(every)}: name one of them, "
+            f"row_intersection requires a sensitive attribute, the table has {sorted(every)}. Name one of "
+            "them, "
             "or give one attribute that role"
         )
-    return tuple(dict.fromkeys(asked))
+    return tuple(dict.fromkeys(names))
 
 
 def known_rows_findings(policy: ReleasePolicy, known: Mapping[str, ValuesLeft], rows: int) -> list[Finding]:
-    """What the models of known rows say of the persons of a table; none where the policy has none."""
+    """Return the findings of the models of known rows; none if the policy has none."""
     return [_known_rows_finding(model, known, rows) for model in policy.known_rows]
 
 
@@ -584,7 +590,7 @@ def _known_rows_finding(model: RowIntersection, known: Mapping[str, ValuesLeft],
 
 
 def _finding(judged: Judged) -> Finding:
-    """What a model said of all classes."""
+    """Return a model's finding on all classes."""
     return Finding(
         rule=judged.rule,
         threshold=judged.model.threshold,
@@ -596,25 +602,23 @@ def _finding(judged: Judged) -> Finding:
 
 
 def check_columns(columns: Sequence[str], schema: DataSchema) -> None:
-    """Hold the columns of a release against its schema.
+    """Check the columns of a release against its schema.
 
     Raises:
-        VerificationError: if columns are missing, unknown, repeated, or identifiers.
+        VerificationError: If columns are missing, unknown, repeated, or identifiers.
     """
     expected = [a.name for a in schema.without_identifiers().attributes]
     if leaked := [a.name for a in schema.identifiers if a.name in columns]:
-        raise VerificationError(f"identifiers {leaked} are in the release: they must never be published")
+        raise VerificationError(f"identifiers {leaked} are in the release. They must never be published")
     if schema.linked and schema.by not in expected:
         raise VerificationError(
             f"rows are linked, so the schema of the release must have the pseudonyms, {schema.by}, as an "
             "insensitive column"
         )
     if missing := [name for name in expected if name not in columns]:
-        raise VerificationError(f"columns {missing} are missing from the release: it cannot be verified")
+        raise VerificationError(f"columns {missing} are missing from the release, so it cannot be verified")
     if unknown := [str(c) for c in columns if c not in expected]:
-        raise VerificationError(
-            f"columns {unknown} are not in the schema: it cannot be said what they reveal"
-        )
+        raise VerificationError(f"columns {unknown} are not in the schema, so what they reveal is unknown")
     if len(set(columns)) < len(columns):
         raise VerificationError("column names of a release must be distinct")
 
@@ -636,22 +640,24 @@ def _known_persons(
     loss: PrivacyLoss | None,
     persons: npt.NDArray[np.object_] | None,
 ) -> npt.NDArray[np.object_]:
-    """Whose records are released, where models across releases can be measured at all."""
+    """Return whose records are released, or raise if models across releases cannot be measured."""
     demanded = ", ".join(model.name for model in policy.across)
     if schema.linked:
         raise VerificationError(
-            f"the policy demands {demanded}, which follows one record a person, and here a pseudonym links "
-            "several; take it out, or `rows: linked` out of the schema"
+            f"the policy requires {demanded}, which follows one record per person, but here a pseudonym "
+            "links "
+            "several records. Remove it from the policy, or `rows: linked` from the schema"
         )
     if loss is not None:
         raise VerificationError(
-            f"the policy demands {demanded}, which is about people in classes and says nothing of a release "
-            "with a privacy loss: losses add up over releases, and a budget limits their sum; take it out"
+            f"the policy requires {demanded}, which is about people in classes and does not apply to a "
+            "release "
+            "with a privacy loss: losses add up over releases, and a budget limits their sum. Remove it"
         )
     if persons is None:
         raise VerificationError(
-            f"the policy demands {demanded}, but it is not known whose records are released; name the column "
-            "that identifies a person in the specification of the release, as history.identifier"
+            f"the policy requires {demanded}, but the persons of the released records are not known. Set "
+            "history.identifier in the specification to the column that identifies a person"
         )
     return persons
 
@@ -691,9 +697,9 @@ def _limit_findings(
 
 
 def _pseudonym_findings(policy: ReleasePolicy, schema: DataSchema) -> list[Finding]:
-    """How many columns of pseudonyms the policy refuses, where it says anything of them.
+    """Count the columns of pseudonyms that the policy refuses, if it has a rule for them.
 
-    Those that link rows are drawn anew for each release.
+    Pseudonyms that link rows are drawn again for each release.
     """
     if policy.pseudonyms is None:
         return []

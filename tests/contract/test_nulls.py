@@ -280,7 +280,7 @@ def test_two_number_columns_tell_of_nulls_beside_them(share: float) -> None:
 
 
 def test_midpoints_that_cannot_tell_of_nulls_are_refused_with_the_remedy() -> None:
-    with pytest.raises(SchemaError, match=r"\['age'\] may be null, and a midpoint .* text or bounds"):
+    with pytest.raises(SchemaError, match=r"\['age'\] may be null, but a midpoint .* text or bounds"):
         released("mondrian", people(), intervals="midpoint")
 
 

@@ -226,8 +226,11 @@ def test_rows_that_do_not_fit_are_refused_by_table_column_and_count() -> None:
     [
         ({"patient": {"role": "identifier"}, "s": {"role": "sensitive"}}, "at least one quasi-identifier"),
         ({"q": {"role": "quasi_identifier"}}, "must have the person 'patient'"),
-        ({"patient": {"role": "identifier"}, "age": {"role": "quasi_identifier"}}, "what it is in the other"),
-        ({"patient": {"role": "identifier"}, "table_name": {"role": "quasi_identifier"}}, "rename it"),
+        (
+            {"patient": {"role": "identifier"}, "age": {"role": "quasi_identifier"}},
+            "the same meaning as in the other",
+        ),
+        ({"patient": {"role": "identifier"}, "table_name": {"role": "quasi_identifier"}}, "Rename it"),
     ],
 )
 def test_tables_that_do_not_fit_each_other_are_refused(visits: dict[str, Any], message: str) -> None:
@@ -243,11 +246,11 @@ def test_a_sensitive_attribute_of_two_tables_is_refused() -> None:
 @pytest.mark.parametrize(
     ("carried", "message"),
     [
-        ({"visits": ["illness"]}, "which has it"),
+        ({"visits": ["illness"]}, "already has it"),
         ({"visits": ["insurer"]}, "must be a quasi-identifier of one other"),
         ({"visits": ["nothing"]}, "must be a quasi-identifier of one other"),
         ({"visits": ["age", "age"]}, "must be distinct"),
-        ({"stays": ["age"]}, "none of the tables"),
+        ({"stays": ["age"]}, "not among the tables"),
     ],
 )
 def test_columns_that_cannot_be_carried_are_refused(carried: dict[str, list[str]], message: str) -> None:

@@ -114,7 +114,7 @@ def test_of_an_error_that_this_project_did_not_word_only_the_type_is_told(
     assert "secret" not in text
     foreign = failure_notice({"ti": running, "task": object(), "exception": RuntimeError("secret")}).text
     assert "secret" not in foreign
-    assert "stands in the task's log" in foreign
+    assert "is in the task's log" in foreign
 
 
 @pytest.mark.slow  # three whole runs
@@ -127,7 +127,7 @@ def test_a_budget_that_runs_low_is_told_once_it_does(
     home.write(invented, **{**PRIVATE, "release": {"method": "latent_class", "epsilon": 0.375}})
     assert str(run_with("release", on_success_callback=tell_low_budget(letters)).state) == "success"
     ((subject, text),) = letters.sent
-    assert subject == "people: little of the privacy budget is left"
+    assert subject == "people: the privacy budget is nearly used up"
     assert "0.125 of epsilon 1 is left of people (total)" in text
 
 

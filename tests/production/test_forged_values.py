@@ -267,7 +267,7 @@ def forged(run: Run, **more: Any) -> dict[str, Any]:
     return approval | more
 
 
-CHANGED = "was changed outside of the run; clear the run and start again"
+CHANGED = "was changed outside of the run. Clear the run and start again"
 NO_VALUE = "has no value in the run's journal"
 
 

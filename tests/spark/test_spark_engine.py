@@ -262,7 +262,7 @@ def test_a_type_that_spark_would_change_is_refused(
     local_spark: SparkEngine, tmp_path: Path, kind: pa.DataType
 ) -> None:
     pq.write_table(pa.table({"odd": pa.nulls(3, kind)}), tmp_path / "odd.parquet")
-    with pytest.raises(SchemaError, match="column 'odd' must be of a type that Spark keeps"):
+    with pytest.raises(SchemaError, match="column 'odd' must have a type that Spark keeps"):
         local_spark.class_sizes([str(tmp_path / "odd.parquet")], [])
 
 

@@ -1,1 +1,1 @@
-"""Sample tables as Parquet files: what the example releases read, as yours read what is delivered to you."""
+"""Sample tables as Parquet files, the sources of the example releases."""

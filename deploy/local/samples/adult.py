@@ -1,4 +1,4 @@
-"""UCI Adult, from a folder or the network, else generated records in its form.
+"""UCI Adult, from a folder or the network, otherwise generated records in its form.
 
 Source: Becker and Kohavi (1996), Adult, UCI Machine Learning Repository, CC BY 4.0,
 https://doi.org/10.24432/C5XW20 (the training part, 32,561 records).
@@ -46,15 +46,15 @@ def sample_table(
     url: str = ADULT_URL,
     timeout: float = TIMEOUT_SECONDS,
 ) -> tuple[pd.DataFrame, str]:
-    """The table and one sentence that says where it came from. Unknown values are null.
+    """Return the table and a sentence that says where it comes from. Unknown values are null.
 
-    Looks at ``$PRIVACY_DATA/adult.parquet``, then at UCI (kept in the cache folder, accepted only with the
-    right SHA-256), then generates records.
+    The table is read from ``$PRIVACY_DATA/adult.parquet``, otherwise downloaded from UCI (kept in the cache
+    folder, accepted only with the right SHA-256), otherwise generated.
 
     Args:
-        cache: folder that keeps the download; by default the user's cache folder.
-        url: address of UCI's ``adult.data``.
-        timeout: seconds to wait for an answer from the network.
+        cache: Folder that keeps the download; by default the user's cache folder.
+        url: Address of UCI's ``adult.data``.
+        timeout: Seconds to wait for an answer from the network.
     """
     import pandas as pd
 
@@ -76,10 +76,10 @@ def sample_table(
 
 
 def half_of(table: pd.DataFrame, part: str) -> pd.DataFrame:
-    """Half of the records, in their order; equal texts choose equal records, others hardly ever do.
+    """Return half of the records, in their order; equal texts choose equal records, others almost never do.
 
-    It stands for a source that changes from one partition to the next. The records are public: the choice
-    protects nobody.
+    It simulates a source that changes from one partition to the next. The records are public, so the choice
+    protects no one.
     """
     import hashlib
 
@@ -93,11 +93,11 @@ def half_of(table: pd.DataFrame, part: str) -> pd.DataFrame:
 def download_adult(
     cache: Path | None = None, *, url: str = ADULT_URL, timeout: float = TIMEOUT_SECONDS
 ) -> Path:
-    """UCI's ``adult.data`` from the cache folder, else from ``url``.
+    """Return UCI's ``adult.data`` from the cache folder, otherwise from ``url``.
 
     Raises:
-        OSError: if the address cannot be reached or the cache folder cannot be written.
-        ValueError: if the bytes do not have the expected SHA-256; nothing is kept then.
+        OSError: If the address cannot be reached or the cache folder cannot be written.
+        ValueError: If the bytes do not have the expected SHA-256; nothing is kept then.
     """
     import pooch
 
@@ -128,7 +128,7 @@ def parse_adult(file: Path) -> pd.DataFrame:
 
 
 def provided(name: str) -> Path | None:
-    """A file of the folder that `PRIVACY_DATA` names; None if there is none."""
+    """Return a file in the folder that `PRIVACY_DATA` names; None if it does not exist."""
     folder = os.environ.get("PRIVACY_DATA")
     file = Path(folder) / name if folder else None
     return file if file is not None and file.is_file() else None

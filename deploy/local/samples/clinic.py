@@ -1,4 +1,4 @@
-"""Who is treated in a clinic, week by week: people arrive, move, return and leave. Nobody's records."""
+"""Simulated patients of a clinic, week by week: they arrive, move, return and leave. No one is real."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import pandas as pd
 
-ARRIVALS = 40  # of a week
+ARRIVALS = 40  # in a week
 STAY = 40.0  # weeks on average
 LONGEST = 200  # weeks
-MOVES, CORRECTED, AWAY = 0.004, 0.002, 0.02  # of the patients in a week; of the patients, those with a break
+MOVES, CORRECTED = 0.004, 0.002  # shares of the patients in a week
+AWAY = 0.02  # share of the patients who take a break
 COUNTIES = tuple(
     f"{region} {number}" for region in ("North", "East", "South", "West") for number in (1, 2, 3)
 )
@@ -30,10 +31,10 @@ _SHARES = (0.16, 0.17, 0.13, 0.2, 0.12, 0.1, 0.07, 0.05)
 
 
 def patients_of_week(text: str) -> pd.DataFrame:
-    """The patients of the week that a partition key begins with; the same ones whenever it is asked.
+    """Simulate the patients of the week that a partition key begins with; equal keys give equal patients.
 
     Returns:
-        One row a patient: `patient`, `age`, `sex`, `county`, `diagnosis`.
+        One row for each patient: `patient`, `age`, `sex`, `county`, `diagnosis`.
     """
     import numpy as np
     import pandas as pd
@@ -54,13 +55,13 @@ def patients_of_week(text: str) -> pd.DataFrame:
 
 @cache
 def _arrived(week: int) -> pd.DataFrame:
-    """Who arrived in a week, and what happens to them after how many weeks."""
+    """Simulate the patients who arrive in a week, and what happens to each after how many weeks."""
     import numpy as np
     import pandas as pd
 
     rng, n = np.random.default_rng(week), ARRIVALS
     county = rng.integers(0, len(COUNTIES), n)
-    near = county // 3 * 3 + (county + 1) % 3  # another one of the same region
+    near = county // 3 * 3 + (county + 1) % 3  # another county of the same region
     diagnosis = rng.choice(len(DIAGNOSES), n, p=_SHARES)
     return pd.DataFrame(
         {

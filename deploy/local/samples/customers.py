@@ -1,7 +1,7 @@
-"""Simulated bank-card customers, after Zhang and Tang (2007), section 7.1: nobody's records.
+"""Simulated bank-card customers, after Zhang and Tang (2007), section 7.1. No one is real.
 
 The attributes are independent given the class, a customer's value (high, medium, low). The paper names them
-and says nothing of their distributions; these are ours. Numbers are normal inside a class, clipped to bounds.
+but not their distributions, which are chosen here. Numbers are normal inside a class, clipped to bounds.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 CLASS = "value"
 CLASSES: Mapping[str, float] = {"high": 0.2, "medium": 0.45, "low": 0.35}
-# attribute -> category -> its weight in each class, in the order of CLASSES
+# Attribute -> category -> weight in each class, in the order of CLASSES.
 LISTED: Mapping[str, Mapping[str, tuple[int, int, int]]] = {
     "education": {
         "primary": (5, 10, 22),
@@ -42,19 +42,19 @@ LISTED: Mapping[str, Mapping[str, tuple[int, int, int]]] = {
         "highest": (35, 8, 3),
     },
 }
-HABITS = ("swipes", "amount", "deposit", "loan")  # what changes from one delivery to the next
-CHANGED = 20  # one of so many customers has other habits in a delivery
-SEED = 2007  # of the customers; fixed, so that a repeated run has equal bytes
-PURPOSES = {  # of a visit -> its weight in each class, in the order of CLASSES
+HABITS = ("swipes", "amount", "deposit", "loan")  # attributes that change from one delivery to the next
+CHANGED = 20  # one in 20 customers has other habits in a delivery
+SEED = 2007  # seed of the customers; fixed, so that a repeated run has equal bytes
+PURPOSES = {  # purpose of a visit -> weight in each class, in the order of CLASSES
     "cash": (15, 30, 45),
     "deposit": (25, 30, 25),
     "loan": (15, 20, 20),
     "advice": (45, 20, 10),
 }
 DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday")
-OFTEN = 1.0  # shape of the gamma distribution of visits: many people come hardly ever, a few often
-VISITS = 0.05  # of a person in a week, on average
-# attribute -> bounds, then mean and standard deviation in each class
+OFTEN = 1.0  # shape of the gamma distribution of visits: most people visit rarely, a few often
+VISITS = 0.05  # visits of a person in a week, on average
+# Attribute -> bounds, then mean and standard deviation in each class.
 NUMBERS: Mapping[str, tuple[tuple[float, float], tuple[tuple[float, float], ...]]] = {
     "age": ((18, 90), ((47, 9), (41, 11), (36, 12))),
     "cards": ((0, 20), ((6, 2), (4.5, 1.8), (3, 1.5))),
@@ -66,7 +66,7 @@ NUMBERS: Mapping[str, tuple[tuple[float, float], tuple[tuple[float, float], ...]
 
 
 def bank_customers(rows: int, rng: np.random.Generator) -> pd.DataFrame:
-    """So many customers with their class, `value`."""
+    """Draw customers with their class, `value`, one row each."""
     import numpy as np
     import pandas as pd
 
@@ -85,12 +85,12 @@ def bank_customers(rows: int, rng: np.random.Generator) -> pd.DataFrame:
 
 
 def delivery(rows: int, text: str | None = None, *, seed: int = SEED) -> pd.DataFrame:
-    """The same customers each time, with `customer`, their number; a text changes the habits of some.
+    """Return the same customers each time, numbered in `customer`; a text changes the habits of some.
 
     Args:
-        rows: number of customers.
-        text: names the delivery, such as the key of a partition; equal texts change the same customers.
-        seed: another one gives other customers.
+        rows: Number of customers.
+        text: Name of the delivery, such as a partition key; equal texts change the same customers.
+        seed: Seed of the random generator that draws the customers.
     """
     import hashlib
 
@@ -110,12 +110,12 @@ def delivery(rows: int, text: str | None = None, *, seed: int = SEED) -> pd.Data
 
 
 def branch_visits(people: int, text: str, *, seed: int = SEED) -> pd.DataFrame:
-    """A week's visits to the branches of a bank, one row each, by people who come more or less often.
+    """Simulate a week's visits to the branches of a bank, one row each; some people visit more often.
 
     Args:
-        people: number of customers; those that come have the number and the attributes of each delivery.
-        text: names the week, such as the key of a partition; equal texts give equal visits.
-        seed: another one gives other customers.
+        people: Number of customers; a visitor has the number and the attributes of `delivery`.
+        text: Name of the week, such as a partition key; equal texts give equal visits.
+        seed: Seed of the random generator that draws the customers.
     """
     import hashlib
 

@@ -1,6 +1,6 @@
-"""The sample tables as files: each is written once, whole or not at all, and readable by the user alone.
+"""The sample tables as files: each is written once, completely or not at all, and only the user can read it.
 
-Beside each table stands a text of the same name that says where its records come from.
+A text file of the same name beside each table says where its records come from.
 """
 
 from __future__ import annotations
@@ -22,23 +22,23 @@ from deploy.local.samples.synthea import encounters, patients, with_patients
 if TYPE_CHECKING:
     import pandas as pd
 
-    Made = tuple[pd.DataFrame, str]  # a table, and where its records come from
+    Made = tuple[pd.DataFrame, str]  # a table and its origin
 
-SAMPLES = Path("data/samples")  # in the folder that holds `include/`
+SAMPLES = Path("data/samples")  # relative to the folder that holds `include/`
 ADULT, PATIENTS, ENCOUNTERS = "adult.parquet", "patients.parquet", "encounters.parquet"
 PERSONS = 150
 CUSTOMERS = 50_000
-VISITORS = 60_000  # of whom one in twenty comes in a week
-WEEKS = 12  # of the clinic
-TEST_CUSTOMERS = 5_000  # other people: they ask a classifier that was trained on the rest
+VISITORS = 60_000  # one in twenty comes in a week
+WEEKS = 12  # weeks of the clinic
+TEST_CUSTOMERS = 5_000  # other people, to test a classifier that was trained on the rest
 
 
 def write_samples(folder: Path, keys: Sequence[str]) -> list[Path]:
-    """Write the tables that are not there yet; the files that were written.
+    """Write the tables that do not exist yet, and return the files that were written.
 
     Args:
-        folder: of the tables.
-        keys: of the partitions for which there shall be a delivery.
+        folder: Folder of the tables.
+        keys: Keys of the partitions that get a delivery.
     """
     written = []
     for name, make in _tables(folder, keys):
@@ -49,29 +49,29 @@ def write_samples(folder: Path, keys: Sequence[str]) -> list[Path]:
 
 
 def weeks_around(now: datetime) -> list[str]:
-    """Partition keys of the week that `now` is in, of the one before, and of the three that follow."""
+    """Return the partition keys of the week of `now`, of the week before, and of the three weeks after."""
     today = now.astimezone(UTC).date()
     monday = today - timedelta(days=today.weekday())
     return [f"{monday + timedelta(weeks=week)}T00:00:00" for week in range(-1, 4)]
 
 
 def origin_of(file: Path) -> str | None:
-    """Where the records of a sample table come from; None for a file that is no sample."""
-    told = file.with_suffix(".txt")
-    return told.read_text(encoding="utf-8").strip() if file.suffix == ".parquet" and told.is_file() else None
+    """Return the origin of a sample table's records; None for a file that is no sample."""
+    note = file.with_suffix(".txt")
+    return note.read_text(encoding="utf-8").strip() if file.suffix == ".parquet" and note.is_file() else None
 
 
 def write_table(file: Path, table: pd.DataFrame, origin: str) -> None:
-    """Write a table, and before it what it is: a table that is there has its text beside it."""
+    """Write the origin of a table and then the table, so that no table exists without its origin."""
     file.parent.mkdir(parents=True, exist_ok=True)
-    with _whole(file.with_suffix(".txt")) as told:
-        told.write_text(f"{origin}\n", encoding="utf-8")
+    with _whole(file.with_suffix(".txt")) as note:
+        note.write_text(f"{origin}\n", encoding="utf-8")
     with _whole(file) as part:
         table.to_parquet(part, index=False)
 
 
 def _tables(folder: Path, keys: Sequence[str]) -> Iterator[tuple[str, Callable[[], Made]]]:
-    """Name of each file and what makes it."""
+    """Yield the name of each file and the function that makes its table."""
     yield ADULT, sample_table
     yield "bank_customers_test.parquet", partial(_customers, TEST_CUSTOMERS, None, SEED + 1)
     yield PATIENTS, _patients
@@ -86,7 +86,7 @@ def _tables(folder: Path, keys: Sequence[str]) -> Iterator[tuple[str, Callable[[
 
 
 def _with_weeks_before(keys: Sequence[str]) -> list[str]:
-    """The keys, and those of the weeks before the first: `WEEKS` together."""
+    """Return the keys after those of the weeks before the first, `WEEKS` keys in total."""
     first = min((date.fromisoformat(key[:10]) for key in keys), default=None)
     before = range(WEEKS - len(keys), 0, -1) if first else ()
     return [*(f"{first - timedelta(weeks=week)}T00:00:00" for week in before if first), *keys]
@@ -119,7 +119,7 @@ def _encounters(people: Path) -> Made:
 
 
 def _synthea(name: str) -> Made | None:
-    """Synthea's own table, where it is provided."""
+    """Return Synthea's own table, if it is provided."""
     import pandas as pd
 
     file = provided(f"synthea_{name}")
@@ -130,7 +130,7 @@ def _synthea(name: str) -> Made | None:
 
 
 def _visits(folder: Path) -> Made:
-    """The encounters, each with what is known of its patient."""
+    """Return the encounters, each with the columns of its patient."""
     import pandas as pd
 
     people, had = (pd.read_parquet(folder / name) for name in (PATIENTS, ENCOUNTERS))
@@ -154,7 +154,7 @@ def _branch_visits(key: str) -> Made:
 
 @contextmanager
 def _whole(file: Path) -> Iterator[Path]:
-    """A new file that takes the place of the old one when the block ends without an error."""
+    """Yield a new file, which replaces the old one when the block ends without an error."""
     handle, name = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}.")
     os.close(handle)
     part = Path(name)

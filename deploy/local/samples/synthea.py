@@ -1,7 +1,7 @@
-"""Patients and their encounters in the form of Synthea's tables, several records a person: nobody's records.
+"""Patients and their encounters in the form of Synthea's tables, several records a person. No one is real.
 
 Names and types of columns are Synthea's (https://synthetichealth.github.io/synthea), codes are of SNOMED CT,
-towns of Massachusetts. The weights are rounded from public knowledge; no record of any file went in. Most
+towns of Massachusetts. The weights are rounded from public knowledge; no record of a file was used. Most
 people have some dozens of encounters; a few, whose kidneys fail, have several hundred.
 """
 
@@ -33,7 +33,7 @@ STREETS = ("Avenue", "Bridge", "Grove", "Lane", "Park", "Road", "Street", "Way")
 
 
 class Town(NamedTuple):
-    """Where people live, and how many (in thousands)."""
+    """A town, and the number of its people in thousands."""
 
     name: str
     county: str
@@ -60,7 +60,7 @@ TOWNS = (
     Town("Greenfield", "Franklin County", "25011", "01301", 42.59, -72.60, 18),
     Town("Tisbury", "Dukes County", "25007", "02568", 41.45, -70.61, 5),
 )
-NO_ZIP = 0.24  # of the people live where Synthea knows neither ZIP nor FIPS code
+NO_ZIP = 0.24  # share of the people in places for which Synthea has neither ZIP nor FIPS code
 
 Reason = tuple[str | None, str | None]  # code and description
 NO_REASON: Sequence[Reason] = ((None, None),)
@@ -71,11 +71,13 @@ class Visit(NamedTuple):
 
     Attributes:
         kind: Synthea's class of encounters.
-        weight: how often, of all encounters but those for a failing kidney.
-        cost: before what is done there.
-        minutes: that half of the encounters are longer than.
-        reasons: one of these; none: no encounter of this kind has a reason.
-        women: for women of 16 to 48 years only.
+        weight: Frequency relative to all encounters except those for a failing kidney.
+        cost: Base cost, without the procedures.
+        minutes: Median duration in minutes.
+        reasons: Possible reasons, as code and description; empty if encounters of this kind have no reason.
+        code: SNOMED CT code of the encounter.
+        description: Description of the code.
+        women: Whether only women of 16 to 48 years have such encounters.
     """
 
     kind: str
@@ -135,7 +137,7 @@ OFFICES, PAYERS = 240, 10  # organizations, with one provider each; the last pay
 
 
 def patients(n: int, rng: np.random.Generator) -> pd.DataFrame:
-    """Draw so many people, with the columns and types of Synthea's `patients`."""
+    """Draw ``n`` people, with the columns and types of Synthea's `patients`."""
     import numpy as np
     import pandas as pd
     import pyarrow as pa
@@ -230,7 +232,7 @@ def encounters(people: pd.DataFrame, rng: np.random.Generator) -> pd.DataFrame:
     total = np.round(of_visit("cost") + rng.lognormal(6.3, 1.1, n), 2)
     share = np.where(payer == PAYERS - 1, 0, np.clip(rng.normal(0.8, 0.2, n), 0, 1))
     choices = [kind.reasons or NO_REASON for kind in ALL_VISITS]
-    drawn = zip(visit, rng.integers(0, 6, n), strict=True)  # 6: as many of each, where there are 1, 2 or 3
+    drawn = zip(visit, rng.integers(0, 6, n), strict=True)  # 6: 1, 2 or 3 reasons are equally likely
     reason = [choices[kind][number % len(choices[kind])] for kind, number in drawn]
     columns = {
         "Id": _uuids(n, rng),
@@ -263,12 +265,12 @@ def encounters(people: pd.DataFrame, rng: np.random.Generator) -> pd.DataFrame:
 def _visits(
     lived: Days, dead: npt.NDArray[np.bool_], woman: npt.NDArray[np.bool_], rng: np.random.Generator
 ) -> tuple[Codes, Codes, Days]:
-    """(m,) whose encounter, its position in ALL_VISITS, and the day of life; `lived` are days."""
+    """Draw person, position in ALL_VISITS and day of life of each encounter, (m,); `lived` is in days."""
     import numpy as np
 
     usual = np.maximum(1, rng.lognormal(3.7, 0.55, len(lived)) * np.minimum(1, 0.3 + lived / (40 * YEAR)))
     who = np.repeat(np.arange(len(lived)), usual.astype(np.int64))
-    day = rng.beta(1.6, 1.0, len(who)) * lived[who]  # the later years have more of them
+    day = rng.beta(1.6, 1.0, len(who)) * lived[who]  # later years have more encounters
     visit = rng.choice(len(VISITS), len(who), p=_shares([kind.weight for kind in VISITS]))
     age = day / YEAR
     fertile = woman[who] & (age >= 16) & (age < 48)
@@ -295,13 +297,13 @@ def _visits(
 
 
 def with_patients(encounters: pd.DataFrame, patients: pd.DataFrame) -> pd.DataFrame:
-    """The encounters in their order, each with the columns of its patient."""
+    """Return the encounters in their order, each with the columns of its patient."""
     people = patients.rename(columns={"Id": "PATIENT"})
     return encounters.merge(people, on="PATIENT", validate="many_to_one")
 
 
 def _payers(age: Days, who: Codes, people: int, rng: np.random.Generator) -> Codes:
-    """(m,) one payer as a child, one from 18 years on, and from 65 on mostly the same for all."""
+    """Draw the payer of each encounter, (m,): it changes at 18 and at 65, then mostly to the same for all."""
     import numpy as np
 
     own = rng.integers(1, PAYERS, (people, 3))
@@ -320,7 +322,7 @@ def _shares(weights: Sequence[float]) -> Days:
 
 
 def _names(of: Sequence[str], n: int, rng: np.random.Generator) -> npt.NDArray[np.str_]:
-    """Names with a number behind them, which show that nobody bears them."""
+    """Draw names that end in a number, to show that they are not real."""
     import numpy as np
 
     drawn = zip(rng.choice(of, n), rng.integers(1, 1_000, n), strict=True)

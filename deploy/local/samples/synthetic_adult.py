@@ -1,8 +1,8 @@
-"""Realistic records in the form of the UCI Adult data, for a machine without the data and without a network.
+"""Realistic records in the form of the UCI Adult data, for a machine without the data and a network.
 
 A small Bayesian network written by hand: age, sex and race at the top; country, education and marital status
 under them; then relationship, work class, occupation, hours and income. The weights are rounded from public
-knowledge about the United States in the 1990s. No record of the real file went in, so none can come out.
+knowledge about the United States in the 1990s. No record of the real file was used, so none can be released.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 AGE_FROM = (17, 20, 25, 30, 35, 40, 45, 50, 55, 60, 65, 70, 75, 80)
 AGE_TO = (*(age - 1 for age in AGE_FROM[1:]), 90)
 AGE_WEIGHTS = (5.1, 11.9, 13, 13.4, 12.9, 11.2, 9.6, 7.4, 5.3, 4.2, 2.5, 1.5, 0.8, 0.6)
-# A life stage is what the tables below look at: 17-19, 20-24, 25-34, 35-49, 50-64, 65 and over.
+# The tables below depend on life stages: 17-19, 20-24, 25-34, 35-49, 50-64, 65 and over.
 STAGE_FROM = (20, 25, 35, 50, 65)
 
 SEX = {"Male": 66.5, "Female": 33.5}
@@ -127,11 +127,11 @@ def synthetic_adult(n: int = 30_000, *, rng: np.random.Generator) -> pd.DataFram
     """Draw ``n`` records with Adult's columns, types, categories and unknown values.
 
     Args:
-        n: number of records, >= 0.
-        rng: the only source of randomness: an equal state gives equal records.
+        n: Number of records, >= 0.
+        rng: Random generator, the only source of randomness; an equal state gives equal records.
 
     Raises:
-        ValueError: if ``n`` is negative.
+        ValueError: If ``n`` is negative.
     """
     import numpy as np
     import pandas as pd
@@ -174,7 +174,7 @@ def synthetic_adult(n: int = 30_000, *, rng: np.random.Generator) -> pd.DataFram
 
 
 def _draw(weights: Weights | npt.NDArray[np.float64], rows: Codes, rng: np.random.Generator) -> Codes:
-    """(n,) one category for each record, by the weights (rows x categories) of its row."""
+    """Draw a category for each record, (n,), by the weights (rows x categories) of its row."""
     import numpy as np
 
     upper = np.cumsum(np.asarray(weights, dtype=np.float64), axis=1)
@@ -191,7 +191,7 @@ def _label(names: Sequence[str | None], codes: Codes) -> pd.Series[str]:
 
 
 def _education(stage: Codes, country: pd.Series[str], rng: np.random.Generator) -> Codes:
-    """(n,) education-num - 1."""
+    """Draw education-num - 1, (n,)."""
     import numpy as np
 
     factors = np.ones((3, len(EDUCATION)))
@@ -211,7 +211,7 @@ def _workclass(stage: Codes, education: Codes, rng: np.random.Generator) -> Code
 
 
 def _occupation(sex: Codes, education: Codes, workclass: Codes, rng: np.random.Generator) -> Codes:
-    """(n,) an occupation for all; masked later for those without one or with an unknown work class."""
+    """Draw an occupation for each record, (n,); later masked if none or the work class is unknown."""
     import numpy as np
 
     schooling = np.searchsorted(SCHOOLING_FROM, education + 1, side="right")
@@ -234,7 +234,7 @@ def _relationship(stage: Codes, sex: Codes, marital: Codes, rng: np.random.Gener
 
 
 def _hours(stage: Codes, sex: Codes, occupation: Codes, rng: np.random.Generator) -> Codes:
-    """(n,) hours of work per week, 1 to 99; half of the people say 40."""
+    """Draw the hours of work per week, (n,), 1 to 99; half of the people report 40."""
     import numpy as np
 
     mean = np.array(STAGE_TO_HOURS)[stage] + np.array(OCCUPATION_TO_HOURS)[occupation] - 3.5 * sex
@@ -244,7 +244,7 @@ def _hours(stage: Codes, sex: Codes, occupation: Codes, rng: np.random.Generator
 
 def _income(stage: Codes, sex: Codes, education: Codes, marital: Codes, occupation: Codes, hours: Codes,
             rng: np.random.Generator) -> Codes:  # fmt: skip
-    """(n,) 1 for an income above 50,000, by a logistic model."""
+    """Draw 1 for an income above 50,000, otherwise 0, (n,), by a logistic model."""
     import numpy as np
 
     married = marital == MARITAL.index("Married-civ-spouse")

@@ -1,1 +1,1 @@
-"""DAGs to start from; Airflow shows them with the option `load_examples`."""
+"""Example DAGs; Airflow shows them with the option `load_examples`."""

@@ -1,7 +1,7 @@
-"""Anonymize a table of invented visits with Mondrian, verify the staged bytes, publish them.
+"""Anonymize a table of invented visits with Mondrian, verify the staged bytes and publish them.
 
-The first task writes the source; in a DAG of yours it is whatever delivers your Parquet. The lake is that of
-the connection `lake_default`, else the folder `lake` under `$AIRFLOW_HOME`.
+The first task writes the source. In your own DAG, replace it with whatever delivers your Parquet file. The
+lake is the one of the connection `lake_default`, else the folder `lake` under `$AIRFLOW_HOME`.
 """
 
 from datetime import UTC, datetime
@@ -31,7 +31,7 @@ POLICY = {
 
 @task
 def write_visits() -> str:
-    """A Parquet file of 1,000 visits of nobody, readable by the service user alone; its path."""
+    """Write a Parquet file of 1,000 invented visits, readable only by the service user. Return its path."""
     import os
     import tempfile
 

@@ -1,1 +1,1 @@
-"""What opens an Airflow connection: the lake, the ledger, Spark, secrets and the stores of sources."""
+"""Open Airflow connections: the lake, the ledger, Spark, secrets and the stores of sources."""

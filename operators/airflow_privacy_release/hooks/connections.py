@@ -1,8 +1,8 @@
-"""What Airflow connections and configuration hold for a release: secrets, and the keys of object stores.
+"""What a release needs from Airflow connections and configuration: secrets, and keys of object stores.
 
 Keys of an object store are `storage_options` in the extra of a connection. Two libraries reach object stores,
-each with names of its own: the lake is Delta's (`AWS_ACCESS_KEY_ID`), a source is fsspec's (`key`). Each
-passes over the names of the other in silence and asks the store without keys, so they are refused here.
+with different names for the options: the lake uses Delta's (`AWS_ACCESS_KEY_ID`), a source fsspec's (`key`).
+Each library silently ignores the other's names and accesses the store without keys, so they are refused here.
 """
 
 import re
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from privacy_release.sources.pseudonyms import PseudonymKey
     from privacy_release.workarea.people import Identification
 
-# Where connections may come from: the option `connections`.
+# Where connections may come from: values of the option `connections`.
 ANY, ENVIRONMENT = "any", "environment"
 _FSSPEC = frozenset({"key", "secret", "client_kwargs", "config_kwargs", "connection_string"})
 _DELTA = re.compile(r"(?i)(aws|azure|google)_.+|allow_http|max_retries|retry_timeout")
@@ -40,20 +40,20 @@ _SECRET = re.compile(r"(?i)key|secret|token|sas|password|credential|connection_s
 
 
 def setting(option: str) -> str | None:
-    """An option of Airflow's configuration section, as `privacy_release.config.host` asks for it."""
+    """Read an option of Airflow's configuration section. Called by `privacy_release.config.host`."""
     from airflow_privacy_release.compat import conf
 
     return conf.get(SECTION, option, fallback=None) or None
 
 
 def users() -> frozenset[str] | None:
-    """The ids of the users, where Airflow's configuration tells them; `privacy_release.config.host` asks.
+    """Return the user ids that Airflow's configuration lists. Called by `privacy_release.config.host`.
 
-    None where it does not: with another than the simple auth manager, where everybody is an admin, and where
-    nobody set the users, as on a machine that is no part of the deployment.
+    None if it does not: with any but the simple auth manager, if every user is an admin, and if the users are
+    not configured, as on a machine outside of the deployment.
 
-    A process that has not loaded Airflow reads the environment and Airflow's file, because loading it takes
-    seconds. Airflow itself answers if these cannot be understood.
+    A process that has not loaded Airflow reads the environment and Airflow's file, because loading Airflow
+    takes seconds. If these cannot be parsed, Airflow is loaded after all.
     """
     try:
         return _users_as_written() if "airflow" not in sys.modules else _users_of_airflow()
@@ -62,18 +62,18 @@ def users() -> frozenset[str] | None:
 
 
 def _users_as_written() -> frozenset[str] | None:
-    """The users that the environment or Airflow's file names.
+    """Return the users that the environment or Airflow's file lists.
 
     Raises:
-        LookupError: if only Airflow can tell.
+        LookupError: If only Airflow itself can parse them.
     """
     if option_of_airflow("core", "unit_test_mode") is not None:
-        raise LookupError("the unit tests of Airflow have a configuration of their own")
+        raise LookupError("the unit tests of Airflow have a separate configuration")
     manager = option_of_airflow("core", "auth_manager")
     everybody = option_of_airflow("core", _ALL_ADMINS)
     truth = "false" if everybody is None else everybody.lower().strip()
     if truth not in _TRUTH:
-        raise LookupError(f"{_ALL_ADMINS} is not a truth value")
+        raise LookupError(f"{_ALL_ADMINS} is neither true nor false")
     return _users(
         manager=_SIMPLE if manager is None else manager,
         named=option_of_airflow("core", _USERS),
@@ -82,7 +82,7 @@ def _users_as_written() -> frozenset[str] | None:
 
 
 def _users_of_airflow() -> frozenset[str] | None:
-    """The users that Airflow's configuration names."""
+    """Return the users that Airflow's configuration lists."""
     from airflow_privacy_release.compat import conf
 
     return _users(
@@ -99,20 +99,20 @@ def _users(*, manager: str, named: str | None, everybody: bool) -> frozenset[str
 
 
 def shipped() -> Path:
-    """The folder of policies and hierarchies that the package brings; `privacy_release.config.host` asks."""
+    """Return the package's folder of policies and hierarchies. For `privacy_release.config.host`."""
     return Path(__file__).parents[1] / "include"
 
 
 def connection_of(connection_id: str, *, fixed: bool = False) -> "Connection | None":
-    """A connection; None if there is no such connection.
+    """Return a connection; None if there is no such connection.
 
     Args:
         connection_id: ID of the connection.
         fixed: Whether only environment variables and secrets backends count, and not Airflow's database,
-            which users may change through the API. Always so where the option `connections` is `environment`.
+            which users may change through the API. Always true if the option `connections` is `environment`.
 
     Raises:
-        SpecError: if that option is neither `any` nor `environment`.
+        SpecError: If that option is neither `any` nor `environment`.
     """
     from airflow.sdk import Connection
 
@@ -120,7 +120,7 @@ def connection_of(connection_id: str, *, fixed: bool = False) -> "Connection | N
 
     chosen = of_settings("connections") or ANY
     if chosen not in (ANY, ENVIRONMENT):
-        raise SpecError(f"the option connections must be `{ANY}` or `{ENVIRONMENT}`; correct it")
+        raise SpecError(f"the option connections must be `{ANY}` or `{ENVIRONMENT}`. Correct it")
     if fixed or chosen == ENVIRONMENT:
         return fixed_connection(connection_id)
     try:
@@ -131,16 +131,16 @@ def connection_of(connection_id: str, *, fixed: bool = False) -> "Connection | N
 
 
 def extra_of(connection_id: str) -> dict[str, Any] | None:
-    """The extra of a connection; None if there is no such connection."""
+    """Return the extra of a connection; None if there is no such connection."""
     found = connection_of(connection_id)
     return None if found is None else dict(found.extra_dejson)
 
 
 def secret_of(connection_id: str) -> "Secret":
-    """The password of an Airflow connection; neither it nor anything made from it is logged.
+    """Return the password of an Airflow connection as a secret. Nothing derived from it is logged.
 
     Raises:
-        SecretError: if there is no such connection, or its password has fewer than 32 bytes.
+        SecretError: If there is no such connection, or its password has fewer than 32 bytes.
     """
     from privacy_engine.randomizers.randomness import Secret
 
@@ -148,10 +148,10 @@ def secret_of(connection_id: str) -> "Secret":
 
 
 def pseudonym_key_of(connection_id: str) -> "PseudonymKey":
-    """The password of an Airflow connection; neither it nor anything made from it is logged.
+    """Return the password of an Airflow connection as a key. Nothing derived from it is logged.
 
     Raises:
-        SecretError: if there is no such connection, or its password has fewer than 32 bytes.
+        SecretError: If there is no such connection, or its password has fewer than 32 bytes.
     """
     from privacy_release.sources.pseudonyms import PseudonymKey
 
@@ -162,17 +162,17 @@ def _password_of(connection_id: str, what: str) -> bytes:
     found = connection_of(connection_id)
     if found is None:
         raise SecretError(
-            f"the Airflow connection {connection_id} of {what} must exist; add it: "
+            f"the Airflow connection {connection_id} of {what} does not exist. Add it: "
             f'airflow connections add {connection_id} --conn-type generic --conn-password "$({NEW_SECRET})"'
         )
     return (found.password or "").encode()
 
 
 def schedule_from(over_time: "Mapping[str, Any] | None") -> "Schedule | Yearly | None":
-    """The schedule of an operator's `over_time`.
+    """Read the schedule of an operator's `over_time`.
 
     Raises:
-        SpecError: if a field is wrong, or `schedule` is missing.
+        SpecError: If a field is wrong, or `schedule` is missing.
     """
     from privacy_release.budget.schedules import schedule_named
     from privacy_release.spec.model import schedule_of
@@ -183,43 +183,43 @@ def schedule_from(over_time: "Mapping[str, Any] | None") -> "Schedule | Yearly |
     name = fields.pop("schedule", None)
     if not isinstance(name, str) or not name:
         raise SpecError(
-            "over_time must have `schedule`, the name under which its releases count together; add it"
+            "over_time has no `schedule`. Add it: the name under which its releases count together"
         )
     return schedule_named(name, schedule_of(fields))
 
 
 def identification_of(connection_id: str, column: str) -> "Identification":
-    """How persons are told apart by a column, with the key that is an Airflow connection's password.
+    """Return how a column identifies persons, with an Airflow connection's password as the key.
 
     Raises:
-        SpecError: if there is no such connection, or its password is too short to be a key.
+        SpecError: If there is no such connection, or its password is too short to be a key.
     """
     from privacy_release.workarea.people import Identification
 
     found = connection_of(connection_id)
     if found is None:
         raise SpecError(
-            f"the Airflow connection {connection_id} must exist and hold the membership key as its "
-            "password; add it, with a secret such as `openssl rand -hex 32` prints"
+            f"the Airflow connection {connection_id} does not exist. Add it, with the membership key as its "
+            "password, such as the output of `openssl rand -hex 32`"
         )
     return Identification(column=column, key=found.password or "")
 
 
 def source_access(uri: str, connection_id: str | None) -> dict[str, Any]:
-    """How `steps.ingest` reaches a source: keyword arguments for it.
+    """Return the keyword arguments with which `steps.ingest` accesses a source.
 
-    An Airflow connection whose extra holds `storage_options` needs no Airflow provider: fsspec takes them.
-    Any other connection goes to `ObjectStoragePath`, which asks the provider of the address's scheme.
+    An Airflow connection whose extra holds `storage_options` needs no Airflow provider: fsspec uses them.
+    Any other connection goes to `ObjectStoragePath`, which uses the provider of the address's scheme.
 
     Raises:
-        SpecError: if there is no such connection, or no provider for the scheme is installed.
+        SpecError: If there is no such connection, or no provider for the scheme is installed.
     """
     if connection_id is None:
         return {}
 
     extra = extra_of(connection_id)
     if extra is None:
-        raise SpecError(f"the Airflow connection {connection_id} of the source must exist; add it")
+        raise SpecError(f"the Airflow connection {connection_id} of the source does not exist. Add it")
     if extra.get("storage_options"):
         try:
             return {"storage_options": source_options(extra)}
@@ -231,22 +231,22 @@ def source_access(uri: str, connection_id: str | None) -> dict[str, Any]:
         return {"filesystem": ObjectStoragePath(uri, conn_id=connection_id).fs}
     except (ValueError, ImportError):
         raise SpecError(
-            f"connection {connection_id} must hold `storage_options` in its extra, or the Airflow provider "
-            "for the scheme of the source must be installed"
+            f"connection {connection_id} has no `storage_options` in its extra, and no Airflow provider "
+            "for the scheme of the source is installed. Add one of them"
         ) from None
 
 
 def table_options(form: str, connection_id: str | None) -> dict[str, str]:
-    """The options with which the library of a table format reaches a source; none without a connection.
+    """Return the options with which a table format's library accesses a source; none without a connection.
 
     Raises:
-        SpecError: if there is no such connection, or it has options that the library would not understand.
+        SpecError: If there is no such connection, or it has options that the library would not understand.
     """
     if connection_id is None:
         return {}
     extra = extra_of(connection_id)
     if extra is None:
-        raise SpecError(f"the Airflow connection {connection_id} of the source must exist; add it")
+        raise SpecError(f"the Airflow connection {connection_id} of the source does not exist. Add it")
     try:
         if form == "iceberg":
             return {name: str(value) for name, value in _options(extra).items()}
@@ -256,21 +256,21 @@ def table_options(form: str, connection_id: str | None) -> dict[str, str]:
 
 
 def database_url(connection_id: str) -> "URL":
-    """The address of a source's database, for SQLAlchemy; with its password, so it must not be told.
+    """Return the SQLAlchemy address of a source's database. It contains the password, so never log it.
 
-    The connection's type is the database's; `sqlalchemy_scheme` in its extra names another driver, such as
-    `adbc+postgresql`, and other texts in it are options of the driver, such as `sslmode`. SQLite's file is
-    the host, or `path` in it.
+    The connection's type is the database's type. `sqlalchemy_scheme` in the extra selects another driver,
+    such as `adbc+postgresql`; other strings in the extra are options of the driver, such as `sslmode`. The
+    file of a SQLite database is the host, or `path` in the extra.
 
     Raises:
-        SpecError: if there is no such connection, or it names no database.
+        SpecError: If there is no such connection, or it names no database.
     """
     from sqlalchemy.engine import URL
 
     found = connection_of(connection_id)
     if found is None:
         raise SpecError(
-            f"the Airflow connection {connection_id} of the source's database must exist; add it, for "
+            f"the Airflow connection {connection_id} of the source's database does not exist. Add it, for "
             "example with --conn-type postgres --conn-host HOST --conn-schema DATABASE"
         )
     extra = dict(found.extra_dejson)
@@ -281,8 +281,9 @@ def database_url(connection_id: str) -> "URL":
         return URL.create(scheme, database=str(extra.get("path") or found.host or ""))
     if not found.schema or not scheme:
         raise SpecError(
-            f"connection {connection_id} must name the database: type, host, login, password, and the "
-            "database as schema; correct it"
+            f"connection {connection_id} does not name the database. Set type, host, login, password, and "
+            "the "
+            "database as schema"
         )
     return URL.create(
         scheme,
@@ -296,13 +297,13 @@ def database_url(connection_id: str) -> "URL":
 
 
 def lake_options(extra: Mapping[str, Any]) -> dict[str, str]:
-    """The options for the Delta library, which takes text alone.
+    """Return the options for the Delta library, which accepts only text.
 
     >>> lake_options({"storage_options": {"AWS_REGION": "eu-west-1", "AWS_ALLOW_HTTP": True}})
     {'AWS_REGION': 'eu-west-1', 'AWS_ALLOW_HTTP': 'true'}
 
     Raises:
-        SpecError: naming the options that it would not understand.
+        SpecError: If there are options that the library would not understand; the message names them.
     """
     options = _options(extra)
     strange = [
@@ -310,8 +311,9 @@ def lake_options(extra: Mapping[str, Any]) -> dict[str, str]:
     ]
     if strange:
         raise SpecError(
-            f"the storage_options of a lake must be text under deltalake's names, got {', '.join(strange)}; "
-            "write AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AZURE_STORAGE_ACCOUNT_NAME, ..."
+            "the storage_options of a lake must be strings under deltalake's names, got "
+            f"{', '.join(strange)}. "
+            "Use AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AZURE_STORAGE_ACCOUNT_NAME, ..."
         )
     return {
         name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in options.items()
@@ -319,30 +321,30 @@ def lake_options(extra: Mapping[str, Any]) -> dict[str, str]:
 
 
 def source_options(extra: Mapping[str, Any]) -> dict[str, Any]:
-    """The options for fsspec, as they are: some are numbers, truth values or mappings.
+    """Return the options for fsspec unchanged: some are numbers, truth values or mappings.
 
     Raises:
-        SpecError: naming the options that it would not understand.
+        SpecError: If there are options that the library would not understand; the message names them.
     """
     options = _options(extra)
     strange = [name for name in options if _DELTA.fullmatch(name)]
     if strange:
         raise SpecError(
-            f"the storage_options of a source must have fsspec's names, got {', '.join(strange)}; write key, "
+            f"the storage_options of a source must have fsspec's names, got {', '.join(strange)}. Use key, "
             "secret and endpoint_url for s3fs, account_name and account_key for adlfs"
         )
     return options
 
 
 def _options(extra: Mapping[str, Any]) -> dict[str, Any]:
-    """The options that are set. From here on Airflow blots out their keys in whatever is logged."""
+    """Return the options that are set. From here on, Airflow masks their keys in all logs."""
     from airflow.sdk.log import mask_secret
 
     options = extra.get("storage_options") or {}
     if not isinstance(options, Mapping):
         raise SpecError(
-            f"storage_options must be a mapping of names and values, got {type(options).__name__}; "
-            "mend the extra of the connection"
+            f"storage_options must be a mapping of names and values, got {type(options).__name__}. "
+            "Correct the extra of the connection"
         )
     for value in _secrets(options):
         mask_secret(value)
@@ -350,7 +352,7 @@ def _options(extra: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _secrets(options: Mapping[Any, Any]) -> Iterator[str]:
-    """The values of options that are named as keys are, also of those inside a connection string."""
+    """Yield the values of options that are named like keys, including those inside a connection string."""
     for name, value in options.items():
         if isinstance(value, Mapping):
             yield from _secrets(value)

@@ -21,10 +21,10 @@ class LakeHook(BaseHook):
     The extra of the connection, of type `privacy_lake` or any other, holds:
 
     - `path`: the root of the lake, an absolute folder or an address such as `s3://bucket/folder`.
-    - `storage_options`: for an object store, what `deltalake` needs to reach it (keys, endpoint), under its
-      names; see `docs/object_stores.md`.
+    - `storage_options`: for an object store, the options with which `deltalake` accesses it (keys, endpoint),
+      under its names; see `docs/object_stores.md`.
 
-    Without a connection `lake_default` it is a folder, see `default_lake_root`.
+    Without a connection `lake_default` the lake is a folder, see `default_lake_root`.
     """
 
     conn_name_attr = "lake_conn_id"
@@ -37,10 +37,10 @@ class LakeHook(BaseHook):
         self.lake_conn_id = lake_conn_id
 
     def get_conn(self) -> "Lake":
-        """The lake; nothing is asked of it yet.
+        """Return the lake, without accessing it yet.
 
         Raises:
-            SpecError: if there is no such connection, or it names no place.
+            SpecError: If there is no such connection, or it has no path.
         """
         from privacy_release.lake.store import Lake
 
@@ -49,8 +49,9 @@ class LakeHook(BaseHook):
             return Lake(root=default_lake_root())
         if not extra or not isinstance(extra.get("path"), str):
             raise SpecError(
-                f"the Airflow connection {self.lake_conn_id} must exist and name the lake as `path` in its "
-                "extra; add it, for example with --conn-type privacy_lake "
+                f"the Airflow connection {self.lake_conn_id} does not exist or has no `path` of the lake in "
+                "its "
+                "extra. Add it, for example with --conn-type privacy_lake "
                 '--conn-extra \'{"path": "/data/lake"}\''
             )
         try:
@@ -59,7 +60,7 @@ class LakeHook(BaseHook):
             raise SpecError(f"connection {self.lake_conn_id}: {error}") from None
 
     def test_connection(self) -> tuple[bool, str]:
-        """Whether the lake can be read, for the button in Airflow's UI."""
+        """Check that the lake can be read. Called by the test button in Airflow's UI."""
         from privacy_release.lake.store import table_names
 
         try:
@@ -71,16 +72,16 @@ class LakeHook(BaseHook):
 
 
 def lake_of(connection_id: str) -> "Lake":
-    """The lake of an Airflow connection, see `LakeHook`.
+    """Return the lake of an Airflow connection, see `LakeHook`.
 
     Raises:
-        SpecError: if there is no such connection, or it names no place.
+        SpecError: If there is no such connection, or it has no path.
     """
     return LakeHook(connection_id).get_conn()
 
 
 def connected() -> dict[str, str | None]:
-    """Option -> the place that its connection names, None without one; `privacy-release where` asks."""
+    """Return the place in the connection of each option, None without one. For `privacy-release where`."""
     from airflow_privacy_release.hooks.ledger import LedgerHook
 
     return {

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from privacy_release.ledger.ledger import BudgetLedger
 
-# Airflow hides an extra field from whoever reads the connection if its name has `secret` in it.
+# Airflow hides an extra field from users who read the connection if its name contains `secret`.
 SIGNING_SECRET = "signing_secret"
 _LIBPQ_OPTIONS = ("sslmode", "sslrootcert", "sslcert", "sslkey", "target_session_attrs")
 
@@ -29,10 +29,10 @@ class LedgerHook(BaseHook):
     - SQLite: the path of the file as `path` in the extra, or as host.
     - Either: `signing_secret` in the extra signs the entries; see `privacy_engine.dp.chain`.
 
-    Without a connection `ledger_default` it is `$PRIVACY_LEDGER`, else the option `ledger` in the section
-    `privacy_release` of Airflow's configuration (a file or a database URL), else the file `ledger.db` in
-    `$AIRFLOW_HOME`; signed with `$PRIVACY_LEDGER_KEY` if set. The files that `$PRIVACY_LEDGER_KEY_FILE` and
-    `$PRIVACY_LEDGER_PASSWORD_FILE` name may hold that key and the password of the URL.
+    Without a connection `ledger_default`, the ledger is `$PRIVACY_LEDGER`, else the option `ledger` in the
+    section `privacy_release` of Airflow's configuration (a file or a database URL), else the file `ledger.db`
+    in `$AIRFLOW_HOME`. It is signed with `$PRIVACY_LEDGER_KEY` if set. That key and the password of the URL
+    may also be in the files that `$PRIVACY_LEDGER_KEY_FILE` and `$PRIVACY_LEDGER_PASSWORD_FILE` name.
     """
 
     conn_name_attr = "ledger_conn_id"
@@ -45,18 +45,19 @@ class LedgerHook(BaseHook):
         self.ledger_conn_id = ledger_conn_id
 
     def get_conn(self) -> "BudgetLedger":
-        """The ledger; its database is not asked for anything yet, unless the default file has to be made.
+        """Return the ledger, without accessing its database yet unless the default file has to be created.
 
         Raises:
-            SpecError: if there is no such connection, or it does not name a ledger.
-            LedgerError: if the default file cannot be made.
+            SpecError: If there is no such connection, or it does not name a ledger.
+            LedgerError: If the default file cannot be created.
         """
         connection = connection_of(self.ledger_conn_id)
         if connection is None:
             if self.ledger_conn_id == DEFAULT_LEDGER:
                 return default_ledger()
             raise SpecError(
-                f"the Airflow connection {self.ledger_conn_id} of the ledger must exist; add it, for example "
+                f"the Airflow connection {self.ledger_conn_id} of the ledger does not exist. Add it, for "
+                "example "
                 "with --conn-type privacy_ledger --conn-host HOST --conn-schema DATABASE"
             )
         name = f"connection {self.ledger_conn_id}"
@@ -64,20 +65,20 @@ class LedgerHook(BaseHook):
         return ledger_signed(_place(connection, extra, name), extra.get(SIGNING_SECRET) or None, name)
 
     def test_connection(self) -> tuple[bool, str]:
-        """Whether the ledger can be used, for the button in Airflow's UI."""
+        """Check that the ledger can be used. Called by the test button in Airflow's UI."""
         try:
             ledger = self.get_conn()
             known = len(ledger.datasets())
         except PrivacyEngineError as error:
             return False, str(error)
-        return True, f"the ledger {ledger.place} keeps the budgets of {known} data sets"
+        return True, f"the ledger {ledger.place} has the budgets of {known} data sets"
 
 
 def _place(connection: "Connection", extra: dict[str, Any], name: str) -> str:
-    """The address that a connection names.
+    """Return the address in a connection.
 
     Raises:
-        SpecError: if it names none.
+        SpecError: If the connection has none.
     """
     from sqlalchemy.engine import URL
 
@@ -86,8 +87,9 @@ def _place(connection: "Connection", extra: dict[str, Any], name: str) -> str:
         return str(file)
     if connection.conn_type not in (LedgerHook.conn_type, "postgres", "postgresql") or not connection.schema:
         raise SpecError(
-            f"{name} must name the ledger: host, login and password of a PostgreSQL server and the database "
-            "as schema, or the `path` of a SQLite file in the extra; correct it"
+            f"{name} does not name the ledger. Set host, login and password of a PostgreSQL server and the "
+            "database "
+            "as schema, or the `path` of a SQLite file in the extra"
         )
     return URL.create(
         "postgresql+psycopg",
@@ -101,10 +103,10 @@ def _place(connection: "Connection", extra: dict[str, Any], name: str) -> str:
 
 
 def ledger_of(connection_id: str) -> "BudgetLedger":
-    """The privacy budget ledger of an Airflow connection, see `LedgerHook`.
+    """Return the privacy budget ledger of an Airflow connection, see `LedgerHook`.
 
     Raises:
-        SpecError: if there is no such connection, or it does not name a ledger.
-        LedgerError: if the default file cannot be made.
+        SpecError: If there is no such connection, or it does not name a ledger.
+        LedgerError: If the default file cannot be created.
     """
     return LedgerHook(connection_id).get_conn()

@@ -1,4 +1,4 @@
-"""The key that signs releases, in an Airflow connection or the file that the settings name."""
+"""The key that signs releases, from an Airflow connection or from the file that the settings name."""
 
 from typing import TYPE_CHECKING
 
@@ -12,13 +12,13 @@ DEFAULT_SIGNING = "signing_default"
 
 
 def signer_of(connection_id: str = DEFAULT_SIGNING) -> "StatementSigner | None":
-    """What signs with the private key that is the password of an Airflow connection, in PEM form.
+    """Return the signer with the private key that is the password of an Airflow connection, in PEM form.
 
-    Without a connection `signing_default` it is the key in the file that the option `signing_key` names; None
-    where it names none: then nothing is signed.
+    Without a connection `signing_default`, the key is read from the file that the option `signing_key` names.
+    None if that option is not set: then nothing is signed.
 
     Raises:
-        SecretError: if another connection is named and does not exist, or what is there is no such key.
+        SecretError: If another named connection does not exist, or the content is not a valid key.
     """
     from privacy_release.proof.keys import NEW_KEY, SigningKey
     from privacy_release.proof.statement import StatementSigner, signer_of_settings
@@ -28,7 +28,7 @@ def signer_of(connection_id: str = DEFAULT_SIGNING) -> "StatementSigner | None":
         return signer_of_settings()
     if found is None:
         raise SecretError(
-            f"the Airflow connection {connection_id} of the signing key must exist; make a key with "
+            f"the Airflow connection {connection_id} of the signing key does not exist. Create a key with "
             f"`{NEW_KEY}`, and add it: airflow connections add {connection_id} --conn-type generic "
             '--conn-password "$(cat FILE)"'
         )

@@ -9,23 +9,23 @@ from privacy_release.workarea.spark_session import SparkCluster
 
 
 class SparkHook(BaseHook):
-    """Knows the Spark cluster that an Airflow connection names.
+    """Describes the Spark cluster that an Airflow connection names.
 
     The extra of the connection, of type `privacy_spark` or any other, holds:
 
-    - `master`: `local[4]` (this machine, four cores), `spark://HOST:7077` (a standalone cluster, or whatever
-      else Spark takes for a master), or `sc://HOST:15002` (a Spark Connect server).
-    - `conf`: settings of Spark's, as names and texts; they go before those of this project. For `sc://` only
-      those that may be set in a running session.
+    - `master`: `local[4]` (this machine, four cores), `spark://HOST:7077` (a standalone cluster, or any other
+      master URL of Spark), or `sc://HOST:15002` (a Spark Connect server).
+    - `conf`: Spark settings as a mapping of strings; they override those of this project. For `sc://`, only
+      settings that may be set in a running session.
 
-    Its password is the cluster's `spark.authenticate.secret`, with which all that Spark sends and writes is
-    encrypted, or the token of the Spark Connect server. No connection, no cluster: there is no default.
+    Its password is the cluster's `spark.authenticate.secret`, with which Spark encrypts everything that it
+    sends and writes, or the token of the Spark Connect server. There is no default connection.
 
-    The same on all machines must be the path of the work area, on storage that they share, the user, and the
-    Python with this package (`spark.pyspark.python` where it is elsewhere than here). Where the work area is
-    an address, executors open its files themselves, and the cluster needs a secret. Spark's log on this
-    machine may quote records, so it lies with them and goes when they go; to keep it, name a file in a log4j2
-    configuration of your own (`spark.driver.extraJavaOptions`).
+    All machines must have the same path of the work area, on shared storage, the same user, and a Python with
+    this package (set `spark.pyspark.python` if its path differs from this machine's). If the work area is an
+    address, executors open its files themselves, and the cluster needs a secret. Spark's log on this machine
+    may quote records, so it is kept in the work area and removed with it. To keep it, name a file in your own
+    log4j2 configuration (`spark.driver.extraJavaOptions`).
     """
 
     conn_name_attr = "spark_conn_id"
@@ -38,10 +38,10 @@ class SparkHook(BaseHook):
         self.spark_conn_id = spark_conn_id
 
     def get_conn(self) -> SparkCluster:
-        """The cluster; nothing is asked of it yet.
+        """Return the cluster, without connecting to it yet.
 
         Raises:
-            SpecError: if there is no such connection, or it names no master.
+            SpecError: If there is no such connection, or it names no master.
         """
         name = self.spark_conn_id
         connection = connection_of(name)
@@ -49,17 +49,18 @@ class SparkHook(BaseHook):
         master, conf = extra.get("master"), extra.get("conf") or {}
         if not isinstance(master, str) or not master:
             raise SpecError(
-                f"the Airflow connection {name} must exist and name the cluster as `master` in its extra; "
-                'add it, for example with --conn-type privacy_spark --conn-extra \'{"master": "local[4]"}\''
+                f"the Airflow connection {name} does not exist or has no `master` of the cluster in its "
+                "extra. "
+                'Add it, for example with --conn-type privacy_spark --conn-extra \'{"master": "local[4]"}\''
             )
         if not isinstance(conf, dict) or not all(isinstance(setting, str) for setting in conf.values()):
             raise SpecError(
-                f"connection {name}: `conf` must map names of Spark's settings to texts; correct it"
+                f"connection {name}: `conf` must map names of Spark settings to strings. Correct it"
             )
         return SparkCluster(master=master, conf=conf, secret=password or None)
 
     def test_connection(self) -> tuple[bool, str]:
-        """Whether somebody listens at the address, for the button in Airflow's UI; no session is started."""
+        """Check that the address accepts connections; no session is started. For Airflow's test button."""
         try:
             cluster = self.get_conn()
             cluster.require_reachable()
@@ -69,9 +70,9 @@ class SparkHook(BaseHook):
 
 
 def spark_cluster(connection_id: str) -> SparkCluster:
-    """The cluster of an Airflow connection, as `privacy_release.config.host` asks for it.
+    """Return the cluster of an Airflow connection. Called by `privacy_release.config.host`.
 
     Raises:
-        SpecError: as `SparkHook.get_conn`.
+        SpecError: As `SparkHook.get_conn`.
     """
     return SparkHook(connection_id).get_conn()

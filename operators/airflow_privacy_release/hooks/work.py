@@ -13,16 +13,16 @@ DEFAULT_CONNECTION = "work_default"
 
 
 def work_store() -> Store | None:
-    """Where encrypted work areas are; None where the work area is a folder that all workers share.
+    """Return the store of encrypted work areas; None if the work area is a folder that all workers share.
 
-    The secret that wraps the keys of runs is that of the environment, else the password of the connection
-    where an environment variable or a secrets backend defines it: a connection in Airflow's database can be
-    changed through the API. The `storage_options` for fsspec are in the extra of the connection; without it
-    they are those which the machine has.
+    The secret that encrypts the keys of runs comes from the environment, else from the password of the
+    connection if an environment variable or a secrets backend defines it: a connection in Airflow's database
+    could be changed through the API. The `storage_options` for fsspec are in the extra of the connection;
+    without one, the machine's own credentials are used.
 
     Raises:
-        SecretError: if there is no secret, or it is too short.
-        SpecError: if the options are not fsspec's.
+        SecretError: If there is no secret, or it is too short.
+        SpecError: If the options are not fsspec's.
     """
     address = work_area_address()
     if address is None:
@@ -32,7 +32,7 @@ def work_store() -> Store | None:
     key = None if fixed is None else fixed.password
     place = f"the Airflow connection {name}"
     if not key:
-        place = f"{KEY_VARIABLE}, or a connection {name} of the environment or of a secrets backend,"
+        place = f"{KEY_VARIABLE}, or a connection {name} from the environment or a secrets backend,"
         key = secret(KEY_VARIABLE)
     wrapping = Wrapping((key or "").encode(), place)
     try:
@@ -43,10 +43,10 @@ def work_store() -> Store | None:
 
 
 def sweep_areas(rules: Rules) -> list[Looked]:
-    """Look at all work areas, and remove those that nobody uses any more.
+    """Check all work areas and remove those that are no longer in use.
 
     Raises:
-        WorkAreaError, SecretError, SpecError: if their store cannot be reached.
+        WorkAreaError, SecretError, SpecError: If their store cannot be reached.
     """
     store = work_store()
     return sweep(work_area_root(), rules) if store is None else sweep_store(store, rules)

@@ -1,1 +1,1 @@
-"""One file a step of a DAG."""
+"""The operators, one module per step of a release."""

@@ -1,4 +1,4 @@
-"""Operator that asks a person whether a verified release may be published."""
+"""Operator that waits for a reviewer to approve a verified release."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -38,27 +38,31 @@ if TYPE_CHECKING:
     from airflow.sdk import Context, XComArg
 
 
-_NOTHING = "nothing was published, and the staged records are removed; start a new run to ask again"
+_NOTHING = (
+    "nothing was published, and the staged records are removed. Start a new run to request approval again"
+)
 
 
 class ApproveReleaseOperator(HITLOperator):
-    """Wait, without a worker slot, until somebody approves a verified release; fail for good if nobody does.
+    """Defer until a reviewer approves the verified release. If no one approves in time, fail without retries.
 
-    The form shows the measured guarantees, loss, utility, risk, and the difference from the last release.
-    The approval names the sha256 of what was shown, and `PublishOperator` publishes nothing else. Where
-    somebody sends the release back for a change, the task is skipped, and so is what publishes.
+    The form shows the measured guarantees, loss, utility and risk, and the difference from the last release.
+    The approval names the sha256 of what was shown, and `PublishOperator` publishes only those bytes. If a
+    reviewer sends the release back for a change, the task and the publishing tasks after it are skipped.
 
     Args:
-        table: reference to the staged release.
-        report: what `VerifyOperator` found.
-        name: the release table in the lake.
+        table: Reference to the staged release.
+        report: Findings of `VerifyOperator`.
+        name: Name of the release table in the lake.
         lake: Airflow connection id of the lake.
-        required: whether to ask; rendered text such as `"{{ params.approval }}"` is read as a truth value.
-            Where it is false the release goes on, and its manifest says that nobody was asked.
-        assigned_users: ids of the Airflow users who may answer; none means everybody who may answer in this
-            DAG. The id is what the auth manager says: the name for the simple one, a number for FAB's.
-        timeout: how long to wait, such as `2 days`; after that it counts as rejected.
-        approvers: 1, or 2 for two different users, who both approve the same bytes in that time.
+        required: Whether a reviewer must approve the release. A template that renders to `"true"` or
+            `"false"` is accepted. If false, the release proceeds, and its manifest says that no approval was
+            required.
+        assigned_users: Ids of the Airflow users who may answer; none: every user who may answer in this DAG.
+            An id is what the auth manager uses: the name for the simple one, a number for FAB's.
+        timeout: How long to wait, such as `2 days`. After that, the release counts as rejected.
+        approvers: Number of different users who must approve, 1 or 2. Both must approve the same bytes before
+            the timeout.
     """
 
     references: ClassVar = {"table": StagedRelease, "report": ReportRef}
@@ -90,8 +94,8 @@ class ApproveReleaseOperator(HITLOperator):
     ) -> None:
         kwargs["params"] = {COMMENT: _comment()}  # Airflow puts those of the DAG there
         super().__init__(
-            subject="Publish?",  # the real one needs the run
-            # No default: Airflow's form would show it as the button to press. No answer in time is an error.
+            subject="Publish?",  # the actual subject needs the run
+            # No default: Airflow's form would preselect its button. No answer in time is an error.
             options=[APPROVE, SEND_BACK, REJECT],
             **kwargs,
         )
@@ -106,7 +110,7 @@ class ApproveReleaseOperator(HITLOperator):
 
     @recorded
     def execute(self, context: "Context") -> ApprovalRef:
-        """Ask, unless this run needs no approval."""
+        """Request an approval, unless this run requires none."""
         from privacy_release.steps.attacks.tries import require_attacked
         from privacy_release.steps.verify import raise_if_failed
 
@@ -114,14 +118,14 @@ class ApproveReleaseOperator(HITLOperator):
         require_attacked(self.report)
         sha256 = self.report.sha256
         if sha256 != self.table.sha256:
-            raise IntegrityError("the report must be about the staged release; verify it again")
-        if not self._asked():
-            self.log.info("approval not asked for", sha256=sha256)
+            raise IntegrityError("the report is not about the staged release. Verify the release again")
+        if not self._is_required():
+            self.log.info("approval not required", sha256=sha256)
             return approval_of(self.report, None, _now())
         users = _users(self.assigned_users)
         patience = self._patience()
         ti = context["ti"]
-        asked = question(
+        pending = question(
             self.table,
             self.report,
             lake_of(self.lake).table(self.name),
@@ -131,24 +135,24 @@ class ApproveReleaseOperator(HITLOperator):
             until=(datetime.now(UTC) + patience).isoformat(timespec="seconds"),
         )
         self.body = body(
-            asked, ti.dag_id, ti.run_id, ti.task_id, -1 if ti.map_index is None else ti.map_index
+            pending, ti.dag_id, ti.run_id, ti.task_id, -1 if ti.map_index is None else ti.map_index
         )
-        self.log.info("asking for approval", sha256=sha256, assigned=users, timeout=self.timeout)
-        return self._ask(context, asked, patience)
+        self.log.info("waiting for approval", sha256=sha256, assigned=users, timeout=self.timeout)
+        return self._ask(context, pending, patience)
 
     @recorded
     def execute_complete(self, context: "Context", event: dict[str, Any], question: str = "") -> ApprovalRef:
-        """The approval.
+        """Return the approval.
 
         Raises:
-            AirflowFailException: if it was rejected, or nobody answered in time.
-            AirflowSkipException: if it was sent back for a change.
+            AirflowFailException: If the release was rejected, or no one answered in time.
+            AirflowSkipException: If it was sent back for a change.
         """
-        asked: Question = json.loads(question)
-        sha256 = asked["sha256"]
+        pending: Question = json.loads(question)
+        sha256 = pending["sha256"]
         if event.get("error_type") == "timeout":
             raise AirflowFailException(
-                f"nobody answered until {_now()}, which counts as rejected: {_NOTHING}"
+                f"no one answered by {_now()}, so the release counts as rejected: {_NOTHING}"
             )
         if "error" in event:
             raise AirflowFailException(
@@ -157,7 +161,9 @@ class ApproveReleaseOperator(HITLOperator):
         at = event["responded_at"]
         when = at.isoformat(timespec="seconds")
         if event.get("timedout") or event["responded_by_user"] is None:
-            raise AirflowFailException(f"nobody answered until {when}, which counts as rejected: {_NOTHING}")
+            raise AirflowFailException(
+                f"no one answered by {when}, so the release counts as rejected: {_NOTHING}"
+            )
         by = {key: str(event["responded_by_user"].get(key) or "") for key in ("id", "name")}
         comment = plain_comment((event["params_input"] or {}).get(COMMENT))
         super().execute_complete(context, {**event, "params_input": {COMMENT: comment or None}})
@@ -174,72 +180,73 @@ class ApproveReleaseOperator(HITLOperator):
             comment=comment,
             automatic=False,
             sha256=sha256,
-            report_sha256=asked["report_sha256"],
-            question_sha256=sha256_of(asked),
+            report_sha256=pending["report_sha256"],
+            question_sha256=sha256_of(pending),
         )
-        if asked["approvers"] < 2:
+        if pending["approvers"] < 2:
             return approval
-        first = asked["first"]
+        first = pending["first"]
         if first is None or not by["id"] or first["by"]["id"] == by["id"]:
-            # The same user again is no second one: what was said first stands, and the question stays.
-            asked["first"] = first or Answer(by=by, at=when, comment=comment)
-            left = datetime.fromisoformat(asked["until"]) - datetime.now(UTC)
+            # The same user cannot be the second approver: the first answer is kept and the question stays
+            # open.
+            pending["first"] = first or Answer(by=by, at=when, comment=comment)
+            left = datetime.fromisoformat(pending["until"]) - datetime.now(UTC)
             if left <= timedelta(0):
-                raise AirflowFailException(f"no second person approved until {asked['until']}: {_NOTHING}")
-            self._ask(context, asked, left)
+                raise AirflowFailException(f"no second person approved by {pending['until']}: {_NOTHING}")
+            self._ask(context, pending, left)
         return replace(approval, first=first)
 
-    def _ask(self, context: "Context", asked: Question, patience: timedelta) -> NoReturn:
-        """Wait for an answer to this very question, whatever an upstream task or the DAG may say by then."""
-        self.assigned_users = [{"id": user, "name": user} for user in asked["assigned"]] or None
-        self.subject = subject(asked["table"], asked["release"])
+    def _ask(self, context: "Context", pending: Question, patience: timedelta) -> NoReturn:
+        """Wait for an answer to exactly this question, even if a task or the DAG changes meanwhile."""
+        self.assigned_users = [{"id": user, "name": user} for user in pending["assigned"]] or None
+        self.subject = subject(pending["table"], pending["release"])
         self.response_timeout = patience
         try:
             super().execute(context)
         except WAITING as waiting:
-            waiting.kwargs = {"question": json.dumps(asked)}
+            waiting.kwargs = {"question": json.dumps(pending)}
             raise
-        raise AssertionError("asking for input ends in waiting for it")
+        raise AssertionError("HITLOperator.execute always defers")
 
     @property
     def serialized_params(self) -> dict[str, dict[str, Any]]:
-        """The form's one field: Airflow 3.1 would ask for the parameters of the DAG, too."""
+        """The form's only field: Airflow 3.1 would also show the parameters of the DAG."""
         return {COMMENT: super().serialized_params[COMMENT]}
 
-    def _asked(self) -> bool:
+    def _is_required(self) -> bool:
         required = read_field("approve.required", self.required, bool)
         if not isinstance(required, bool):
-            raise SpecError("approve.required must be true or false, got another value; correct it")
+            raise SpecError("approve.required must be true or false. Correct the value")
         return required
 
     def _people(self) -> int:
         approvers = read_field("approve.approvers", self.approvers, int)
         if isinstance(approvers, bool) or approvers not in (1, 2):
-            raise SpecError("approve.approvers must be 1 or 2; correct it")
+            raise SpecError("approve.approvers must be 1 or 2. Correct the value")
         return int(approvers)
 
     def _patience(self) -> timedelta:
         try:
             return parse_duration(str(self.timeout))
         except ValueError as error:
-            raise SpecError(f"approve.timeout {error}; correct it") from None
+            raise SpecError(f"approve.timeout {error}. Correct the value") from None
 
 
 def _comment() -> Param:
-    """A field that may stay empty: with text as its only type the form would wait for it."""
+    """Define an optional text field: with text as its only type, the form would require it."""
     return Param(
         None,
         type=["null", "string"],
         maxLength=LONGEST_COMMENT,
         title="Comment",
-        description="Published with the release, for all its readers: it must not speak of a person.",
+        description="Published with the release for all of its readers. Do not mention any person.",
     )
 
 
 def _users(given: Any) -> list[str]:
     users = read_field("approve.assigned_users", given, list)
     if isinstance(users, str | Mapping) or not all(isinstance(user, str | int) for user in users):
-        raise SpecError("approve.assigned_users must be a list of user ids; correct it")
+        raise SpecError("approve.assigned_users must be a list of user ids. Correct the value")
     return [str(user) for user in users]
 
 

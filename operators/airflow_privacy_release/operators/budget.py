@@ -1,4 +1,4 @@
-"""Operator that stops a run before its records are fetched, where the privacy budget is too short."""
+"""Operator that stops a run before its records are fetched if the privacy budget is too small."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -27,25 +27,28 @@ ACTIONS = ("skip", "fail")
 
 
 class BudgetGuardOperator(BaseOperator):
-    """Pass if the budget of a data set covers a release, else skip all that follows, or fail.
+    """Pass if the budget of a data set covers a release. Otherwise skip all later tasks, or fail.
 
-    The first task of a DAG, before the ingest. It books nothing: the release does, and its decision counts. A
-    run that holds a booking passes whatever is left, so that clearing it costs nothing. A data set without a
-    budget, or with one that could never pay, fails also where the action is `skip`: else nothing would ever
-    be released, and no one would see it. A release that its policy would refuse, or that breaks another rule
-    of method, schema and policy, fails as well, before the ledger is read.
+    Use it as the first task of a DAG, before the ingest. It books nothing: the release task books, and its
+    check is the one that counts. A run that already holds a booking passes whatever is left, so clearing it
+    costs nothing. If a data set has no budget, or one that could never pay, the task fails even if the action
+    is `skip`: otherwise nothing would ever be released, and no one would notice. A release that its policy
+    would refuse, or that breaks another rule of method, schema and policy, fails as well, before the ledger
+    is read.
 
     Args:
-        dataset: name of the data set in the ledger.
-        epsilon: that the release will spend, for tables that differ in one record (`replace_one`).
-        delta: that it will spend.
-        method, parameters, schema: instead of epsilon: those of the release, which are judged with the
-            policy, and whose loss is worked out.
-        policy: what the release must keep, as of `ReleaseOperator`; required. With an epsilon, which may be
-            of several releases, it must be readable, and the tasks that release judge its bounds.
-        over_time: as of `ReleaseOperator`: then the budget is asked for what the schedule promises, once.
+        dataset: Name of the data set in the ledger.
+        epsilon: Epsilon that the release will spend, for tables that differ in one record (`replace_one`).
+        delta: Delta that the release will spend.
+        method, parameters, schema: Method, parameters and schema of the release, instead of epsilon. They are
+            checked against the policy, and the privacy loss is computed from them.
+        policy: Policy of the release, as for `ReleaseOperator`; required. With an epsilon, which may cover
+            several releases, the policy must be readable, and the tasks that release check its limits.
+        over_time: As for `ReleaseOperator`. The budget must then cover what the whole schedule promises,
+            once.
         ledger: Airflow connection id of the ledger.
-        action: `skip` ends the run green with every task skipped but the clean-up, `fail` fails it for good.
+        action: `skip` skips every task except the clean-up, so the run succeeds; `fail` fails without
+            retries.
     """
 
     template_fields = (
@@ -90,9 +93,9 @@ class BudgetGuardOperator(BaseOperator):
 
     @guarded
     def execute(self, context: "Context") -> dict[str, Any]:
-        """Ask the ledger; what was asked of it and whether the run was paid for before."""
+        """Check the ledger. Return what was checked and whether the run was paid for before."""
         if self.action not in ACTIONS:
-            raise SpecError(f"budget: action must be one of {list(ACTIONS)}; correct it")
+            raise SpecError(f"budget: action must be one of {list(ACTIONS)}. Correct it")
         ledger = ledger_of(self.ledger)
         budget = Budget(
             dataset=self.dataset,
@@ -106,13 +109,13 @@ class BudgetGuardOperator(BaseOperator):
         except BudgetExceededError as error:
             if self.action == "fail" or not _spent(ledger.standing(self.dataset), loss, budget.promise(loss)):
                 raise
-            self.log.info("budget too short, nothing is released", reason=str(error))
+            self.log.info("budget too small, nothing is released", reason=str(error))
             skip(self, context, str(error))
         self.log.info("budget", dataset=self.dataset, epsilon=loss.epsilon, booked_before=booked)
         return {"dataset": self.dataset, **loss.to_dict(), "booked_before": booked}
 
     def _loss(self, budget: Budget) -> "PrivacyLoss":
-        """The loss of the release, unless a rule refuses it; the ledger is not read."""
+        """Return the loss of the release, or raise if a rule refuses it. The ledger is not read."""
         from privacy_engine.dp.loss import Neighbours, PrivacyLoss
         from privacy_release.spec.files import load_policy, load_schema
         from privacy_release.spec.floor import floor_policy, under_floor
@@ -120,7 +123,7 @@ class BudgetGuardOperator(BaseOperator):
         from privacy_release.steps.facts import facts_of_method, loss_by_rules
 
         if (self.method is None) == (self.epsilon is None) or (self.method is None) != (self.schema is None):
-            raise SpecError("budget: give either epsilon, or method and schema; correct it")
+            raise SpecError("budget: give either epsilon, or method and schema")
         policy = under_floor(load_policy(self.policy or {}), floor_policy())
         if self.method is not None and self.schema is not None:
             parameters = method_parameters(self.method, self.parameters or {})
@@ -134,11 +137,11 @@ class BudgetGuardOperator(BaseOperator):
         try:
             return PrivacyLoss.within(epsilon, delta, Neighbours.REPLACE_ONE)
         except (TypeError, ValueError) as error:
-            raise SpecError(f"budget: {error}; correct it") from None
+            raise SpecError(f"budget: {error}. Correct it") from None
 
 
 def _spent(standings: "Sequence[Standing]", loss: "PrivacyLoss", promise: "Promise | None") -> bool:
-    """Whether the budget is short because it is used up, and not because it is none for such a release."""
+    """Return whether the budget is used up, rather than too small for any such release."""
     return bool(standings) and all(
         s.limit.neighbours is loss.neighbours
         and (s.covers(loss, promise) or (s.limit.period.name != "release" and not _has_no_delta(s, loss)))
@@ -147,6 +150,6 @@ def _spent(standings: "Sequence[Standing]", loss: "PrivacyLoss", promise: "Promi
 
 
 def _has_no_delta(standing: "Standing", loss: "PrivacyLoss") -> bool:
-    """Whether a limit that is not closed has no delta at all for a release that spends some."""
+    """Return whether a limit that is not closed has no delta at all, although the release spends some."""
     limit = standing.limit
     return limit.epsilon > 0 and not limit.is_zcdp and not limit.delta and loss.delta > 0

@@ -1,6 +1,6 @@
-"""Operators that compare releases of one table, or, before there is one, choices of method and parameters.
+"""Operators that compare releases of one table, or choices of method and parameters before the first release.
 
-Choices are explored by a mapped task each, see `explore_dag`::
+Each choice is explored by a mapped task, see `explore_dag`::
 
     choices = ListChoicesOperator(task_id="choices", spec=file, grid={"k": [5, 10]})
     records = SampleRecordsOperator(task_id="records", spec=file, choices=choices.output, table=raw.output)
@@ -39,14 +39,14 @@ if TYPE_CHECKING:
 
 
 class CompareOperator(BaseOperator):
-    """Write one HTML page on several releases to the lake: guarantees, loss, risk and time, and no record.
+    """Write an HTML page to the lake that compares releases: guarantees, loss, risk and time, no record.
 
     The page is `_comparisons/<DAG id>/<release id>.html` below the lake's root; a retry writes it again.
 
     Args:
-        tables: references to the staged releases, such as the output of a mapped task.
-        reports: what `VerifyOperator` found on each, in the same order.
-        title: of the page; the DAG id by default.
+        tables: References to the staged releases, such as the output of a mapped task.
+        reports: Findings of `VerifyOperator` on each release, in the same order.
+        title: Heading of the page; by default the DAG id.
         lake: Airflow connection id of the lake.
     """
 
@@ -72,31 +72,31 @@ class CompareOperator(BaseOperator):
 
     @guarded
     def execute(self, context: "Context") -> dict[str, Any]:
-        """Compare; where the page is, and how many releases it compares."""
+        """Write the comparison. Return where the page is and how many releases it compares."""
         from privacy_release.reports.comparison import render_comparison
 
         title = self.title or context["ti"].dag_id
         page = render_comparison(list(self.tables), list(self.reports), title=title)
-        told = {"report": put_comparison(page, context, self.lake), "releases": len(self.tables)}
-        self.log.info("compared", **told)
-        return told
+        summary = {"report": put_comparison(page, context, self.lake), "releases": len(self.tables)}
+        self.log.info("compared", **summary)
+        return summary
 
 
 class CompareSynthesizersOperator(BaseOperator):
-    """Hold several synthetic releases of one table against it: epsilon, loss, what is learned, an attack.
+    """Compare several synthetic releases of a table with that table: epsilon, loss, learning and an attack.
 
-    The figures are exact figures of the source. So the page goes to the curator's folder alone, below
-    `$PRIVACY_CURATOR`, else `curator` in `$AIRFLOW_HOME`; unless the source is declared public, such as a
-    simulated one: then it is `_comparisons/<DAG id>/<release id>.html` below the lake's root. Nothing but its
-    path leaves the task, and a retry writes it again. Each release was booked when it was made, and together
-    they cost the sum, which the page tells.
+    The figures are exact figures of the source. So the page goes only to the curator's folder,
+    `$PRIVACY_CURATOR`, else `curator` in `$AIRFLOW_HOME`. If the source is declared public, for example
+    because it is simulated, the page is `_comparisons/<DAG id>/<release id>.html` below the lake's root. Only
+    the path of the page leaves the task, and a retry writes it again. Each release was booked when it was
+    made. The page shows the sum of what they cost.
 
     Args:
-        source: reference to the ingested table that all were made from.
-        tables: references to the staged releases, such as the output of a mapped task.
-        reports: what `VerifyOperator` found on each, in the same order.
-        public_source: whether everybody may know exact figures of the source.
-        title: of the page; the DAG id by default.
+        source: Reference to the ingested table that all releases were made from.
+        tables: References to the staged releases, such as the output of a mapped task.
+        reports: Findings of `VerifyOperator` on each release, in the same order.
+        public_source: Whether anyone may know exact figures of the source.
+        title: Heading of the page; by default the DAG id.
         lake: Airflow connection id of the lake.
     """
 
@@ -126,7 +126,7 @@ class CompareSynthesizersOperator(BaseOperator):
 
     @guarded
     def execute(self, context: "Context") -> dict[str, Any]:
-        """Compare; where the page is, and how many releases it compares."""
+        """Write the comparison. Return where the page is and how many releases it compares."""
         from privacy_release.reports.curator import write_for_curator
         from privacy_release.steps.curator import compare_synthetic
 
@@ -140,17 +140,17 @@ class CompareSynthesizersOperator(BaseOperator):
                 title=self.title or dag_id,
                 public=public,
             )
-        told: dict[str, Any] = {"releases": len(self.tables)}
+        summary: dict[str, Any] = {"releases": len(self.tables)}
         if public:
-            told["report"] = put_comparison(page, context, self.lake)
+            summary["report"] = put_comparison(page, context, self.lake)
         else:
-            told["curator"] = str(write_for_curator(page, dag_id, release_id(context)))
-        self.log.info("compared", **told)
-        return told
+            summary["curator"] = str(write_for_curator(page, dag_id, release_id(context)))
+        self.log.info("compared", **summary)
+        return summary
 
 
 def put_comparison(page: str, context: "Context", connection: str) -> str:
-    """Write a page to where the lake keeps the comparisons of this DAG; its address."""
+    """Write a page to the lake's folder for comparisons of this DAG. Return its address."""
     from privacy_release.lake.store import put
 
     lake = lake_of(connection)
@@ -163,13 +163,13 @@ class CuratorReportOperator(BaseOperator):
     """Compare a synthetic release with its source, in a file that only the service user can read.
 
     It is written below `$PRIVACY_CURATOR`, else `curator` in `$AIRFLOW_HOME`. Its figures are exact, so it is
-    not differentially private: neither it nor a number from it may be published. Nothing but its path leaves
-    the task. A run's report replaces the one of an earlier attempt.
+    not differentially private: neither the report nor any number from it may be published. Only its path
+    leaves the task. The report of a run replaces the report of an earlier attempt.
 
     Args:
-        source: reference to the ingested table.
-        table: reference to the staged release.
-        name: of the release.
+        source: Reference to the ingested table.
+        table: Reference to the staged release.
+        name: Name of the release.
     """
 
     references: ClassVar = {"source": Table, "table": StagedRelease}
@@ -192,7 +192,7 @@ class CuratorReportOperator(BaseOperator):
 
     @guarded
     def execute(self, context: "Context") -> dict[str, str]:
-        """Write the report; where it is."""
+        """Write the report. Return where it is."""
         from privacy_release.steps.curator import report_to_curator
 
         with run_work_area(context):
@@ -202,16 +202,16 @@ class CuratorReportOperator(BaseOperator):
 
 
 class ListChoicesOperator(BaseOperator):
-    """List the choices of a grid: methods with their parameters, by a specification and its policy.
+    """List the choices of a grid: methods and their parameters, from a specification and its policy.
 
-    It reads no record. Where the source is to be booked, it asks the ledger whether all choices can be paid
-    for, before anything else happens.
+    No record is read. If the source is to be booked, the ledger must be able to pay for all choices before
+    anything else happens.
 
     Args:
-        spec: file of a specification, absolute or relative to the include folder.
-        grid: what the choices are made of: `methods`, `k`, `l`, `t` and `epsilon`, a list each; what is left
-            out follows from specification and policy, as for `privacy-release explore`.
-        book: whether the source is explored by differentially private methods, and its budget pays.
+        spec: Path of a specification, absolute or relative to the include folder.
+        grid: Values to combine: a list each for `methods`, `k`, `l`, `t` and `epsilon`. Any that are omitted
+            follow from specification and policy, as for `privacy-release explore`.
+        book: Whether differentially private methods are explored on the source, paid from its budget.
     """
 
     template_fields = ("spec", "grid", "book")
@@ -233,7 +233,7 @@ class ListChoicesOperator(BaseOperator):
 
     @recorded
     def execute(self, context: "Context") -> "list[ChoiceRef]":
-        """List; name, method and parameters of each choice."""
+        """List the choices. Return the name, method and parameters of each."""
         from privacy_release.explore.choices import ChoiceRef, Grid, choices
         from privacy_release.explore.origins import budget_named
         from privacy_release.explore.sources import require_all_left
@@ -242,8 +242,9 @@ class ListChoicesOperator(BaseOperator):
         cells = choices(spec, policy, Grid.of(self.grid))
         if len(cells) > most_mapped():
             raise SpecError(
-                f"Airflow maps a task over {most_mapped():,} items at most, got {len(cells):,} choices; take "
-                "a smaller grid, or raise the option max_map_length of Airflow"
+                f"Airflow maps a task over {most_mapped():,} items at most, got {len(cells):,} choices. Use "
+                "a "
+                "smaller grid, or raise Airflow's option max_map_length"
             )
         if read_field("explore: book", self.book, bool):
             dataset, connection = budget_named(spec, None)
@@ -258,20 +259,20 @@ class ListChoicesOperator(BaseOperator):
 
 
 class SampleRecordsOperator(BaseOperator):
-    """Draw the records that choices are measured on, and keep them in the run's work area.
+    """Draw the records that choices are measured on and keep them in the run's work area.
 
-    Differentially private methods never see the records of people unless the ledger books it: without a table
-    their records are simulated from the public domains of the schema.
+    Differentially private methods never see the records of people unless the ledger books it. Without a
+    table, their records are simulated from the public domains of the schema.
 
     Args:
-        spec: file of a specification, absolute or relative to the include folder.
-        choices: what `ListChoicesOperator` gave.
-        table: reference to an ingested table; None: records are simulated.
-        sample: about so many records, drawn at random; None: 10,000.
-        target: column that a classifier predicts; None: a sensitive one.
-        seed: of the sample and of the methods.
-        public: whether everybody may know the table, so that differentially private methods may see it.
-        book: whether they may see it because the ledger books each choice.
+        spec: Path of a specification, absolute or relative to the include folder.
+        choices: Output of `ListChoicesOperator`.
+        table: Reference to an ingested table; None: records are simulated.
+        sample: Approximate number of records to draw at random; None: 10,000.
+        target: Column for a classifier to predict; None: a sensitive column.
+        seed: Random seed of the sample and of the methods.
+        public: Whether anyone may know the table, so that differentially private methods may use it.
+        book: Whether differentially private methods may use the table because the ledger books each choice.
     """
 
     references: ClassVar = {"choices": Any, "table": Table}
@@ -304,7 +305,7 @@ class SampleRecordsOperator(BaseOperator):
 
     @recorded
     def execute(self, context: "Context") -> "RecordsRef":
-        """Draw; a reference to the records."""
+        """Draw the records. Return a reference to them."""
         from privacy_release.explore.choices import Grid
         from privacy_release.explore.origins import budget_named, origin_of
         from privacy_release.explore.sources import Wanted, sampled
@@ -315,7 +316,7 @@ class SampleRecordsOperator(BaseOperator):
         )
         rows = read_field("explore: sample", self.sample, int | None)
         if rows is not None and rows < 1:
-            raise SpecError(f"sample must be >= 1, got {rows}; correct it")
+            raise SpecError(f"sample must be >= 1, got {rows}. Correct it")
         if book:
             budget_named(spec, rows)
         wanted = Wanted(rows=rows, target=self.target, seed=read_field("explore: seed", self.seed, int))
@@ -328,17 +329,17 @@ class SampleRecordsOperator(BaseOperator):
 
 
 class MeasureChoiceOperator(BaseOperator):
-    """Measure one choice: its release is made, looked at and forgotten; its figures stay in the work area.
+    """Measure one choice: make its release, measure and discard it. The figures stay in the work area.
 
-    A choice that cannot be made says why on the page, and fails no task.
+    If a choice cannot be made, the page shows the reason, and no task fails.
 
     Args:
-        choice: one of those that `ListChoicesOperator` gave: `.expand(choice=choices.output)`.
-        records: what `SampleRecordsOperator` gave.
-        budget: data set whose privacy budget pays, where the records are the source of a differentially
-            private method.
-        policy: as of `ReleaseOperator`; required where a budget is named. A choice that it would refuse books
-            nothing, and its page says why.
+        choice: One of the choices of `ListChoicesOperator`: `.expand(choice=choices.output)`.
+        records: Output of `SampleRecordsOperator`.
+        budget: Data set whose privacy budget pays, if the records are the source of a differentially private
+            method. None: nothing is booked.
+        policy: As for `ReleaseOperator`; required with a budget. A choice that it would refuse books nothing,
+            and the page shows the reason.
         ledger: Airflow connection id of the budget's ledger.
     """
 
@@ -367,40 +368,40 @@ class MeasureChoiceOperator(BaseOperator):
 
     @recorded
     def execute(self, context: "Context") -> "MeasuredRef":
-        """Measure; where the figures are, and whether there are any."""
+        """Measure the choice. Return where its figures are, and whether there are any."""
         from privacy_release.explore.cells import measured
         from privacy_release.explore.choices import Choice
         from privacy_release.explore.written import keep_measured
         from privacy_release.spec.files import load_policy
         from privacy_release.spec.floor import floor_policy, under_floor
 
-        paid, asked = None, None
+        paid, required = None, None
         if self.budget is not None:
             ledger = ledger_of(self.ledger)
-            asked = under_floor(load_policy(self.policy or {}), floor_policy())
+            required = under_floor(load_policy(self.policy or {}), floor_policy())
             paid = Budget(dataset=self.budget, run=run_key(context), ledger=ledger, connection=self.ledger)
         with run_work_area(context) as work:
-            found = measured(Choice(**self.choice), self.records, work, paid, asked)
+            found = measured(Choice(**self.choice), self.records, work, paid, required)
             kept = keep_measured(found, work, file_label(context))
         self.log.info("measured", choice=found["name"], failed=found["failed"])
         return kept
 
 
 class DrawChoicesOperator(BaseOperator):
-    """Write the page of all choices into the curator's folder: its figures are exact ones of the records.
+    """Write the page of all choices into the curator's folder: its figures are exact.
 
-    Nothing but its path leaves the task, and a retry writes it again. A choice whose task died is on the page
-    as one without a measurement, if the task's trigger rule lets it come so far: `none_skipped`.
+    Only the path of the page leaves the task, and a retry writes it again. A choice whose task died is listed
+    without a measurement, if the task's trigger rule allows it to run: `none_skipped`.
 
     Args:
-        spec: file of the specification, absolute or relative to the include folder.
-        choices: what `ListChoicesOperator` gave.
-        records: what `SampleRecordsOperator` gave.
-        measured: what `MeasureChoiceOperator` gave of each.
+        spec: Path of the specification, absolute or relative to the include folder.
+        choices: Output of `ListChoicesOperator`.
+        records: Output of `SampleRecordsOperator`.
+        measured: Output of `MeasureChoiceOperator` for each choice.
     """
 
     references: ClassVar = {"choices": Any, "records": RecordsRef, "measured": list[MeasuredRef]}
-    incomplete = ("measured",)  # of a choice whose task died there is none
+    incomplete = ("measured",)  # a choice whose task died has none
     template_fields = ("spec", "choices", "records", "measured")
     template_fields_renderers = {"choices": "json", "records": "json", "measured": "json"}  # noqa: RUF012  Airflow's own declaration
     ui_color = "#f2e5f7"
@@ -422,27 +423,29 @@ class DrawChoicesOperator(BaseOperator):
 
     @guarded
     def execute(self, context: "Context") -> dict[str, Any]:
-        """Draw; where the page is, and of how many choices it tells."""
+        """Draw the page. Return where it is, and how many choices it shows."""
         from privacy_release.explore.written import joined, write_page
 
         if not self.choices or not self.records:
-            raise SpecError("there are no records or choices to draw: a task before failed, see its log")
+            raise SpecError(
+                "there are no records or choices to draw, because an earlier task failed. See its log"
+            )
         file, spec, _ = _specified(self.spec)
         kept: Iterable[MeasuredRef] = self.measured or ()
         found = joined(self.choices, kept)
         with run_work_area(context):
             page = write_page(found, self.records, spec, file, run=release_id(context))
-        told = {
+        summary = {
             "curator": str(page),
             "choices": len(found),
             "failed": sum(cell["failed"] is not None for cell in found),
         }
-        self.log.info("drawn", **told)
-        return told
+        self.log.info("drawn", **summary)
+        return summary
 
 
 def _specified(file: str) -> "tuple[Path, ReleaseSpec, ReleasePolicy]":
-    """A specification's file, what it says, and its policy with the deployment's floor."""
+    """Load a specification's path and content, and its policy with the deployment's floor."""
     from privacy_release.explore.sources import policy_to_explore
     from privacy_release.spec.files import include_folder
     from privacy_release.spec.model import load_spec

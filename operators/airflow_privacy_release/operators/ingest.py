@@ -1,4 +1,4 @@
-"""Operators that bring tables into the run's work area, checked against their schemas."""
+"""Operators that read tables into the run's work area and check them against their schemas."""
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
@@ -49,27 +49,28 @@ _RENDERERS = {"schema": "json", "columns": "json", "engine": "json"}
 
 
 class IngestOperator(BaseOperator):
-    """Check records against the schema and keep them in the run's work area; what all sources share.
+    """Check records against the schema and keep them in the run's work area: the base of ingest operators.
 
     Args:
-        schema: role and kind of each column: a YAML or JSON file (absolute, or relative to the include
+        schema: Role and kind of each column: a YAML or JSON file (absolute, or relative to the include
             folder), or the mapping itself.
-        columns: to read; None reads all, and each must be in the schema then.
-        nulls: `fail` where a quasi-identifier or sensitive attribute that is not nullable has one, `drop`
-            these records, or `keep` them: a null is a value of its own then.
-        individual: the identifier that is kept, in the work area alone, for a method that memoises by it.
-        person: the identifier by which a record is known as a person's, for models across releases; a keyed
-            hash of it is kept beside the table.
+        columns: Columns to read; None reads all, and then each must be in the schema.
+        nulls: Action if a quasi-identifier or sensitive attribute that is not nullable has a null: `fail`,
+            `drop` these records, or `keep` them, with null as a value of the attribute.
+        individual: Identifier that is kept, only in the work area, for a method that memoises by it.
+        person: Identifier of the person that a record belongs to, for models across releases. A keyed hash of
+            it is kept with the table.
         membership_key: Airflow connection id whose password is the key of that hash.
-        numbering: Airflow connection id whose password is the key by which a person of the schema has the
-            same number in every run; `over_time` of a release needs it. None: numbers are of one run.
-        engine: `local`: all steps hold the table in memory. `fragments` or `spark`, or a mapping with that
-            `kind` and its settings, see `privacy_release.workarea.engines`: the table may be larger than
-            memory, is copied in parts, and no later step loads it.
-        max_expansion: most bytes that records may take in memory for each byte of their file: a small file
-            that unfolds further, beyond a GiB, is refused as a Parquet bomb.
-        series: name of the releases that pseudonyms and shifts of the scope `series` are the same in, where
-            the schema names none; None: the DAG's id.
+        numbering: Airflow connection id whose password is the key that gives a person of the schema the same
+            number in every run; required by `over_time` of a release. None: numbers are valid within one run.
+        engine: Engine of all steps. `local`: all steps hold the table in memory. `fragments` or `spark`, or a
+            mapping with that
+                `kind` and its settings, see `privacy_release.workarea.engines`: the table may be larger than
+                memory; it is copied in parts, and no later step loads it whole.
+        max_expansion: Most bytes in memory for each byte of the file. A small file that expands further,
+            beyond a GiB, is refused as a Parquet bomb.
+        series: Name of the series of releases that share pseudonyms and shifts of the scope `series`, if the
+            schema names none; None: the DAG's id.
     """
 
     ui_color = "#e8f1fa"
@@ -102,7 +103,7 @@ class IngestOperator(BaseOperator):
         self.series = series
 
     def _ingested(self, context: "Context", uri: "str | Extract", **access: Any) -> "Table":
-        """Copy the records into the work area; a reference to them."""
+        """Copy the records into the work area. Return a reference to them."""
         from privacy_release.sources.pseudonyms import Naming
         from privacy_release.spec.files import load_schema
         from privacy_release.steps.ingest import ingest
@@ -141,29 +142,29 @@ class IngestOperator(BaseOperator):
 class IngestParquetOperator(IngestOperator):
     """Read Parquet files or a version of a table, check them and keep them in the run's work area.
 
-    Identifiers stay behind: they are not copied, but for the one that memoised answers go by, or a keyed
-    pseudonym stands in their place. Where the schema says so, columns are derived from dates, and dates are
-    shifted by person. Text that will be released is looked through for addresses, numbers and names of
-    persons, and insensitive columns for values that are nearly unique: both stop the task unless the schema
-    allows them. Returns a reference to the table, not the table.
+    Identifiers are not copied, except the one used for memoised answers, or as keyed pseudonyms. If the
+    schema says so, columns are derived from dates, and dates are shifted by person. Text that will be
+    released is searched for addresses, numbers and names of persons, and insensitive columns for values that
+    are nearly unique. Either finding stops the task unless the schema allows it. Returns a reference to the
+    table, not the table.
 
     Args:
-        uri: a path or address of a Parquet file, a folder of such files, or a glob. `{release}` in it is the
+        uri: Path or address of a Parquet file, a folder of such files, or a glob. `{release}` in it is the
             run's partition key or run id, `{release:%Y-%m-%d}` the date of the partition key, else the
             logical date.
         connection: Airflow connection of the object store, see `context.source_access`; for a table its
-            `storage_options` have the names of the library deltalake, or pyiceberg.
-        format: `parquet`; `delta`: the address is that of the folder of a Delta table; or `iceberg`: it is
-            that of a metadata file of an Iceberg table, or `iceberg://CATALOG/namespace.table`.
-        version: of a table, its number, of Iceberg that of a snapshot; None: see `timestamp`.
-        timestamp: the version that was the newest at that time, ISO 8601; None as well: the newest one. Which
-            version was read stands in the reference and the manifest.
-        when_missing: what to do where no file is at the address: `fail`; `skip` this task, and so all that
-            follow; or `wait` for it in the triggerer, which occupies no worker.
-        timeout: how long to wait at most, such as `1 day`.
-        every: how long to wait between two looks.
-        sha256: what the SHA-256 of the Parquet file must be, or of several files the fingerprint that the
-            report of a release shows; None: anything.
+            `storage_options` use the names of the library deltalake, or pyiceberg.
+        format: `parquet`; `delta`: the address is the folder of a Delta table; or `iceberg`: the address is
+            the metadata file of an Iceberg table, or `iceberg://CATALOG/namespace.table`.
+        version: Version number of a table, or the id of an Iceberg snapshot; None: see `timestamp`.
+        timestamp: Time, ISO 8601, whose newest version is read; None as well: the newest version. The
+            reference and the manifest contain the version that was read.
+        when_missing: Action if no file is at the address: `fail`; `skip` this task and all that follow; or
+            `wait` for it in the triggerer, which occupies no worker.
+        timeout: Longest time to wait, such as `1 day`.
+        every: Time between two checks.
+        sha256: Required SHA-256 of the Parquet file, or for several files the fingerprint that the report of
+            a release shows; None: no requirement.
     """
 
     template_fields = (
@@ -201,12 +202,14 @@ class IngestParquetOperator(IngestOperator):
     @recorded
     @monitored("ingest")
     def execute(self, context: "Context") -> "Table":
-        """Copy the table into the work area; a reference to it."""
+        """Copy the table into the work area. Return a reference to it."""
         from privacy_release.sources.waiting import FILE, has_come, skipped
 
         if self.format != "parquet":
             if self.sha256 is not None:
-                raise SpecError("sha256 is of Parquet files; remove it, and name a version of the table")
+                raise SpecError(
+                    "sha256 applies only to Parquet files. Remove it, and name a version of the table"
+                )
             return self._ingested(context, self._version(release_name(context).address(self.uri)))
         reached = _reached(context, self.uri, self.connection)
         if self.when_missing != "fail" and not has_come(**reached):
@@ -223,7 +226,7 @@ class IngestParquetOperator(IngestOperator):
         return version_of(self.format, uri, version, self.timestamp, options)
 
     def _wait(self, uri: str) -> None:
-        """Leave the worker until the files have come."""
+        """Leave the worker until the files have arrived."""
         until = datetime.now(UTC) + parse_duration(self.timeout)
         trigger = SourceTrigger(
             uri=uri,
@@ -237,7 +240,7 @@ class IngestParquetOperator(IngestOperator):
     @recorded
     @monitored("ingest")
     def resume(self, context: "Context", event: Mapping[str, Any]) -> "Table":
-        """Go on once the trigger has seen the files, or given up."""
+        """Continue once the trigger has seen the files, or given up."""
         from privacy_release.sources.waiting import FILE, too_late
 
         reached = _reached(context, self.uri, self.connection)
@@ -251,24 +254,24 @@ class IngestParquetOperator(IngestOperator):
 class IngestSqlOperator(IngestOperator):
     """Read the rows of a query, check them against the schema and keep them in the run's work area.
 
-    They are streamed from the database some at a time, in a transaction that may only read where it knows
-    such, and then treated as those of `IngestParquetOperator`. The manifest has the hash of the query's text,
-    never the text, which may hold literals. Returns a reference to the table, not the table.
+    Rows are streamed from the database in batches, in a read-only transaction if the database supports it,
+    and then handled like those of `IngestParquetOperator`. The manifest has the hash of the query's text,
+    never the text, which may contain literals. Returns a reference to the table, not the table.
 
     Args:
-        sql: a SELECT. `{release}` and `{release:%Y-%m-%d}` in it are bound as parameters, without quotes: the
-            run's partition key or run id, and the date of the partition key, else the logical date.
-        connection: Airflow connection of the database.
-        when_missing: what to do where the query gives no row: `fail`; `skip` this task, and so all that
-            follow; or `wait` and ask again, on a worker for as long as the query takes, in the triggerer in
-            between.
-        timeout: how long to wait at most, such as `1 day`.
-        every: how long to wait until the query is asked again.
-        types: where the types of columns come from that the database does not declare, which is any but
-            PostgreSQL: their first `values`, or the `schema`, which is required where a privacy budget pays.
+        sql: A single SELECT statement. `{release}` and `{release:%Y-%m-%d}` in it are bound as parameters,
+            without quotes: the run's partition key or run id, and the date of the partition key, else the
+            logical date.
+        connection: Airflow connection id of the database.
+        when_missing: Action if the query returns no row: `fail`; `skip` this task and all that follow; or
+            `wait` and query again: on a worker while the query runs, in the triggerer in between.
+        timeout: Longest time to wait, such as `1 day`.
+        every: Time until the query is run again.
+        types: Source of the column types if the database does not declare them, which is any but PostgreSQL:
+            the first `values`, or the `schema`, which is required with a privacy budget.
     """
 
-    # without `sql`: what Jinja renders would be pasted into the query, and kept for a page to show
+    # without `sql`: rendered text would be pasted into the query and stored for a page to show
     template_fields = ("connection", "when_missing", "timeout", "every", "types", *_SHARED)
     template_fields_renderers = _RENDERERS
 
@@ -294,18 +297,18 @@ class IngestSqlOperator(IngestOperator):
     @recorded
     @monitored("ingest")
     def execute(self, context: "Context") -> "Table":
-        """Copy the rows into the work area; a reference to them."""
+        """Copy the rows into the work area. Return a reference to them."""
         until = datetime.now(UTC) + parse_duration(self.timeout)
-        return self._asked(context) or self._wait(until)
+        return self._queried(context) or self._wait(until)
 
     @recorded
     @monitored("ingest")
     def resume(self, context: "Context", until: str, event: Any = None) -> "Table":
         """Ask again."""
-        return self._asked(context) or self._wait(datetime.fromisoformat(until))
+        return self._queried(context) or self._wait(datetime.fromisoformat(until))
 
-    def _asked(self, context: "Context") -> "Table | None":
-        """The rows of the query; None where there are none yet."""
+    def _queried(self, context: "Context") -> "Table | None":
+        """Run the query and copy its rows; None if there are none yet."""
         from privacy_release.sources.databases.query import Query
         from privacy_release.sources.waiting import ROW, skipped
 
@@ -322,7 +325,7 @@ class IngestSqlOperator(IngestOperator):
         return None
 
     def _wait(self, until: datetime) -> NoReturn:
-        """Leave the worker for a while, if there is time left."""
+        """Leave the worker for a while if there is time left."""
         from privacy_release.sources.waiting import ROW, too_late
 
         now, shown = datetime.now(UTC), f"query of {self.connection}"
@@ -330,13 +333,13 @@ class IngestSqlOperator(IngestOperator):
             raise MissingSourceError(too_late(shown, self.timeout, ROW))
         again = min(now + parse_duration(self.every), until)
         self.log.info("waiting", uri=shown, until=until.isoformat(timespec="seconds"))
-        # The trigger knows a time alone: what it knows is stored, and the query may hold literals.
+        # The trigger only has a time: its arguments are stored, and the query may contain literals.
         self.defer(trigger=DateTimeTrigger(again), method_name="resume", kwargs={"until": until.isoformat()})
-        raise AssertionError("a task that is deferred does not come back")
+        raise AssertionError("defer always raises")
 
 
 def _reached(context: "Context", uri: str, connection: str | None) -> dict[str, Any]:
-    """Where files are, and how they are reached."""
+    """Return the address of files and how to access them."""
     address = release_name(context).address(uri)
     return {"uri": address, **source_access(address, connection)}
 
@@ -344,18 +347,18 @@ def _reached(context: "Context", uri: str, connection: str | None) -> dict[str, 
 class IngestTablesOperator(BaseOperator):
     """Read tables that share persons, check each against its schema and keep them as one in the work area.
 
-    A person has the same number in all of them, so it is one task that reads all. Each is read as by
-    `IngestParquetOperator`; the name of its table stands in each record, in the column `table_name`. What the
-    method then releases has one pseudonym a person, and a class is of whole persons: of all their rows in all
-    tables. Returns a reference to the table, not the table.
+    One task reads all tables, because a person has the same number in all of them. Each is read as by
+    `IngestParquetOperator`; each record has the name of its table in the column `table_name`. The method then
+    releases one pseudonym per person, and a class consists of whole persons: all their rows in all tables.
+    Returns a reference to the table, not the table.
 
     Args:
-        tables: of each table, by its name, a mapping with `uri` and `schema` (the mapping itself, or a file),
-            and, if needed, `columns`, `nulls`, `connection`, `max_expansion` and `sha256`, as of
-            `IngestParquetOperator`; `person`, the column that names the person, where it is called otherwise
-            there; and `carry`: quasi-identifiers of another table, which has one row a
-            person, whose released values the rows of this one get, too.
-        person: the identifier that names the person; the release has the pseudonym in a column of that name.
+        tables: For each table, by its name, a mapping with `uri` and `schema` (the mapping itself, or a
+            file), and, if needed, `columns`, `nulls`, `connection`, `max_expansion` and `sha256`, as for
+            `IngestParquetOperator`; `person`, the column that names the person, if its name differs in this
+            table; and `carry`: quasi-identifiers of another table with one row per person, whose released
+            values are added to the rows of this table.
+        person: Identifier of the person; the release has the pseudonym in a column of that name.
     """
 
     template_fields = ("tables", "person")
@@ -370,20 +373,20 @@ class IngestTablesOperator(BaseOperator):
     @recorded
     @monitored("ingest")
     def execute(self, context: "Context") -> "Table":
-        """Copy the tables into the work area; a reference to them."""
+        """Copy the tables into the work area. Return a reference to them."""
         from privacy_release.spec.files import load_tables
         from privacy_release.steps.ingest import TableSource, ingest_tables
 
         sources = {
             name: TableSource(
-                person=told.get("person"),
-                columns=told.get("columns"),
-                nulls=told.get("nulls", "fail"),
-                max_expansion=int(told.get("max_expansion", MAX_EXPANSION)),
-                sha256=told.get("sha256"),
-                **_reached(context, told["uri"], told.get("connection")),
+                person=settings.get("person"),
+                columns=settings.get("columns"),
+                nulls=settings.get("nulls", "fail"),
+                max_expansion=int(settings.get("max_expansion", MAX_EXPANSION)),
+                sha256=settings.get("sha256"),
+                **_reached(context, settings["uri"], settings.get("connection")),
             )
-            for name, told in self.tables.items()
+            for name, settings in self.tables.items()
         }
         schema = load_tables(self.tables, self.person)
         with run_work_area(context) as work:

@@ -17,23 +17,23 @@ if TYPE_CHECKING:
 
 
 class TrainNaiveBayesOperator(BaseOperator):
-    """Train PPNB on releases of a table, read from the lake alone, and store the model with a small report.
+    """Train PPNB on releases of a table, read only from the lake, and store the model with a short report.
 
     The model is JSON, `_models/<DAG id>/<release id>.json` below the lake's root, and the report an HTML file
-    beside it; both are computed from what is published already, and as public as that.
+    next to it. Both are computed from what is already published, and are equally public.
 
-    Accuracy on true records is not. Unless the test table is declared public, such as a simulated one, it
-    goes to the curator's folder alone, and neither XCom nor log nor report tell it.
+    Accuracy on true records is not public. Unless the test table is declared public, for example because it
+    is simulated, the accuracy goes only to the curator's folder, not to XComs, logs or the report.
 
     Args:
-        name: the release table.
-        target: the class, a listed attribute of the releases.
-        releases: ids of releases of different people; None: the newest of those whose asset events triggered
+        name: Name of the release table.
+        target: Class to predict, an attribute of the releases with listed values.
+        releases: Ids of releases of different people; None: the newest of those whose asset events triggered
             the run, else the newest release of the table.
-        features: attributes to learn from; None: all others.
-        test: reference to an ingested table of true records; None: no test.
-        public_test: whether everybody may know exact figures of the test table.
-        alpha, var_smoothing: see `privacy_engine.learning.ppnb.PrivateNaiveBayes`.
+        features: Attributes to learn from; None: all others.
+        test: Reference to an ingested table of true records; None: no test.
+        public_test: Whether anyone may know exact figures of the test table.
+        alpha, var_smoothing: Smoothing parameters, see `privacy_engine.learning.ppnb.PrivateNaiveBayes`.
         lake: Airflow connection id of the lake.
     """
 
@@ -72,7 +72,7 @@ class TrainNaiveBayesOperator(BaseOperator):
 
     @guarded
     def execute(self, context: "Context") -> dict[str, Any]:
-        """Train, test and store; where the model is, and its figures."""
+        """Train, test and store the model. Return where it is, and its figures."""
         from privacy_release.steps.learning import (
             evaluate,
             figures_of,
@@ -97,23 +97,23 @@ class TrainNaiveBayesOperator(BaseOperator):
         )
         score = evaluate(trained, self.test) if self.test is not None else None
         path = f"_models/{quote(dag, safe='')}/{quote(run, safe='')}"
-        told: dict[str, Any] = {
+        summary: dict[str, Any] = {
             **write_model(lake, path, trained, score if public else None),
             "releases": list(trained.releases),
             "rows": len(trained.released),
             **figures_of(trained),
         }
         if score is not None and public:
-            told |= {"accuracy": score.accuracy, "majority": score.majority, "tested": score.rows}
+            summary |= {"accuracy": score.accuracy, "majority": score.majority, "tested": score.rows}
         elif score is not None:
             with run_work_area(context):
-                told["curator"] = write_private_score(score, trained, dag, run)
-        self.log.info("trained", **told)
-        return told
+                summary["curator"] = write_private_score(score, trained, dag, run)
+        self.log.info("trained", **summary)
+        return summary
 
 
 def triggering_release(context: "Context", table: str) -> str | None:
-    """The newest release of a table among the asset events that triggered the run; None where none did."""
+    """Return the newest release of a table among the run's triggering asset events; None if there is none."""
     by_asset = context.get("triggering_asset_events") or {}
     events = [event for asset in by_asset for event in by_asset[asset]]
     mine = [event for event in events if (event.extra or {}).get("table") == table]

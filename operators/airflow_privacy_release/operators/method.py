@@ -1,4 +1,4 @@
-"""The base of all operators named after a method.
+"""The base class of all operators named after a method.
 
 The operators themselves and a base for each family of methods are in `methods`, which `make docs` writes.
 """
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class MethodOperator(BaseOperator):
-    """Make a release by one method and stage it; `ReleaseOperator` does the same by a method's name.
+    """Make a release by one method and stage it. `ReleaseOperator` does the same for any method by name.
 
     For a class that names its `method`, `template_fields` and `parameters` are derived from the arguments of
     its `__init__` and those of its bases.
@@ -34,12 +34,12 @@ class MethodOperator(BaseOperator):
     Args:
         table: Reference to an ingested table.
         title: Heading of the report.
-        requires: as of `ReleaseOperator`.
+        requires: As for `ReleaseOperator`.
 
     Attributes:
-        method: registry key.
-        parameters: names of the method's parameters, each an attribute of the operator: all arguments but
-            those that `ReleaseOperator` has for any method.
+        method: Registry key of the method.
+        parameters: Names of the method's parameters, each an attribute of the operator: all arguments except
+            those that `ReleaseOperator` has for every method.
     """
 
     method: ClassVar[str]
@@ -51,7 +51,7 @@ class MethodOperator(BaseOperator):
     }
     operator_extra_links = (ReportLink(),)
 
-    # What only some families take.
+    # Arguments that only some families have.
     seed: int | str | None = None
     budget: str | None = None
     policy: str | Mapping[str, Any] | None = None
@@ -79,13 +79,13 @@ class MethodOperator(BaseOperator):
     def __init_subclass__(cls) -> None:
         """Derive the template fields and the names of the method's parameters."""
         super().__init_subclass__()
-        if "method" in vars(cls):  # a user's subclass is left as it is
+        if "method" in vars(cls):  # a user's subclass is not changed
             cls.template_fields = arguments = _arguments(cls)
             cls.parameters = tuple(n for n in arguments if n not in ReleaseOperator.template_fields)
 
     @recorded
     def execute(self, context: "Context") -> "StagedRelease":
-        """Stage a release; a reference to it."""
+        """Stage a release. Return a reference to it."""
         return stage_release(
             self,
             context,
@@ -101,7 +101,7 @@ class MethodOperator(BaseOperator):
 
 
 def _arguments(operator: type[BaseOperator]) -> tuple[str, ...]:
-    """Names of what a class takes beside Airflow's own: those of its bases first, each once."""
+    """Return the names of a class's own arguments, without Airflow's: base classes first, each name once."""
     names: dict[str, None] = {}
     for cls in reversed(operator.__mro__[: operator.__mro__.index(BaseOperator)]):
         if "__init__" in vars(cls):

@@ -1,4 +1,4 @@
-"""Operator that looks for outliers in an ingested table and does with them what its action says."""
+"""Operator that detects outliers in an ingested table and applies its action to them."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -19,15 +19,15 @@ if TYPE_CHECKING:
 class DetectOutliersOperator(BaseOperator):
     """Count the outliers of a table and report, set aside or suppress them, or fail if there are too many.
 
-    Only counts leave the run's work area: neither a record nor its score or position outlives the run.
+    Only counts leave the run's work area: no record, score or position is kept after the run.
 
     Args:
-        table: reference to an ingested table.
-        method: registry key of the detector, `okplof` or `lof`.
-        parameters: of the detector; rendered text is read as the parameter's type.
-        action: `report`, `set_aside` (the release is about the others), `suppress` (the same, and they count
-            as suppressed, also against the policy) or `fail`.
-        max_share: largest share of outliers, 0 to 1; with more the task fails. `fail` needs it.
+        table: Reference to an ingested table.
+        method: Registry key of the detector, `okplof` or `lof`.
+        parameters: Parameters of the detector; rendered text is read as the parameter's type.
+        action: `report`; `set_aside`, to release the others; `suppress`, the same, but they count as
+            suppressed, also against the policy; or `fail`.
+        max_share: Largest share of outliers, 0 to 1; the task fails if there are more. Required by `fail`.
     """
 
     references: ClassVar = {"table": Table}
@@ -55,7 +55,7 @@ class DetectOutliersOperator(BaseOperator):
     @recorded
     @monitored("outliers")
     def execute(self, context: "Context") -> "Table":
-        """Detect; a reference to the table to go on with, whose `outliers` hold the counts."""
+        """Detect outliers. Return a reference to the remaining table, with the counts in `outliers`."""
         from privacy_release.steps.outliers import detect_outliers
 
         with run_work_area(context) as work:

@@ -1,4 +1,4 @@
-"""Operators that publish a verified release, take one back, and remove work areas."""
+"""Operators that publish or retract a verified release, and remove work areas."""
 
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -30,32 +30,36 @@ if TYPE_CHECKING:
     from privacy_release.evidence.kept import EvidenceRef
 
 
-# Work areas that stay until a person looks at them.
+# States of work areas that are kept until a person has looked at them.
 _ASKS_FOR_A_PERSON = (State.STUCK, State.UNMARKED, State.UNKNOWN_RUN)
 
 
 class PublishOperator(BaseOperator):
-    """Publish a staged release in one commit, if its report passed and is about these very bytes.
+    """Publish a staged release in one commit, if its report passed and is about exactly these bytes.
 
     The release is named by the run's partition key, else its run id. A retry of the same run publishes
-    nothing twice. What the release replaced is erased after a grace, by whichever release of the table comes
-    next, or moves to the table's history. Each asset in `outlets` gets an event that says what was published.
+    nothing twice. Files that the release replaced are erased after a grace period, when the next release of
+    the table is published, or move to the table's history. Each asset in `outlets` gets an event that
+    describes the release.
 
     Args:
-        table: reference to the staged release.
-        report: what `VerifyOperator` found.
-        name: the release table in the lake.
+        table: Reference to the staged release.
+        report: Findings of `VerifyOperator`.
+        name: Name of the release table in the lake.
         lake: Airflow connection id of the lake.
-        approved: what `ApproveReleaseOperator` gave, where somebody is to approve the release first: without
-            an approval of these very bytes nothing is published.
-        signing: Airflow connection id of the key that signs the release, its password. Without a connection
-            `signing_default` the option `signing_key` names the file of the key, and without that nothing is
-            signed, which the log says; the floor policy may forbid it.
-        mode: which releases the table holds: `snapshot` the newest alone, `partitions` one a partition key,
-            `append` all; None: partitions for a run with a partition key, else snapshot.
-        superseded: what becomes of a release that the table holds no more: `drop` or `history`.
-        history_lake: Airflow connection id of the lake that keeps them as table `<name>_history`.
-        grace: for how long the files of a superseded release stay for those who are reading them.
+        approved: Output of `ApproveReleaseOperator`, if the release requires an approval: without an approval
+            of exactly these bytes, nothing is published.
+        signing: Airflow connection id whose password is the key that signs the release. Without a connection
+            `signing_default`, the option `signing_key` names the key file. Without that, nothing is signed,
+            and a line is logged; the floor policy may forbid it.
+        mode: Releases that the table holds: `snapshot` only the newest, `partitions` one per partition key,
+            `append` all. None: `partitions` for a run with a partition key, else `snapshot`.
+        superseded: What happens to a release when a newer one replaces it: `drop` deletes it, `history` moves
+            it to `history_lake`.
+        history_lake: Airflow connection id of the lake that keeps superseded releases, as table
+            `<name>_history`.
+        grace: How long the files of a superseded release are kept for queries that are still running, for
+            example `1 hour`.
     """
 
     references: ClassVar = {"table": StagedRelease, "report": ReportRef, "approved": ApprovalRef}
@@ -107,13 +111,13 @@ class PublishOperator(BaseOperator):
     @guarded
     @monitored("publish")
     def execute(self, context: "Context") -> "Published":
-        """Publish; where the release and its proofs are."""
+        """Publish the release. Return where the release and its proofs are."""
         from privacy_release.steps.publish import COMPLETED, publish_staged, table_rules
 
         if self._needs_approval and not self.approved:
             raise IntegrityError(
-                "the release must be approved, and no approval was given: a task that was marked as "
-                "successful by hand gives none; nothing was published, start a new run"
+                "This release requires an approval, but the approval task has no result (was it marked as "
+                "successful by hand?). Nothing was published. Start a new run"
             )
         by_partition = partition_key(context) is not None
         mode = self.mode or (PublishMode.PARTITIONS if by_partition else PublishMode.SNAPSHOT)
@@ -139,36 +143,36 @@ class PublishOperator(BaseOperator):
             already=published.already,
             manifest=published.manifest,
             report=published.report,
-            signed=published.statement or "by nobody",
+            signed=published.statement or "unsigned",
         )
         for figure in published.left_out:
-            self.log.warning("could not be made and is missing from the release", **figure)
+            self.log.warning("could not be computed and is missing from the release", **figure)
         if published.completed:
             self.log.warning(COMPLETED, table=published.table, release=published.release)
         self._published = published
         return published
 
     def done_before(self, context: "Context") -> "Published | None":
-        """What this run published, where its work area is gone; None if it published nothing."""
+        """Return what this run published if its work area is gone; None if it published nothing."""
         from privacy_release.steps.publish import published_by
 
         return published_by(lake_of(self.lake).table(self.name), release_id(context), run_key(context))
 
     def get_openlineage_facets_on_complete(self, task_instance: Any) -> Any:
-        """What OpenLineage is told, where its provider is installed and calls this; None of a failed task."""
+        """Return the lineage. OpenLineage's provider, if installed, calls this; None for a failed task."""
         from airflow_privacy_release.task.lineage import lineage_of
         from privacy_release.lake.read import dictionary_of
 
         done = self._published
         if done is None:
             return None
-        told = dictionary_of(lake_of(self.lake).table(done.table), done.release, done.version)
+        dictionary = dictionary_of(lake_of(self.lake).table(done.table), done.release, done.version)
         staged, report = StagedRelease.from_ref(self.table), ReportRef.from_ref(self.report)
-        return lineage_of(staged, done, report, told, self.owner)
+        return lineage_of(staged, done, report, dictionary, self.owner)
 
 
 def event_of(published: "Published", staged: "StagedRelease", report: "ReportRef") -> dict[str, Any]:
-    """What an asset event says of a release: its place, and the figures measured on its bytes."""
+    """Return an asset event's content: where the release is, and the figures measured on its bytes."""
     return {
         "release": published.release,
         "table": published.table,
@@ -182,21 +186,21 @@ def event_of(published: "Published", staged: "StagedRelease", report: "ReportRef
 
 
 def _of_staged(staged: "StagedRelease", report: "ReportRef") -> dict[str, Any]:
-    """The parts of an event that describe the staged bytes of this attempt."""
+    """Return the parts of an event that describe the staged bytes of this attempt."""
     epsilon = {"epsilon": staged.loss["epsilon"]} if staged.loss else {}
     return {"sha256": staged.sha256, **measured_symbols(report), **epsilon}
 
 
 class EvidenceOperator(BaseOperator):
-    """Make the signed evidence pack of a published release, in the curator's folder.
+    """Create the signed evidence pack of a published release, in the curator's folder.
 
-    The page of the release offers it, where the web server sees that folder, to whoever may answer its
-    approvals. A failure leaves the release as it is; trying again makes the pack.
+    If the web server can read that folder, the page of the release offers the pack to the users who may
+    answer its approvals. A failure does not affect the release; try again to create the pack.
 
     Args:
-        table: what `PublishOperator` gave.
+        table: Output of `PublishOperator`.
         lake: Airflow connection id of the lake.
-        signing: Airflow connection id of the key that signed the release, as of `PublishOperator`.
+        signing: Airflow connection id of the key that signed the release, as for `PublishOperator`.
     """
 
     template_fields = ("table", "lake", "signing")
@@ -218,12 +222,12 @@ class EvidenceOperator(BaseOperator):
 
     @guarded
     def execute(self, context: "Context") -> "EvidenceRef":
-        """Make the pack; where it is."""
+        """Create the pack. Return where it is."""
         from privacy_release.evidence.kept import keep_evidence
         from privacy_release.steps.publish import require_published_by
 
         signer, lake = signer_of(self.signing), lake_of(self.lake)
-        if "dag" in context:  # the value of another task, which users of Airflow may have changed
+        if "dag" in context:  # another task's value, which Airflow users may have changed
             require_published_by(lake.table(self.table["table"]), self.table["release"], run_key(context))
         made = keep_evidence(
             lake.table(self.table["table"]),
@@ -235,15 +239,15 @@ class EvidenceOperator(BaseOperator):
 
 
 class RetractOperator(BaseOperator):
-    """Take a release back: no version of the table gives its rows any more; safe to repeat.
+    """Retract a release: no version of the table contains its rows any more. Safe to repeat.
 
     Args:
-        name: the release table in the lake.
-        release: partition key or run id of the release.
-        reason: why; it is kept in the table's log for good, so it must not speak of a person.
+        name: Name of the release table in the lake.
+        release: Partition key or run id of the release.
+        reason: Reason of the retraction. The table's log keeps it forever, so do not mention any person.
         lake: Airflow connection id of the lake.
-        signing: Airflow connection id of the key that signs the retraction, as of `PublishOperator`.
-        history_lake: that of the table's superseded releases, where `lake` has no right to reach it.
+        signing: Airflow connection id of the key that signs the retraction, as for `PublishOperator`.
+        history_lake: Airflow connection id of the lake of superseded releases, if `lake` has no access to it.
     """
 
     template_fields = ("name", "release", "reason", "lake", "signing", "history_lake")
@@ -270,7 +274,7 @@ class RetractOperator(BaseOperator):
 
     @guarded
     def execute(self, context: "Context") -> dict[str, Any]:
-        """Retract; what was done."""
+        """Retract the release. Return what was done."""
         from privacy_release.steps.retraction import retract_release
 
         history = None if self.history_lake is None else lake_of(self.history_lake)
@@ -292,13 +296,13 @@ class RetractOperator(BaseOperator):
 
 
 class ClearSupersededOperator(BaseOperator):
-    """Erase what later releases replaced, once its grace is over, or move it to the history; safe to repeat.
+    """Erase superseded releases after their grace period, or move them to the history. Safe to repeat.
 
-    The next release of a table does it, too: this is for tables that wait long for one.
+    The next release of a table does the same: this operator is for tables whose next release is far away.
 
     Args:
         lake: Airflow connection id of the lake; all its tables are cleared.
-        history_lake: that of the superseded releases, where `lake` has no right to reach it.
+        history_lake: Airflow connection id of the lake of superseded releases, if `lake` has no access to it.
     """
 
     template_fields = ("lake", "history_lake")
@@ -311,7 +315,7 @@ class ClearSupersededOperator(BaseOperator):
 
     @guarded
     def execute(self, context: "Context") -> dict[str, int]:
-        """Clear up; how many releases moved, how many files were erased, and how many wait."""
+        """Clear all tables. Return how many releases moved, files were erased, and releases still wait."""
         from privacy_release.steps.retraction import settle_tables
 
         history = None if self.history_lake is None else lake_of(self.history_lake)
@@ -320,13 +324,13 @@ class ClearSupersededOperator(BaseOperator):
             self.log.error("table not cleared", problem=problem)
         if problems:
             raise PublishError(
-                f"{len(problems)} tables could not be cleared up, the first of them {problems[0]}"
+                f"{len(problems)} tables could not be cleared, the first of them {problems[0]}"
             )
         return {"moved": done.moved, "erased": done.erased, "waiting": done.waiting}
 
 
 class CleanupOperator(BaseOperator):
-    """Remove the raw and staged personal data of the run; `clean_up_after` puts it in its place."""
+    """Remove the raw and staged personal data of the run. Use `clean_up_after` to add it to a DAG."""
 
     template_fields = ()
     ui_color = "#eeeeee"
@@ -336,22 +340,22 @@ class CleanupOperator(BaseOperator):
 
     @guarded
     def execute(self, context: "Context") -> None:
-        """Remove the work area of this run; doing it twice is fine."""
+        """Remove the work area of this run. Calling it twice is safe."""
         self.log.info("work area removed", folder=remove_run_work_area(context))
 
 
 class SweepWorkAreasOperator(BaseOperator):
-    """Remove work areas that outlived their run: of a killed process, or of a DAG paused before the teardown.
+    """Remove work areas left behind by a killed process, or by a DAG that was paused before its teardown.
 
-    Airflow is asked about each run: an area stays as long as its run is not over, however long that waits for
-    a person's approval. `sweep_dag` puts it on a schedule.
+    The operator looks up each run in Airflow: an area stays until its run has ended, even while the run waits
+    for an approval. `sweep_dag` runs it on a schedule.
 
     Args:
-        idle: for how long an area must have shown no sign of life, such as `6 hours`; None: the option
+        idle: How long an area must have been without a heartbeat, such as `6 hours`; None: the option
             `work_area_idle`.
-        unknown_runs: whether to remove also areas of runs that Airflow does not know (any more); not where
-            another Airflow shares the folder.
-        report_only: whether to remove nothing, and only say what would be.
+        unknown_runs: Whether to remove also the areas of runs that are not in Airflow (any more). Do not use
+            it if another Airflow shares the folder.
+        report_only: Whether to only report what would be removed.
     """
 
     template_fields = ("idle", "unknown_runs", "report_only")
@@ -372,7 +376,7 @@ class SweepWorkAreasOperator(BaseOperator):
 
     @guarded
     def execute(self, context: "Context") -> dict[str, int]:
-        """Sweep; how many areas there were of each state."""
+        """Sweep the work areas. Return the number of areas in each state."""
         ti = context["ti"]
         rules = Rules(
             idle=self._idle(),
@@ -390,15 +394,15 @@ class SweepWorkAreasOperator(BaseOperator):
         try:
             return idle_limit() if self.idle is None else parse_duration(str(self.idle))
         except ValueError as error:
-            raise SpecError(f"idle: {error}; correct it") from None
+            raise SpecError(f"idle: {error}. Correct it") from None
 
 
 def is_over(count: Callable[..., int], key: str) -> bool | None:
-    """Whether the run of a work area has ended; None if Airflow does not know it.
+    """Return whether the run of a work area has ended; None if the run is not in Airflow.
 
     Args:
         count: Airflow's count of the runs of a DAG, by `dag_id`, `run_ids` and `states`.
-        key: of the area.
+        key: Key of the work area.
     """
     dag_id, _, run_id = key.partition("/")
     if count(dag_id=dag_id, run_ids=[run_id], states=["queued", "running"]):
@@ -407,15 +411,15 @@ def is_over(count: Callable[..., int], key: str) -> bool | None:
 
 
 def clean_up_after(last: "BaseOperator | XComArg | Sequence[BaseOperator | XComArg]") -> CleanupOperator:
-    """Remove the work area once the last task that needs it has ended, in whatever state.
+    """Add the clean-up that removes the work area once the last task that needs it has ended, in any state.
 
-    The clean-up is a teardown without setups: with a setup it would not run after that setup failed, and what
-    a killed ingest had written would stay. If it fails the run fails, for personal data stay behind.
-    Airflow then no longer looks at `last` to judge the run, hence one more end, `done`, that shares the
-    fate of `last`.
+    The clean-up is a teardown without setups: with a setup, it would not run after that setup failed, and the
+    files of a killed ingest would stay. If the clean-up fails, the run fails, because personal data stay
+    behind. Airflow then no longer considers `last` when it judges the run. Hence one more end task, `done`,
+    that has the same outcome as `last`.
 
     Args:
-        last: the task, or the list of tasks, that all others lead to.
+        last: Final task, or list of final tasks, of the DAG.
     """
     cleanup = CleanupOperator(task_id="cleanup", retries=2)
     cleanup.as_teardown(on_failure_fail_dagrun=True)

@@ -1,4 +1,4 @@
-"""Operators that make a release by any registered method and stage it in the run's work area.
+"""Operators that make a release with any registered method and stage it in the run's work area.
 
 In one task, or in fragments with a mapped task each::
 
@@ -17,7 +17,7 @@ from airflow_privacy_release.hooks.lake import DEFAULT_LAKE, lake_of
 from airflow_privacy_release.hooks.ledger import ledger_of
 from airflow_privacy_release.task.errors import recorded
 from airflow_privacy_release.task.links import ReportLink
-from airflow_privacy_release.task.metrics import each, monitored, tell_budget
+from airflow_privacy_release.task.metrics import each, monitored, send_budget
 from airflow_privacy_release.task.rendering import chosen_engine, method_parameters, read_text
 from airflow_privacy_release.task.run import file_label, release_id, run_key, run_work_area
 from privacy_engine.errors import SpecError
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 class ReleaseOperator(BaseOperator):
     """Make a release and stage it, with its manifest and report, in the run's work area.
 
-    Staging is not publishing: `VerifyOperator` reads what was staged, `PublishOperator` what was verified.
+    Staging does not publish: `VerifyOperator` reads the staged release, `PublishOperator` publishes it.
 
     Args:
         table: Reference to an ingested table.
@@ -48,7 +48,7 @@ class ReleaseOperator(BaseOperator):
         title: Heading of the report.
         budget: Data set whose privacy budget is spent; required if the release makes a claim of differential
             privacy.
-        policy: Requirements that the release must meet, as of `VerifyOperator`; required with a budget. A
+        policy: Requirements that the release must meet, as for `VerifyOperator`; required with a budget. A
             release that the policy or the floor policy would refuse in the end is refused before anything is
             booked.
         ledger: Airflow connection ID of the budget's ledger.
@@ -57,7 +57,7 @@ class ReleaseOperator(BaseOperator):
             paid by itself.
         secret: Airflow connection ID whose password is the secret of memoised answers: at least 32 random
             bytes, the same in every release of a table.
-        replaces: Fingerprint of the earlier secret that is given up on purpose.
+        replaces: Fingerprint of the earlier secret, to replace it on purpose.
         series: Release table that the release will go to, for checks against its earlier releases, to which
             `history` refers, too. Refused before anything is booked: memoised answers with another secret
             than the last release, numeric columns whose types differ from the table's, and a ledger that
@@ -69,11 +69,12 @@ class ReleaseOperator(BaseOperator):
             and, to use other numbers than the policy requires, `k`, `m`, `departures`, `reserve` and
             `counterfeits`, as of the field `history` of a specification. None: the release is made as if it
             were the first.
-        engine: that works on the table, see `privacy_release.workarea.engines`; None: the one it was ingested
-            with. With another than `local` an anonymizer works on fragments, in a process pool or on Spark.
+        engine: Engine that works on the table, see `privacy_release.workarea.engines`; None: the one it was
+            ingested with. With any other than `local`, an anonymizer works on fragments, in a process pool or
+            on Spark.
         requires: Outputs of further tasks that must have succeeded before anything is booked or released,
-            such as those that validate one of several tables each. None: there are none. A table that was
-            made of several requires a list, which may be empty.
+                such as tasks that each validate one of several tables. None: no further tasks. A table made
+                from several tables requires a list, which may be empty.
     """
 
     references: ClassVar = {"table": Table, "requires": list[Table]}
@@ -136,7 +137,7 @@ class ReleaseOperator(BaseOperator):
 
     @recorded
     def execute(self, context: "Context") -> "StagedRelease":
-        """Stage a release; a reference to it."""
+        """Stage a release. Return a reference to it."""
         return stage_release(
             self,
             context,
@@ -167,20 +168,21 @@ def stage_release(
     past: "Past | None" = None,
     engine: str | Mapping[str, Any] | None = None,
 ) -> "StagedRelease":
-    """What every release operator does.
+    """Make and stage a release, as every release operator does.
 
     Args:
-        operator: has `table`, `requires`, `series`, `lake`, `seed`, `title` and `log`.
-        context: of the running task.
-        method: registry key.
-        parameters: plain values or rendered text.
-        budget: data set whose privacy budget is spent, if one is.
-        policy: as of `ReleaseOperator`.
-        ledger: Airflow connection id of its ledger.
-        over_time: as of `ReleaseOperator`.
-        memory: of memoised answers.
-        past: the earlier releases that it is made with.
-        engine: that works on the table; None: its own.
+        operator: Operator with the attributes `table`, `requires`, `series`, `lake`, `seed`, `title` and
+            `log`.
+        context: Airflow's context of the running task.
+        method: Registry key of the method.
+        parameters: Parameters of the method, as plain values or rendered text.
+        budget: Data set whose privacy budget is spent; None: no budget.
+        policy: As for `ReleaseOperator`.
+        ledger: Airflow connection id of the budget's ledger.
+        over_time: As for `ReleaseOperator`.
+        memory: Memory of memoised answers; None: no such answers.
+        past: Earlier releases whose people must stay protected; None: no history.
+        engine: Engine that works on the table; None: the table's own.
     """
     from privacy_release.budget.recorded import lacks_entries
     from privacy_release.spec.files import load_policy
@@ -227,26 +229,27 @@ def stage_release(
             past=past,
             engine=chosen_engine(engine),
         )
-    tell_budget(operator, paid)
+    send_budget(operator, paid)
     operator.log.info("staged", method=staged.method, rows=staged.rows, **staged.figures)
     return staged
 
 
 def require_policy(task_id: str, budget: object, policy: object) -> None:
-    """Refuse an operator with a budget and without a policy, when its DAG is built.
+    """Raise if an operator has a budget but no policy, when its DAG is built.
 
     Args:
         task_id: Name of the task in the error.
-        budget: Its argument that names the budget; None if no budget pays.
-        policy: Its argument of that name.
+        budget: Argument of the operator that names the budget; None if no budget pays.
+        policy: Argument `policy` of the operator.
 
     Raises:
-        SpecError: saying what to add.
+        SpecError: If the policy is missing.
     """
     if budget is not None and policy is None:
         raise SpecError(
-            f"{task_id}: policy must be given beside budget, for a release that it refuses must not "
-            "be paid for; add policy=, as for VerifyOperator"
+            f"{task_id}: a budget requires a policy, so that a release that the policy refuses is not paid "
+            "for. "
+            "Add policy=, as for VerifyOperator"
         )
 
 
@@ -257,13 +260,13 @@ class CutFragmentsOperator(BaseOperator):
     """Cut a table into parts that can meet the guarantees by themselves, and write each to the work area.
 
     Args:
-        table: reference to an ingested table.
-        method: registry key of an anonymizer.
-        parameters: of the method; rendered text is read as the parameter's type.
-        seed: of the cuts and of all fragments; None takes fresh entropy.
-        engine: of kind `fragments`, see `privacy_release.workarea.engines`; None: the one the table was
-            ingested with.
-        requires: as of `ReleaseOperator`.
+        table: Reference to an ingested table.
+        method: Registry key of an anonymizer.
+        parameters: Parameters of the method; rendered text is read as the parameter's type.
+        seed: Random seed of the cuts and of all fragments; None takes fresh entropy.
+        engine: Engine of kind `fragments`, see `privacy_release.workarea.engines`; None: the one the table
+            was ingested with.
+        requires: As for `ReleaseOperator`.
     """
 
     references: ClassVar = {"table": Table, "requires": list[Table]}
@@ -293,14 +296,15 @@ class CutFragmentsOperator(BaseOperator):
     @recorded
     @monitored("cut")
     def execute(self, context: "Context") -> "list[Fragments]":
-        """Cut; a reference to each fragment, or where Airflow maps over fewer, lists of some."""
+        """Cut the table. Return references to its fragments, in batches if there are too many to map over."""
         from privacy_release.steps.producers import fragments
         from privacy_release.steps.release import with_required, worked_on_by
 
         table = worked_on_by(chosen_engine(self.engine), with_required(self.table, self.requires))
         if table.engine is None or table.engine.kind != FRAGMENTS:
             raise SpecError(
-                "mapped tasks need the engine fragments; ingest the table with it, or take ReleaseOperator"
+                "mapped tasks require the engine `fragments`. Ingest the table with it, or use "
+                "ReleaseOperator"
             )
         with run_work_area(context) as work, open_engine(table.engine, work.folder) as engine:
             cut = fragments.cut_table(
@@ -317,15 +321,15 @@ class CutFragmentsOperator(BaseOperator):
 
 
 class ReleaseFragmentOperator(BaseOperator):
-    """Release one fragment of a table, or a batch of them; `JoinFragmentsOperator` makes a release of all.
+    """Release one fragment of a table, or a batch of them; `JoinFragmentsOperator` combines them.
 
-    A retry gives the same bytes: the random choices follow from the seed of the cut and the fragment's
+    A retry writes the same bytes: the random choices follow from the seed of the cut and the fragment's
     number.
 
     Args:
-        fragment: reference to a fragment, from `CutFragmentsOperator`: `.expand(fragment=cut.output)`. Where
-            there are more fragments than Airflow maps a task over (`core.max_map_length`), a list of them,
-            which are released one after the other.
+        fragment: Reference to a fragment, from `CutFragmentsOperator`: `.expand(fragment=cut.output)`. If
+            there are more fragments than Airflow maps a task over (`core.max_map_length`), a list of
+            fragments, which are released one after the other.
     """
 
     references: ClassVar = {"fragment": FragmentRef | list[FragmentRef]}
@@ -340,7 +344,7 @@ class ReleaseFragmentOperator(BaseOperator):
     @recorded
     @monitored("fragment")
     def execute(self, context: "Context") -> "FragmentReleaseRef | list[FragmentReleaseRef]":
-        """Release; a reference to the released records of the fragment, or of each one of the batch."""
+        """Release the fragment. Return a reference to its released records, or one for each of a batch."""
         with run_work_area(context):
             if isinstance(self.fragment, list):
                 return [self._released(fragment) for fragment in self.fragment]
@@ -360,11 +364,11 @@ class ReleaseFragmentOperator(BaseOperator):
 
 
 class JoinFragmentsOperator(BaseOperator):
-    """Stage the fragments of a table as one release, each exactly once, if together they keep the guarantees.
+    """Stage the fragments of a table as one release, each exactly once, if together they meet the guarantees.
 
     Args:
-        fragments: what `ReleaseFragmentOperator` gave for each of them, or for each batch.
-        title: of the report.
+        fragments: Output of `ReleaseFragmentOperator` for each fragment, or for each batch.
+        title: Heading of the report; None: a default one.
     """
 
     references: ClassVar = {"fragments": list[FragmentReleaseRef | list[FragmentReleaseRef]]}
@@ -383,7 +387,7 @@ class JoinFragmentsOperator(BaseOperator):
     @recorded
     @monitored("release")
     def execute(self, context: "Context") -> "StagedRelease":
-        """Stage the release; a reference to it."""
+        """Stage the release. Return a reference to it."""
         from privacy_release.steps.producers.fragment_join import join_staged
 
         released = each(self.fragments)
@@ -394,18 +398,18 @@ class JoinFragmentsOperator(BaseOperator):
 
 
 def most_mapped() -> int:
-    """Over how many items Airflow may map a task."""
+    """Return the largest number of items that Airflow may map a task over."""
     from airflow_privacy_release.compat import conf
 
     return int(conf.getint("core", "max_map_length", fallback=_MOST_MAPPED))
 
 
 def memory_of(operator: Any) -> Memory | None:
-    """That of an operator with `secret`, `replaces`, `series` and `lake`; None without a secret.
+    """Return the memory of an operator with `secret`, `replaces`, `series` and `lake`; None without a secret.
 
     Raises:
-        SecretError: if the connection of the secret is missing, or the secret too short.
-        PublishError: if the lake cannot be reached.
+        SecretError: If the connection of the secret is missing, or the secret too short.
+        PublishError: If the lake cannot be reached.
     """
     connection, series = read_text(operator.secret, str | None), read_text(operator.series, str | None)
     if connection is None:
@@ -418,10 +422,10 @@ def memory_of(operator: Any) -> Memory | None:
 
 
 def past_of(operator: Any, context: "Context") -> "Past | None":
-    """The earlier releases that an operator with `history`, `series` and `lake` makes one with.
+    """Return the earlier releases of `series` whose people an operator with `history` must protect.
 
     Raises:
-        SpecError: if the history is wrong, or the release table is not named.
+        SpecError: If the history is wrong, or the release table is not named.
     """
     from privacy_release.spec.files import load_policy
     from privacy_release.spec.floor import floor_policy, under_floor
@@ -432,9 +436,7 @@ def past_of(operator: Any, context: "Context") -> "Past | None":
         return None
     series, said = read_text(operator.series, str | None), dict(operator.history)
     if series is None or "policy" not in said:
-        raise SpecError(
-            "history must name a policy, and series the table whose earlier releases are meant; add both"
-        )
+        raise SpecError("history requires a policy, and series the table of the earlier releases. Add both")
     policy = under_floor(load_policy(said.pop("policy")), floor_policy())
     run = (release_id(context), run_key(context))
     return Past(table=lake_of(operator.lake).table(series), policy=policy, run=run, **kept_of(said))

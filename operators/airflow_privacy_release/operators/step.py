@@ -1,4 +1,4 @@
-"""A step of the plan that has no operator of its own."""
+"""Operator for a step of the plan that has no operator class."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -15,17 +15,17 @@ if TYPE_CHECKING:
 
 
 class StepOperator(BaseOperator):
-    """Do a step of a release's plan by the function that its declaration names.
+    """Run a step of a release's plan with the function that the step's declaration names.
 
-    The function takes what earlier steps handed on and the step, `(Handed, Step)`, and returns what it hands
-    on. Code comes from the DAG's author only: no release file can name a function.
+    The function is called with the outputs of earlier steps and the step, `(Handed, Step)`, and returns the
+    output of the step. Code comes only from the DAG's author: no release file can name a function.
 
     Args:
         step: Declaration of the step.
-        table: Reference to a table, if the step takes one.
-        staged: Reference to a staged release, if it takes one.
-        report: Reference to a report, if it takes one.
-        published: Reference to a published release, if it takes one.
+        table: Reference to a table, if the step uses one.
+        staged: Reference to a staged release, if the step uses one.
+        report: Reference to a report, if the step uses one.
+        published: Reference to a published release, if the step uses one.
     """
 
     references: ClassVar = {
@@ -57,7 +57,7 @@ class StepOperator(BaseOperator):
 
     @recorded
     def execute(self, context: "Context") -> Any:
-        """Do the step; what it hands on."""
+        """Run the step. Return its output."""
         from privacy_release.running.context import Handed, work_of
 
         if self.step.work is None:

@@ -1,4 +1,4 @@
-"""Steps of your own between ingest and release: in SQL, or as a Python function."""
+"""Your own steps between ingest and release: in SQL, or as a Python function."""
 
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
@@ -19,22 +19,22 @@ if TYPE_CHECKING:
 
 
 class TransformOperator(BaseOperator):
-    """Make a table of an ingested one in SQL: filter, join, derive columns; it is checked as a source is.
+    """Derive a table from an ingested one in SQL: filter, join, compute columns. It is checked like a source.
 
-    DuckDB answers the query, without a way to files, the network or settings. The table is called `records`,
-    and each row that comes out keeps its column `_record`, by which it gets back whose record it is. Where no
-    column names the person, no record may come out twice. In front of a differentially private method or
-    random answers the query may only compute columns, each from its own row. The hash of its text stands in
-    the manifest. It stands between ingest and release, before the search for outliers. Returns a reference to
+    DuckDB runs the query, without access to files, the network or settings. The table is named `records`, and
+    each resulting row keeps its column `_record`, which links the row to its person. If no column names the
+    person, a record may not appear twice in the result. Before a differentially private or randomized method,
+    the query may only compute columns, each from its own row. The manifest contains the hash of the query
+    text. Place the step between ingest and release, before the outlier detection. It returns a reference to
     the new table, not the table.
 
     Args:
-        table: reference to an ingested table, or to what another step made.
-        sql: one SELECT.
-        others: references to further ingested tables, by the names that the query calls them.
-        schema: role and kind of each column that comes out, without identifiers: a file, or the mapping
-            itself; None: those of the table.
-        memory: that the database may take, such as `1GB`; what is larger goes to the work area.
+        table: Reference to an ingested table, or to the output of another step.
+        sql: A single SELECT statement.
+        others: References to further ingested tables, by their name in the query.
+        schema: Role and kind of each resulting column, without identifiers: a file, or the mapping itself;
+            None: the schema of the table.
+        memory: Memory limit of the database, such as `1GB`; larger data spills to the work area.
     """
 
     references: ClassVar = {"table": Table, "others": dict[str, Table]}
@@ -62,7 +62,7 @@ class TransformOperator(BaseOperator):
     @recorded
     @monitored("transform")
     def execute(self, context: "Context") -> "Table":
-        """Run the query; a reference to what it made."""
+        """Run the query. Return a reference to its result."""
         from privacy_release.transforms.query import SqlStep
 
         step = SqlStep(sql=self.sql, memory=read_memory(self.memory))
@@ -70,7 +70,7 @@ class TransformOperator(BaseOperator):
 
 
 class _FunctionOperator(BaseOperator):
-    """Make a table of an ingested one by a function, see `release_transform`."""
+    """Derive a table from an ingested one with a function, see `release_transform`."""
 
     references: ClassVar = {"table": Table, "others": dict[str, Table]}
     template_fields = ("table", "others", "schema")
@@ -97,7 +97,7 @@ class _FunctionOperator(BaseOperator):
     @recorded
     @monitored("transform")
     def execute(self, context: "Context") -> "Table":
-        """Run the function; a reference to what it made."""
+        """Run the function. Return a reference to its result."""
         from privacy_release.transforms.function import FunctionStep
 
         return _transformed(self, FunctionStep(function=self.function, frame=self.frame), context)
@@ -109,18 +109,19 @@ def release_transform(
     schema: str | Mapping[str, Any] | None = None,
     frame: Literal["pandas", "arrow"] = "pandas",
 ) -> Callable[..., Any]:
-    """Make a step of a DAG of a function that takes a table and gives one back, in memory.
+    """Decorate a function from table to table as a step of a DAG that works in memory.
 
-    Called in a DAG with the reference to an ingested table, and by keyword with references to others, it is a
-    task, and gives back the reference to what it will make. The first argument of the function is the table,
-    with the column `_record`, which its rows must keep; the rules are those of `TransformOperator`. What a
-    function does cannot be seen from outside, so none may precede a differentially private method.
+    Call it in a DAG with the reference to an ingested table, and by keyword with references to others. It
+    then is a task and returns the reference to its output. The first argument of the function is the table
+    with the column `_record`, which its rows must keep; the rules are those of `TransformOperator`. No
+    function may precede a differentially private method, because what a function does cannot be checked from
+    outside.
 
     Args:
-        function: that is decorated; None where the decorator has arguments.
-        schema: role and kind of each column that comes out, without identifiers: a file, or the mapping
-            itself; None: those of the table.
-        frame: `pandas`: frames; `arrow`: tables of pyarrow.
+        function: Function to decorate; None if the decorator is called with arguments.
+        schema: Role and kind of each resulting column, without identifiers: a file, or the mapping itself;
+            None: the schema of the table.
+        frame: Type of the tables: `pandas` for data frames, `arrow` for pyarrow tables.
     """
 
     def decorated(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -141,7 +142,7 @@ def release_transform(
 
 
 def _transformed(operator: Any, step: "Step", context: "Context") -> "Table":
-    """What a step makes of the tables of an operator, told in its log."""
+    """Run a step on the tables of an operator and log the result."""
     from privacy_release.spec.files import load_schema
     from privacy_release.transforms.transform import transform
 

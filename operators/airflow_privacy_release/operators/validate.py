@@ -1,4 +1,4 @@
-"""Operator that holds a table against a Great Expectations suite and lets it pass or fails."""
+"""Operator that checks a table against a Great Expectations suite and fails if it does not pass."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -14,16 +14,16 @@ if TYPE_CHECKING:
 
 
 class ValidateOperator(BaseOperator):
-    """Fail unless every critical expectation was evaluated and met; give the table's reference on.
+    """Fail unless every critical expectation was evaluated and met. Return the table's reference.
 
-    The page of the run shows which expectations there were, and which held: names of columns, no values.
+    The page of the run lists the expectations and which of them passed: names of columns, no values.
 
     Args:
-        table: reference to an ingested table.
-        suite: a JSON file (absolute, or relative to the include folder), or the suite itself; or a named
-            Checkpoint, `{"context": FOLDER, "checkpoint": NAME}`: its suites and actions are run, which get
-            no value of a record.
-        name: which of the tables, where several were ingested together.
+        table: Reference to an ingested table.
+        suite: JSON file (absolute, or relative to the include folder), or the suite itself, or a named
+            Checkpoint, `{"context": FOLDER, "checkpoint": NAME}`, whose suites and actions are run. Actions
+            receive no value of a record.
+        name: Name of the table, if several were ingested together.
     """
 
     references: ClassVar = {"table": Table}
@@ -46,7 +46,7 @@ class ValidateOperator(BaseOperator):
 
     @recorded
     def execute(self, context: "Context") -> "Table":
-        """Run the suite; the reference that was given, with how many expectations held."""
+        """Run the suite. Return the given reference with the number of expectations that passed."""
         from privacy_release.spec.files import load_suite
         from privacy_release.steps.validate import EXPECTATIONS, counts_of, validate, with_expectations
 

@@ -1,4 +1,4 @@
-"""Operators that hold the staged bytes against a policy, and try the attacks that it bounds."""
+"""Operators that check the staged bytes against a policy and run the attacks that it bounds."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -10,7 +10,7 @@ from airflow_privacy_release.hooks.lake import DEFAULT_LAKE, lake_of
 from airflow_privacy_release.hooks.ledger import ledger_of
 from airflow_privacy_release.task.errors import recorded
 from airflow_privacy_release.task.links import ReportLink
-from airflow_privacy_release.task.metrics import monitored, tell_alerts, tell_findings
+from airflow_privacy_release.task.metrics import monitored, send_alerts, send_findings
 from airflow_privacy_release.task.paid import log_counts
 from airflow_privacy_release.task.run import release_id, run_key, run_work_area
 from privacy_release.workarea.references import AlertRef, ReportRef, StagedRelease, Table
@@ -22,20 +22,21 @@ if TYPE_CHECKING:
 
 
 class VerifyOperator(BaseOperator):
-    """Fail, without retry, unless the staged bytes keep the policy, and the floor policy where one is set.
+    """Fail, without retry, unless the staged bytes meet the policy and the floor policy, if one is set.
 
-    Attacks that a policy bounds are tried after this by `AttackOperator`.
+    Attacks that a policy bounds are run afterwards by `AttackOperator`.
 
-    A differentially private release must also be what its budget ledger paid for; its reference names it.
+    A differentially private release must also match what its budget ledger paid for. Its reference names the
+    ledger.
 
     Args:
-        table: reference to a staged release.
-        name, lake: the release table and the Airflow connection id of its lake, where the policy is about the
-            earlier releases of the table, too: it demands models across releases, or says
-            `repeated_people: history`; or where there are alerts.
-        alerts: figures that are held against limits and earlier releases, as in a specification. Those that
-            are out of their limits are logged, and are in the report as `alerts`; they stop nothing.
-        policy: a YAML file (absolute, or relative to the include folder), or the policy itself.
+        table: Reference to a staged release.
+        name, lake: Name of the release table and the Airflow connection id of its lake. Required if the
+            policy is about earlier releases of the table (models across releases, or `repeated_people:
+            history`), or if there are alerts.
+        alerts: Figures to compare with limits and earlier releases, as in a specification. Those outside of
+            their limits are logged and listed in the report as `alerts`. They stop nothing.
+        policy: YAML file (absolute, or relative to the include folder), or the policy itself.
         register: Reference to a register of the whole population that was ingested with `person`, for the
             attacker `population` of the policy model `republication`. None: the population is all persons of
             all releases.
@@ -79,7 +80,7 @@ class VerifyOperator(BaseOperator):
     @recorded
     @monitored("verify")
     def execute(self, context: "Context") -> "ReportRef":
-        """Verify; the findings, bound to the sha256 of the bytes that were read."""
+        """Verify the release. Return the findings, bound to the sha256 of the bytes that were read."""
         from privacy_engine.verification.republication.notes import notes_over_time
         from privacy_release.spec.files import load_policy
         from privacy_release.spec.floor import floor_policy, under_floor
@@ -88,8 +89,8 @@ class VerifyOperator(BaseOperator):
         booking = self.table.booking
         ledger = ledger_of(booking.ledger) if booking else None
         policy = load_policy(self.policy)
-        asked = under_floor(policy, floor_policy()).about_earlier
-        table = lake_of(self.lake).table(self.name) if asked and self.name is not None else None
+        about_earlier = under_floor(policy, floor_policy()).about_earlier
+        table = lake_of(self.lake).table(self.name) if about_earlier and self.name is not None else None
         run = (release_id(context), run_key(context))
         report = verify_staged(
             self.table,
@@ -110,18 +111,18 @@ class VerifyOperator(BaseOperator):
             )
         for note in notes_over_time(report.findings, followed=self.table.persons is not None):
             self.log.info("over time", note=note)
-        tell_findings(context, report)
+        send_findings(context, report)
         raise_if_failed(report)
         self.log.info("verified", rows=report.rows, classes=report.classes, sha256=report.sha256)
         if self.alerts:
             report = replace(report, alerts=self._alerts(report, ledger, run))
-            tell_alerts(context, report.alerts)
+            send_alerts(context, report.alerts)
         return report
 
     def _alerts(
         self, report: "ReportRef", ledger: "BudgetLedger | None", run: tuple[str, str]
     ) -> "list[AlertRef]":
-        """What is out of its limits; whatever goes wrong is logged, and stops nothing."""
+        """Return the figures outside of their limits. Any error is logged and stops nothing."""
         from privacy_release.alerts.trend import find_alerts
 
         name = self.name
@@ -140,15 +141,15 @@ class VerifyOperator(BaseOperator):
 
 
 class HoldOutOperator(BaseOperator):
-    """Leave people out of a release, for attacks on it to have a control, where the policy bounds attacks.
+    """Hold people out of a release as the control group of attacks on it, if the policy bounds attacks.
 
-    Who is left out goes by a key of the run, never by what is in a record; their records stay in the work
-    area of the run. Where the policy and the floor policy bound no attack, all people stay in the table.
-    Fewer people than the shadow releases of a rule need are refused.
+    Who is held out is drawn with a key of the run, never from the content of a record; their records stay in
+    the work area of the run. If the policy and the floor policy bound no attack, all people stay in the
+    table. The task fails if fewer people remain than the shadow releases of a rule need.
 
     Args:
-        table: reference to the table that is to be released.
-        policy: as of `VerifyOperator`; its rules `attack_risk` say how large a share.
+        table: Reference to the table to be released.
+        policy: As for `VerifyOperator`. Its rules `attack_risk` set the share of people to hold out.
     """
 
     references: ClassVar = {"table": Table}
@@ -164,37 +165,38 @@ class HoldOutOperator(BaseOperator):
     @recorded
     @monitored("hold_out")
     def execute(self, context: "Context") -> "Table":
-        """Leave them out; a reference to the table to go on with."""
+        """Hold people out. Return a reference to the table without them."""
         from privacy_release.spec.files import load_policy
         from privacy_release.spec.floor import floor_policy, under_floor
         from privacy_release.steps.attacks.holdout import hold_out
 
-        asked = under_floor(load_policy(self.policy), floor_policy())
+        required = under_floor(load_policy(self.policy), floor_policy())
         table: Table = self.table
-        if asked.attacks:
+        if required.attacks:
             with run_work_area(context) as work:
-                table = hold_out(self.table, work, asked.holdout, asked.attacks)
-        log_counts(self, "held out", {"left": table.rows}, share=asked.holdout)
+                table = hold_out(self.table, work, required.holdout, required.attacks)
+        log_counts(self, "held out", {"left": table.rows}, share=required.holdout)
         return table
 
 
 class AttackOperator(BaseOperator):
-    """Fail, without retry, if an attack that the policy bounds gains more, or does not see a planted leak.
+    """Fail, without retry, if an attack gains more than the policy allows or misses a planted leak.
 
-    The policy is the one that the release was verified under. Where it bounds no attack, the report goes on
-    as it is. Shadow releases that a rule asks for are made by the release's method of the people who were
-    held out; a retry finds them in the work area. The figures are in a report for the curator alone, see
-    `CuratorReportOperator`; those of a release without a privacy loss are told to whoever approves it, too.
+    The policy is the one that the release was verified under. If it bounds no attack, the report is returned
+    unchanged. Shadow releases that a rule requires are made from the people who were held out, with the
+    release's method; a retry finds them in the work area. The figures go to a report that only the curator
+    can read, see `CuratorReportOperator`. The approver of a release without a privacy loss sees them, too.
 
     Args:
-        source: what `HoldOutOperator` gave, and the release was made from.
-        table: reference to the staged release.
-        report: what `VerifyOperator` found.
-        title: of the release; the curator's reports of each have a folder of their own.
-        name: the release table, whose earlier releases the attacks `intersection` and `difference` look at.
+        source: Output of `HoldOutOperator`, from which the release was made.
+        table: Reference to the staged release.
+        report: Findings of `VerifyOperator`.
+        title: Name of the release, which is also the curator's folder for its reports.
+        name: Name of the release table, whose earlier releases the attacks `intersection` and `difference`
+            use.
         lake: Airflow connection id of its lake.
-        register: reference to public records of the population that an ingesting task has read, with some of
-            the quasi-identifiers; the attack `linkage` tries to name people by them, too.
+        register: Reference to ingested public records of the population, with some of the quasi-identifiers.
+            The attack `linkage` also tries to name people with them. None: no such register.
     """
 
     references: ClassVar = {"source": Table, "table": StagedRelease, "report": ReportRef, "register": Table}
@@ -226,7 +228,7 @@ class AttackOperator(BaseOperator):
     @recorded
     @monitored("attack")
     def execute(self, context: "Context") -> "ReportRef":
-        """Attack; the report with what became of each rule."""
+        """Attack the release. Return the report with the outcome of each rule."""
         from privacy_release.steps.attacks.tries import attack_staged
 
         table = None

@@ -1,4 +1,4 @@
-"""The pages as a web application: every address behind Airflow's login, nothing offered for exploration."""
+"""The pages as a web application: every address is behind Airflow's login, and no API docs are served."""
 
 from airflow.api_fastapi.core_api.security import requires_authenticated
 from fastapi import Depends, FastAPI, HTTPException, Request, Response, status
@@ -18,14 +18,14 @@ from privacy_engine.errors import PrivacyEngineError
 
 _TITLES = {
     status.HTTP_401_UNAUTHORIZED: "Sign in first",
-    status.HTTP_403_FORBIDDEN: "Not for you",
+    status.HTTP_403_FORBIDDEN: "No access",
     status.HTTP_404_NOT_FOUND: "Not found",
 }
 _METHODS = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]
 
 
 def create_app() -> FastAPI:
-    """Make the application; Airflow mounts it below `/privacy`."""
+    """Create the application; Airflow mounts it below `/privacy`."""
     app = FastAPI(
         title="Privacy Release",
         docs_url=None,
@@ -38,7 +38,7 @@ def create_app() -> FastAPI:
     for pages in (release_pages, report_pages, budget_pages, query_address, *decisions):
         app.include_router(pages.router)
     app.get("/static/{name}")(_static)
-    # The last route takes what no other did, so that the login is asked for before anything is told.
+    # The last route matches every other address, so that the login is required before any response.
     app.api_route("/{path:path}", methods=_METHODS)(_nothing_here)
     app.add_exception_handler(StarletteHTTPException, _refused)
     app.add_exception_handler(RequestValidationError, _misread)
@@ -60,7 +60,7 @@ def _nothing_here(path: str) -> None:
 def _refused(request: Request, error: Exception) -> Response:
     assert isinstance(error, StarletteHTTPException)
     words = {
-        status.HTTP_401_UNAUTHORIZED: "Your session is over, or has not begun. Sign in to Airflow again."
+        status.HTTP_401_UNAUTHORIZED: "Your session has expired or has not begun. Sign in to Airflow again."
     }
     return _message(request, error.status_code, words.get(error.status_code, str(error.detail)))
 
@@ -69,15 +69,15 @@ def _misread(request: Request, error: Exception) -> Response:
     return _message(
         request,
         status.HTTP_422_UNPROCESSABLE_CONTENT,
-        "The address of this page is not complete or not well-formed.",
+        "The address of this page is incomplete or malformed.",
     )
 
 
 def _failed(request: Request, error: Exception) -> Response:
-    """The lake or the ledger cannot be reached, or refuses; these errors hold no record and no secret."""
+    """The lake or the ledger cannot be reached, or refuses. These errors contain no record and no secret."""
     return _message(request, status.HTTP_503_SERVICE_UNAVAILABLE, str(error))
 
 
 def _message(request: Request, code: int, words: str) -> Response:
-    title = _TITLES.get(code, "That did not work")
+    title = _TITLES.get(code, "Something went wrong")
     return page(request, "message.html.j2", {"title": title, "words": words}, code)

@@ -1,12 +1,13 @@
-"""Who may see and do what on the pages, in terms of Airflow's own rights.
+"""What each user may see and do on the pages, in terms of Airflow's own rights.
 
-A release belongs to the DAG whose run published it. Whoever may read runs of that DAG sees the release;
-whoever may edit the DAG may retract it. A release that no DAG of this Airflow published (it was made on the
-command line, or its DAG is gone) belongs to its lake: reading and editing the lake's connection is what
-counts, which only operators and administrators may. With budgets it is the same: a data set belongs to the
-DAGs whose specifications spend from it, else to the ledger's connection; whoever may edit that one may grant.
+A release belongs to the DAG whose run published it. Users who may read runs of that DAG see the release;
+users who may edit the DAG may retract it. A release that no DAG of this Airflow published (it was made on the
+command line, or its DAG is gone) belongs to its lake. Reading and editing the lake's connection is then
+required, which only operators and administrators may do. Budgets follow the same rule: a data set belongs to
+the DAGs whose specifications spend from it, else to the ledger's connection. Users who may edit that
+connection may grant budgets.
 
-Forms carry a token that ties them to the user and to what they are about: another site has none.
+Forms carry a token that is bound to the user and to the content of the form, so no other site can forge one.
 """
 
 import json
@@ -35,7 +36,7 @@ Method = Literal["GET", "PUT"]
 
 
 class Rights:
-    """What one user may do, asked once per question and request."""
+    """What one user may do. Each question is answered once per request."""
 
     def __init__(self, user: BaseUser) -> None:
         self.user = user
@@ -43,17 +44,17 @@ class Rights:
         self._known: dict[str, bool] = {}
 
     def reads_runs(self, dag_id: str) -> bool:
-        """Whether the user may read runs of a DAG, and so the releases that it published."""
+        """Return whether the user may read runs of a DAG, and so the releases that it published."""
         return self._once(("runs", dag_id), lambda: self._dag(dag_id, "GET", DagAccessEntity.RUN))
 
     def reads_release(self, dag_id: str | None, lake: str) -> bool:
-        """Whether the user may see a release of that DAG, in the lake of that connection id."""
+        """Return whether the user may see a release of that DAG, in the lake of that connection id."""
         if dag_id is not None and self.is_known(dag_id):
             return self.reads_runs(dag_id)
         return self.reads_connection(lake)
 
     def retracts_release(self, dag_id: str | None, lake: str) -> bool:
-        """Whether the user may retract what that DAG published; seeing it is part of that."""
+        """Return whether the user may see and retract a release that the DAG published."""
         if not self.reads_release(dag_id, lake):
             return False
         if dag_id is not None and self.is_known(dag_id):
@@ -61,13 +62,13 @@ class Rights:
         return self.edits_connection(lake)
 
     def answers_approval(self, dag_id: str, assigned: Collection[str]) -> bool:
-        """Whether the user may answer what a task of that DAG asks, which may be for some users alone."""
+        """Return whether the user may answer a task of the DAG, which may be assigned to some users only."""
         if not self._once(("answer", dag_id), lambda: self._dag(dag_id, "PUT", DagAccessEntity.HITL_DETAIL)):
             return False
         return not assigned or is_assigned(get_auth_manager(), set(assigned), self.user)
 
     def reads_evidence(self, dag_id: str | None, lake: str) -> bool:
-        """Whether the user may have the evidence of a release, as who approves its like or edits its lake."""
+        """Return whether the user may download a release's evidence, as its approvers and lake editors."""
         if not self.reads_release(dag_id, lake):
             return False
         if dag_id is not None and self.is_known(dag_id):
@@ -75,20 +76,20 @@ class Rights:
         return self.edits_connection(lake)
 
     def reads_dataset(self, dag_ids: Iterable[str], ledger: str) -> bool:
-        """Whether the user may see the budget of a data set that these DAGs spend."""
+        """Return whether the user may see the budget of a data set that these DAGs spend."""
         known = [dag_id for dag_id in dag_ids if self.is_known(dag_id)]
         return any(map(self.reads_runs, known)) if known else self.reads_connection(ledger)
 
     def reads_connection(self, name: str) -> bool:
-        """Whether the user may read a connection."""
+        """Return whether the user may read a connection."""
         return self._once(("connection", name), lambda: self._connection(name, "GET"))
 
     def edits_connection(self, name: str) -> bool:
-        """Whether the user may edit a connection; of a ledger, whether they may grant its budgets."""
+        """Return whether the user may edit a connection; for a ledger, whether they may grant its budgets."""
         return self._once(("edit connection", name), lambda: self._connection(name, "PUT"))
 
     def is_known(self, dag_id: str) -> bool:
-        """Whether Airflow has that DAG; of one that it forgot nobody has rights any more."""
+        """Return whether Airflow has that DAG. No user has rights on a DAG that was deleted."""
         if dag_id not in self._known:
             with create_session() as session:
                 found = session.scalar(select(DagModel.dag_id).where(DagModel.dag_id == dag_id))
@@ -117,34 +118,34 @@ class Rights:
 
 
 def require(allowed: bool, what: str) -> None:
-    """Refuse a request.
+    """Raise unless a request is allowed.
 
     Raises:
-        HTTPException: 403, unless it is allowed.
+        HTTPException: 403, if it is not allowed.
     """
     if not allowed:
         raise HTTPException(status.HTTP_403_FORBIDDEN, f"You have no right to {what}.")
 
 
 def name_of(user: Any) -> str:
-    """What a user is called."""
+    """Return the name of a user."""
     return str(user.get_name() or user.get_id())
 
 
-def logged(user: BaseUser, deed: str, told: Mapping[str, Any], **where: Any) -> Log:
-    """What a user does, for Airflow's audit log, as its own interface would write it.
+def logged(user: BaseUser, deed: str, about: Mapping[str, Any], **where: Any) -> Log:
+    """Build the audit log entry for a user's action, as Airflow's own interface would write it.
 
     Args:
-        user: who.
-        deed: one word.
-        told: about it; plain values.
+        user: User who acts.
+        deed: Name of the action, one word.
+        about: Details of the action, as plain values.
         where: columns of the log, such as `dag_id`.
     """
     return Log(
         event=f"privacy_release.{deed}",
         owner=str(user.get_id()),
         owner_display_name=name_of(user),
-        extra=json.dumps(told),
+        extra=json.dumps(about),
         **where,
     )
 
@@ -153,12 +154,12 @@ _SECONDS = 3600
 
 
 def token_for(user: BaseUser, about: Sequence[str]) -> str:
-    """A token for a form; it holds for an hour."""
+    """Return a token for a form, valid for an hour."""
     return str(_signer().dumps([user.get_id(), *about]))
 
 
 def holds(token: str, user: BaseUser, about: Sequence[str]) -> bool:
-    """Whether the token was made for this user and for this."""
+    """Return whether the token was issued to this user for this content."""
     try:
         return bool(_signer().loads(token, max_age=_SECONDS) == [user.get_id(), *about])
     except BadSignature:

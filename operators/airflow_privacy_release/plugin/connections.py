@@ -1,6 +1,6 @@
-"""The lakes and ledgers that the pages look into.
+"""The lakes and ledgers that the pages show.
 
-They are the default ones, those that the release specifications name, and those of the option `lakes` in
+These are the default ones, those that the release specifications name, and those of the option `lakes` in
 Airflow's configuration section `privacy_release`: connection ids, separated by commas.
 """
 
@@ -25,10 +25,10 @@ Place = TypeVar("Place")
 
 @dataclass(frozen=True, kw_only=True)
 class Places:
-    """What could be opened, by connection id, and what is wrong with the rest.
+    """The places that could be opened, by connection id, and the problems with the others.
 
     Attributes:
-        problems: sentences for people, without a secret.
+        problems: Sentences for users, without any secret.
     """
 
     lakes: Mapping[str, Lake] = field(default_factory=dict)
@@ -37,14 +37,14 @@ class Places:
 
 
 def specifications() -> list[ReleaseSpec]:
-    """The release specifications of the include folder; none where there is no such folder."""
+    """Return the release specifications of the include folder; none if there is no such folder."""
     with suppress(SpecError):
         return readable_specs()
     return []
 
 
 def lakes() -> Places:
-    """All known lakes; of several connections to one root the first."""
+    """Return all known lakes; of several connections to the same root, the first."""
     named = [option.strip() for option in conf.get("privacy_release", "lakes", fallback="").split(",")]
     specified = [spec.publish.lake for spec in specifications()]
     found, problems = _opened([DEFAULT_LAKE, *specified, *filter(None, named)], lake_of)
@@ -53,7 +53,7 @@ def lakes() -> Places:
 
 
 def ledgers() -> Places:
-    """All known ledgers."""
+    """Return all known ledgers."""
     specified = [spec.budget.ledger for spec in specifications() if spec.budget is not None]
     found, problems = _opened([DEFAULT_LEDGER, *specified], ledger_of)
     return Places(ledgers=found, problems=problems)

@@ -1,4 +1,4 @@
-"""What Airflow is told of the pages.
+"""The plugin that registers the pages in Airflow.
 
 Airflow imports this module in every process, task workers included: it must not import the web application.
 """
@@ -19,10 +19,10 @@ _LONGEST_NOTE = 1_000  # characters
 
 
 class LazyASGI:
-    """An ASGI application that is made by its factory at the first request.
+    """An ASGI application that its factory creates at the first request.
 
     Args:
-        factory: `module:function`; the function makes the application.
+        factory: `module:function`; the function creates the application.
     """
 
     def __init__(self, factory: str) -> None:
@@ -30,7 +30,7 @@ class LazyASGI:
         self._app: Any = None
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        """Pass a request on."""
+        """Pass on a request."""
         if self._app is None:
             module, _, name = self._factory.partition(":")
             self._app = getattr(importlib.import_module(module), name)()
@@ -38,7 +38,7 @@ class LazyASGI:
 
 
 def _address(page: str) -> str:
-    """Where a page is, also if Airflow itself is served below a path."""
+    """Return the address of a page, also if Airflow itself is served below a path."""
     return f"{urlsplit(conf.get('api', 'base_url', fallback='')).path.rstrip('/')}{PREFIX}/{page}"
 
 
@@ -59,11 +59,11 @@ _RUN = "dag_id={DAG_ID}&run_id={RUN_ID}"
 
 
 class RunNotes:
-    """Notes why a run released nothing, so that the list of runs says it, too; called by the scheduler."""
+    """Notes on a run why it released nothing, for Airflow's list of runs. Called by the scheduler."""
 
     @hookimpl
     def on_dag_run_success(self, dag_run: "DagRun", msg: str) -> None:
-        """Note which tasks skipped the rest of the run and why; a note that a person wrote stays."""
+        """Note which tasks skipped the rest of the run, and why. A note that a user wrote is kept."""
         from sqlalchemy.orm import object_session
 
         from airflow_privacy_release.plugin.views.skips import skips
@@ -78,7 +78,7 @@ class RunNotes:
 
 
 class PrivacyReleasePlugin(AirflowPlugin):
-    """Releases and privacy budgets in the menu, a report tab on DAG runs and task instances."""
+    """Adds releases and privacy budgets to the menu, and a report tab to DAG runs and task instances."""
 
     name = "privacy_release"
     fastapi_apps = [  # noqa: RUF012  Airflow's own declaration
@@ -87,7 +87,7 @@ class PrivacyReleasePlugin(AirflowPlugin):
     listeners = [RunNotes()]  # noqa: RUF012  Airflow's own declaration
     external_views = [  # noqa: RUF012  Airflow's own declaration
         _in_menu("Releases", "releases"),
-        _in_menu("Budget", "budget"),  # a longer name is cut off in the menu
+        _in_menu("Budget", "budget"),  # the menu truncates a longer name
         _view("Release report", "dag_run", f"report?{_RUN}", "privacy_report"),
         _view(
             "Release report",

@@ -1,8 +1,8 @@
-"""Queries of analysts: how many at once, what each may take, and the record of who asked what.
+"""Queries of analysts: how many run at once, their limits, and the log of who queried what.
 
-The options of Airflow's configuration section `privacy_release` are the bounds, by process of the API server.
-A query may hold what its author knows of a person, so its text is kept in one place alone: the file that the
-option `query_log` names. Airflow's own audit log has the rest, and the hash of the text.
+The limits are options of Airflow's configuration section `privacy_release`, per process of the API server.
+A query may contain what its author knows of a person. So its text is kept only in the file that the option
+`query_log` names. Airflow's own audit log has the rest, and the hash of the text.
 """
 
 import fcntl
@@ -37,14 +37,14 @@ _SECTION = "privacy_release"
 
 
 class Question(BaseModel):
-    """What an analyst sends.
+    """A query that an analyst sends.
 
     Attributes:
-        sql: one SELECT in DuckDB's dialect on tables of the lake.
-        lake: connection id.
-        release: ask this release of each table, not the newest.
-        every_release: a table stands for all of its releases that the analyst may see.
-        form: of the answer.
+        sql: A single SELECT in DuckDB's dialect on tables of the lake.
+        lake: Connection id of the lake.
+        release: Id of the release to query in each table; None: the newest.
+        every_release: Whether a table contains all of its releases that the analyst may see.
+        form: Format of the answer.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -61,20 +61,20 @@ class UnknownLakeError(QueryError):
 
 
 class BusyError(PrivacyEngineError):
-    """Too many queries are being answered: ask again in some seconds."""
+    """Too many queries are being answered. Send the query again in a few seconds."""
 
 
 class OneAtATimeError(BusyError):
-    """The user asks already."""
+    """Another query of the same user is being answered."""
 
 
 class RecordError(PrivacyEngineError):
-    """A query could not be written down, so it is not answered."""
+    """A query could not be logged, so it is not answered."""
 
 
 @dataclass(kw_only=True)
 class _Query:
-    """A question on its way to an answer, an error or neither (its client went away)."""
+    """A query on its way to an answer, an error or neither (its client disconnected)."""
 
     question: Question
     user: BaseUser
@@ -84,7 +84,7 @@ class _Query:
     error: PrivacyEngineError | None = None
 
     def work(self) -> None:
-        """Find the answer and write down what came of it; in a thread of its own."""
+        """Find the answer and log the outcome, in a separate thread."""
         try:
             self.answer = self._answered()
         except PrivacyEngineError as error:
@@ -94,53 +94,53 @@ class _Query:
 
     def _answered(self) -> Answer:
         self.stop.check()
-        asked = self.question
-        lake = lakes().lakes.get(asked.lake)
+        question = self.question
+        lake = lakes().lakes.get(question.lake)
         if lake is None:
             raise UnknownLakeError("There is no such lake.")
         rights = Rights(self.user)
 
         def sees(table: str, entry: Publication) -> bool:
-            row = Listed(lake=asked.lake, table=table, entry=entry)
-            return rights.reads_release(row.dag_id, asked.lake)
+            row = Listed(lake=question.lake, table=table, entry=entry)
+            return rights.reads_release(row.dag_id, question.lake)
 
         return answer(
             lake,
-            asked.sql,
-            form=asked.form,
-            release=asked.release,
-            every_release=asked.every_release,
+            question.sql,
+            form=question.form,
+            release=question.release,
+            every_release=question.every_release,
             sees=sees,
             limits=_limits(),
             stop=self.stop,
         )
 
     def record(self) -> None:
-        """Write down who asked what, before anything is told.
+        """Log who queried what, before the answer is sent.
 
         Raises:
-            RecordError: if that is not possible.
+            RecordError: If it cannot be logged.
         """
-        told = self._told()
+        entry = self._public_fields()
         try:
-            _write_file(told | {"sql": self.question.sql, "reason": str(self.error or "")})
+            _write_file(entry | {"sql": self.question.sql, "reason": str(self.error or "")})
             with create_session() as session:
                 session.add(
                     Log(
                         event="privacy_release.query",
                         owner=str(self.user.get_id()),
                         owner_display_name=name_of(self.user),
-                        extra=json.dumps(told),
+                        extra=json.dumps(entry),
                     )
                 )
         except (OSError, SQLAlchemyError):
             raise RecordError(
-                "The query could not be written into the log of queries, so it is not answered; "
-                "tell who runs this Airflow."
+                "The query could not be written to the query log, so it is not answered. "
+                "Contact the administrator of this Airflow."
             ) from None
 
-    def _told(self) -> dict[str, Any]:
-        """What may be said of it anywhere: no word of the query, and none of its answer."""
+    def _public_fields(self) -> dict[str, Any]:
+        """Return what any log may contain: no word of the query, and nothing of its answer."""
         sources = () if self.answer is None else self.answer.sources
         return {
             "time": datetime.now(UTC).isoformat(timespec="milliseconds"),
@@ -165,26 +165,26 @@ class _Query:
 
 
 class Desk:
-    """Takes so many queries at once and lets so many wait; a user has one at a time."""
+    """Limits the number of running and waiting queries; a user may have one at a time."""
 
     def __init__(self) -> None:
         self._asking: set[str] = set()
         self._limiter: CapacityLimiter | None = None
 
     async def ask(self, request: Request, user: BaseUser, question: Question) -> Answer:
-        """Answer a question in a thread; it is ended if the client goes away.
+        """Answer a question in a thread, which is stopped if the client disconnects.
 
         Raises:
-            BusyError: if it cannot be taken now.
-            RecordError: if it cannot be written down.
-            PrivacyEngineError: as `privacy_release.query.answer.answer`.
+            BusyError: If no slot is free.
+            RecordError: If it cannot be logged.
+            PrivacyEngineError: As for `privacy_release.query.answer.answer`.
         """
         who = str(user.get_id())
         if who in self._asking:
-            raise OneAtATimeError("Another query of yours is being answered; wait for it.")
+            raise OneAtATimeError("Another query of yours is still running. Wait until it is finished.")
         at_once = conf.getint(_SECTION, "query_at_once", fallback=2)
         if len(self._asking) >= at_once + conf.getint(_SECTION, "query_waiting", fallback=8):
-            raise BusyError("Too many queries are being answered now; ask again in some seconds.")
+            raise BusyError("Too many queries are running. Send the query again in a few seconds.")
         if self._limiter is None:
             self._limiter = CapacityLimiter(at_once)
         query = _Query(question=question, user=user)
@@ -198,14 +198,14 @@ class Desk:
         if query.error is not None:
             raise query.error
         if query.answer is None:
-            raise QueryStoppedError("the query was stopped by who asked it")
+            raise QueryStoppedError("the query was stopped because its client disconnected")
         return query.answer
 
 
 async def _until_gone(
     request: Request, stop: Stop, work: Callable[[], None], limiter: CapacityLimiter
 ) -> bool:
-    """Do the work once it is its turn; whether it was begun before the client went away."""
+    """Do the work once it is its turn. Return whether it began before the client disconnected."""
     begun = False
     problems: list[RecordError] = []
 
@@ -214,7 +214,7 @@ async def _until_gone(
         begun = True
         try:
             work()
-        except RecordError as error:  # a group of tasks would wrap it
+        except RecordError as error:  # a task group would wrap it
             problems.append(error)
 
     async with create_task_group() as group:
@@ -223,7 +223,7 @@ async def _until_gone(
             while (await request.receive())["type"] != "http.disconnect":
                 pass
             stop.set()
-            group.cancel_scope.cancel()  # its turn need not come; work that has begun is waited for
+            group.cancel_scope.cancel()  # no need to wait for its turn; work that has begun is waited for
 
         group.start_soon(watch)
         await to_thread.run_sync(begin, limiter=limiter)
@@ -242,14 +242,14 @@ def _limits() -> Limits:
     )
 
 
-def _write_file(told: dict[str, Any]) -> None:
-    """Add a line to the file that `query_log` names; only the service user can read it."""
+def _write_file(entry: dict[str, Any]) -> None:
+    """Append a line to the file that `query_log` names; only the service user can read it."""
     named = conf.get(_SECTION, "query_log", fallback="")
     if not named:
         return
     flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW
     with os.fdopen(os.open(Path(named), flags, 0o600), "ab") as stream:
-        fcntl.flock(stream, fcntl.LOCK_EX)  # API servers may share it
-        stream.write((json.dumps(told) + "\n").encode())
+        fcntl.flock(stream, fcntl.LOCK_EX)  # several API servers may share the file
+        stream.write((json.dumps(entry) + "\n").encode())
         stream.flush()
         os.fsync(stream.fileno())

@@ -1,4 +1,4 @@
-"""How a page is answered: a template, and headers under which nothing foreign runs, loads or frames it."""
+"""Build the responses of the pages: templates, and headers that block foreign scripts, files and frames."""
 
 import hashlib
 from collections.abc import Mapping
@@ -18,8 +18,8 @@ CONTENT_POLICY = (
     "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; frame-src 'self'; "
     "form-action 'self'; frame-ancestors 'self'; base-uri 'none'"
 )
-# A report is a whole page of its own: it may use its inline style, and is kept away from everything else,
-# the reader's session included.
+# A report is a complete page: it may use its inline style, and is isolated from everything else, including
+# the reader's session.
 REPORT_POLICY = (
     "sandbox; default-src 'none'; style-src 'unsafe-inline'; img-src data:; frame-ancestors 'self'"
 )
@@ -32,13 +32,13 @@ _HEADERS = {
     "Cache-Control": "no-store",
 }
 _REPORTS, _PAGES = "privacy_release.reports", "airflow_privacy_release.plugin"
-# Name -> the package that has the file, its path there, its kind.
+# File name -> the package with the file, its path there, its media type.
 STATIC = {
     "report.css": (
         _REPORTS,
         "templates/style.css",
         "text/css",
-    ),  # reports look as pages do
+    ),  # reports look like the pages
     "pages.css": (_PAGES, "static/pages.css", "text/css"),
     "pages.js": (_PAGES, "static/pages.js", "text/javascript"),
     "theme.js": (_PAGES, "static/theme.js", "text/javascript"),
@@ -52,14 +52,14 @@ STATIC = {
 def page(
     request: Request, template: str, context: Mapping[str, Any], status: int = 200, user: Any = None
 ) -> HTMLResponse:
-    """A page of `plugin/templates`; all that is filled in is escaped, and none may be missing.
+    """Render a page of `plugin/templates`. All values are escaped, and none may be missing.
 
     Args:
-        request: whose address the links of the page go out from.
-        template: file name.
-        context: what is filled in.
-        status: of the answer.
-        user: whose name is shown; None before the login.
+        request: Request, whose address the links of the page are relative to.
+        template: File name of the template.
+        context: Values for the template.
+        status: HTTP status of the response.
+        user: User whose name is shown; None before the login.
     """
     html = (
         _environment()
@@ -74,11 +74,11 @@ def page(
 
 
 def report(html: bytes, theme: str = "") -> Response:
-    """A report for a frame: its own bytes, but for the query by which it follows a light or dark system.
+    """Serve a report for a frame: its own bytes, except for the media query that follows the system's theme.
 
     Args:
-        html: the report.
-        theme: `light` or `dark` where the reader has chosen one; a frame cannot be told in another way.
+        html: Report as HTML.
+        theme: `light` or `dark` if the reader has chosen one; a sandboxed frame cannot find out otherwise.
     """
     if theme in _THEMES:
         html = html.replace(b"(prefers-color-scheme: dark)", _THEMES[theme])
@@ -87,17 +87,17 @@ def report(html: bytes, theme: str = "") -> Response:
 
 
 def data(content: bytes, kind: str, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
-    """What a program asked for, of a media type."""
+    """Serve data for a program, with the given media type."""
     policy = {"Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'"}
     return Response(content, status, headers=_HEADERS | policy | dict(headers or {}), media_type=kind)
 
 
 def static(name: str, known: str | None) -> Response | None:
-    """A file of the pages' look; None if there is none of that name.
+    """Serve a static file of the pages; None if there is none of that name.
 
     Args:
-        name: of `STATIC`.
-        known: the hash of what the browser has already.
+        name: Key of `STATIC`.
+        known: Hash of the version that the browser has.
     """
     if name not in STATIC:
         return None
@@ -106,7 +106,7 @@ def static(name: str, known: str | None) -> Response | None:
     tag = f'"{hashlib.sha256(data).hexdigest()[:32]}"'
     headers = _HEADERS | {
         "Content-Security-Policy": "default-src 'none'",
-        "Cache-Control": "private, no-cache",  # asked for again each time, so that an update is seen at once
+        "Cache-Control": "private, no-cache",  # revalidated each time, so that an update is seen at once
         "ETag": tag,
     }
     if known == tag:

@@ -1,1 +1,1 @@
-"""What a task is: its run, its errors, rendered arguments, links, metrics, notices and lineage."""
+"""What tasks have in common: their run, errors, rendered arguments, links, metrics, notices and lineage."""

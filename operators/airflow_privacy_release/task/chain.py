@@ -1,8 +1,8 @@
-"""What a task takes from earlier tasks: the journal's copy of it, never what merely stands in an XCom.
+"""What a task takes from earlier tasks: the journal's copy, never merely what an XCom contains.
 
-The DAG says which task each value must come from. A value of one of this package's operators must be the very
-one that its task recorded last. A plain `@task` between two of them is transparent: it may pass on, choose or
-drop recorded values, and change none. See `privacy_release.workarea.journal`.
+The DAG determines the task that each value must come from. A value from an operator of this package must be
+identical to what its task recorded last. A plain `@task` between two of them is transparent: it may pass on,
+choose or drop recorded values, but not change any. See `privacy_release.workarea.journal`.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -28,21 +28,21 @@ if TYPE_CHECKING:
     from airflow.sdk import BaseOperator
 
 _RETURN = "return_value"
-_AGAIN = "clear the run and start again"
+_AGAIN = "Clear the run and start again"
 
 
 def hands_on(operator: Any) -> bool:
-    """Whether a task is of an operator that records what it hands on, or of a subclass of one."""
+    """Return whether a task's operator, or a class that it derives from, records what it hands on."""
     cls = operator.operator_class if operator.is_mapped else type(operator)
     return any(getattr(vars(c).get("execute"), "is_recorded", False) for c in cls.__mro__)
 
 
 def taken(operator: "BaseOperator", context: Mapping[str, Any], journal: Journal) -> dict[str, Any]:
-    """The template fields of a task, and of those that hold references the journal's copy.
+    """Return the template fields of a task, with the journal's copy for those that hold references.
 
     Raises:
-        IntegrityError: naming the field and the producing task, if a value is not the recorded one.
-        WorkAreaError: if the store of the journal cannot be reached.
+        IntegrityError: If a value is not the recorded one; the message names field and producing task.
+        WorkAreaError: If the store of the journal cannot be reached.
     """
     found = {name: getattr(operator, name) for name in operator.template_fields}
     index = getattr(context["ti"], "map_index", None)
@@ -55,22 +55,20 @@ def taken(operator: "BaseOperator", context: Mapping[str, Any], journal: Journal
 
 
 def require_inside(operator: "BaseOperator", folder: Path) -> None:
-    """Refuse references with a path that leads out of the work area of the run, links followed.
+    """Raise if a reference has a path outside of the run's work area after following links.
 
     Raises:
-        IntegrityError: naming the field.
+        IntegrityError: If one has; the message names the field.
     """
     area = folder.resolve()
     for name in getattr(operator, "references", ()):
         for place, path in paths_inside(getattr(operator, name)):
             if not Path(path).resolve().is_relative_to(area):
-                raise IntegrityError(
-                    f"{name}: {place} must be a file in the work area of this run, and is not; {_AGAIN}"
-                )
+                raise IntegrityError(f"{name}: {place} is not a file in the work area of this run. {_AGAIN}")
 
 
 class _Chain:
-    """Checks what one task takes."""
+    """Checks the values that one task takes."""
 
     def __init__(self, journal: Journal, task: Any, index: int) -> None:
         self._journal = journal
@@ -95,11 +93,11 @@ class _Chain:
         return self._same(self._task.partial_kwargs.get(field), value)
 
     def _same(self, written: Any, value: Any) -> Any:
-        """The recorded value, where the DAG says `written`."""
+        """Return the recorded value for what the DAG has in `written`."""
         match written:
             case None:
                 if value is not None:
-                    raise self._refused("must be what the DAG says, which is nothing")
+                    raise self._refused("must be empty, as in the DAG")
                 return None
             case PlainXComArg():
                 if not hands_on(written.operator):
@@ -115,20 +113,20 @@ class _Chain:
                 return self._passed_on(value, [task for task, _ in written.iter_references()])
             case Mapping():
                 if not isinstance(value, Mapping) or set(value) != set(written):
-                    raise self._refused("must have the names that the DAG says")
+                    raise self._refused("must have the same names as in the DAG")
                 return {name: self._same(item, value[name]) for name, item in written.items()}
             case list() | tuple():
                 if not isinstance(value, Sequence) or len(value) != len(written):
-                    raise self._refused("must have as many items as the DAG says")
+                    raise self._refused("must have as many items as in the DAG")
                 return [self._same(item, value[i]) for i, item in enumerate(written)]
         raise self._refused(
-            "must be the output of a task of this package, such as `ingest.output`: a reference that is "
-            "written into the DAG, or pulled by a template, is not accepted. For a step of your own use "
+            "must be the output of a task of this package, such as `ingest.output`. A reference that is "
+            "written into the DAG, or pulled by a template, is not accepted. For your own steps use "
             "`@release_transform`"
         )
 
     def _element(self, expand: Any, field: str, value: Any) -> Any:
-        """The element that a mapped task gets."""
+        """Return the element of a mapped task."""
         written, position = expand.value[field], self._position(expand, field)
         if isinstance(written, list | tuple) and position is not None:
             return self._same(written[position], value)
@@ -143,7 +141,7 @@ class _Chain:
         return self._equal(value, items[position], written.operator)
 
     def _position(self, expand: Any, field: str) -> int | None:
-        """The place of a mapped task's element in the list of a field; None if a length is not known."""
+        """Return the index of a mapped task's element in the list of a field; None if a length is unknown."""
         left = self._index
         names = list(expand.value)
         for name in reversed(names):
@@ -158,7 +156,7 @@ class _Chain:
         return None
 
     def _length(self, written: Any) -> int | None:
-        """How many elements a task is mapped over; None if only another package's task knows."""
+        """Return the number of elements a task is mapped over; None if only another package knows it."""
         if isinstance(written, PlainXComArg) and hands_on(written.operator):
             if (count := self._count(written.operator)) is not None or _is_mapped(written.operator):
                 return count
@@ -167,7 +165,7 @@ class _Chain:
         return None if isinstance(written, ResolveMixin) else len(written)
 
     def _count(self, producer: Any) -> int | None:
-        """How many instances a mapped task has; None if it is not mapped, or that is not known."""
+        """Return the number of instances of a mapped task; None if not mapped, or unknown."""
         group = None if producer.is_mapped else producer.get_closest_mapped_task_group()
         expand = producer.expand_input if producer.is_mapped else getattr(group, "_expand_input", None)
         if isinstance(expand, DictOfListsExpandInput):
@@ -178,7 +176,7 @@ class _Chain:
         return None
 
     def _handed_on(self, producer: Any) -> Any:
-        """What a task recorded; of a mapped one the list of all."""
+        """Return what a task recorded; for a mapped task, the list of all records."""
         task = producer.task_id
         if not _is_mapped(producer):
             return self._journal.value(task, -1)
@@ -202,7 +200,7 @@ class _Chain:
         return range(count)
 
     def _passed_on(self, value: Any, through: Sequence[Any]) -> Any:
-        """The value, if it is made of nothing but values that tasks of this package recorded."""
+        """Return the value if it consists only of values that tasks of this package recorded."""
         known = {canonical(item): item for task in _recording(through) for item in self._all_of(task)}
 
         def same(value: Any) -> Any:
@@ -214,15 +212,17 @@ class _Chain:
                 return [same(item) for item in value]
             names = ", ".join(f"`{task.task_id}`" for task in through)
             raise self._refused(
-                f"must be what a task of this package handed on, and what task {names} gave is not: it was "
-                "changed outside of the run, or a step of your own made it. Clear the run and start again; a "
-                "step of your own passes references on unchanged, or is a `@release_transform`"
+                f"must be the output of a task of this package, but the output of task {names} is not: it "
+                "was changed "
+                "outside of the run, or one of your own steps created it. Clear the run and start again. "
+                "Your own steps "
+                "must pass references on unchanged, or be a `@release_transform`"
             )
 
         return same(value)
 
     def _all_of(self, producer: Any) -> Iterator[Any]:
-        """All that a task recorded, list elements too."""
+        """Yield everything that a task recorded, including list elements."""
         task = producer.task_id
         mapped = _is_mapped(producer)
         for index in (
@@ -242,13 +242,13 @@ class _Chain:
         try:
             if canonical(value) == canonical(recorded):
                 return recorded
-        except (TypeError, ValueError):  # no plain JSON: not what a task hands on
+        except (TypeError, ValueError):  # not plain JSON, so not the output of a task
             pass
         raise self._changed(producer)
 
     def _changed(self, producer: Any) -> IntegrityError:
         return IntegrityError(
-            f"{self._field}: the value of task `{producer.task_id}` was changed outside of the run; {_AGAIN}"
+            f"{self._field}: the value of task `{producer.task_id}` was changed outside of the run. {_AGAIN}"
         )
 
     def _refused(self, why: str) -> IntegrityError:
@@ -260,7 +260,7 @@ def _is_mapped(producer: Any) -> bool:
 
 
 def _recording(tasks: Sequence[Any]) -> list[Any]:
-    """Of tasks, those of this package; of another package's, those whose output it takes, and so on."""
+    """Return the tasks of this package; another package's tasks are replaced by the tasks they depend on."""
     found: dict[str, Any] = {}
     seen: set[str] = set()
     left = list(tasks)
@@ -277,7 +277,7 @@ def _recording(tasks: Sequence[Any]) -> list[Any]:
 
 
 def _data_of(task: Any) -> Iterator[tuple[Any, str]]:
-    """The outputs of other tasks that a task of another package takes."""
+    """Yield the outputs of other tasks that a task of another package takes."""
     if not task.is_mapped:
         yield from XComArg.iter_xcom_references(task)
         return

@@ -1,8 +1,8 @@
-"""The edge between the engine's errors and Airflow's: what is retried, and that no cell value reaches a log.
+"""The boundary between the engine's errors and Airflow's: what is retried, and no cell value in a log.
 
 Libraries quote cells in their messages (`could not convert string to float: '...'`), and Airflow logs the
-exception of a failed task with all that led to it. Hence only messages of our own leave a task; of any
-other error only the type and the place do.
+exception of a failed task with its causes. Hence only messages of this project leave a task. Of any other
+error, only the type and the place are logged.
 """
 
 import functools
@@ -37,16 +37,16 @@ if TYPE_CHECKING:
 
 PACKAGES = frozenset(
     {"airflow_privacy_release", "privacy_release", "privacy_engine"}
-)  # whose places are told
+)  # whose places in the code are logged
 
 P = ParamSpec("P")
 Operator = TypeVar("Operator", bound="BaseOperator")
 
 
-ENTRY = "journal_entry"  # what a deferred task hands to the method that resumes it
+ENTRY = "journal_entry"  # passed by a deferred task to the method that resumes it
 _INSIDE: ContextVar[bool] = ContextVar("inside of a guarded call", default=False)
 _UPGRADED = (
-    "the task began before this deployment was upgraded, and what it waited for cannot be proven; clear the "
+    "the task began before this deployment was upgraded, so its earlier state cannot be verified. Clear the "
     "run and start again"
 )
 
@@ -58,28 +58,28 @@ class _Frame(NamedTuple):
 
 
 class UnexpectedError(AirflowException):
-    """Something that this project did not foresee; a retry may help (network, another worker)."""
+    """An error that this project did not foresee. A retry may help (network, another worker)."""
 
 
 def guarded(
     execute: Callable[Concatenate[Operator, P], Any],
 ) -> Callable[Concatenate[Operator, P], Any]:
-    """Make an operator's `execute` take recorded values only, and raise only errors that may be logged.
+    """Decorate an operator's `execute` to take only recorded values and raise only errors safe to log.
 
-    What it takes from tasks of this package is what the journal of the run has of them; a value that differs
-    fails the task at once, see `task.chain`. Its fields in `references` have the types that stand there while
-    it runs, and references that it returns become plain values, as XComs must be. It reports how far it is,
-    see `progressing`. Where workers share no folder, its files are fetched before, and those that it hands on
-    are sent after, see `local_files`.
+    The values that it takes from tasks of this package come from the journal of the run. A value that differs
+    fails the task without retries, see `task.chain`. While it runs, its fields in `references` have the types
+    given there, and references that it returns become plain values, as XComs must be. It reports its
+    progress, see `progressing`. If workers share no folder, its files are fetched before, and those that it
+    hands on are sent afterwards, see `local_files`.
 
     - An error of the engine fails the task at once, with its own message: the same input would fail again.
     - A `PublishError`, `LedgerError`, `WorkAreaError`, `SourceError`, `EngineError` or `CapacityError` is
-      retried: the lake, the ledger, the store or the database may be back by then, and another worker may
-      have the memory. So is another library's error that means as much: no memory, no disk, or a breakdown
-      of native code.
-    - Any other error is retried as `UnexpectedError`, which names type and place and drops the message.
+      retried: the lake, the ledger, the store or the database may be available again, and another worker may
+      have the memory. Errors of other libraries with the same meaning are retried as well: no memory, no
+      disk, or a crash of native code.
+    - Any other error is retried as `UnexpectedError`, which has the type and place but not the message.
 
-    Inside of another one, as where a subclass calls `super().execute()`, it only calls `execute`.
+    Inside another guarded call, such as a subclass calling `super().execute()`, it only calls `execute`.
     """
     return _guarded(execute, is_recorded=False)
 
@@ -87,9 +87,9 @@ def guarded(
 def recorded(
     execute: Callable[Concatenate[Operator, P], Any],
 ) -> Callable[Concatenate[Operator, P], Any]:
-    """As `guarded`, and keep the returned value in the journal of the run, for the tasks that take it.
+    """Guard a method like `guarded`, and keep the returned value in the run's journal for later tasks.
 
-    A method that goes on after a deferral continues the entry that `execute` began.
+    A method that resumes after a deferral continues the entry that `execute` began.
     """
     return _guarded(execute, is_recorded=True)
 
@@ -102,7 +102,7 @@ def _guarded(
         if _INSIDE.get():
             return execute(self, *args, **kwargs)
         let_idle_threads_sleep()
-        context: Any = args[0] if args else kwargs["context"]  # Airflow gives it by its name
+        context: Any = args[0] if args else kwargs["context"]  # Airflow passes it by keyword
         token = _INSIDE.set(True)
         try:
             begun: Any = kwargs.pop(ENTRY, None)
@@ -132,7 +132,7 @@ def _guarded(
             safe = _safe(error, type(self).__name__)
         finally:
             _INSIDE.reset(token)
-        # Raised out here, it has no context: the original error would be logged along with it.
+        # Raised outside of the handler, so that the original error is not logged as its context.
         raise safe
 
     run.is_recorded = is_recorded  # type: ignore[attr-defined]  # see `task.chain.hands_on`
@@ -140,7 +140,7 @@ def _guarded(
 
 
 def _done_before(operator: Any, context: Mapping[str, Any], journal: "Journal") -> Any:
-    """What a task did whose work area is gone, if its operator can find that out from what it left."""
+    """Return the earlier result of a task whose work area is gone, if its operator can reconstruct it."""
     find = getattr(operator, "done_before", None)
     return find(context) if find is not None and journal.is_empty else None
 
@@ -163,21 +163,21 @@ def _safe(error: BaseException, step: str) -> Exception:
         return type(error)(str(error))
     if isinstance(error, PrivacyEngineError):
         return AirflowFailException(str(error))
-    withheld = "its message is withheld, it may quote records; repeat the step where they may be seen"
+    withheld = "its message is withheld because it may quote records. Repeat the step where you may see them"
     return UnexpectedError(
-        f"{step} failed with {type(error).__name__} at {_place(error)}: {_told(error) or withheld}"
+        f"{step} failed with {type(error).__name__} at {_place(error)}: {_message_of(error) or withheld}"
     )
 
 
-def _told(error: BaseException) -> str:
-    """What may be told: the words of the system, and messages that are about code."""
+def _message_of(error: BaseException) -> str:
+    """Return the message of a system error, or one about code; both quote no record."""
     if isinstance(error, OSError) and error.errno:
         return os.strerror(error.errno)
     return str(error) if isinstance(error, ImportError | NameError) else ""
 
 
 def _place(error: BaseException) -> str:
-    """File and line of the innermost frame, and of the innermost one in this project."""
+    """Return file and line of the innermost frame, and of the innermost frame in this project."""
     walked = traceback.walk_tb(error.__traceback__)
     frames = [_Frame(f.f_globals.get("__name__", ""), f.f_code.co_filename, line) for f, line in walked]
     ours = [frame for frame in frames if frame.module.partition(".")[0] in PACKAGES]

@@ -1,8 +1,8 @@
-"""The standard facets of OpenLineage for a release, as plain dictionaries by its published JSON schemas.
+"""The standard OpenLineage facets for a release, as plain dictionaries in their published JSON schemas.
 
-They are made of the data dictionary and the findings, which are public. `masking` says of each released
-column whether it hides what the source says. `dataQualityAssertions` stands on the released table, which is
-what was measured, though the specification thinks of inputs.
+They are built from the data dictionary and the findings, which are public. `masking` states for each released
+column whether it hides the source's values. `dataQualityAssertions` is attached to the released table, which
+is what was measured, although the OpenLineage specification intends it for inputs.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -10,7 +10,7 @@ from typing import Any
 
 from privacy_release.reports.columns import Form
 
-# Which version of each schema is kept to.
+# The version of each schema that is used.
 SCHEMAS: Mapping[str, str] = {
     name: f"https://openlineage.io/spec/facets/{version}/{kind}.json#/$defs/{kind}"
     for name, version, kind in (
@@ -20,31 +20,31 @@ SCHEMAS: Mapping[str, str] = {
         ("ownership", "1-0-1", "OwnershipDatasetFacet"),
     )
 }
-# Forms that show a value of the source as it is.
+# Forms that show a value of the source unchanged.
 _SHOWN = frozenset({Form.VALUE, Form.TABLE})
-# Forms whose cells stand for no single cell of the source.
+# Forms whose cells correspond to no single cell of the source.
 _COUNTED = frozenset({Form.DRAWN})
 
 Source = tuple[str, str]  # namespace and name
 
 
 def standard_facets(
-    told: Mapping[str, Any],
+    dictionary: Mapping[str, Any],
     findings: Sequence[Mapping[str, Any]],
     source: Mapping[str, Any],
     datasets: Mapping[str, Source],
     owner: str,
 ) -> dict[str, dict[str, Any]]:
-    """Facet name -> its fields, without `_producer` and `_schemaURL`, which the client writes.
+    """Return facet name -> its fields, without `_producer` and `_schemaURL`, which the client writes.
 
     Args:
-        told: the data dictionary.
-        findings: of the verification.
-        source: `SourceRef` of what was released.
-        datasets: of the source by table; of a single one by the empty name.
-        owner: who answers for the table.
+        dictionary: Data dictionary of the release.
+        findings: Findings of the verification.
+        source: `SourceRef` of the released table, as a mapping.
+        datasets: Data sets of the source by table name; the empty name for a single table.
+        owner: Owner of the table.
     """
-    columns = told["columns"]
+    columns = dictionary["columns"]
     facets: dict[str, dict[str, Any]] = {
         "schema": {
             "fields": [
@@ -58,8 +58,8 @@ def standard_facets(
         },
         "ownership": {"owners": [{"name": owner, "type": "MAINTAINER"}]},
     }
-    if not source.get("transforms"):  # which columns a step of the user's own made from which is not known
-        facets["columnLineage"] = _column_lineage(columns, source, told.get("tables", {}), datasets)
+    if not source.get("transforms"):  # the columns that a user's transform reads are unknown
+        facets["columnLineage"] = _column_lineage(columns, source, dictionary.get("tables", {}), datasets)
     return facets
 
 
@@ -69,7 +69,7 @@ def _column_lineage(
     tables: Mapping[str, Sequence[str]],
     datasets: Mapping[str, Source],
 ) -> dict[str, Any]:
-    """Which columns each released one is made from; and that the quasi-identifiers decide the classes."""
+    """Return the columns that each released one is made from, and the quasi-identifiers' influence."""
     grouped = dict.fromkeys(
         c["source"] for c in columns if c["role"] == "quasi_identifier" and _masks(c) and c["source"]
     )
@@ -97,7 +97,7 @@ def _origins(
     tables: Mapping[str, Sequence[str]],
     datasets: Mapping[str, Source],
 ) -> Iterator[tuple[Source, str]]:
-    """Dataset and field of the source that an attribute was read, or derived, from."""
+    """Return data set and field of the source that an attribute was read, or derived, from."""
     if name is None:
         return
     for table, own in source.get("tables", {"": source}).items():
@@ -108,7 +108,7 @@ def _origins(
 
 
 def _derived_from(derivation: Mapping[str, Any]) -> list[str]:
-    """The columns of a derivation: whatever begins with a digit is an ISO day."""
+    """Return the columns of a derivation. Anything that begins with a digit is an ISO date."""
     (of,) = derivation.values()
     return [field for field in ([of] if isinstance(of, str) else of) if not field[:1].isdigit()]
 

@@ -1,6 +1,6 @@
-"""What OpenLineage is told of a publication: from which source, to which table, with which guarantees.
+"""What OpenLineage receives about a publication: its source, its table and its guarantees.
 
-Only the OpenLineage provider calls it, so its package is imported here when it is there.
+Only the OpenLineage provider calls this module, so its package is imported only here.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -20,21 +20,21 @@ def lineage_of(
     staged: "StagedRelease",
     published: "Published",
     report: "ReportRef",
-    told: "Mapping[str, Any] | None" = None,
+    dictionary: "Mapping[str, Any] | None" = None,
     owner: str = "",
 ) -> Any:
-    """The lineage of a publication, an `OperatorLineage`.
+    """Return the lineage of a publication, an `OperatorLineage`.
 
-    Its output has a facet `privacyRelease`: release, version, rows, method, rules with what was measured, and
-    privacy loss. Beside it are the standard ones, see `standard_facets`. Source and table are named by their
-    addresses; no figure of the source is told.
+    Its output has a facet `privacyRelease`: release, version, rows, method, rules with measured figures, and
+    privacy loss. The standard facets are added, see `standard_facets`. Source and table are named by their
+    addresses; no figure of the source is included.
 
     Args:
-        staged: the release.
-        published: where it is.
-        report: of the verification.
-        told: its data dictionary; None: there is none, and no standard facets then.
-        owner: who answers for the table.
+        staged: Staged release.
+        published: Reference to the published release.
+        report: Findings of the verification.
+        dictionary: Data dictionary of the release; None: no standard facets are added.
+        owner: Owner of the table.
     """
     from airflow.providers.openlineage.extractors import (  # type: ignore[import-not-found]  # optional
         OperatorLineage,
@@ -55,8 +55,8 @@ def lineage_of(
     sources = staged.source.tables or {"": staged.source}
     inputs = {table: dataset_name(source.uri) for table, source in sources.items()}
     facets = {FACET: facet}
-    if told is not None:
-        standard = standard_facets(told, report.findings, staged.source.to_ref(), inputs, owner)
+    if dictionary is not None:
+        standard = standard_facets(dictionary, report.findings, staged.source.to_ref(), inputs, owner)
         facets |= {name: _facet(name, **fields) for name, fields in standard.items()}
     target_space, target = dataset_name(f"{published.lake}/{published.table}")
     return OperatorLineage(
@@ -66,7 +66,7 @@ def lineage_of(
 
 
 def dataset_name(uri: str) -> tuple[str, str]:
-    """Namespace and name of an address by OpenLineage's naming convention.
+    """Return namespace and name of an address by OpenLineage's naming convention.
 
     >>> dataset_name("s3://bucket/raw/people.parquet")
     ('s3://bucket', 'raw/people.parquet')
@@ -80,7 +80,7 @@ def dataset_name(uri: str) -> tuple[str, str]:
 
 
 def _facet(name: str, **fields: Any) -> Any:
-    """A facet as one of OpenLineage's own kind, whatever its release knows of the standard ones."""
+    """Return a facet in OpenLineage's own class, whether or not its version knows the standard ones."""
     import attr
     from openlineage.client.generated.base import (  # type: ignore[import-not-found]  # optional
         DatasetFacet,

@@ -10,12 +10,12 @@ if TYPE_CHECKING:
 
 
 class ReportLink(BaseOperatorLink):
-    """Leads to the page of the plugin that shows the report which this task staged, verified or published."""
+    """Link to the plugin's page with the report that this task staged, verified or published."""
 
     name = "Release report"
 
     def get_link(self, operator: "BaseOperator", *, ti_key: Any) -> str:
-        """The page's address below that of Airflow; made when the task ends, also when it fails."""
+        """Return the page's address below Airflow's. Created when the task ends, even if it fails."""
         return "/privacy/report?" + urlencode(
             {
                 "dag_id": ti_key.dag_id,

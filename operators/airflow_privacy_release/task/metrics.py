@@ -1,8 +1,8 @@
-"""Metrics of releases, through Airflow's own statistics: StatsD, Datadog or OpenTelemetry.
+"""Metrics of releases, sent through Airflow's own statistics: StatsD, Datadog or OpenTelemetry.
 
 A metric holds a count, seconds or a privacy figure, never a value of a record; docs/monitoring.md lists them.
-The DAG's id is part of a name, because plain StatsD drops tags. Where metrics are off nothing is sent or
-logged, and a metric that cannot be sent fails no release.
+The DAG's id is part of each name, because plain StatsD drops tags. If metrics are off, nothing is sent or
+logged. A metric that cannot be sent never fails a release.
 """
 
 import functools
@@ -28,22 +28,22 @@ Operator = TypeVar("Operator")
 
 PREFIX = "privacy_release"
 _LONGEST_PART = 80
-_OF_SOURCE = frozenset({"ingest", "outliers"})  # whose figures count records of the source
+_OF_SOURCE = frozenset({"ingest", "outliers"})  # their figures count records of the source
 
 
 def monitored(
     stage: str,
 ) -> Callable[[Callable[Concatenate[Operator, P], R]], Callable[Concatenate[Operator, P], R]]:
-    """Make a step of an operator, whose first argument after the operator is the context, send its metrics.
+    """Decorate a step of an operator, whose first argument is the context, to send its metrics.
 
     Args:
-        stage: ingest, outliers, cut, fragment, release, verify or publish; its name in the metrics.
+        stage: Name of the stage in the metrics: ingest, outliers, cut, fragment, release, verify or publish.
     """
 
     def decorate(step: Callable[Concatenate[Operator, P], R]) -> Callable[Concatenate[Operator, P], R]:
         @functools.wraps(step)
         def run(operator: Operator, /, *args: P.args, **kwargs: P.kwargs) -> R:
-            context = args[0] if args else kwargs["context"]  # Airflow gives it by its name
+            context = args[0] if args else kwargs["context"]  # Airflow passes it by keyword
             began = time.perf_counter()
             try:
                 result = step(operator, *args, **kwargs)
@@ -65,26 +65,26 @@ def monitored(
     return decorate
 
 
-def tell_findings(context: Any, report: "ReportRef") -> None:
-    """Send what a verification measured for k, l and t, kept or not, and how many rules failed."""
+def send_findings(context: Any, report: "ReportRef") -> None:
+    """Send the k, l and t that a verification measured, and the number of failed rules."""
     failed = sum(not finding["passed"] for finding in report.findings)
     for name, value in {**measured_symbols(report), "rules_failed": failed}.items():
         _of_task(context, "verify", "gauge", name, value)
 
 
-def tell_alerts(context: Any, alerts: Sequence["AlertRef"]) -> None:
-    """Send how many figures of a release are out of their limits."""
+def send_alerts(context: Any, alerts: Sequence["AlertRef"]) -> None:
+    """Send the number of a release's figures that are outside of their limits."""
     _of_task(context, "verify", "gauge", "alerts", len(alerts))
 
 
-def tell_budget(operator: Any, budget: "Budget | None") -> None:
-    """Send what is spent and left of the privacy budget that a release has spent; log where little is left.
+def send_budget(operator: Any, budget: "Budget | None") -> None:
+    """Send what is spent and left of the privacy budget that a release used; log a warning if little is left.
 
-    Limits of a single release are left out: nothing of them is ever used up.
+    Limits of a single release are omitted, because they are never used up.
 
     Args:
-        operator: has `log`.
-        budget: that paid; None sends nothing.
+        operator: Operator whose log is written.
+        budget: Budget that paid for the release; None sends nothing.
     """
     if budget is None:
         return
@@ -107,7 +107,7 @@ def tell_budget(operator: Any, budget: "Budget | None") -> None:
 
 
 def plain(name: str) -> str:
-    """A name as one part of a metric's name: letters, digits, `_` and `-`; a dot would begin a new part.
+    """Make a name usable as one part of a metric's name: letters, digits, `_` and `-`, no dot.
 
     >>> plain("open data/people.v2")
     'open_data_people_v2'
@@ -116,15 +116,15 @@ def plain(name: str) -> str:
 
 
 def _seconds(result: Any, measured: float) -> float:
-    """Seconds of a step; of a differentially private release those of the sampling alone.
+    """Return the seconds of a step; for a differentially private release, only those of the sampling.
 
-    How long the measuring took depends on the records, and the epsilon that is claimed does not cover it.
+    The time of the measuring depends on the records, and the claimed epsilon does not cover it.
     """
     return result.seconds if isinstance(result, StagedRelease) and result.loss else measured
 
 
 def _figures(result: Any) -> Iterator[tuple[str, float]]:
-    """What the reference that a step returned says in numbers, or the list of them."""
+    """Yield the figures in the reference, or list of references, that a step returned."""
     if isinstance(result, list):
         parts = each(result)
         yield "rows", sum(part.rows for part in parts)
@@ -144,7 +144,7 @@ def _figures(result: Any) -> Iterator[tuple[str, float]]:
 
 
 def each(parts: Iterable[Any]) -> list[Any]:
-    """References one by one, also where some are in batches.
+    """Flatten references, some of which may be in batches.
 
     >>> each([1, [2, 3]])
     [1, 2, 3]
@@ -160,7 +160,5 @@ def _of_task(context: Any, stage: str, kind: str, name: str, value: float = 1) -
 
 def _send(kind: str, name: str, value: float, tags: Mapping[str, str] | None = None) -> None:
     kinds: dict[str, Callable[..., None]] = {"incr": Stats.incr, "gauge": Stats.gauge, "timing": Stats.timing}
-    with suppress(
-        Exception
-    ):  # the release counts, not the metric; Airflow has logged what is wrong with these
+    with suppress(Exception):  # a metric must not fail a release; Airflow has logged the problem
         kinds[kind](f"{PREFIX}.{name}", value, tags=dict(tags or {}))

@@ -1,10 +1,10 @@
-"""What people are told of a refused release, a low budget or an alert: by any of Airflow's notifiers.
+"""Notices of a failed release, a low budget or an alert, sent by any of Airflow's notifiers.
 
     VerifyOperator(..., on_failure_callback=tell_failure(SmtpNotifier(
         to="officer@example.org", subject="{{ notice.subject }}", html_content="{{ notice.text | e }}")))
 
-A notifier's templates see the notice as `notice`. It holds names, rules and counts, no value of a record: of
-an error only what this project itself worded, which `airflow_privacy_release.task.errors` sees to.
+A notifier's templates see the notice as `notice`. It holds names, rules and counts, no value of a record. Of
+an error, it holds only text that this project wrote, see `airflow_privacy_release.task.errors`.
 """
 
 from collections.abc import Callable, Mapping
@@ -29,9 +29,9 @@ class Notice:
     """A message to people.
 
     Attributes:
-        subject: one line.
-        text: plain text of a few lines; escape it where a notifier sends HTML.
-        link: of the report's page, below Airflow's address.
+        subject: Subject, one line.
+        text: Plain text of a few lines; escape it if the notifier sends HTML.
+        link: Link to the report's page, below Airflow's address.
     """
 
     subject: str
@@ -40,20 +40,20 @@ class Notice:
 
 
 def failure_notice(context: Mapping[str, Any]) -> Notice:
-    """What may be told of a task that failed.
+    """Build the notice of a failed task.
 
     Args:
-        context: as Airflow gives it to a callback: with `exception`, where there is one.
+        context: Airflow's context of the callback, with `exception` if there is one.
     """
     task, error = context["ti"], context.get("exception")
     ours = type(context.get("task")).__module__.startswith("airflow_privacy_release.")
     return Notice(
-        subject=f"{task.dag_id}: {task.task_id} failed, nothing was published by it",
+        subject=f"{task.dag_id}: {task.task_id} failed, nothing was published",
         text="\n".join(
             [
                 f"DAG {task.dag_id}, run {task.run_id}, task {task.task_id}, attempt {task.try_number}.",
-                _reason(error) if ours else "The reason stands in the task's log.",
-                "Nothing is published without a verification that passed.",
+                _reason(error) if ours else "The reason is in the task's log.",
+                "No release is published unless its verification passed.",
             ]
         ),
         link=_link(task),
@@ -61,11 +61,11 @@ def failure_notice(context: Mapping[str, Any]) -> Notice:
 
 
 def budget_notice(context: Mapping[str, Any], below: float = BELOW) -> Notice | None:
-    """What is to be told of the budget that a release task has just spent; None while enough is left.
+    """Build the notice of a low budget after a release task has spent from it; None if enough is left.
 
     Args:
-        context: of a release operator's `on_success_callback`.
-        below: share of a limit.
+        context: Airflow's context of a release operator's `on_success_callback`.
+        below: Share of a limit, 0 to 1, below which a notice is sent.
     """
     from airflow_privacy_release.hooks.ledger import ledger_of
 
@@ -78,21 +78,21 @@ def budget_notice(context: Mapping[str, Any], below: float = BELOW) -> Notice | 
     if not low:
         return None
     return Notice(
-        subject=f"{booking['dataset']}: little of the privacy budget is left",
+        subject=f"{booking['dataset']}: the privacy budget is nearly used up",
         text="\n".join(map(str, low)),
         link=_link(task),
     )
 
 
 def alert_notice(context: Mapping[str, Any]) -> Notice | None:
-    """What is to be told of the alerts of a release; None where there are none.
+    """Build the notice of a release's alerts; None if there are none.
 
     Args:
-        context: of an `on_success_callback` of `VerifyOperator` or `PublishOperator`.
+        context: Airflow's context of an `on_success_callback` of `VerifyOperator` or `PublishOperator`.
     """
     task = context["ti"]
-    told = task.xcom_pull(task_ids=task.task_id, map_indexes=task.map_index)
-    alerts = told.get("alerts") if isinstance(told, Mapping) else None
+    reported = task.xcom_pull(task_ids=task.task_id, map_indexes=task.map_index)
+    alerts = reported.get("alerts") if isinstance(reported, Mapping) else None
     if not alerts:
         return None
     return Notice(
@@ -101,7 +101,7 @@ def alert_notice(context: Mapping[str, Any]) -> Notice | None:
             [
                 f"DAG {task.dag_id}, run {task.run_id}, task {task.task_id}.",
                 *(alert["text"] for alert in alerts),
-                "An alert stops nothing: the release keeps its policy.",
+                "An alert stops nothing. The release meets its policy.",
             ]
         ),
         link=_link(task),
@@ -109,53 +109,51 @@ def alert_notice(context: Mapping[str, Any]) -> Notice | None:
 
 
 def tell_alerts(notifier: "BaseNotifier") -> Callable[[Any], None]:
-    """An `on_success_callback` of `VerifyOperator` or `PublishOperator` that sends a notice of alerts."""
+    """Return an `on_success_callback` of `VerifyOperator` or `PublishOperator` that sends alerts."""
 
-    def told(context: Any) -> None:
+    def notify(context: Any) -> None:
         notice = alert_notice(context)
         if notice is not None:
             _send(notifier, context, notice)
 
-    return told
+    return notify
 
 
 def tell_failure(notifier: "BaseNotifier") -> Callable[[Any], None]:
-    """An `on_failure_callback` that sends a safe notice by a notifier."""
+    """Return an `on_failure_callback` that sends a notice without any value of a record."""
 
-    def told(context: Any) -> None:
+    def notify(context: Any) -> None:
         _send(notifier, context, failure_notice(context))
 
-    return told
+    return notify
 
 
 def tell_low_budget(notifier: "BaseNotifier", below: float = BELOW) -> Callable[[Any], None]:
-    """An `on_success_callback` of a release operator that sends a notice where little budget is left.
+    """Return an `on_success_callback` of a release operator that sends a notice if little budget is left.
 
     Args:
-        notifier: that sends it.
-        below: share of a limit, 0 to 1.
+        notifier: Notifier that sends the notice.
+        below: Share of a limit, 0 to 1, below which a notice is sent.
     """
 
-    def told(context: Any) -> None:
+    def notify(context: Any) -> None:
         notice = budget_notice(context, below)
         if notice is not None:
             _send(notifier, context, notice)
 
-    return told
+    return notify
 
 
 def _send(notifier: "BaseNotifier", context: Mapping[str, Any], notice: Notice) -> None:
-    """Render a copy: a notifier's templates are replaced by what they render to."""
+    """Render a copy and send it: rendering replaces a notifier's templates."""
     copy(notifier)({**context, "notice": notice})
 
 
 def _reason(error: Any) -> str:
     if isinstance(error, _WORDED):
         return str(error)
-    return (
-        "The reason stands in the task's log." if error is None else f"It failed with {type(error).__name__}."
-    )
+    return "The reason is in the task's log." if error is None else f"It failed with {type(error).__name__}."
 
 
 def _link(task: Any) -> str:
-    return ReportLink().get_link(None, ti_key=task)  # type: ignore[arg-type]  # it needs no operator
+    return ReportLink().get_link(None, ti_key=task)  # type: ignore[arg-type]  # it uses no operator

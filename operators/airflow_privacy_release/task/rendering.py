@@ -1,4 +1,4 @@
-"""A method's parameters as they come from a DAG: plain values, or text where a template was rendered."""
+"""Method parameters from a DAG: plain values, or text that a template rendered to."""
 
 import ast
 import dataclasses
@@ -15,12 +15,12 @@ from privacy_release.workarea.references import EngineRef
 
 
 def method_parameters(method: str, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Read rendered text as the types of the method's dataclass; the method itself checks the values.
+    """Convert rendered text to the types of the method's dataclass. The method itself checks the values.
 
     `k="{{ params.k }}"` arrives as `"10"`: Airflow renders templates to text.
 
     Raises:
-        SpecError: if the method does not exist, or a text is no value.
+        SpecError: If the method does not exist, or a text cannot be converted.
     """
     from privacy_engine.registry import method_class
 
@@ -28,10 +28,10 @@ def method_parameters(method: str, given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def detector_parameters(method: str, given: Mapping[str, Any]) -> dict[str, Any]:
-    """The same for an outlier detector.
+    """Convert rendered text to the types of an outlier detector's dataclass.
 
     Raises:
-        SpecError: if the detector does not exist, or a text is no value.
+        SpecError: If the detector does not exist, or a text cannot be converted.
     """
     from privacy_engine.registry import detector_class
 
@@ -46,7 +46,7 @@ def _typed(
     except ValueError as error:
         raise SpecError(f"{place}: {error}") from None
     hints = typing.get_type_hints(cls)
-    # The signature of an operator cannot hold a mapping as a default: there, None stands for it.
+    # The signature of an operator cannot have a mapping as a default: None stands for it there.
     made = {f.name for f in dataclasses.fields(cls) if f.default_factory is not dataclasses.MISSING}
     return {
         name: read_field(f"{place}: {method}.{name}", value, hints.get(name, str))
@@ -56,10 +56,10 @@ def _typed(
 
 
 def read_field(name: str, value: Any, annotation: Any) -> Any:
-    """As `read_text`, for the field of that name.
+    """Convert the value of a named field, see `read_text`.
 
     Raises:
-        SpecError: naming it, if the text is no value.
+        SpecError: If the text cannot be converted; the message names the field.
     """
     try:
         return read_text(value, annotation)
@@ -68,7 +68,7 @@ def read_field(name: str, value: Any, annotation: Any) -> Any:
 
 
 def read_text(value: Any, annotation: Any) -> Any:
-    """A rendered text as a value of the annotated type; what is no text, or may be text, stays as it is.
+    """Convert rendered text to the annotated type. Anything that is not text is returned unchanged.
 
     >>> (
     ...     read_text("10", int),
@@ -81,7 +81,7 @@ def read_text(value: Any, annotation: Any) -> Any:
     ('text', 7)
 
     Raises:
-        ValueError: if the text is neither a Python nor a JSON literal.
+        ValueError: If the text is neither a Python nor a JSON literal.
     """
     if not isinstance(value, str):
         return value
@@ -96,11 +96,13 @@ def read_text(value: Any, annotation: Any) -> Any:
             return read(value.strip())
         except (ValueError, SyntaxError):
             continue
-    raise ValueError("must be a number, truth value, list or mapping; check the template that renders it")
+    raise ValueError(
+        "must be a number, true or false, a list or a mapping. Check the template that renders it"
+    )
 
 
 def chosen_engine(given: str | Mapping[str, Any] | None) -> EngineRef | None:
-    """The same for an operator's argument, where None, or a text that renders to it, leaves the choice.
+    """Convert an operator's argument `engine`. None, or text that renders to it, means no choice.
 
     >>> chosen_engine("None") is None
     True

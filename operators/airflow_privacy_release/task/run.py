@@ -1,4 +1,4 @@
-"""What an operator takes from its run, the private folder and the names, and tells of it: how far it is."""
+"""What operators take from their run: work area, journal, names; and the progress that they report."""
 
 import re
 import sys
@@ -28,21 +28,21 @@ from privacy_release.workarea.sweep import Rules, sweep
 if TYPE_CHECKING:
     from airflow.sdk import BaseOperator
 
-# What `dag.test()` runs is of this process, from the first task to the last: the areas that it is present in.
+# `dag.test()` runs all tasks in this process: the work areas that the process keeps alive.
 _PRESENT: dict[Path, Presence] = {}
-_ANY = WorkArea(Path("/"), "of an operator that Python calls without a DAG")
+_ANY = WorkArea(Path("/"), "the work area of an operator that Python calls without a DAG")
 
 
 def run_key(context: Mapping[str, Any]) -> str:
-    """Names the run across its retries: DAG id and run id."""
+    """Return the key of the run, the same across retries: DAG id and run id."""
     return f"{context['ti'].dag_id}/{context['ti'].run_id}"
 
 
 def run_work_area(context: Mapping[str, Any]) -> WorkArea:
-    """The private folder that the tasks of this run share, or the task's own where they share none.
+    """Return the private folder that the tasks of this run share, or the task's own if they share none.
 
-    It lives as long as the run does for Airflow. Of a killed `dag.test()` Airflow believes for ever that it
-    goes on; there it lives as long as the process, which is present also between two tasks.
+    It lives as long as Airflow considers the run alive. Airflow considers a killed `dag.test()` run alive for
+    ever, so there the folder lives as long as the process, which also keeps it alive between two tasks.
     """
     if (scratch := CURRENT.get()) is not None:
         return scratch
@@ -53,16 +53,16 @@ def run_work_area(context: Mapping[str, Any]) -> WorkArea:
 
 
 def _area_of(context: Mapping[str, Any]) -> WorkArea:
-    """The folder that the tasks of this run share; it need not be there."""
+    """Return the folder that the tasks of this run share. It need not exist."""
     owner = Owner.PROCESS if _in_one_process() else Owner.RUN
     return WorkArea(work_area_root(), run_key(context), owner)
 
 
 def run_journal(context: Mapping[str, Any]) -> Journal:
-    """What the tasks of this run have handed on so far.
+    """Return the journal of what the tasks of this run have handed on so far.
 
     Raises:
-        SecretError, SpecError: if the work area is on a store whose connection is wrong.
+        SecretError, SpecError: If the work area is on a store whose connection is invalid.
     """
     store = work_store()
     if store is not None:
@@ -74,20 +74,22 @@ def run_journal(context: Mapping[str, Any]) -> Journal:
 def local_files(
     operator: "BaseOperator", context: Mapping[str, Any], journal: Journal | None
 ) -> Iterator[WorkArea]:
-    """Give an operator what earlier tasks handed on, as the journal has it, until the block ends.
+    """Restore an operator's references from the journal of earlier tasks until the block ends.
 
-    Where workers share no folder, each reference among its template fields names files of the task's own
+    If workers share no folder, each reference among the operator's template fields then names files in the
+    task's own folder. The folder is removed at the end; if the task was killed, by the next task on this
+    machine.
     folder meanwhile. That folder is removed at the end; of a task that was killed, by the next one on this
     machine.
 
-    Without a DAG in the context, where Python calls the operator, there is no other task, and the values are
+    Without a DAG in the context, when Python calls the operator, there is no other task, and the values are
     the caller's.
 
     Raises:
-        IntegrityError: if a value is not what its task recorded, or a file is gone, or not the one that was
-            stored, or outside of the work area.
-        WorkAreaError: if the store cannot be reached.
-        SpecError: if the operator wants an engine that must not see the files.
+        IntegrityError: If a value differs from what its task recorded, or a file is missing, differs from the
+            stored one, or lies outside of the work area.
+        WorkAreaError: If the store cannot be reached.
+        SpecError: If the operator uses an engine that must not see the files.
     """
     given = {name: getattr(operator, name) for name in operator.template_fields}
     kinds: Mapping[str, Any] = getattr(operator, "references", {})
@@ -107,22 +109,22 @@ def local_files(
 
 
 @contextmanager
-def _fetched(context: Mapping[str, Any], told: dict[str, Any]) -> Iterator[tuple[WorkArea, dict[str, Any]]]:
-    """The work area that the task uses, and the values with paths of files that are there."""
+def _fetched(context: Mapping[str, Any], values: dict[str, Any]) -> Iterator[tuple[WorkArea, dict[str, Any]]]:
+    """Yield the work area that the task uses, and the values with paths of local files."""
     store = work_store()
     if store is None:
-        yield (_area_of(context) if "dag" in context else _ANY), told
+        yield (_area_of(context) if "dag" in context else _ANY), values
         return
     sweep(scratch_folder(), Rules(idle=timedelta(days=1)))
     key, ti = run_key(context), context["ti"]
     owner = Owner.PROCESS if _in_one_process() else Owner.RUN
     attempt = f"{key}/{file_label(context)}/{getattr(ti, 'try_number', 0)}/{getattr(ti, 'id', '')}"
     scratch = Scratch(scratch_folder(), attempt, run=store.of(key), mark=Mark(key=key, owner=owner))
-    if (engine := chosen_engine(told.get("engine"))) is not None:
+    if (engine := chosen_engine(values.get("engine"))) is not None:
         require_sealed(engine)
     presence, token = scratch.enter(), CURRENT.set(scratch)
     try:
-        yield scratch, {name: scratch.fetch(value) for name, value in told.items()}
+        yield scratch, {name: scratch.fetch(value) for name, value in values.items()}
     finally:
         CURRENT.reset(token)
         presence.end()
@@ -131,52 +133,54 @@ def _fetched(context: Mapping[str, Any], told: dict[str, Any]) -> Iterator[tuple
 
 @contextmanager
 def progressing(operator: "BaseOperator", context: Any) -> Iterator[None]:
-    """Tell how much of the work in the block is done, every ten seconds; of a shorter task nothing.
+    """Report the progress of the work in the block every ten seconds; shorter tasks report nothing.
 
-    A percent and the seconds that are left are told, nothing of a record. What cannot be told fails no task.
+    The percentage and the remaining seconds are reported, nothing of a record. A failed report fails no task.
     """
 
-    # Work tells from its own threads, too. It tells from one at a time, and meanwhile the task's own thread
-    # waits: the channel to Airflow is never used twice at once, which some versions do not guard.
+    # Work reports from its own threads, too, one at a time. Meanwhile the task's own thread waits, so the
+    # channel to Airflow is never used twice at once, which some versions do not guard against.
     def say(share: float, left: float | None) -> None:
-        told = {"percent": percent(share), "text": how_far(share, left)}
+        state = {"percent": percent(share), "text": how_far(share, left)}
         try:
-            context["ti"].xcom_push(PROGRESS, told)
-        except Exception as error:  # noqa: BLE001  the release counts, not what is told of it
+            context["ti"].xcom_push(PROGRESS, state)
+        except Exception as error:  # noqa: BLE001  a progress report must not fail a release
             operator.log.warning("progress is not shown", error=type(error).__name__)
         seconds = {} if left is None else {"seconds_left": round(left)}
-        operator.log.info("progress", percent=told["percent"], **seconds)
+        operator.log.info("progress", percent=state["percent"], **seconds)
 
     with telling(Pace(say)):
         yield
 
 
 def skip(operator: "BaseOperator", context: Mapping[str, Any], reason: str) -> NoReturn:
-    """End the task as skipped, and keep the reason for the page of the run; it quotes no value of a record.
+    """End the task as skipped and keep the reason for the page of the run. It quotes no value of a record.
 
     Raises:
-        AirflowSkipException: always.
+        AirflowSkipException: Always.
     """
     try:
         context["ti"].xcom_push(SKIPPED, {"reason": reason})
-    except Exception as error:  # noqa: BLE001  the skip counts, and Airflow's log has the reason, too
+    except Exception as error:  # noqa: BLE001  the task must still skip, and Airflow's log has the reason
         operator.log.warning("the reason is not shown on the page of the run", error=type(error).__name__)
     raise AirflowSkipException(reason) from None
 
 
 def remove_run_work_area(context: Mapping[str, Any]) -> str:
-    """Remove the private folder of this run, or its encrypted files and their keys; where they were.
+    """Remove the private folder of this run, or its encrypted files and their keys. Return where they were.
 
-    Doing it twice is fine.
+    Calling it twice is safe.
 
     Raises:
-        WorkAreaError: if a file or key is still there: personal data would stay behind, so it must be seen.
+        WorkAreaError: If a file or key is still there: personal data would stay behind unnoticed.
     """
     if (store := work_store()) is not None:
         run = store.of(run_key(context))
         run.remove()
         if run in store.all():
-            raise WorkAreaError(f"the work area {run.address} must be gone, and is not; clear this task")
+            raise WorkAreaError(
+                f"the work area {run.address} could not be removed. Clear this task to try again"
+            )
         return run.address
     area = WorkArea(work_area_root(), run_key(context))
     if (present := _PRESENT.pop(area.folder, None)) is not None:
@@ -186,13 +190,13 @@ def remove_run_work_area(context: Mapping[str, Any]) -> str:
 
 
 def _in_one_process() -> bool:
-    """Whether `dag.test()`, or `airflow dags test`, runs all tasks in this process."""
+    """Return whether `dag.test()`, or `airflow dags test`, runs all tasks in this process."""
     runner = sys.modules.get("airflow.sdk.execution_time.task_runner")
     return type(getattr(runner, "SUPERVISOR_COMMS", None)).__name__ == "InProcessSupervisorComms"
 
 
 def file_label(context: Mapping[str, Any]) -> str:
-    """Text for file names that no other task of the run has: its id and, if it is mapped, its index."""
+    """Return text for file names, unique within the run: the task's id and, if it is mapped, its index."""
     task = context["ti"]
     index = getattr(task, "map_index", -1)
     label = re.sub(r"[^A-Za-z0-9_-]+", "-", task.task_id)
@@ -200,21 +204,21 @@ def file_label(context: Mapping[str, Any]) -> str:
 
 
 def partition_key(context: Mapping[str, Any]) -> str | None:
-    """The partition that a run is of; None where it is of none."""
+    """Return the partition of a run; None if it has none."""
     key = context.get("partition_key") or getattr(context.get("dag_run"), "partition_key", None)
     return str(key) if key else None
 
 
 def release_id(context: Mapping[str, Any]) -> str:
-    """Names the release: the run's partition key, else its run id.
+    """Return the id of the release: the run's partition key, else its run id.
 
-    A logical date will not do: asset-triggered, partitioned and many manual runs have none.
+    A logical date cannot be used: asset-triggered, partitioned and many manual runs have none.
     """
     return str(partition_key(context) or context["ti"].run_id)
 
 
 def release_name(context: Mapping[str, Any]) -> ReleaseName:
-    """What names the release, and its date: of the partition key if it has one, else the logical date."""
+    """Return the release's name and date: from the partition key, else from the logical date."""
     key = partition_key(context)
     moment = moment_of(key) if key else context.get("logical_date")
     return ReleaseName(id=release_id(context), moment=moment)

@@ -1,1 +1,1 @@
-"""What waits in the triggerer, and occupies no worker."""
+"""Triggers: they wait in the triggerer and occupy no worker."""

@@ -1,4 +1,4 @@
-"""Waiting for the files of a source."""
+"""Wait for the files of a source."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -13,29 +13,29 @@ from privacy_engine.errors import PrivacyEngineError
 
 
 class SourceTrigger(BaseTrigger):
-    """Looks again and again whether Parquet files are at an address; it reads none.
+    """Checks repeatedly whether Parquet files are at an address, without reading any.
 
     Args:
-        uri: where they should be.
-        connection: Airflow connection of the object store.
-        every: seconds between two looks.
-        until: when it gives up, ISO 8601; it stays the same when a triggerer dies and another goes on.
+        uri: Address of the files.
+        connection: Airflow connection id of the object store.
+        every: Seconds between two checks.
+        until: Time at which the trigger gives up, ISO 8601; unchanged if another triggerer takes over.
     """
 
     def __init__(self, *, uri: str, connection: str | None, every: float, until: str) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]  # Airflow's own
+        super().__init__()  # type: ignore[no-untyped-call]  # Airflow's signature is untyped
         self.uri = uri
         self.connection = connection
         self.every = every
         self.until = until
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
-        """Class and arguments, as the metadata database keeps them: no key of a store is among them."""
+        """Return class and arguments for the metadata database. They contain no key of a store."""
         arguments = {name: getattr(self, name) for name in ("uri", "connection", "every", "until")}
         return f"{type(self).__module__}.{type(self).__qualname__}", arguments
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
-        """One event: `come`, `late`, or what stands against looking."""
+        """Yield one event: `come`, `late`, or the error that prevents the check."""
         until = datetime.fromisoformat(self.until)
         while True:
             try:

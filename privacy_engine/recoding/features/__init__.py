@@ -1,1 +1,1 @@
-"""Features of a table, kept or dropped as a whole, and what each is worth to a random forest."""
+"""Features of a table, kept or dropped as a whole, and their value for a random forest."""

@@ -1,6 +1,6 @@
-"""What can be kept or dropped of a table: values, bins or whole attributes, and their coarser forms.
+"""The features of a table that can be kept or dropped: values, bins or whole attributes, and coarser forms.
 
-And the recoding of a release that tells some of these features and not the others.
+Also the recoding of a release that shows some of these features and not the others.
 """
 
 from collections.abc import Sequence
@@ -22,11 +22,11 @@ Ints = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Feature:
-    """Something that a release tells of a quasi-identifier, or does not.
+    """A part of a quasi-identifier that a release shows or does not show.
 
     Attributes:
-        attribute: number of the quasi-identifier.
-        levels: what it may tell, the most first: each a (v,) int64 group 0, 1, ... of every code of the
+        attribute: Number of the quasi-identifier.
+        levels: Levels of detail, finest first: each a (v,) int64 group 0, 1, ... of every code of the
             attribute's domain. A value's feature has two groups, the value and all others.
     """
 
@@ -42,9 +42,9 @@ def value_features(encoded: EncodedTable, bins: int, *, generalize: bool) -> lis
     """One feature for each value or bin that occurs: the columns of a one-hot encoding.
 
     Args:
-        encoded: the table.
-        bins: of an ordered attribute, where its schema names no number.
-        generalize: whether a feature may fall back to its ancestors in the hierarchy, or to wider bins.
+        encoded: Table.
+        bins: Number of bins of an ordered attribute, if its schema has none.
+        generalize: Whether a feature may fall back to its ancestors in the hierarchy, or to wider bins.
     """
     found = []
     for j in range(encoded.codes.shape[1]):
@@ -59,7 +59,7 @@ def value_features(encoded: EncodedTable, bins: int, *, generalize: bool) -> lis
 
 
 def attribute_features(encoded: EncodedTable, bins: int, *, generalize: bool) -> list[Feature]:
-    """One feature for each quasi-identifier; arguments as of ``value_features``."""
+    """One feature for each quasi-identifier; arguments as for ``value_features``."""
     levels = [attribute_levels(encoded, j, bins) for j in range(encoded.codes.shape[1])]
     return [Feature(j, tuple(own if generalize else own[:1])) for j, own in enumerate(levels)]
 
@@ -67,9 +67,8 @@ def attribute_features(encoded: EncodedTable, bins: int, *, generalize: bool) ->
 def attribute_levels(encoded: EncodedTable, j: int, bins: int) -> list[Ints]:
     """(v,) int64 groups of the codes of quasi-identifier j, from fine to coarse, each nested in the next.
 
-    A tree's levels below its root; an ordered attribute's bins, then pairs of bins, and so on, with a null
-    always a group of its own. The last
-    level that tells nothing is left out, unless it is the only one.
+    A tree's levels below its root; an ordered attribute's bins, then pairs of bins, and so on, with null
+    always a separate group. The last level, which shows nothing, is omitted unless it is the only one.
     """
     domain = encoded.domains[j]
     if isinstance(domain, Hierarchy):
@@ -91,7 +90,7 @@ def attribute_levels(encoded: EncodedTable, j: int, bins: int) -> list[Ints]:
 def equal_width_bins(values: npt.NDArray[np.float64], low: float, high: float, bins: int) -> Ints:
     """(v,) bin 0 .. bins - 1 of each value: ``(low, low + w], (low + w, low + 2 w], ...``, low in the first.
 
-    Where there are no more than ``bins`` values, each is a bin of its own; a null is one more.
+    If there are at most ``bins`` values, each is a separate bin; null is one more.
 
     >>> equal_width_bins(np.array([0.0, 20.0, 21.0, 100.0, 7.0, 8.0]), 0.0, 100.0, 5).tolist()
     [0, 0, 1, 4, 0, 0]
@@ -125,14 +124,14 @@ def one_hot(
 class FeatureRecoding(Recoding):
     """Classes of records that agree in all kept features; a cell covers its whole group of values.
 
-    Where a recoding by classes shows the tightest interval or node around a class's own records, this one
-    shows the same for all values that the kept features do not tell apart, whether or not they occur in
-    the class: no more is released than the features.
+    While a recoding by classes shows the tightest interval or node around a class's own records, this one
+    shows the same for all values that the kept features do not distinguish, whether or not they occur in the
+    class: only the features are released.
 
     Attributes:
-        groups: (q,) of each quasi-identifier the (v,) int64 group of every code of its domain.
-        kept: (q,) whether any feature of the quasi-identifier is kept; the others' columns are left out,
-            and are charged as released with their whole domain.
+        groups: For each quasi-identifier the (v,) int64 group of every code of its domain, shape (q,).
+        kept: Whether any feature of the quasi-identifier is kept, shape (q,); the columns of the others are
+            omitted and are charged as released with their whole domain.
     """
 
     groups: tuple[npt.NDArray[np.int64], ...]
@@ -169,9 +168,9 @@ class FeatureRecoding(Recoding):
         return classes, order[np.arange(len(classes)) - np.repeat(first - start[group], sizes[group])]
 
     def render_by_row(self, intervals: Intervals = Intervals.BOUNDS) -> tuple[pd.DataFrame, DataSchema]:
-        """The released table and its schema, without the quasi-identifiers of which nothing is kept.
+        """Return the released table and its schema, without quasi-identifiers of which nothing is kept.
 
-        The left out columns are constant, so the order of the rows follows from the others alone.
+        The omitted columns are constant, so the order of the rows only follows from the others.
         """
         table, schema = super().render_by_row(intervals)
         quasi = self.encoded.schema.quasi_identifiers

@@ -16,14 +16,14 @@ from sklearn.ensemble import RandomForestClassifier
 from privacy_engine.compiled import kernel
 from privacy_engine.progress import advance, portion
 
-AT_ONCE = 100  # trees that are grown between two looks at how many there are
+AT_ONCE = 100  # trees that are grown between two progress reports
 GOLDEN, MIX_1, MIX_2 = (np.uint64(c) for c in (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB))
 
 
 class Trees(NamedTuple):
     """All trees of a forest over binary columns, one after another; tree t owns ``start[t] : start[t + 1]``.
 
-    column: (nodes,) int32 column that is asked, -1 = a leaf.
+    column: (nodes,) int32 column that is tested, -1 = a leaf.
     zero, one: (nodes,) int32 the node that follows, as a number within the tree.
     vote: (nodes,) int32 class of most records in the node, the lowest of equals.
     oob: int32 records that a tree did not see, ascending; tree t owns ``oob_start[t] : oob_start[t + 1]``.
@@ -50,11 +50,11 @@ def forest_importance(
     The forest is scikit-learn's with its default settings: fully grown trees, sqrt(p) columns a split.
 
     Args:
-        columns: (n, p) 0 or 1.
-        feature_of: (p,) feature of each column; the columns of a feature are permuted together.
-        y: (n,) class 0, 1, ..., all of which occur.
-        trees: number of trees.
-        rng: seeds the forest and the permutations.
+        columns: 0 or 1, shape (n, p).
+        feature_of: Feature of each column, shape (p,); the columns of a feature are permuted together.
+        y: Class 0, 1, ..., all of which occur, shape (n,).
+        trees: Number of trees.
+        rng: Seeds the forest and the permutations.
     """
     seed_of_forest, seed = (int(s) for s in rng.integers(2**31, size=2))
     forest = RandomForestClassifier(random_state=seed_of_forest, n_jobs=nb.get_num_threads(), warm_start=True)
@@ -99,7 +99,7 @@ def lost_votes(
 ) -> npt.NDArray[np.int64]:
     """(trees, features) int64 ``R_t - R_t^a``.
 
-    A feature that a tree never asks loses nothing there, and a record whose values do not change keeps its
+    A feature that a tree never tests loses nothing there, and a record whose values do not change keeps its
     vote: only the others go down the tree again.
     """
     count = len(trees.start) - 1
@@ -150,7 +150,7 @@ def _count_lost_votes(
 
 @kernel()
 def permuted(rows: npt.NDArray[np.int32], seed: int, tree: int, feature: int) -> npt.NDArray[np.int32]:
-    """The records in another order: Fisher-Yates, on a stream of its own for each tree and feature.
+    """Shuffle the records: Fisher-Yates, with a separate random stream for each tree and feature.
 
     SplitMix64 (Steele, Lea, Flood 2014), so that threads can work on the trees in any order.
     """

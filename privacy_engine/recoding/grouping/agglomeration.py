@@ -5,20 +5,20 @@ bottom-up method; Zhu, Zhao, Wang (2010), section 4, the clustering step. Identi
 classes at cost 0; while classes are smaller than k, each of them is merged with the class whose
 union with it is cheapest; a class of 2k or more is split again.
 
-Deviations: a round asks all small classes at once (in parallel) for their cheapest partner and
-merges the proposals in ascending price, each only while both sides are as they were, where the
-paper takes the small classes one after the other. So the result depends neither on the order of
-the records nor on the number of threads, and loses less: a cheap merge is never pre-empted by a
-dear one. The default price is the increase of the loss (see `MergePrice`).
+Deviations: a round searches the cheapest partners of all small classes at once (in parallel) and merges the
+proposals in ascending price, each only if both sides are unchanged, while the paper takes the small classes
+one after the other. So the result depends neither on the order of the records nor on the number of threads,
+and loses less: an expensive merge never pre-empts a cheap one. The default price is the increase of the loss
+(see `MergePrice`).
 
-Where most values of an attribute are rare, many small classes want the same large one, and one of them a
-round gets it. After `PATIENCE` rounds a class takes in all of them for which that costs no more than they
-proposed, so the number of rounds does not grow with the records. Adult needs fewer rounds.
+If most values of an attribute are rare, many small classes want the same large one, and only one per round
+gets it. After `PATIENCE` rounds a class takes in all of them for which that costs at most what they proposed,
+so the number of rounds does not grow with the records. Adult needs fewer rounds.
 
-Where small classes met large ones, agglomeration leaves classes of 2k records or more; they are split.
+If small classes meet large ones, agglomeration leaves classes of 2k records or more; they are split.
 
-Where several records may be of one person, a class is small while it has fewer than k distinct persons, and
-both parts of one that is split have k. What merges and splits cost is still counted by records.
+If a person may have several records, a class is small while it has fewer than k distinct persons, and
+both parts of one that is split have k. The cost of merges and splits is still counted by records.
 """
 
 from enum import StrEnum
@@ -53,7 +53,7 @@ PATIENCE = 16
 class Holders(NamedTuple):
     """The distinct persons of tuples; no entries where each record counts as a person.
 
-    start: (m + 1,) int64; tuple t owns ``start[t] : start[t + 1]`` of `person`; (0,) where there are none.
+    start: (m + 1,) int64; tuple t owns ``start[t] : start[t + 1]`` of `person`; (0,) if there are none.
     person: (e,) int64.
     """
 
@@ -70,10 +70,10 @@ NO_HOLDERS = Holders(np.zeros(0, np.int64), np.zeros(0, np.int64))
 
 
 class MergePrice(StrEnum):
-    """What the merge of two classes costs."""
+    """The cost of merging two classes."""
 
     WHOLE = "whole"  # the papers': the loss of the union
-    INCREASE = "increase"  # what the merge adds to the table's loss: neither shuns nor seeks big classes
+    INCREASE = "increase"  # the increase of the table's loss: neutral towards big classes
 
 
 def agglomerate(
@@ -88,20 +88,20 @@ def agglomerate(
     """Partition records into classes of at least k persons.
 
     Args:
-        codes: (n, q) int32 quasi-identifier codes.
-        geometry: costs of the q attributes.
-        k: least class size, >= 1.
-        rng: breaks ties between equally cheap merges.
-        price: what a merge costs.
-        search: for partners: `propose`, on all cores (default), or `propose_serially`.
-        persons: (n,) whose record each is, >= 0; None: each counts as a person.
+        codes: Quasi-identifier codes, shape (n, q) int32.
+        geometry: Costs of the q attributes.
+        k: Least class size, >= 1.
+        rng: Breaks ties between equally cheap merges.
+        price: Cost of a merge.
+        search: Search for partners: `propose`, on all cores (default), or `propose_serially`.
+        persons: Person of each record, >= 0, shape (n,); None: each record counts as a person.
 
     Returns:
         labels: (n,) int64, 0 .. classes - 1. Only a class of identical records is larger than it
         could be: it is published as one class anyhow.
 
     Raises:
-        InfeasibleError: fewer than k records or persons.
+        InfeasibleError: Fewer than k records or persons.
     """
     if len(codes) < k:
         raise InfeasibleError(f"{len(codes)} rows cannot be {k}-anonymous; lower k or allow suppression")
@@ -130,7 +130,7 @@ def merge_at_random(n: int, k: int, rng: np.random.Generator) -> Ints:
     has 2k or more.
 
     Raises:
-        InfeasibleError: fewer than k records.
+        InfeasibleError: Fewer than k records.
     """
     if n < k:
         raise InfeasibleError(f"{n} rows cannot be {k}-anonymous; lower k or allow suppression")
@@ -222,7 +222,7 @@ def merge_cheapest_first(
 def join_while_cheap(
     space: Space, boxes: Boxes, into: Ints, small: Ints, partner: Ints, price: Floats, criterion: int
 ) -> None:
-    """Make proposals in ascending price; a partner that has grown meanwhile still counts if it costs no more.
+    """Make proposals in ascending price; a partner that has grown still counts if it costs no more.
 
     A class that has taken in another one, or is gone, makes none. Each class that proposes joins its partner.
     """
@@ -256,19 +256,19 @@ def _take_in(space: Space, boxes: Boxes, into: Ints, a: int, b: int) -> None:
 def split_large(
     space: Space, tuples: Codes, counts: Ints, labels: Ints, k: int, start: Ints, person: Ints
 ) -> Ints:
-    """Cut classes of 2k or more in two, as often as both parts can keep k, where it costs least.
+    """Cut classes of 2k or more in two, as long as both parts can keep k, at the lowest cost.
 
-    A cut is a place in the order of one attribute's values (of a hierarchy: depth first). The total
+    A cut is a position in the order of one attribute's values (of a hierarchy: depth first). The total
     loss never rises. Identical records stay together.
 
     Args:
-        space: costs of the attributes.
-        tuples: (m, q) int32 distinct tuples.
-        counts: (m,) int64, records of each.
-        labels: (m,) int64, class of each tuple.
-        k: least class size.
-        start: (m + 1,) int64, where the persons of each tuple begin, as in `Holders`.
-        person: (e,) int64, the persons.
+        space: Costs of the attributes.
+        tuples: Distinct tuples, shape (m, q) int32.
+        counts: Records of each, shape (m,) int64.
+        labels: Class of each tuple, shape (m,) int64.
+        k: Least class size.
+        start: Start of the persons of each tuple, as in `Holders`, shape (m + 1,) int64.
+        person: Persons, shape (e,) int64.
 
     Returns:
         labels: (m,) int64, each the number of a tuple of the class.

@@ -1,4 +1,4 @@
-"""Records that stand outside all classes, each put into the class where it adds least to the loss."""
+"""Records outside of all classes, each put into the class where it adds least to the loss."""
 
 import numpy as np
 
@@ -14,9 +14,9 @@ def assign_to_cheapest(codes: Codes, labels: Ints, geometry: Geometry) -> Ints:
     All are judged by the classes as they are given, so the order of the records does not matter.
 
     Args:
-        codes: (n, q) int32 quasi-identifier codes.
-        labels: (n,) int64, 0 .. classes - 1 without gaps, at least one class; -1 = in none.
-        geometry: costs of the q attributes.
+        codes: Quasi-identifier codes, shape (n, q) int32.
+        labels: 0 .. classes - 1 without gaps, at least one class, shape (n,) int64; -1 = in none.
+        geometry: Costs of the q attributes.
     """
     outside = np.flatnonzero(labels < 0)
     boxes, space = boxes_of(codes, labels, geometry), tabulate(geometry)

@@ -25,7 +25,7 @@ from privacy_engine.recoding.grouping.boxes import (
 )
 from privacy_engine.tables.geometry import apart, common_ancestor
 
-SAMPLE = 32  # boxes of a node from which it is estimated what a cut gains
+SAMPLE = 32  # boxes of a node from which the gain of a cut is estimated
 WIDE = 100  # nodes of a hierarchy above which boxes with one of its values are found by the value
 ALIKE = 256  # boxes up to which those with one value are
 LEAF = 8  # boxes in a leaf of the tree: below this a scan is quicker than more bounds
@@ -172,7 +172,7 @@ def _bound_node(space: Space, lo: Codes, hi: Codes, items: Ints, low: Codes, hig
 
 @kernel(nogil=True, inner=True)
 def _gain(space: Space, lo: Codes, items: Ints, j: int) -> float:
-    """Twice by how much a cut at the median lowers what the boxes span in hierarchy j; of a sample.
+    """Return twice the decrease of the span in hierarchy j by a cut at the median; on a sample.
 
     A cut between two of a thousand children of one node lowers nothing: both parts span the node.
     """
@@ -262,21 +262,21 @@ def cheapest(
     """Find the boxes whose union with a given one costs least; exact, ties to the smaller number.
 
     Args:
-        space: costs of the attributes.
-        boxes: all boxes.
-        grown: their search tree.
-        lo: (q,) int32, with `hi` the given box.
-        hi: (q,) int32.
-        size: records of the given box.
-        cost: loss of one of them.
-        skip: number of a box to leave out, or -1.
-        criterion: a `Criterion`.
-        bar: price above which no answer is wanted; infinity for none.
-        found: (few,) filled with the numbers of boxes, cheapest first.
-        price: (few,) filled with their prices.
+        space: Costs of the attributes.
+        boxes: All boxes.
+        grown: Their search tree.
+        lo: with `hi` the given box, shape (q,) int32.
+        hi: Int32, shape (q,).
+        size: Records of the given box.
+        cost: Loss of one of them.
+        skip: Number of a box to leave out, or -1.
+        criterion: `Criterion`.
+        bar: Price above which partners are ignored; infinity for none.
+        found: Filled with the numbers of boxes, cheapest first, shape (few,).
+        price: Filled with their prices, shape (few,).
 
     Returns:
-        How many were found: fewer than asked only if there are no more.
+        Number found: fewer than requested only if there are no more.
     """
     few, have, top, worst = len(found), 0, 1, bar
     # Boxes with the given box's value are priced first. All others differ in it, at a cost that prunes the
@@ -326,7 +326,7 @@ def _floors(space: Space, grown: BoxTree, lo: Codes) -> tuple[Floats, Ints, Ints
     """(q,) the least cost in each hierarchy of a union with any box but ``walk[w, first[w] : last[w]]``.
 
     In hierarchy ``wide[w]`` these add nothing to the given box. They are a run of the walk, because subtrees
-    are; and of all other boxes, those beside the run have the lowest common ancestors with the given one.
+    are; and of all other boxes, those next to the run have the lowest common ancestors with the given one.
     """
     value, rank, m = space.value, space.rank, grown.walk.shape[1]
     floor = np.zeros(len(lo))
@@ -383,7 +383,7 @@ def _price_up_to(
     criterion: int,
     worst: float,
 ) -> float:
-    """The price of the union with box i; infinity where it is above the worst that is of use."""
+    """Return the price of the union with box i; infinity if it exceeds the worst price in use."""
     h, cost_h = boxes.size[i], boxes.cost[i]
     if criterion == Criterion.WHOLE:
         limit = worst / (size + h)
@@ -396,7 +396,7 @@ def _price_up_to(
 
 @kernel(inline="always")
 def merge_price(g: float, cost_g: float, h: float, cost_h: float, union: float, criterion: int) -> float:
-    """The price of a merge by its `Criterion`; `union` is what a record in the union costs."""
+    """The price of a merge by its `Criterion`; `union` is the cost of a record in the union."""
     if criterion == Criterion.WHOLE:
         return (g + h) * union
     return g * (union - cost_g) + h * max(0.0, union - cost_h)

@@ -46,7 +46,7 @@ class Boxes(NamedTuple):
     """Classes as boxes.
 
     lo, hi: (m, q) int32.
-    size: (m,) float64, records; 0 for a box that no longer stands for a class.
+    size: (m,) float64, records; 0 for a box without a class.
     cost: (m,) float64, loss of one record.
     """
 

@@ -1,10 +1,10 @@
 """A partition that changes: classes with their members, boxes and counts of sensitive values.
 
-Records move one at a time. A class can be seen with one record more or less without being changed,
-so a search prices a move exactly before it makes it. Emptied class numbers are kept and used again.
+Records move one at a time. A class can be evaluated with one record more or less without being changed, so a
+search prices a move exactly before making it. Emptied class numbers are reused.
 
-Where several records may be of one person, those of one person that are equal in all codes move as one: such
-a `record` weighs as many as they are, and a class counts its distinct persons.
+If a person may have several records, a person's records that are equal in all codes move together: such a
+`record` has their number as its weight, and a class counts its distinct persons.
 """
 
 from typing import NamedTuple
@@ -29,16 +29,18 @@ LEAST = 1e-12  # a step must lower the total loss by more than rounding can
 
 
 class Records(NamedTuple):
-    """What is moved as one.
+    """Records that move together.
 
     codes: (n, q) int32.
-    weight: (n,) float64, records that each stands for, >= 1.
+    weight: (n,) float64, records that each represents, >= 1.
     entry: (n + 1,) int64; record r owns ``entry[r] : entry[r + 1]`` of `values` and `times`.
-    values: (e,) int32 sensitive codes, each with its attribute's offset into the counts added; none where
-        only k is asked for.
+    values: (e,) int32 sensitive codes, each with its attribute's offset into the counts added; empty if only
+    k is
+        required.
     times: (e,) int32, how often a record has that value.
-    mates: (n, 2) int64; ``mates[r, 0] : mates[r, 1]`` are the records of r's person, r among them; (0, 2)
-        where each is of another person.
+    mates: (n, 2) int64; ``mates[r, 0] : mates[r, 1]`` are the records of r's person, including r; (0, 2) if
+    each
+        person has one record.
     """
 
     codes: Codes
@@ -65,14 +67,14 @@ def single_records(codes: Codes, values: Codes) -> Records:
 def records_of_persons(
     codes: Codes, values: Codes, labels: Ints, tuple_of: Ints, persons: Ints
 ) -> tuple[Records, Ints]:
-    """Records that are of one person, in one class and of one tuple as one; and (n,) which one each is in.
+    """Merge a person's equal records in one class; also return (n,) the index of each record's merged one.
 
     Args:
-        codes: (n, q) int32.
-        values: (s, n) int32 sensitive codes, offsets added.
-        labels: (n,) class of each record.
-        tuple_of: (n,) number of its codes.
-        persons: (n,) whose it is, >= 0.
+        codes: Int32, shape (n, q).
+        values: Sensitive codes, offsets added, shape (s, n) int32.
+        labels: Class of each record, shape (n,).
+        tuple_of: Number of its codes, shape (n,).
+        persons: Person of each record, >= 0, shape (n,).
     """
     order = np.lexsort((tuple_of, labels, persons))
     keys = np.stack([persons, labels, tuple_of])[:, order]
@@ -106,7 +108,7 @@ class ClassState(NamedTuple):
     counts: (m, values) int32, sensitive values in each class.
     priced: (m,) bool, whether `rest` and `least_rest` are those of the class as it is, see `price_exits`.
     rest: (n,) float64, cost of the box of the record's class without the record.
-    least_rest: (m,) float64, the least of these in a class; heaviest: (m,) float64, the largest weight.
+    least_rest: (m,) float64, the smallest of these in a class; heaviest: (m,) float64, the largest weight.
     """
 
     codes: Codes
@@ -252,7 +254,7 @@ def _same(a: Codes, b: Codes) -> bool:
 def price_exits(space: Space, state: ClassState, c: int) -> None:
     """Bring `rest` of all members of class c up to date, in one sweep there and back: O(size q).
 
-    What the members before a record span and what those after it span is what is left without it.
+    The span without a record is that of the members before and after it.
     """
     if state.priced[c]:
         return
@@ -285,7 +287,7 @@ def price_exits(space: Space, state: ClassState, c: int) -> None:
 
 @kernel(nogil=True)
 def exit_gain(space: Space, state: ClassState, r: int) -> float:
-    """What the total loss falls by when record r leaves its class."""
+    """Return the decrease of the total loss when record r leaves its class."""
     c = state.labels[r]
     price_exits(space, state, c)
     size, cost = state.boxes.size[c], state.boxes.cost[c]
@@ -325,7 +327,7 @@ def move(space: Space, state: ClassState, r: int, target: int, lo: Codes, hi: Co
 
 @kernel(nogil=True)
 def may_swap(state: ClassState, c: int, out: int, into: int, constraints: Constraints) -> bool:
-    """Whether class c keeps all rules without record ``out`` and with record ``into`` (-1 = none)."""
+    """Whether class c meets all rules without record ``out`` and with record ``into`` (-1 = none)."""
     if constraints.kind.shape[0] == 0:
         return True
     counts, entry, values, times = state.counts[c], state.entry, state.values, state.times
@@ -344,7 +346,7 @@ def may_swap(state: ClassState, c: int, out: int, into: int, constraints: Constr
 
 @kernel(inline="always")
 def _count(counts: Codes, entry: Ints, values: Codes, times: Codes, r: int, by: int) -> None:
-    """Add the sensitive values of record r, if there is one, to the counts so many times."""
+    """Add the sensitive values of record r, if there is one, to the counts, a number of times."""
     if r >= 0:
         for e in range(entry[r], entry[r + 1]):
             counts[values[e]] += by * times[e]

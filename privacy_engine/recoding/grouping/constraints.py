@@ -1,8 +1,8 @@
-"""Privacy models other than k as compiled rules: may this class of records stand?
+"""Privacy models other than k as compiled rules: is this class of records allowed?
 
-A method asks this question for every cut, merge or move, so the rules are arrays that a numba kernel
-reads, and a class is the vector of its sensitive values' counts. The kernels restate the definitions of
-`privacy_engine.verification.models`, whose own `holds` stays the judge of what is released:
+A method checks this for every cut, merge or move, so the rules are arrays for a numba kernel, and a class is
+the vector of its sensitive values' counts. The kernels restate the definitions of
+`privacy_engine.verification.models`, whose own `holds` still decides on what is released:
 
 * distinct and entropy l-diversity, recursive (c,l)-diversity: Machanavajjhala et al. (2007), definitions
   4.1 to 4.3;
@@ -12,7 +12,7 @@ reads, and a class is the vector of its sensitive values' counts. The kernels re
 * basic and enhanced beta-likeness: Cao and Karras (2012), definitions 2 and 3;
 * delta-disclosure privacy: Brickell and Shmatikov (2008), definition 4.
 
-Every rule is closed under union: two classes that may stand may be merged.
+Every rule is closed under union: two allowed classes may be merged.
 
 The three earth mover's distances between the sensitive values of one class and of the whole table take the
 counts (m,) of a class of `size` > 0 records and the table's shares `prior` (m,), and give a distance in
@@ -105,7 +105,7 @@ class SensitiveTree:
 
 
 def no_constraints() -> Constraints:
-    """The empty set of rules: every class may stand, nothing is counted."""
+    """The empty set of rules: every class is allowed, nothing is counted."""
     return pack_rules([], [], [])
 
 
@@ -117,9 +117,9 @@ def pack_rules(
     """The rules as arrays.
 
     Args:
-        rules: any number; each needs its attribute's `counts`, hierarchical closeness also its tree.
-        counts: per sensitive attribute (m,), records of the whole table with each value of its domain.
-        trees: per sensitive attribute its hierarchy, or None.
+        rules: Any number; each needs its attribute's `counts`, hierarchical closeness also its tree.
+        counts: Per sensitive attribute (m,), records of the whole table with each value of its domain.
+        trees: Per sensitive attribute its hierarchy, or None.
     """
     nodes = [(t.parent, t.height) if t is not None else (np.zeros(0), np.zeros(0)) for t in trees]
     return Constraints(
@@ -141,19 +141,19 @@ def bounds_distribution(constraints: Constraints) -> bool:
 
 
 def compares_with_table(constraints: Constraints) -> bool:
-    """Whether a rule compares a class with all that is released, so that what is suppressed moves it."""
+    """Return whether a rule compares a class with everything released, so that suppression affects it."""
     return bool(np.isin(constraints.kind, COMPARED).any())
 
 
 @kernel()
 def admits(counts: npt.NDArray[np.int32], size: int, constraints: Constraints) -> bool:
-    """Whether a class of `size` records with these counts (m_total,) keeps every rule; an empty one does."""
+    """Whether a class of `size` records with these counts (m_total,) meets every rule; an empty one does."""
     return first_refusal(counts, size, constraints) < 0
 
 
 @kernel()
 def first_refusal(counts: npt.NDArray[np.int32], size: int, constraints: Constraints) -> int:
-    """Index of the first rule that the class breaks, -1 if it keeps all."""
+    """Index of the first rule that the class breaks, -1 if it meets all."""
     if size == 0:
         return -1
     for rule in range(constraints.kind.shape[0]):
@@ -175,7 +175,7 @@ def first_refusal(counts: npt.NDArray[np.int32], size: int, constraints: Constra
 
 @kernel(inner=True)
 def _slack(limit: float) -> float:
-    """What rounding may add to a figure: as much as the models allow, and no more."""
+    """Tolerance for rounding in a figure: exactly as much as the models allow."""
     return TOLERANCE * max(1.0, limit)
 
 
@@ -209,7 +209,7 @@ def earth_movers_distance(
     a: int,
     constraints: Constraints,
 ) -> float:
-    """The earth mover's distance that the rule on attribute a asks for."""
+    """The earth mover's distance of the rule on attribute a."""
     if kind == RuleKind.CLOSE_EQUAL:
         return float(equal_distance(counts, size, prior))
     if kind == RuleKind.CLOSE_ORDERED:
@@ -231,7 +231,7 @@ def _bounded(
             if q > limit + _slack(limit):
                 return False
         elif kind == RuleKind.DELTA:
-            # Definition 4 wants |ln(q / p)| < delta: a value that a class lacks is disclosed as absent.
+            # Definition 4 requires |ln(q / p)| < delta: a value that a class lacks is disclosed as absent.
             if (p > 0.0) != (q > 0.0) or (p > 0.0 and abs(np.log(q / p)) >= limit):
                 return False
         elif q > p:
@@ -244,10 +244,10 @@ def _bounded(
 
 @kernel()
 def shortfall(counts: npt.NDArray[np.int32], size: int, constraints: Constraints) -> float:
-    """How far a class of `size` > 0 records is from keeping the rules, >= 0.
+    """Return how far a class of `size` > 0 records is from meeting the rules, >= 0.
 
-    The sum over rules of what the distance, the shares, or the entropy in nats miss; for distinct values
-    the share of l that is missing. 0 where all rules are kept; a strict rule may be broken at 0, too.
+    The sum over rules of the shortfall of the distance, the shares, or the entropy in nats; for distinct
+    values the missing share of l. 0 if all rules are met; a strict rule may be broken at 0 as well.
     """
     total = 0.0
     for rule in range(constraints.kind.shape[0]):
@@ -283,7 +283,7 @@ def shortfall(counts: npt.NDArray[np.int32], size: int, constraints: Constraints
 def _excess(
     kind: int, counts: npt.NDArray[np.int32], size: int, prior: npt.NDArray[np.float64], limit: float
 ) -> float:
-    """By how much shares are above, and for delta-disclosure below, what a rule allows."""
+    """Return by how much shares are above, and for delta-disclosure below, what a rule allows."""
     total = 0.0
     for value in range(len(counts)):
         q, p = counts[value] / size, prior[value]
@@ -308,10 +308,10 @@ def class_counts(
     """Counts (classes, m_total) of the sensitive values of each class.
 
     Args:
-        labels: (n,) class of a record, -1 = suppressed: not counted.
-        sensitive: (s, n) codes.
-        start: (s + 1,) offsets as in `Constraints`; ``[0]`` counts nothing.
-        classes: number of classes.
+        labels: Class of a record, -1 = suppressed: not counted, shape (n,).
+        sensitive: Codes, shape (s, n).
+        start: Offsets as in `Constraints`, shape (s + 1,); ``[0]`` counts nothing.
+        classes: Number of classes.
     """
     counts = np.zeros((classes, start[-1]), np.int32)
     for a in range(start.shape[0] - 1):
@@ -350,7 +350,7 @@ def hierarchical_distance(
     parent: npt.NDArray[np.int32],
     height: npt.NDArray[np.float64],
 ) -> float:
-    """Values in a tree: at each node, what its children can settle among themselves.
+    """Values in a tree: at each node, what its children can balance among themselves.
 
     The sum over nodes N of height(N) / H * min(pos_extra(N), neg_extra(N)); `parent` and `height`
     (nodes,) as in `Constraints`.
@@ -358,7 +358,7 @@ def hierarchical_distance(
     surplus = np.zeros(parent.shape[0])
     lack = np.zeros(parent.shape[0])
     distance = 0.0
-    for node in range(parent.shape[0]):  # children stand before their parents
+    for node in range(parent.shape[0]):  # children come before their parents
         if node < counts.shape[0]:
             extra = counts[node] / size - prior[node]
         else:

@@ -1,10 +1,10 @@
 """Which cut of a class is taken: the widest attribute's, as Mondrian has it, or the one that loses least.
 
-First the records are sorted into buckets by one attribute: what a cut can keep together. An ordered attribute
-has a bucket a value, a hierarchy a bucket a child of the records' lowest common ancestor. A cut is then a
-grouping of buckets, and its sizes, losses and constraints follow from theirs. Every search looks for a cut
-whose parts all have `task.least` records and keep the constraints. Where several records may be of one
-person, a part needs `task.least` distinct persons, counted exactly; a person may be in several parts.
+First the records are sorted into buckets by one attribute: the units that a cut keeps together. An ordered
+attribute has one bucket per value, a hierarchy one bucket per child of the records' lowest common ancestor. A
+cut is a grouping of buckets, and its sizes, losses and constraints follow from theirs. Every search looks for
+a cut whose parts all have `task.least` records and meet the constraints. If a person may have several
+records, a part needs `task.least` distinct persons, counted exactly; a person may be in several parts.
 """
 
 from typing import NamedTuple
@@ -19,15 +19,16 @@ from privacy_engine.recoding.grouping.constraints import Constraints, admits
 from privacy_engine.tables.geometry import apart, common_ancestor
 
 Flags = npt.NDArray[np.bool_]
-NOBODY = np.zeros(0, np.int64)  # persons where each record counts as one
+NO_PERSONS = np.zeros(0, np.int64)  # persons where each record counts as one
 
 
 class Task(NamedTuple):
-    """A table to be cut and what every part must keep.
+    """A table to be cut, and the requirements on every part.
 
     codes: (n, q) int32 quasi-identifiers; sensitive: (s, n) int32; least: records that a part needs.
-    persons: (n,) whose record each is, of whom a part needs so many; empty where each counts as a person.
-        The records of a class stand by person: those of one come one after another.
+    persons: (n,) the person of each record, of whom a part needs `least`; empty if each counts as a person.
+    The
+        records of a class are sorted by person.
     """
 
     codes: Codes
@@ -55,11 +56,11 @@ def bucket_by(task: Task, rows: Ints, j: int, ancestor: int, bucket: Ints) -> Bu
     """Sort records into buckets by attribute j.
 
     Args:
-        task: the table.
-        rows: (m,) records of the class.
-        j: attribute.
-        ancestor: lowest common ancestor of the records, where j is a hierarchy.
-        bucket: (m,) filled with the bucket of each record.
+        task: Table.
+        rows: Records of the class, shape (m,).
+        j: Attribute.
+        ancestor: Lowest common ancestor of the records, where j is a hierarchy.
+        bucket: Filled with the bucket of each record, shape (m,).
     """
     space, constraints = task.space, task.constraints
     if space.tree[j]:
@@ -154,15 +155,15 @@ def persons_beside(who: Ints, bucket: Ints, one: bool, near: Ints, far: Ints) ->
     """Distinct persons on either side of each cut.
 
     Args:
-        who: (m,) person of each record of the class, >= 0; those of a person stand one after another.
-        bucket: (m,) bucket of each record.
-        one: whether a cut splits off one bucket, else all up to it.
-        near: (b,) filled with the persons in the bucket, or in one up to it.
-        far: (b,) filled with the persons in the other buckets.
+        who: Person of each record of the class, >= 0, shape (m,), sorted by person.
+        bucket: Bucket of each record, shape (m,).
+        one: Whether a cut splits off one bucket, else all up to it.
+        near: Filled with the persons in the bucket, or in one up to it, shape (b,).
+        far: Filled with the persons in the other buckets, shape (b,).
     """
     near[:] = 0
     far[:] = 0
-    met = np.full(len(near), -1, np.int64)  # whom a bucket was last counted for
+    met = np.full(len(near), -1, np.int64)  # the person that a bucket was last counted for
     begin, total = 0, 0
     while begin < len(who):
         person = who[begin]
@@ -233,17 +234,17 @@ def loss_of(lo: Codes, hi: Codes, a: int, tree: Flags, start: Ints, value: Float
 def widest_cut(task: Task, rows: Ints, lo: Codes, hi: Codes, part: Ints) -> int:
     """LeFevre et al. (2006), section 4: cut the attribute of widest span, the next one where that fails.
 
-    The span is weighted and normalised: what the attribute costs a record of the class; ties in column
-    order. An ordered attribute is cut beside its median. A hierarchy is cut into the children of the
-    common ancestor: each that can stand alone is a part and the others together are one, which the
-    smallest join until it can stand; else into two groups of children of about equal size.
+    The span is weighted and normalised: the attribute's cost of a record of the class; ties in column order.
+    An ordered attribute is cut next to its median. A hierarchy is cut into the children of the common
+    ancestor: each that is large enough is a part and the others together are one, to which the smallest are
+    added until it is large enough; otherwise into two groups of children of about equal size.
 
     Args:
-        task: the table.
-        rows: (m,) records of the class.
-        lo: (q,) the class's box.
-        hi: (q,) its other end.
-        part: (m,) filled with the part of each record.
+        task: Table.
+        rows: Records of the class, shape (m,).
+        lo: Class's box, shape (q,).
+        hi: Upper ends of the class's box, shape (q,).
+        part: Filled with the part of each record, shape (m,).
 
     Returns:
         The number of parts, 0 if no cut is allowed.
@@ -388,7 +389,7 @@ def _halve(task: Task, who: Ints, bucket: Ints, buckets: Buckets, group: Ints) -
 
 @kernel(inner=True)
 def _stand_alone(task: Task, who: Ints, bucket: Ints, buckets: Buckets, group: Ints) -> int:
-    """Each bucket that can stand is a group; the rest is group 0, which the smallest join until it stands."""
+    """Make each sufficient bucket a group; the rest is group 0, which the smallest join until it suffices."""
     people = buckets.size
     if len(who) > 0:
         people, others = np.empty(len(group), np.int64), np.empty(len(group), np.int64)

@@ -1,4 +1,4 @@
-"""From privacy models to the rules that kernels check, and whether a table can keep them at all."""
+"""From privacy models to the rules that kernels check, and whether a table can meet them at all."""
 
 from collections.abc import Sequence
 from typing import Protocol
@@ -43,7 +43,7 @@ class Secrets(Protocol):
 
     @property
     def sensitive_domains(self) -> tuple[Domain, ...]:
-        """(s,) what their codes mean."""
+        """(s,) the domains of their codes."""
 
     @property
     def sensitive_counts(self) -> tuple[npt.NDArray[np.int64], ...]:
@@ -56,7 +56,7 @@ def compile_constraints(models: Sequence[PrivacyModel], table: Secrets) -> Const
     Minimum class sizes are no rules: methods take them as their `k`, see `least_size`.
 
     Raises:
-        SchemaError: if a model needs a sensitive attribute or a hierarchy that the table does not have.
+        SchemaError: If a model needs a sensitive attribute or a hierarchy that the table does not have.
     """
     rules = [rule for model in models for rule in _rules(model, table)]
     if not rules:
@@ -127,19 +127,19 @@ def require_feasible(
     constraints: Constraints,
     names: Sequence[str] | None = None,
 ) -> None:
-    """Refuse a table that cannot stand even as one single class.
+    """Raise if a table is not allowed even as a single class.
 
-    The rules are closed under union: what the whole table breaks, no grouping of its records keeps.
+    The rules are closed under union: if the whole table breaks a rule, so does every grouping of its records.
 
     Args:
-        n: number of records.
-        k: least class size.
-        sensitive: (s, n) codes.
-        constraints: the rules.
-        names: of the sensitive attributes, for the message.
+        n: Number of records.
+        k: Least class size.
+        sensitive: Codes, shape (s, n).
+        constraints: Rules.
+        names: Names of the sensitive attributes, for the message.
 
     Raises:
-        InfeasibleError: if there are fewer than k records, or all records together break a rule.
+        InfeasibleError: If there are fewer than k records, or all records together break a rule.
     """
     whole = class_counts(np.zeros(n, np.int64), sensitive, constraints.start, 1)[0]
     require_one_class(n, k, whole, constraints, names)
@@ -152,17 +152,17 @@ def require_one_class(
     constraints: Constraints,
     names: Sequence[str] | None = None,
 ) -> None:
-    """The same of a table that is known by its counts alone.
+    """The same for a table that is only known by its counts.
 
     Args:
-        n: number of records.
-        k: least class size.
-        whole: (m_total,) int32 records with each sensitive value, as `Constraints` concatenates them.
-        constraints: the rules.
-        names: of the sensitive attributes, for the message.
+        n: Number of records.
+        k: Least class size.
+        whole: Records with each sensitive value, as `Constraints` concatenates them, shape (m_total,) int32.
+        constraints: Rules.
+        names: Names of the sensitive attributes, for the message.
 
     Raises:
-        InfeasibleError: as `require_feasible`.
+        InfeasibleError: As `require_feasible`.
     """
     if n < k:
         raise InfeasibleError(f"{n} rows cannot be {k}-anonymous; lower k or bring more records")
@@ -181,7 +181,7 @@ def require_one_class(
 
 
 def _title(kind: RuleKind) -> tuple[str, str]:
-    """Name and remedy of what the whole table can break; the others compare it with itself and hold."""
+    """Return name and remedy of rules that the whole table can break; the others compare it with itself."""
     match kind:
         case RuleKind.DISTINCT:
             return "distinct l-diversity", "lower l"

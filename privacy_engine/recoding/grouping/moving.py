@@ -1,11 +1,11 @@
 """The steps of the refinement: single moves of records, chains, swaps, dissolving and founding classes.
 
-A move is made if it lowers the total loss and every class that it touches keeps k persons and all rules.
+A move is made if it lowers the total loss and every class that it touches has k persons and meets all rules.
 
 New classes are founded from the spare records of others. Agglomeration leaves classes of k to 2k - 1 records,
-and more where many are identical. What a class has above k can be had from it; k such records that lie
-together make a class of their own. The sum of these gains is what a search by single moves cannot see: none
-of the moves pays by itself.
+and more if many are identical. What a class has above k can be taken from it; k such records that are close
+form a separate class. A search by single moves cannot see the sum of these gains: no single move reduces the
+loss.
 """
 
 import numpy as np
@@ -27,13 +27,13 @@ from privacy_engine.recoding.grouping.class_state import (
 )
 from privacy_engine.recoding.grouping.constraints import Constraints
 
-NEIGHBOURS = 16  # classes at most that are asked for a substitute
+NEIGHBOURS = 16  # most classes that are searched for a substitute
 NO, YES, UNKNOWN = 0, 1, 2
 
 
 @kernel(inline="always")
 def _entry_price(space: Space, state: ClassState, r: int, c: int) -> float:
-    """What the total rises by when record r, now in no class, enters class c."""
+    """Return the increase of the total when record r, now in no class, enters class c."""
     boxes, row = state.boxes, state.codes[r]
     h, w = boxes.size[c], state.weight[r]
     return float((h + w) * union_cost(space, row, row, boxes.lo[c], boxes.hi[c]) - h * boxes.cost[c])
@@ -64,13 +64,13 @@ def move_records(
     a swap if it comes from the class that r goes to.
 
     Args:
-        space: costs of the attributes.
-        state: the partition, changed in place.
-        near: (tuples, few) int64, cheapest classes of each distinct tuple; -1 = no more.
-        tuple_of: (n,) int64, tuple of each record.
-        order: (n,) int64, the records.
-        k: least class size.
-        constraints: what a class must keep besides.
+        space: Costs of the attributes.
+        state: Partition, changed in place.
+        near: Cheapest classes of each distinct tuple, shape (tuples, few) int64; -1 = no more.
+        tuple_of: Tuple of each record, shape (n,) int64.
+        order: Records, shape (n,) int64.
+        k: Least class size.
+        constraints: Further requirements on a class.
     """
     q, boxes, moved = state.codes.shape[1], state.boxes, 0
     lo, hi = np.empty(q, np.int32), np.empty(q, np.int32)
@@ -108,7 +108,7 @@ def _substitute(
 ) -> int:
     """The record that takes r's place in its class at the least cost, or -1 if none leaves a profit.
 
-    It comes from b, to which r goes, or from a class above k persons that is near to a member of r's class.
+    It comes from b, to which r goes, or from a class above k persons that is close to a member of r's class.
     ``profit`` is what the move of r saves, its entry to b paid.
 
     Where each record counts as a person and has one sensitive value, whether it may take the place depends on
@@ -188,9 +188,9 @@ def _cost_of_swapped(
 
 @kernel(nogil=True, inner=True)
 def _may_replace(state: ClassState, r: int, s: int, b: int, k: int, constraints: Constraints) -> bool:
-    """Whether r's class, with s for r, and s's class, which gets r if it is b, keep k and all rules."""
+    """Return whether r's class, with s for r, and s's class, with r if it is b, keep k and all rules."""
     c = state.labels[s]
-    if len(state.mates) > 0 and state.mates[r, 0] != state.mates[s, 0]:  # else both keep their persons
+    if len(state.mates) > 0 and state.mates[r, 0] != state.mates[s, 0]:  # otherwise both keep their persons
         if people_without(state, r) + (not has_mate(state, s, state.labels[r])) < k:
             return False
         if people_without(state, s) + (c == b and not has_mate(state, r, c)) < k:
@@ -229,7 +229,7 @@ def dissolve_classes(
             continue
         members = members_of(state, a)
         spent = 0.0
-        for r in members:  # what it would cost if no record heeded another: quick, and nearly always too much
+        for r in members:  # the cost if records were independent: fast, and nearly always too high
             spent += _best_entry(space, state, near[tuple_of[r]], r, a, budget, constraints)[1]
             if spent >= budget:
                 break
@@ -260,13 +260,13 @@ def found_classes(
     """Found a class around each record, in this order, wherever it lowers the total loss.
 
     Args:
-        space: costs of the attributes.
-        state: the partition, changed in place.
-        near: (tuples, few) int64, cheapest classes of each distinct tuple; -1 = no more.
-        tuple_of: (n,) int64, tuple of each record.
-        order: (n,) int64, records in the order in which they are tried.
-        k: least class size.
-        constraints: what a class must keep besides.
+        space: Costs of the attributes.
+        state: Partition, changed in place.
+        near: Cheapest classes of each distinct tuple, shape (tuples, few) int64; -1 = no more.
+        tuple_of: Tuple of each record, shape (n,) int64.
+        order: Records in the order in which they are tried, shape (n,) int64.
+        k: Least class size.
+        constraints: Further requirements on a class.
 
     Returns:
         How many classes were founded.
@@ -341,14 +341,14 @@ def _grow(
 ) -> bool:
     """Draw the k - 1 cheapest records of the pool to r one by one; whether that promises a profit.
 
-    All are of different persons.
+    All belong to different persons.
 
-    The promise takes each record's gain as if it left alone; the caller settles the true balance. It
-    gives up once even the largest gains could not pay for the box that the new class has by then.
+    The promise counts each record's gain as if it left alone; the caller computes the true balance. It gives
+    up as soon as even the largest gains could not pay for the box of the new class.
     """
     m, codes, labels = len(pool), state.codes, state.labels
     largest = np.sort(gain)[::-1][:k].cumsum()  # what some records can bring at most
-    known = np.zeros(m)  # cost of a record's union with the new class when last looked at: a lower bound
+    known = np.zeros(m)  # cost of a record's union with the new class when last computed: a lower bound
     lo, hi = codes[r].copy(), codes[r].copy()
     cost, balance, size = 0.0, -exit_gain(space, state, r), state.weight[r]
     taken[0] = r
@@ -380,7 +380,7 @@ def _grow(
 
 @kernel(nogil=True, inner=True)
 def _is_mate(state: ClassState, r: int, others: Ints) -> bool:
-    """Whether r is of the person of one of the others."""
+    """Return whether r belongs to the person of one of the others."""
     if len(state.mates) > 0:
         for s in others:
             if state.mates[s, 0] == state.mates[r, 0]:

@@ -2,8 +2,8 @@
 
 Ankerst, Breunig, Kriegel, Sander (1999), "OPTICS: ordering points to identify the clustering structure",
 figures 5 to 7, with the distance of Yang (2018), equation 1, and an unbounded epsilon. Every point then
-changes the reachability of every other, so a scan of the points left serves in the place of the seed
-list: O(m^2 q) in one compiled loop over the m distinct records.
+changes the reachability of every other, so a scan of the remaining points replaces the seed list: O(m^2 q) in
+one compiled loop over the m distinct records.
 
 Deviation: identical records are one point with a multiplicity. They are at distance 0 and would follow
 each other in the order anyhow; a core distance counts them one by one.
@@ -25,7 +25,7 @@ from privacy_engine.tables.encoding import Domain
 from privacy_engine.tables.hierarchy import Hierarchy
 
 CHUNKS = 8  # pieces of work a thread takes, so that none waits long for another
-AT_ONCE = 1_000  # points that are visited between two looks at how many are left
+AT_ONCE = 1_000  # points visited between two progress reports
 
 
 class MixedDistance(NamedTuple):
@@ -35,7 +35,8 @@ class MixedDistance(NamedTuple):
     tree: (q,) bool.
     position: float64; ordered: weighted and scaled value of a code. Unused (0) for hierarchies.
     step: (q, levels) float64; hierarchy: weighted distance of two leaves that first meet at a level. Ordered:
-        the largest distance, which is that of a null from any value, where there is one; else infinity.
+    the
+        largest distance, which is that of a null from any value, if there is one; else infinity.
     node: (values, levels) int32; hierarchy: node of each leaf at each level, the root repeated at the end.
     """
 
@@ -67,8 +68,8 @@ def mixed_distance(domains: Sequence[Domain], weights: Floats) -> MixedDistance:
     flat one.
 
     Args:
-        domains: (q,) of the attributes.
-        weights: (q,) >= 0.
+        domains: Domains of the attributes, shape (q,).
+        weights: >= 0, shape (q,).
     """
     levels = max((d.height + 1 for d in domains if isinstance(d, Hierarchy)), default=1)
     step = np.zeros((len(domains), levels))
@@ -99,7 +100,7 @@ def mixed_distance(domains: Sequence[Domain], weights: Floats) -> MixedDistance:
 def optics_of_records(codes: Codes, distance: MixedDistance, min_samples: int) -> Reachability:
     """`optics` of n >= 1 records with codes (n, q), all fields (n,).
 
-    Identical records stand together.
+    Identical records are adjacent.
     """
     points, point_of, counts = distinct_tuples(np.ascontiguousarray(codes, np.int32))
     found = optics(points, counts, distance, min_samples)
@@ -117,11 +118,11 @@ def optics(points: Codes, counts: Ints, distance: MixedDistance, min_samples: in
     """Order the points by density reachability.
 
     Args:
-        points: (m, q) int32 distinct records, m >= 1.
-        counts: (m,) int64, how many records each point stands for.
-        distance: between them.
-        min_samples: records, the point's own included, that make a point a core point, >= 1; where there are
-            fewer, all.
+        points: Distinct records, m >= 1, shape (m, q) int32.
+        counts: Number of records that each point represents, shape (m,) int64.
+        distance: Between them.
+        min_samples: Number of records, the point's own included, that make a point a core point, >= 1; if
+            there are fewer, all.
 
     Returns:
         Ties go to the point with the smaller number, so the result depends on nothing else.
@@ -172,7 +173,7 @@ def _visited(columns: Codes, core: Floats, distance: MixedDistance) -> tuple[Int
     for first in range(0, m, AT_ONCE):
         last = min(first + AT_ONCE, m)
         chosen = _visit(columns, core, distance, left, pending, order, reach, chosen, first, last)
-        advance(1.0 - (1.0 - last / m) ** 2)  # each point asks all that are left
+        advance(1.0 - (1.0 - last / m) ** 2)  # each point visits all that remain
     return order, reach
 
 
@@ -228,7 +229,7 @@ def _core_distances(
 
 @kernel(nogil=True, inner=True)
 def _keep_nearest(near: Floats, weight: Ints, have: int, least: int) -> tuple[int, float]:
-    """Keep the nearest that make up `least` records, in place: how many they are, and how far the last is."""
+    """Keep the nearest that make up `least` records, in place; return their number and largest distance."""
     order = np.argsort(near[:have])
     sorted_near, sorted_weight = near[:have][order], weight[:have][order]
     total = 0
@@ -255,7 +256,7 @@ def _visit(
 ) -> int:
     """Visit the points of these places in the order; which of those left comes next.
 
-    The points left, and what they wait at, are the first of `left`, `pending` (m,) and `columns` (q, m).
+    The remaining points and their reachability are the first of `left`, `pending` (m,) and `columns` (q, m).
     """
     q, m = columns.shape
     row, out = np.empty(distance.start[-1]), np.empty(m)

@@ -1,8 +1,9 @@
 """Cutting an order of records into consecutive classes of k to 2k - 1: at least loss, or at peaks.
 
-Yang (2018) cuts the clusters of OBPA from the OPTICS order and leaves out how. `cut_at_least_loss` is
-exact: among all cuts into runs of k .. 2k - 1 records the one of least total loss, by dynamic programming,
-as Hansen and Mukherjee (2003) do for microaggregation. `cut_at_peaks` is the paper-like way to compare with.
+Yang (2018) cuts the clusters of OBPA from the OPTICS order and does not say how. `cut_at_least_loss` is
+exact: among all cuts into runs of k .. 2k - 1 records it finds the one of least total loss, by dynamic
+programming, like Hansen and Mukherjee (2003) for microaggregation. `cut_at_peaks` is closer to the paper, for
+comparison.
 """
 
 import numpy as np
@@ -26,8 +27,8 @@ def lexicographic_order(codes: Codes, weights: Floats) -> Ints:
     """Records (n, q) sorted by attribute, ascending in entropy over weight: what changes least comes first.
 
     Args:
-        codes: (n, q) int32.
-        weights: (q,) >= 0; an attribute of weight 0 comes last.
+        codes: Int32, shape (n, q).
+        weights: >= 0, shape (q,); an attribute of weight 0 comes last.
 
     Returns:
         order: (n,) int64.
@@ -41,15 +42,15 @@ def cut_at_least_loss(codes: Codes, geometry: Geometry, k: int) -> Ints:
     """Labels of the runs whose total loss is least: O(n k q).
 
     Args:
-        codes: (n, q) int32 quasi-identifier codes of the records, in the order to cut.
-        geometry: costs of the q attributes.
-        k: least class size, >= 1. Longer runs than 2k - 1 are never cheaper than their two parts.
+        codes: Quasi-identifier codes of the records, in the order to cut, shape (n, q) int32.
+        geometry: Costs of the q attributes.
+        k: Least class size, >= 1. Longer runs than 2k - 1 are never cheaper than their two parts.
 
     Returns:
         labels: (n,) int64, 0 .. classes - 1, ascending.
 
     Raises:
-        InfeasibleError: fewer than k records.
+        InfeasibleError: Fewer than k records.
     """
     if len(codes) < k:
         raise InfeasibleError(f"{len(codes)} rows cannot be {k}-anonymous; lower k or allow suppression")
@@ -59,18 +60,18 @@ def cut_at_least_loss(codes: Codes, geometry: Geometry, k: int) -> Ints:
 def cut_at_peaks(reach: Floats, k: int) -> Ints:
     """Labels of runs that begin at peaks of the reachability, the highest first.
 
-    A run of 2k or more is cut where the reachability is highest among the places that leave k on both
-    sides; the earliest of equal ones.
+    A run of 2k or more is cut where the reachability is highest among the positions that leave k on both
+    sides; the first of equal ones.
 
     Args:
-        reach: (n,) reachability distances in the order to cut.
-        k: least class size, >= 1.
+        reach: Reachability distances in the order to cut, shape (n,).
+        k: Least class size, >= 1.
 
     Returns:
         labels: (n,) int64, 0 .. classes - 1, ascending.
 
     Raises:
-        InfeasibleError: fewer than k records.
+        InfeasibleError: Fewer than k records.
     """
     if len(reach) < k:
         raise InfeasibleError(f"{len(reach)} rows cannot be {k}-anonymous; lower k or allow suppression")
@@ -87,7 +88,7 @@ def cut_at_peaks(reach: Floats, k: int) -> Ints:
 
 
 def cut_to_size(n: int, k: int) -> Ints:
-    """Labels (n,) of runs of k records; the last has what is left over too, fewer than 2k."""
+    """Labels (n,) of runs of k records; the last also has the remainder, fewer than 2k."""
     if n < k:
         raise InfeasibleError(f"{n} rows cannot be {k}-anonymous; lower k or allow suppression")
     return np.minimum(np.arange(n, dtype=np.int64) // k, n // k - 1)

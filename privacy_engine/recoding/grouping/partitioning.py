@@ -1,14 +1,14 @@
 """Top-down cuts of a table's quasi-identifiers: strict Mondrian, and blocks for other methods.
 
 LeFevre, DeWitt, Ramakrishnan (2006), "Mondrian Multidimensional K-Anonymity", the algorithm of section 4:
-cut the records, go on with each part, stop where no cut is allowed. A cut is allowed if every part has
-enough records and keeps the constraints, so l-diversity and its kin are conditions of the search, not
-repairs after it. Partitions are strict: records with equal values are never separated. So the order of
-the records does not matter, and nothing is random. Where several records may be of one person, every part
-has enough distinct persons; what else is asked of a class counts records.
+cut the records, continue with each part, stop when no cut is allowed. A cut is allowed if every part has
+enough records and meets the constraints, so l-diversity and similar models are conditions of the search, not
+repairs after it. Partitions are strict: records with equal values are never separated. So the order of the
+records does not matter, and nothing is random. If a person may have several records, every part has enough
+distinct persons; other requirements on a class count records.
 
 Deviations: hierarchies are cut below the lowest common ancestor of the records (section 5.1 asks for every
-child to be a part, and has no answer where one is too small); `CutRule` says which cut is taken.
+child to be a part, and has no answer if one is too small); `CutRule` selects the cut.
 """
 
 from contextlib import nullcontext
@@ -22,12 +22,12 @@ from privacy_engine.pipeline import each_ahead
 from privacy_engine.progress import advance
 from privacy_engine.recoding.grouping.boxes import Codes, Ints, tabulate
 from privacy_engine.recoding.grouping.constraints import Constraints
-from privacy_engine.recoding.grouping.cuts import NOBODY, Task, cheapest_cut, cover, widest_cut
+from privacy_engine.recoding.grouping.cuts import NO_PERSONS, Task, cheapest_cut, cover, widest_cut
 from privacy_engine.recoding.grouping.model_rules import require_feasible
 from privacy_engine.tables.geometry import Geometry
 
-AT_ONCE = 2_000_000  # records that are looked at between two looks at how many have a class
-RUNS = 4  # parts for each thread at least, the first of which are cut by one thread alone
+AT_ONCE = 2_000_000  # records processed between two progress reports
+RUNS = 4  # least parts per thread; the first cuts are made by a single thread
 FEW = 50_000  # records that one thread cuts
 Run = tuple[int, int]  # of `order`: its first record, and the one behind its last
 
@@ -48,25 +48,26 @@ def mondrian(
     rule: CutRule = CutRule.LEAST_LOSS,
     persons: Ints | None = None,
 ) -> Ints:
-    """Partition records into classes of at least k that keep the constraints, by strict top-down cuts.
+    """Partition records into classes of at least k that meet the constraints, by strict top-down cuts.
 
     Args:
-        codes: (n, q) int32 quasi-identifier codes.
-        geometry: costs of the q attributes; one that costs nothing is not cut.
-        k: least class size, >= 1.
-        sensitive: (s, n) int32 codes of the sensitive attributes.
-        constraints: what every class must keep besides k.
-        rule: which cut is taken.
-        persons: (n,) whose record each is, of whom a class has at least k; None: each counts as a person.
+        codes: Quasi-identifier codes, shape (n, q) int32.
+        geometry: Costs of the q attributes; one that costs nothing is not cut.
+        k: Least class size, >= 1.
+        sensitive: Codes of the sensitive attributes, shape (s, n) int32.
+        constraints: Further requirements on every class.
+        rule: Rule that selects the cut.
+        persons: Person of each record, shape (n,), of whom a class has at least k; None: each counts as a
+            person.
 
     Returns:
         labels: (n,) int64, 0 .. classes - 1.
 
     Raises:
-        InfeasibleError: if the whole table cannot be one class.
+        InfeasibleError: If the whole table cannot be one class.
     """
     require_feasible(len(codes), k, sensitive, constraints)
-    task = Task(codes, sensitive, tabulate(geometry), constraints, k, NOBODY)
+    task = Task(codes, sensitive, tabulate(geometry), constraints, k, NO_PERSONS)
     return _labels(task, persons, enough=1, by_loss=rule is CutRule.LEAST_LOSS)
 
 
@@ -81,30 +82,31 @@ def blocks(
 ) -> Ints:
     """Cut a table into blocks in which another method can work by itself.
 
-    A block has at most `size` records, unless every cut of it would leave a part of fewer than 2k persons
-    or one that does not keep the constraints; then it stays larger. The cuts are those of least loss: on
-    Adult, agglomeration in blocks of 4,000 then loses 2% more than on the whole table, after median cuts 20%.
+    A block has at most `size` records, unless every cut of it would leave a part of fewer than 2k persons or
+    one that does not meet the constraints; then it stays larger. The cuts are those of least loss: on Adult,
+    agglomeration in blocks of 4,000 then loses 2% more than on the whole table, and 20% more after median
+    cuts.
 
     Args:
-        codes: (n, q) int32 quasi-identifier codes.
-        geometry: costs of the q attributes.
-        size: most records of a block, a few thousand; >= 2k.
-        k: least class size of the method that follows.
-        sensitive: (s, n) int32 codes of the sensitive attributes.
-        constraints: what every block must keep.
-        persons: (n,) whose record each is; None: each counts as a person.
+        codes: Quasi-identifier codes, shape (n, q) int32.
+        geometry: Costs of the q attributes.
+        size: Most records of a block, a few thousand; >= 2k.
+        k: Least class size of the method that follows.
+        sensitive: Codes of the sensitive attributes, shape (s, n) int32.
+        constraints: Requirements on every block.
+        persons: Person of each record, shape (n,); None: each record counts as a person.
 
     Returns:
         labels: (n,) int64, 0 .. blocks - 1.
 
     Raises:
-        InfeasibleError: if the whole table cannot be one class.
-        ValueError: if `size` is less than 2k.
+        InfeasibleError: If the whole table cannot be one class.
+        ValueError: If `size` is less than 2k.
     """
     if size < 2 * k:
         raise ValueError(f"the block size must be >= 2k = {2 * k}, got {size}")
     require_feasible(len(codes), k, sensitive, constraints)
-    task = Task(codes, sensitive, tabulate(geometry), constraints, 2 * k, NOBODY)
+    task = Task(codes, sensitive, tabulate(geometry), constraints, 2 * k, NO_PERSONS)
     return _labels(task, persons, enough=size, by_loss=True)
 
 
@@ -125,7 +127,7 @@ def _labels(task: Task, persons: Ints | None, *, enough: int, by_loss: bool) -> 
         while waiting:
             waiting = _cut_some(task, enough, by_loss, order, opens, open_runs, waiting, AT_ONCE)
             left = int(np.diff(open_runs[:waiting]).sum())  # records of the run that have no class yet
-            advance((run[1] - left) / max(len(order), 1))  # nobody hears it from a thread of a pool
+            advance((run[1] - left) / max(len(order), 1))  # without effect in a thread of a pool
         return run[1] - run[0]
 
     runs = _shared_out(task, enough, by_loss, order, opens, threads)
@@ -142,7 +144,7 @@ def _labels(task: Task, persons: Ints | None, *, enough: int, by_loss: bool) -> 
 def _shared_out(task: Task, enough: int, by_loss: bool, order: Ints, opens: Ints, threads: int) -> list[Run]:
     """Cut the largest parts until each is small enough for threads to be busy for equal times.
 
-    What a part is cut into does not depend on the other parts, nor on when it is cut.
+    The cuts of a part do not depend on the other parts, nor on when it is cut.
     """
     runs = [(0, len(order))]
     least = len(order) // (RUNS * threads) if threads > 1 and len(order) > FEW else len(order)
@@ -188,7 +190,7 @@ def _cut_some(
     """Rearrange `order` (n,) so that classes are runs; `opens` (n,) marks with 1 where a run begins.
 
     Parts of more than `enough` records are cut while a cut is allowed. The first `waiting` of `open_runs` are
-    still to be cut; as many are when `at_once` records were looked at.
+    still to be cut; the call returns when `at_once` records were processed.
     """
     part, spare = np.empty(len(order), np.int64), np.empty(len(order), np.int64)
     seen = 0

@@ -1,7 +1,7 @@
 """The cheapest partner of each class, round after round, while classes merge.
 
 A round of agglomeration changes few classes, so its answers are nearly those of the round before. Each class
-that asks for a partner keeps a short list of its cheapest partners, and a limit: every class outside the list
+that needs a partner keeps a short list of its cheapest partners, and a limit: every class outside the list
 costs at least this much. After a round, classes that changed or are gone leave the list, and the changed ones
 are looked up, up to the limit: the first entry is still the cheapest of all. Only a class that is new, or
 whose list is empty, searches among all classes. The answers are exact, and the same as without lists.
@@ -22,7 +22,7 @@ from privacy_engine.compiled import kernel
 from privacy_engine.recoding.grouping.box_tree import BoxTree, cheapest, insert, plant, uproot
 from privacy_engine.recoding.grouping.boxes import Boxes, Floats, Ints, Space
 
-LISTED = 24  # partners that a class keeps: with fewer it searches among all classes more often
+LISTED = 24  # partners in a class's list: with fewer it searches all classes more often
 
 Flags = npt.NDArray[np.bool_]
 
@@ -49,11 +49,11 @@ class PartnerSearch:
     """Finds partners of classes that merge from one round to the next.
 
     Args:
-        space: costs of the attributes.
-        boxes: (m,) classes; the caller merges them in place, so that the size of each changed one grows or
-            becomes 0.
-        criterion: a `Criterion`.
-        propose: looks up classes in a tree: `propose`, on all cores, or `propose_serially`.
+        space: Costs of the attributes.
+        boxes: Classes, shape (m,); the caller merges them in place, so that the size of each changed one
+            grows or becomes 0.
+        criterion: `Criterion`.
+        propose: Looks up classes in a tree: `propose`, on all cores, or `propose_serially`.
     """
 
     def __init__(self, space: Space, boxes: Boxes, criterion: int, propose: Propose) -> None:
@@ -67,33 +67,33 @@ class PartnerSearch:
             np.full(m, m, np.int64),
         )
         self._size = np.zeros(m)
-        self._asked = np.zeros(0, np.int64)
+        self._previous = np.zeros(0, np.int64)
         self._trees: list[BoxTree] = []
         self._members: list[Ints] = []
 
-    def of(self, asking: Ints) -> tuple[Ints, Floats]:
-        """The cheapest partner (a,) of each class that asks (a,), and its price (a,).
+    def of(self, searching: Ints) -> tuple[Ints, Floats]:
+        """Return the cheapest partner (a,) of each searching class (a,), and its price (a,).
 
         Args:
-            asking: (a,) int64 numbers of classes, ascending; at least one other class must remain.
+            searching: Numbers of classes, ascending, shape (a,) int64; at least one other class must remain.
         """
         changed = self._boxes.size != self._size
         fresh = np.flatnonzero(changed & (self._boxes.size > 0))
-        unknown = np.setdiff1d(asking, self._asked, assume_unique=True)
-        forget(self._known, changed, unknown, asking)
-        lost = self._known.length[asking] == 0
+        unknown = np.setdiff1d(searching, self._previous, assume_unique=True)
+        forget(self._known, changed, unknown, searching)
+        lost = self._known.length[searching] == 0
         if len(fresh) and not lost.all():
-            self._look_up(plant(self._space, self._boxes, fresh), asking[~lost])
+            self._look_up(plant(self._space, self._boxes, fresh), searching[~lost])
         self._replant(changed, fresh)
-        for tree in reversed(self._trees):  # small trees first: what they hold bounds the others
-            self._look_up(tree, asking[lost])
+        for tree in reversed(self._trees):  # small trees first: their results bound the others
+            self._look_up(tree, searching[lost])
         self._size[:] = self._boxes.size
-        self._asked = asking
-        return self._known.near[asking, 0], self._known.price[asking, 0]
+        self._previous = searching
+        return self._known.near[searching, 0], self._known.price[searching, 0]
 
-    def _look_up(self, tree: BoxTree, asking: Ints) -> None:
-        if len(asking):
-            self._propose(self._space, self._boxes, tree, asking, self._criterion, self._known)
+    def _look_up(self, tree: BoxTree, searching: Ints) -> None:
+        if len(searching):
+            self._propose(self._space, self._boxes, tree, searching, self._criterion, self._known)
 
     def _replant(self, changed: Flags, fresh: Ints) -> None:
         """Bring the trees up to date: changed classes leave their tree and are planted in the last one."""
@@ -109,11 +109,11 @@ class PartnerSearch:
 
 
 @kernel(nogil=True)
-def forget(known: Known, changed: Flags, unknown: Ints, asking: Ints) -> None:
-    """Remove classes that changed or are gone from the lists of those that ask; unknown ones start empty."""
+def forget(known: Known, changed: Flags, unknown: Ints, searching: Ints) -> None:
+    """Remove changed and vanished classes from the lists of the searching ones; unknown ones start empty."""
     for i in unknown:
         known.length[i] = 0
-    for i in asking:
+    for i in searching:
         have = 0
         if not changed[i]:
             for s in range(known.length[i]):
@@ -126,19 +126,21 @@ def forget(known: Known, changed: Flags, unknown: Ints, asking: Ints) -> None:
 
 
 @kernel(parallel=True)
-def propose(space: Space, boxes: Boxes, grown: BoxTree, asking: Ints, criterion: int, known: Known) -> None:
-    """Look up the partners under a tree, none of which is listed, of all classes that ask; on all cores."""
-    for t in nb.prange(len(asking)):
-        _look_up(space, boxes, grown, asking[t], criterion, known)
+def propose(
+    space: Space, boxes: Boxes, grown: BoxTree, searching: Ints, criterion: int, known: Known
+) -> None:
+    """Search unlisted partners under a tree for all searching classes, on all cores."""
+    for t in nb.prange(len(searching)):
+        _look_up(space, boxes, grown, searching[t], criterion, known)
 
 
 @kernel(nogil=True)
 def propose_serially(
-    space: Space, boxes: Boxes, grown: BoxTree, asking: Ints, criterion: int, known: Known
+    space: Space, boxes: Boxes, grown: BoxTree, searching: Ints, criterion: int, known: Known
 ) -> None:
     """The same on the calling thread, for callers that run several at once."""
-    for t in range(len(asking)):
-        _look_up(space, boxes, grown, asking[t], criterion, known)
+    for t in range(len(searching)):
+        _look_up(space, boxes, grown, searching[t], criterion, known)
 
 
 @kernel(nogil=True, inner=True)

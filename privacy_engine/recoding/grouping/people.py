@@ -1,10 +1,9 @@
-"""Classes of rows that are made to hold for persons, where several rows may be of one person.
+"""Make classes of rows hold for persons, if a person may have several rows.
 
-A search asks whether a class may stand for every cut, merge and move. It counts k by persons, or by rows, and
-all else by rows. What a release claims is counted exactly here, by the judge's own models, and classes that
-miss it are merged.
-Of two classes that hold, the union has as many persons, but need not hold: what a person has in one and in
-the other is one set of values in the union. So each union is counted again.
+A search checks every cut, merge and move. It counts k by persons, or by rows, and everything else by rows.
+The claims of a release are counted exactly here, by the verification's own models, and classes that fail are
+merged. The union of two classes that hold has at least as many persons, but need not hold: a person's values
+in one and in the other become one set of values in the union. So each union is counted again.
 """
 
 import math
@@ -27,7 +26,7 @@ from privacy_engine.verification.models import PrivacyModel
 
 
 class Scope(NamedTuple):
-    """Models, and the records that they speak of.
+    """Models, and the records that they apply to.
 
     rows: (n,) bool; None: all.
     attributes: the sensitive attributes that these records have.
@@ -38,15 +37,15 @@ class Scope(NamedTuple):
     attributes: tuple[str, ...]
 
     def take(self, records: npt.NDArray[np.intp]) -> "Scope":
-        """The same among some of the records."""
+        """Return the same models for some of the records."""
         return self if self.rows is None else self._replace(rows=self.rows[records])
 
     def classes(self, classes: EquivalenceClasses) -> tuple[Ints, EquivalenceClasses]:
-        """(a,) the classes with such records, and these classes of these records."""
+        """Return the classes (a,) that have such records, and these classes with only these records."""
         if self.rows is None and len(self.attributes) == len(classes.sensitive):
             return np.arange(len(classes)), classes
         rows = slice(None) if self.rows is None else self.rows
-        asked, labels = np.unique(classes.labels[rows], return_inverse=True)
+        affected, labels = np.unique(classes.labels[rows], return_inverse=True)
         own = EquivalenceClasses(
             labels=labels.astype(np.int64),
             sensitive={
@@ -55,7 +54,7 @@ class Scope(NamedTuple):
             },
             persons=None if classes.persons is None else classes.persons[rows],
         )
-        return asked, own
+        return affected, own
 
 
 def hold_by_person(
@@ -66,20 +65,21 @@ def hold_by_person(
     suppression_limit: float = 0.0,
     scopes: Sequence[Scope] = (),
 ) -> Ints:
-    """Make every class keep the models, counted by persons.
+    """Make every class meet the models, counted by persons.
 
     Args:
-        encoded: the table, with its persons.
-        labels: (n,) int64 classes, -1 = suppressed; those stay suppressed.
-        geometry: costs by which merges are chosen.
-        models: what every class must satisfy.
-        suppression_limit: share of all records that may be suppressed in all.
-        scopes: the models again, each with the records that it speaks of; none where each speaks of all. A
-            class without such a record keeps the model.
+        encoded: Table, with its persons.
+        labels: Classes, -1 = suppressed, shape (n,) int64; those stay suppressed.
+        geometry: Costs by which merges are chosen.
+        models: Models that every class must satisfy.
+        suppression_limit: Share of all records that may be suppressed in all.
+        scopes: Further models, each with the records that it is about; empty if each is about all. A class
+            without such a record meets the model.
 
     Returns:
-        labels: (n,) int64, 0 .. classes - 1 and -1. One class remains where nothing else helps; it may miss
-        a model that no grouping of the records keeps.
+        labels: (n,) int64, 0 .. classes - 1 and -1. A single class remains if nothing else helps; it may miss
+            a model that
+        no grouping of the records meets.
     """
     scopes = scopes or [Scope(tuple(models), None, encoded.sensitive_names)]
     labels = _suppressed(encoded, labels, scopes, suppression_limit)
@@ -128,12 +128,12 @@ def _suppressed(
 
 
 def _missed(classes: EquivalenceClasses, scopes: Sequence[Scope]) -> npt.NDArray[np.bool_]:
-    """(c,) whether a class misses a model among the records that the model speaks of."""
+    """Return whether each class violates a model among the records that the model applies to, (c,)."""
     missed = np.zeros(len(classes), dtype=np.bool_)
     for scope in scopes:
-        asked, own = scope.classes(classes)
+        affected, own = scope.classes(classes)
         for model in scope.models:
-            missed[asked] |= model.violations(own)
+            missed[affected] |= model.violations(own)
     return missed
 
 

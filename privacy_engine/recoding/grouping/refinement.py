@@ -1,4 +1,4 @@
-"""Refinement: local search over partitions that never raises the total loss and keeps every rule.
+"""Refinement: local search over partitions that never raises the total loss and meets every rule.
 
 One round:
 
@@ -51,18 +51,18 @@ def refine(
     constraints: Constraints,
     rounds: int = ROUNDS,
 ) -> Ints:
-    """A partition of lower or equal total loss in which every class keeps k and the rules.
+    """A partition of lower or equal total loss in which every class meets k and the rules.
 
     Args:
-        codes: (n, q) int32 quasi-identifier codes.
-        labels: (n,) int64 partition into classes of at least k that keep the rules; -1 = suppressed,
-            and stays so.
-        geometry: costs of the q attributes.
-        k: least class size.
-        rng: order in which records and classes are tried.
-        sensitive: (s, n) int32 codes of the sensitive attributes of `constraints`; (0, n) if none.
-        constraints: what a class must keep besides k; `no_constraints()` costs nothing.
-        rounds: at most so many.
+        codes: Quasi-identifier codes, shape (n, q) int32.
+        labels: Partition into classes of at least k that meet the rules, shape (n,) int64; -1 = suppressed,
+            which does not change.
+        geometry: Costs of the q attributes.
+        k: Least class size.
+        rng: Order in which records and classes are tried.
+        sensitive: Codes of the sensitive attributes of `constraints`, shape (s, n) int32; (0, n) if none.
+        constraints: Further requirements on a class; `no_constraints()` costs nothing.
+        rounds: Largest number of rounds.
 
     Returns:
         labels: (n,) int64, 0 .. classes - 1, -1 where `labels` is -1.
@@ -84,8 +84,8 @@ def refine_in(
 ) -> Ints:
     """`refine` in a tabulated space, with the parallel or the serial search for candidates.
 
-    persons: (n,) whose record each is, of whom every class has and keeps k; None: each counts as a person.
-    Records of one person that are equal move together.
+    persons: (n,) person of each record, of whom every class has and keeps k; None: each counts as a person.
+    Equal records of one person move together.
     """
     if len(codes) == 0:
         return labels.copy()
@@ -120,14 +120,14 @@ def refine_in(
 
 
 def _of_joined(values: Ints, joined: Ints) -> Ints:
-    """What all records that are joined share, once for each."""
+    """The common attributes of joined records, once for each."""
     found = np.empty(int(joined.max()) + 1, np.int64)
     found[joined] = values
     return found
 
 
 def _count_places(sensitive: Codes, constraints: Constraints) -> Codes:
-    """Where in the counts each sensitive value (s, n) is counted; (0, n) where there is no rule."""
+    """Index of each sensitive value (s, n) in the counts; (0, n) without rules."""
     if len(constraints.kind) == 0:
         return np.zeros((0, sensitive.shape[1]), np.int32)
     return (sensitive + constraints.start[:-1, None]).astype(np.int32)
@@ -154,7 +154,7 @@ def look_up_serially(
 
 @kernel(nogil=True, inner=True)
 def _look_up_one(space: Space, boxes: Boxes, grown: BoxTree, row: Codes, weight: float, near: Ints) -> None:
-    """Fill ``near`` (few,), -1 = no more; what it held in the last round bounds the search."""
+    """Fill ``near`` (few,), -1 = no more; its content of the last round bounds the search."""
     bar = 0.0
     for c in near:
         if c < 0 or boxes.size[c] == 0:

@@ -1,4 +1,4 @@
-"""Classes that miss a required model are merged until all keep it; records go whose suppression pays."""
+"""Merge classes that miss a required model until all meet it; suppress records whose suppression pays."""
 
 import math
 from collections.abc import Sequence
@@ -42,21 +42,21 @@ STEP = 1.1  # between lengths of the list of suppressed records that are counted
 def repair(
     encoded: EncodedTable, labels: Ints, geometry: Geometry, models: Sequence[PrivacyModel], k: int
 ) -> Ints:
-    """Make every class keep the models.
+    """Make every class meet the models.
 
     Args:
-        encoded: the table.
-        labels: (n,) int64 classes, -1 = suppressed; those stay suppressed.
-        geometry: costs by which merges are chosen.
-        models: what every class must satisfy besides k.
-        k: least class size.
+        encoded: Table.
+        labels: Classes, -1 = suppressed, shape (n,) int64; those stay suppressed.
+        geometry: Costs by which merges are chosen.
+        models: Models that every class must satisfy in addition to k.
+        k: Least class size.
 
     Returns:
         labels: (n,) int64, 0 .. classes - 1 and -1. One class remains where nothing else helps.
     """
     if not models:
         return labels
-    constraints = compile_constraints(models, encoded.released(labels))  # they compare with what is released
+    constraints = compile_constraints(models, encoded.released(labels))  # compared with the released records
     return merge_until_kept(encoded, labels, geometry, constraints, k)
 
 
@@ -65,8 +65,8 @@ def merge_until_kept(
 ) -> Ints:
     """Merge each class that fails with the class that costs least, until none fails or one is left.
 
-    Where the distribution of sensitive values counts, also with the class that brings it nearest to keeping
-    the rules for what it costs; the partition that loses less is taken.
+    If the distribution of sensitive values matters, classes are also merged with the class that brings them
+    closest to meeting the rules for its cost; the partition with the smaller loss is used.
 
     Takes and gives labels (n,) int64, -1 = suppressed; given, they are 0 .. classes - 1.
     """
@@ -94,7 +94,7 @@ def merge_until_kept(
 def _merge_failing(
     space: Space, boxes: Boxes, counts: Codes, constraints: Constraints, k: int, *, mending: bool
 ) -> Ints:
-    """The rounds of agglomeration, with breaking a rule in the place of being small."""
+    """The rounds of agglomeration, for classes that break a rule instead of small ones."""
     into, first = np.arange(len(boxes.size)), 0
     partners = PartnerSearch(space, boxes, INCREASE, propose_serially)
     while True:
@@ -111,7 +111,7 @@ def _merge_failing(
             partner, price = partners.of(failing)
         merge_cheapest_first(space, boxes, into, failing, partner, price)
         gone = alive[boxes.size[alive] == 0]
-        counts[into[gone]] += counts[gone]  # a class takes in one other a round
+        counts[into[gone]] += counts[gone]  # a class absorbs one other class in a round
 
 
 @kernel()
@@ -127,10 +127,10 @@ def _fails(size: Floats, counts: Codes, constraints: Constraints, k: int) -> npt
 def _propose_mending(
     space: Space, boxes: Boxes, grown: BoxTree, failing: Ints, counts: Codes, constraints: Constraints
 ) -> tuple[Ints, Floats]:
-    """Of the cheapest partners of each failing class the one with the least price for what it mends.
+    """Of the cheapest partners of each failing class, return the one with the lowest price for its remedy.
 
-    That is by how much the shortfalls, each times the records of its class, fall together. A class that
-    none of them mends proposes to the cheapest, after all others.
+    The remedy is the decrease of the shortfalls together, each times the records of its class. A class that
+    none of them helps proposes to the cheapest, after all others.
     """
     partner, price = np.empty(len(failing), np.int64), np.empty(len(failing))
     found, prices = np.empty(PARTNERS, np.int64), np.empty(PARTNERS)
@@ -154,7 +154,7 @@ def _propose_mending(
 
 
 def allowed(limit: float, records: int) -> int:
-    """How many of so many records may be suppressed: 29 of 100 where the limit is 0.29."""
+    """Return how many of a number of records may be suppressed: 29 of 100 if the limit is 0.29."""
     return math.floor(limit * records + 1e-9)
 
 
@@ -163,17 +163,18 @@ def suppress_where_it_pays(
 ) -> Ints:
     """Suppress records whose classes save more without them than they lose: each costs 1, the whole domain.
 
-    The records form one list, the most profitable first, that does not depend on the limit, of which as many
-    as the limit allows are suppressed. So a larger limit never gives a larger loss. Where a model compares
-    with all that is released, or counts persons, only lengths of the list after which every class was counted
-    to keep the models are taken.
+    The records form one list, the most profitable first, that does not depend on the limit; as many of it as
+    the limit allows are suppressed. So a larger limit never gives a larger loss. If a model compares with
+    everything released, or counts persons, only lengths of the list are used after which every class was
+    verified to meet the models.
 
     Args:
-        encoded: the table.
-        labels: (n,) int64 classes that keep the models, 0 .. c - 1; -1 = suppressed: those stay so and count.
-        k: least class size.
-        models: what every class must satisfy besides k.
-        limit: share of all records that may be suppressed.
+        encoded: Table.
+        labels: Classes that meet the models, 0 .. c - 1, shape (n,) int64; -1 = suppressed, which does not
+            change and counts.
+        k: Least class size.
+        models: Models that every class must satisfy in addition to k.
+        limit: Share of all records that may be suppressed.
     """
     room = allowed(limit, len(encoded)) - int(np.count_nonzero(labels < 0))
     if room <= 0 or labels.max(initial=-1) < 0:

@@ -1,20 +1,22 @@
-"""Classes from columns: a linear program over possible classes says which of them go well together.
+"""Classes from columns: a linear program over possible classes selects those that fit together.
 
 Set partitioning by column generation, solved by a restricted diving heuristic and by local branching around
 the best partition (Joncour, Michel, Sadykov, Sverdlov, Vanderbeck 2010; Danna, Rothberg, Le Pape 2005):
 
-1. a column is a class of k to 2k - 1 records; the program asks for columns x >= 0 of least loss that cover
+1. a column is a class of k to 2k - 1 records; the program finds columns x >= 0 of least loss that cover
    every record, as in `columns`. Its dual gives each record a price;
-2. new columns: around each tuple a box grows by the near tuple that brings most of the price for what it
-   widens, once freely and once beginning with each of its nearest ones. Those that lose less than their
-   records' prices join;
+2. new columns: around each tuple a box grows by the near tuple that has the largest price for its increase,
+once
+   freely and once starting with each of its nearest ones. Those that lose less than their records' prices are
+   added;
 3. dive: the columns of the largest x become classes, the program is solved again for the records that are
    left, and so on. What no column takes is agglomerated, and all is refined;
-4. some dives more, each with the half of the best classes kept whose loss exceeds their records' prices
-   least (with some noise).
+4. some more dives, each keeping the half of the best classes whose loss exceeds their records' prices least
+(with
+   some noise).
 
-Tuples of at least k records lose nothing as classes of their own: their prices are 0, and columns may take
-from them what they have above k. Unlike in `columns` nothing is proven; classes keep k since columns do.
+Tuples of at least k records lose nothing as separate classes: their prices are 0, and columns may take their
+surplus above k. Unlike in `columns` nothing is proven; classes keep k because columns do.
 """
 
 from dataclasses import dataclass, replace
@@ -58,7 +60,7 @@ SHARE = 0.12  # of the records left that become classes before the program is so
 SURE = 0.95  # columns of a larger x become classes at once
 UNLIKELY = 0.02  # columns of a smaller x do not
 # Shares of the mean loss of a class that loses anything: a column that gains less is no new one, one that
-# loses so much more than its prices is forgotten, and the noise of what is kept for another dive.
+# loses that much more than its prices is dropped, and the noise of the selection for another dive.
 LEAST_GAIN, HOPELESS, NOISE = 5e-4, 0.15, 0.3
 
 
@@ -68,7 +70,7 @@ class _Columns:
 
     tuples: (c, 2k) int64, the tuples of each, -1 = no more; times: (c, 2k) int64, records of each of them.
     cost: (c,) float64, loss of the set; x: (c,) float64, how much of it the program takes.
-    mark: (c,) uint64, alike for columns of the same records.
+    mark: (c,) uint64, equal for columns of the same records.
     """
 
     tuples: Ints
@@ -86,7 +88,7 @@ class _Columns:
         return _Columns(*(values[which] for values in vars(self).values()))
 
     def joined(self, other: "_Columns") -> "_Columns":
-        """With the other's columns, those that are here already left out."""
+        """Return it with the other's columns, without duplicates."""
         mark = np.concatenate([self.mark, other.mark])
         first = np.sort(np.unique(mark, return_index=True)[1])
         cost, x = np.concatenate([self.cost, other.cost]), np.concatenate([self.x, other.x])
@@ -109,7 +111,7 @@ class _Columns:
 
 
 class ColumnSearch:
-    """The search in one table: its tuples, what is near each, and all columns found so far."""
+    """The search in one table: its tuples, their neighbours, and all columns found so far."""
 
     def __init__(
         self, space: Space, geometry: Geometry, codes: Codes, k: int, labels: Ints, look_up: LookUp
@@ -117,7 +119,7 @@ class ColumnSearch:
         self._space, self._geometry, self._k, self._look_up = space, geometry, k, look_up
         self._codes = np.ascontiguousarray(codes, np.int32)
         self._tuples, self._tuple_of, self._counts = distinct_tuples(self._codes)
-        self._whole = self._counts >= k  # classes of their own
+        self._whole = self._counts >= k  # separate classes
         self._spare = np.where(self._whole, self._counts - k, self._counts)
         self._by_tuple = np.argsort(self._tuple_of, kind="stable")
         self._first = np.concatenate([[0], self._counts.cumsum()])
@@ -165,7 +167,7 @@ class ColumnSearch:
         return near
 
     def _columns_of(self, labels: Ints) -> _Columns:
-        """The classes that lose anything, without those of more than 2k tuples."""
+        """Return the classes with a loss, except classes of more than 2k tuples."""
         width, m = 2 * self._k, len(self._tuples)
         pairs, times = np.unique(labels * m + self._tuple_of, return_counts=True)
         classes, tuples = np.divmod(pairs, m)
@@ -196,7 +198,7 @@ class ColumnSearch:
         return replace(columns, x=x), y
 
     def _dive(self, kept: _Columns, rng: np.random.Generator) -> Ints:
-        """Classes made of the columns that are kept, and of the best ones for the other records."""
+        """Return classes made from the kept columns, and from the best ones for the other records."""
         left, y = self._spare.copy(), self._y
         chosen = [kept.take(_accept(kept, np.arange(len(kept.cost)), left, len(left)))]
         columns = self._columns.fitting(left)
@@ -255,16 +257,16 @@ def regroup_by_columns(
     rng: np.random.Generator,
     look_up: LookUp,
 ) -> Ints:
-    """Labels of lower or equal total loss, in classes that keep k; each record is a person's.
+    """Labels of lower or equal total loss, in classes that keep k; each record belongs to another person.
 
     Args:
-        space: costs of the attributes, of this ``geometry``.
-        geometry: the same.
-        codes: (n, q) int32 quasi-identifiers.
-        labels: (n,) int64 classes of at least k; -1 = suppressed, and stays so.
-        k: least class size.
-        rng: draws what is kept for a dive, and the order of the refinement.
-        look_up: finds what is near each tuple, in parallel or serially.
+        space: Costs of the attributes, of this ``geometry``.
+        geometry: Same.
+        codes: Quasi-identifiers, shape (n, q) int32.
+        labels: Classes of at least k, shape (n,) int64; -1 = suppressed, and stays so.
+        k: Least class size.
+        rng: Source of randomness for the dives and the order of the refinement.
+        look_up: Function that finds the neighbours of each tuple, in parallel or serially.
     """
     inside = np.flatnonzero(labels >= 0)
     if len(inside) == 0:
@@ -443,7 +445,7 @@ def _grow_column(
                 s = near[i]
                 if used[i]:
                     continue
-                if size < k:  # what a record of it pays, without what it adds to the loss of a class of k
+                if size < k:  # the price of one of its records, less its share of the loss of a class of k
                     w = min(left[s], k - size)
                     union = union_cost_up_to(
                         space, lo, hi, tuples[s], tuples[s], cost + (y[s] - value) * w / k

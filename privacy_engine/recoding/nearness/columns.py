@@ -4,23 +4,22 @@ The least loss is at least the optimum of: minimize the sum over classes C of ``
 covered (T: cost of the class's box, see `least_boxes` for what releases this covers). Its dual gives each
 record i a number y_i; the sum of the y_i is a lower bound if they are admissible:
 
-(1) ``y_i <= 1``, what a suppressed record costs, and
+(1) ``y_i <= 1``, the cost of a suppressed record, and
 (2) for every set S of exactly k records, ``sum of y_i over S <= k T(S)``.
 
 Proof. Let C be a class of c >= k records. Each of its subsets S of k records has T(S) <= T(C). Averaged over
-them, (2) says ``(k / c) sum of y_i over C <= k T(C)``, so the records of C pay no more than its loss c T(C).
-Summed over all classes and suppressed records, the y_i are no more than the loss.
+(2) says ``(k / c) sum of y_i over C <= k T(C)``, so the records of C pay at most its loss c T(C). Summed over
+all classes and suppressed records, the y_i are at most the loss.
 
-How the y_i are found has no part in the proof: the dual of the program over the columns known so far is
-solved roughly, by a primal-dual gradient method (Chambolle, Pock 2011), beginning with a partition's own
-classes. Then they are made admissible. Tuples are taken in descending order of y. A set S is looked at once,
-with the first of its tuples: t, in a copies. Where it breaks (2), y_t falls by ``(y_S - k T(S)) / a``; the
-numbers that come later only fall, so S keeps (2) from then on. The worst S for t is found by branch and bound
-over boxes, with all later tuples in a box as candidates; where the search is capped, y_t falls by the bound
-of what was left. Sets with ``T(S) >= y_t`` need no look, since no later y is larger. The worst sets are new
-columns.
+How the y_i are found is irrelevant for the proof: the dual of the program over the columns known so far is
+solved roughly, by a primal-dual gradient method (Chambolle, Pock 2011), starting from a partition's own
+classes. Then they are made admissible. Tuples are taken in descending order of y. A set S is checked once,
+with the first of its tuples: t, in a copies. If it breaks (2), y_t falls by ``(y_S - k T(S)) / a``; later
+numbers only fall, so S keeps (2) from then on. The worst S for t is found by branch and bound over boxes,
+with all later tuples in a box as candidates; if the search is capped, y_t falls by the bound of the rest.
+Sets with ``T(S) >= y_t`` need no check, because no later y is larger. The worst sets are new columns.
 
-On a part of a table this bounds that part alone; the sum over parts is no bound of the whole.
+On a part of a table this only bounds that part; the sum over parts does not bound the whole.
 """
 
 import numpy as np
@@ -46,7 +45,7 @@ from privacy_engine.tables.encoding import EncodedTable
 ROUNDS = 8  # of pricing; more of them gain little
 STEPS = 200_000  # unions that are priced for a tuple in a round
 GRADIENT_STEPS = 400
-STEP_RATIO = 0.02  # of steps in y to steps in x: about what they differ by in size
+STEP_RATIO = 0.02  # ratio of steps in y to steps in x: about the ratio of their sizes
 BROKEN = 1e-5  # a set that breaks its bound by less a record is no new column
 OPEN = 64  # nodes that wait at most
 
@@ -60,11 +59,11 @@ def least_gcp_by_columns(
     `least_gcp`, where that is known.
 
     Args:
-        encoded: the whole table.
-        labels: (n,) a partition to begin with, -1 = suppressed; any one gives a bound.
-        k: least class size.
-        rounds: of pricing.
-        steps: most work for a tuple in a round, in unions that are priced.
+        encoded: Whole table.
+        labels: Partition to begin with, -1 = suppressed, shape (n,); any one gives a bound.
+        k: Least class size.
+        rounds: Number of rounds of pricing.
+        steps: Most work for a tuple in a round, in unions that are priced.
     """
     bound = least_gcp(encoded, k) or 0.0
     if len(encoded) < k or not len(encoded):
@@ -82,7 +81,7 @@ def least_gcp_by_columns(
     y = np.bincount(tuple_of, weights=cost) / counts
     for _ in range(rounds):
         y = columns.prices(counts.astype(np.float64), y)
-        y[counts >= k] = 0.0  # a class of their own costs them nothing
+        y[counts >= k] = 0.0  # a separate class costs them nothing
         order = np.lexsort((np.arange(len(y)), -y))
         admissible, broken, lo, hi = _make_admissible(space, tuples, counts, y, order, k, steps)
         bound = max(bound, float(admissible @ counts / counts.sum()) * SAFE)
@@ -105,7 +104,7 @@ class _Columns:
         self._x = np.zeros(0)
 
     def add(self, members: Ints, cost: float) -> None:
-        """Add a set, one entry a record."""
+        """Add a set, with one entry for each record."""
         tuples, times = np.unique(members, return_counts=True)
         key = tuples.tobytes(), times.tobytes()
         if key not in self._seen:
@@ -148,14 +147,14 @@ def descend(
     """The means of x and y over the later half of some steps of a preconditioned primal-dual gradient method.
 
     Args:
-        start: (c + 1,) column i owns ``start[i] : start[i + 1]`` of the entries.
-        tuples: (entries,) which tuples a column holds.
-        times: (entries,) how many records of each.
-        costs: (c,) the loss of each column.
-        counts: (m,) records of each tuple to be covered; the y of one without any only falls.
-        x: (c,) to begin with.
-        y: (m,) to begin with.
-        steps: how many.
+        start: Column i owns ``start[i] : start[i + 1]`` of the entries, shape (c + 1,).
+        tuples: Tuples of each column, shape (entries,).
+        times: Number of records of each, shape (entries,).
+        costs: Loss of each column, shape (c,).
+        counts: Records of each tuple to be covered, shape (m,); the y of one without any only falls.
+        x: Start values of x, shape (c,).
+        y: Start values of y, shape (m,).
+        steps: Number of steps.
     """
     held = np.zeros(len(y))
     step = np.empty(len(costs))
@@ -182,7 +181,7 @@ def descend(
         for t in range(len(y)):
             if held[t] > 0.0:
                 y[t] = min(1.0, max(0.0, y[t] + STEP_RATIO / held[t] * (counts[t] - covered[t])))
-        if step_number >= steps // 2:  # the way there says little
+        if step_number >= steps // 2:  # the first half is not informative
             mean_x += x
             mean_y += y
     return mean_x / (steps - steps // 2), mean_y / (steps - steps // 2)
@@ -297,7 +296,7 @@ def _worst_box(
                 last, bound = i + 1, max(bound, excess)
         if last == 0:
             continue
-        for i in ascending[:last]:  # the one that breaks most by itself comes first
+        for i in ascending[:last]:  # the largest violation comes first
             if pick < 0 or y[free[nodes, i]] - k * price[i] > y[free[nodes, pick]] - k * price[pick]:
                 pick = i
         chosen = free[nodes, pick]
@@ -324,7 +323,7 @@ def _worst_box(
 
 @kernel(nogil=True, inner=True)
 def _insert(largest: Floats, have: int, value: float, times: int) -> int:
-    """Put a value so many times into the descending list of the largest; how many there are then."""
+    """Insert a value a number of times into the descending list of the largest; return their number then."""
     for _ in range(times):
         if have == len(largest):
             if value <= largest[have - 1]:
@@ -344,7 +343,7 @@ def _insert(largest: Floats, have: int, value: float, times: int) -> int:
 def _excess(largest: Floats, have: int, own: float, copies: int, cost: float) -> float:
     """The most that a copy of a tuple must fall by, for sets of 1 .. ``copies`` of it in a box of this cost.
 
-    The rest of a set are the largest of the other numbers in the box. -inf where there are too few.
+    The rest of a set are the largest of the other numbers in the box. -inf if there are too few.
     """
     k = len(largest)
     first = k - copies

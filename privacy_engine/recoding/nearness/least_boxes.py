@@ -1,23 +1,23 @@
 """A lower bound of the loss of every k-anonymous release, from the least box around each record.
 
-What it covers: every release that puts records into classes of at least k, no matter by what method, and
-shows for each class and quasi-identifier something that covers all its values: an interval, or a node of the
-hierarchy (charged as in `tables.geometry`, the charge by lowest common ancestor). So it covers local,
-multidimensional and global recoding, and suppression of cells, and of any number of records, where a
-suppressed record costs as much as the whole domain of each attribute. It does not cover releases whose cells
-need not cover the values (swapping, noise, microaggregation to means), nor sets charged by their own size.
+What it covers: every release that puts records into classes of at least k, by any method, and shows for each
+class and quasi-identifier something that covers all its values: an interval, or a node of the hierarchy
+(charged as in `tables.geometry`, the charge by lowest common ancestor). So it covers local, multidimensional
+and global recoding, and suppression of cells, and of any number of records, if a suppressed record costs as
+much as the whole domain of each attribute. It does not cover releases whose cells need not cover the values
+(swapping, noise, microaggregation to means), nor sets charged by their own size.
 
 Proof. Let T(B) be the cost of a record in box B. T grows with B. A record i in a class C with box B is in a
 box that holds k records, hence ``T(B) >= b_i``, the least cost of a box that holds i and k - 1 other records.
 A suppressed record costs the whole domain, and so no less than any box. Summed over all records, the loss is
-at least the sum of the b_i. What else a class must keep (persons, l, t) takes releases away and adds none: k
-persons are at least k records. So the bound holds for them as well, but is not sharpened.
+at least the sum of the b_i. Further requirements on a class (persons, l, t) only remove releases: k persons
+have at least k records. So the bound holds for them as well, but is not sharpened.
 
 b_i is found by branch and bound: a node is a box around i, its records, and the records that may still be
-added; the cheapest of these is added in one branch and left out in the other. The (k - 1)-th smallest
-cost of a union with one more record bounds a node from below. The search is capped in steps; what it has not
-opened then counts with its bound, so the result stays a bound. At worst it is the distance to the (k - 1)-th
-nearest neighbour.
+added; the cheapest of these is added in one branch and left out in the other. The (k - 1)-th smallest cost of
+a union with one more record bounds a node from below. The search is capped in steps; unopened nodes then
+count with their bound, so the result stays a bound. At worst it is the distance to the (k - 1)-th nearest
+neighbour.
 """
 
 from typing import Any, NamedTuple
@@ -53,9 +53,9 @@ OPEN = 256  # nodes that wait at most, in the search of one box
 def least_gcp(encoded: EncodedTable, k: int) -> float | None:
     """What no k-anonymous release of the table can go below in GCP (equal weights, lowest common ancestor).
 
-    1 where there are fewer than k records: none can be released.
-    None where there are more than `MOST_TUPLES` distinct tuples of quasi-identifiers, which would take too
-    long. Of a part of a table it is a bound of that part alone, and says nothing of the whole.
+    1 if there are fewer than k records: none can be released. None if there are more than `MOST_TUPLES`
+    distinct tuples of quasi-identifiers, which would take too long. For a part of a table it only bounds that
+    part, not the whole.
     """
     tuples, _, counts = distinct_tuples(np.ascontiguousarray(encoded.codes, np.int32))
     if len(tuples) > MOST_TUPLES:
@@ -69,18 +69,18 @@ def mean_of_least_boxes(tuples: Codes, counts: Ints, geometry: Geometry, k: int,
     """The bound: mean over records of the cost of the least box that holds k of them.
 
     Args:
-        tuples: (m, q) int32 distinct rows of codes.
-        counts: (m,) int64 records of each, k or more in all.
-        geometry: costs of the attributes.
-        k: least class size.
-        steps: unions that are priced for a tuple before its search gives up.
+        tuples: Distinct rows of codes, shape (m, q) int32.
+        counts: Number of records of each, k or more in total, shape (m,) int64.
+        geometry: Costs of the attributes.
+        k: Least class size.
+        steps: Unions that are priced for a tuple before its search gives up.
     """
     least = _least_boxes(tabulate(geometry), _walk_of(tuples), tuples, counts, k, steps)
     return float(least @ counts / counts.sum() * SAFE)
 
 
 class Walk(NamedTuple):
-    """An order of the tuples in which those that agree in the most telling attributes are neighbours.
+    """An order of the tuples in which those that agree in the most distinguishing attributes are neighbours.
 
     axes: (q,) int64, attributes in the order in which the walk compares them.
     order: (m,) int64, tuples in ascending order of their codes in these attributes.
@@ -186,7 +186,7 @@ def _tuples_within(
 ) -> int:
     """Write the tuples whose union with tuple t costs no more than the limit, and these costs; their number.
 
-    Tuples that agree in their first axes cost the same there: where that is too much, all are passed at once.
+    Tuples that agree in their first axes cost the same there: if that is too much, all are skipped at once.
     """
     tree, start, value, parent = space.tree, space.start, space.value, space.parent
     farthest, width, offset, cost = space.most, space.width, space.offset, space.cost

@@ -1,4 +1,4 @@
-"""Regrouping: neighbouring classes are taken apart together and put together anew, wherever the loss falls.
+"""Regrouping: neighbouring classes are dissolved together and formed again, if the loss falls.
 
 A large-neighbourhood search (ruin and recreate: Schrimpf, Schneider, Stamm-Wilbrandt, Dueck 2000). One trial:
 
@@ -7,7 +7,8 @@ A large-neighbourhood search (ruin and recreate: Schrimpf, Schneider, Stamm-Wilb
    raised by a random share, so that trials differ;
 3. single records are moved between the new classes as in `moving`;
 4. the new classes stay if they keep k and all rules and lose less, or more by a small random amount, which
-   falls from sweep to sweep and is 0 in the last ones. Otherwise the old ones come back.
+falls from
+   sweep to sweep and is 0 in the last ones. Otherwise the old ones are restored.
 
 The work is counted in unions that are priced, never in seconds, so that it can be repeated.
 """
@@ -41,12 +42,12 @@ from privacy_engine.recoding.grouping.constraints import Constraints
 from privacy_engine.recoding.grouping.moving import dissolve_classes, found_classes, move_records
 from privacy_engine.recoding.grouping.refinement import LookUp
 
-CLASSES = 5  # that are regrouped together, at most; 3 gain less, 8 or 12 no more for their time
-CANDIDATES = 12  # classes that a tuple could enter, of which neighbours are drawn
+CLASSES = 5  # classes regrouped together, at most; 3 gain less, and 8 or 12 are not worth their time
+CANDIDATES = 12  # classes that a tuple could enter, from which neighbours are drawn
 RECORDS = 300  # of a trial, at most; and at most 12 k
 NOISE = 0.5  # a price is raised by up to this share
-HOPEFUL = 1.4  # new classes that lose more than so many times the old ones are not moved into shape
-HEAT = 0.1  # what a trial may add in the first sweep, as a share of the mean loss of a class, on average
+HOPEFUL = 1.4  # new classes that lose more than this multiple of the old ones are not refined
+HEAT = 0.1  # mean increase that a trial may have in the first sweep, as a share of a class's mean loss
 COOL = 0.75  # after this share of the sweeps nothing may be added
 PRICES = 1_000  # unions priced in a sweep, for each record
 DRAWS = 1 << 17  # random numbers of a sweep, used round and round
@@ -63,18 +64,19 @@ def regroup(
     constraints: Constraints,
     look_up: LookUp,
 ) -> Ints:
-    """Labels of lower or equal total loss, in classes that keep k and the rules; each record is a person's.
+    """Labels of lower or equal total loss, in classes that keep k and the rules; one record per person.
 
     Args:
-        space: costs of the attributes.
-        codes: (n, q) int32 quasi-identifiers.
-        labels: (n,) int64 classes of at least k that keep the rules; -1 = suppressed, and stays so.
-        k: least class size.
-        sweeps: how often each record's class is tried; each gains less than the one before.
-        rng: draws neighbours, prices and what is accepted.
-        sensitive: (s, n) int32 codes of the sensitive attributes of `constraints`.
-        constraints: what a class must keep besides k.
-        look_up: fills the classes near each tuple, in parallel or serially.
+        space: Costs of the attributes.
+        codes: Quasi-identifiers, shape (n, q) int32.
+        labels: Classes of at least k that meet the rules, shape (n,) int64; -1 = suppressed, which does not
+            change.
+        k: Least class size.
+        sweeps: Number of trials of each record's class; each sweep gains less than the one before.
+        rng: Source of randomness for neighbours, prices and acceptance.
+        sensitive: Codes of the sensitive attributes of `constraints`, shape (s, n) int32.
+        constraints: Further requirements on a class.
+        look_up: Fills the classes near each tuple, in parallel or serially.
     """
     n = len(codes)
     if n == 0 or sweeps == 0 or labels.max() < 1:
@@ -254,7 +256,7 @@ def _cluster(
 
 @kernel(nogil=True, inner=True)
 def _noisy_price(space: Space, boxes: Boxes, a: int, b: int, draws: Floats) -> float:
-    """What the merge of a and b adds to the loss, raised by a random share that falls with the sizes."""
+    """Return the increase of the loss by merging a and b, plus a random share that falls with the sizes."""
     union = union_cost(space, boxes.lo[a], boxes.hi[a], boxes.lo[b], boxes.hi[b])
     price = boxes.size[a] * (union - boxes.cost[a]) + boxes.size[b] * (union - boxes.cost[b])
     low, high = min(a, b), max(a, b)
@@ -264,9 +266,9 @@ def _noisy_price(space: Space, boxes: Boxes, a: int, b: int, draws: Floats) -> f
 
 @kernel(nogil=True, inner=True)
 def _name_clusters(state: ClassState, cluster: Ints, chosen: Ints, classes: int) -> int:
-    """Put class numbers in the place of the clusters': those chosen, then unused ones, which join ``chosen``.
+    """Replace the clusters' numbers by class numbers: those chosen, then unused ones, which join ``chosen``.
 
-    How many classes are chosen then; 0 where there are no clusters, or no more numbers.
+    Return the number of chosen classes; 0 if there are no clusters, or no more numbers.
     """
     if cluster[0] < 0:
         return 0
@@ -288,7 +290,7 @@ def _name_clusters(state: ClassState, cluster: Ints, chosen: Ints, classes: int)
 
 @kernel(nogil=True, inner=True)
 def _keeps(state: ClassState, classes: Ints, k: int, constraints: Constraints) -> bool:
-    """Whether each of the classes is empty, or has k persons and keeps the rules."""
+    """Whether each of the classes is empty, or has k persons and meets the rules."""
     for c in classes:
         if state.members[c] > 0 and (state.people[c] < k or not may_swap(state, c, -1, -1, constraints)):
             return False

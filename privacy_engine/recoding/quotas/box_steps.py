@@ -2,7 +2,7 @@
 
 A class takes what lies in a larger box, or gives away what lies outside of a smaller one. The boxes differ in
 one attribute: by the parent or a child of a node, or by 1, 2, 4, ... values at one end. A step is made if it
-lowers the total loss and every class that it touches keeps k and the rules.
+lowers the total loss and every class that it touches keeps k and meets the rules.
 """
 
 import numpy as np
@@ -44,14 +44,15 @@ def step_boxes(
     """One round over all large classes and attributes; by how much the total loss fell.
 
     Args:
-        space: costs of the attributes.
-        codes: (n, q) int32.
-        values: (n, s) int64, where each record is counted.
-        labels: (n,) classes, -1 = in none; changed in place, as `boxes` and `counts` (m, values) of them are.
-        boxes: of m classes.
-        counts: of them.
-        k: least size of a class.
-        constraints: the rules.
+        space: Costs of the attributes.
+        codes: Int32, shape (n, q).
+        values: Index of each record in the counts, shape (n, s) int64.
+        labels: Classes, -1 = in none, shape (n,); changed in place, as `boxes` and `counts` (m, values) of
+            them are.
+        boxes: Boxes of m classes.
+        counts: Counts of their sensitive values.
+        k: Least size of a class.
+        constraints: Rules.
     """
     before = (boxes.size * boxes.cost).sum()
     lo, hi = np.empty(codes.shape[1], np.int32), np.empty(codes.shape[1], np.int32)
@@ -155,7 +156,7 @@ def _try(
 def _concerned(
     space: Space, codes: Codes, labels: Ints, costs: Floats, c: int, lo: Codes, hi: Codes, cost: float
 ) -> Ints:
-    """The records inside of a larger box whose classes cost more, or those of c outside of a smaller.
+    """Find the records in a larger box whose classes cost more, or records of c outside of a smaller box.
 
     costs: (m,) of the classes; cost: of the box.
     """
@@ -201,7 +202,7 @@ def _take(
     cost: float,
     rows: Ints,
 ) -> bool:
-    """Move records to class c from dearer classes that can spare them; whether c keeps the rules then."""
+    """Move records to class c from dearer classes that can spare them; return whether c meets the rules."""
     for r in rows:
         a = labels[r]
         if boxes.cost[a] <= cost or boxes.size[a] <= k:
@@ -230,7 +231,7 @@ def _give(
     cost: float,
     rows: Ints,
 ) -> bool:
-    """Move records of class c, which then costs so much, to where they cost least; whether that may pay."""
+    """Move records of class c, at its new cost, to where they cost least; return whether that may pay."""
     balance = boxes.size[c] * boxes.cost[c] - (boxes.size[c] - len(rows)) * cost
     for r in rows:
         row, best, price = codes[r], -1, balance
@@ -260,7 +261,7 @@ def _give(
 
 @kernel(nogil=True)
 def _cover(space: Space, codes: Codes, labels: Ints, boxes: Boxes, touched: npt.NDArray[np.bool_]) -> None:
-    """Fit the boxes of classes to their records anew."""
+    """Fit the boxes of classes to their records again."""
     begun = np.zeros(len(touched), np.bool_)
     for r in range(len(labels)):
         c = labels[r]

@@ -1,9 +1,9 @@
-"""What a class may be composed of: how many records of each kind, so that it keeps all rules.
+"""Possible compositions of a class: the number of records of each kind for which it meets all rules.
 
-Records are of one kind where they share the values of the sensitive attributes that rules are about. The
-quota of a kind in a class of m records is its share of what is left of the table, m times, as Cao, Karras,
-Kalnis, Tan: SABRE, VLDB Journal 20 (2011), redistribute their buckets; rounded, and then exchanged unit by
-unit until the class keeps the rules. So every composition keeps them, whatever records are taken for it.
+Records are of one kind if they share the values of the sensitive attributes that rules are about. The quota
+of a kind in a class of m records is its share of the remaining table, times m, as Cao, Karras, Kalnis, Tan:
+SABRE, VLDB Journal 20 (2011), redistribute their buckets; rounded, and then exchanged unit by unit until the
+class meets the rules. So every composition meets them, whatever records are taken for it.
 """
 
 from typing import NamedTuple
@@ -21,15 +21,15 @@ from privacy_engine.recoding.grouping.constraints import (
     shortfall,
 )
 
-MOST_KINDS = 256  # of records; where there are more, neighbouring values are one kind
+MOST_KINDS = 256  # most kinds of records; if there are more, neighbouring values are one kind
 
 
 class Kinds(NamedTuple):
-    """What kind each record is of.
+    """The kind of each record.
 
     of: (n,) int64.
     places: (v, s) int64, where a record of each kind is counted, one of s attributes after the other.
-    exact: whether two records of a kind are alike in all that the rules look at.
+    exact: Whether two records of a kind are equal in everything that the rules consider.
     """
 
     of: Ints
@@ -39,8 +39,8 @@ class Kinds(NamedTuple):
 
 def kinds_of(sensitive: Codes, constraints: Constraints) -> Kinds:
     """The kinds of records with these sensitive values (s, n)."""
-    asked, bounded = np.unique(constraints.attribute), _bounded(constraints)
-    exact = len(asked) == len(bounded)
+    constrained, bounded = np.unique(constraints.attribute), _bounded(constraints)
+    exact = len(constrained) == len(bounded)
     values = sensitive[bounded].astype(np.int64)
     if len(np.unique(values, axis=1).T) > MOST_KINDS:
         exact = False
@@ -51,7 +51,7 @@ def kinds_of(sensitive: Codes, constraints: Constraints) -> Kinds:
 
 
 def rules_of_kinds(constraints: Constraints) -> Constraints:
-    """The rules on the attributes that make the kinds: what can be asked of a composition."""
+    """The rules on the attributes that make the kinds, which a composition can be checked for."""
     own = np.isin(constraints.attribute, _bounded(constraints))
     return constraints._replace(
         kind=constraints.kind[own],
@@ -79,22 +79,22 @@ def _neighbours(codes: Ints, buckets: int) -> Ints:
 
 @kernel(nogil=True, inner=True)
 def count_kind(counts: Codes, places: Ints, kind: int, by: int) -> None:
-    """Add so many records of a kind to the counts."""
+    """Add a number of records of a kind to the counts."""
     for s in range(places.shape[1]):
         counts[places[kind, s]] += by
 
 
 @kernel(nogil=True)
 def compose(left: Ints, m: int, kind: int, places: Ints, constraints: Constraints, quota: Ints) -> bool:
-    """Fill `quota` (v,) with how many records of each kind a class of m takes; whether it keeps the rules.
+    """Fill `quota` (v,) with the number of records of each kind for a class of m; return whether it is valid.
 
     Args:
-        left: (v,) records of each kind to take from, m or more in all.
-        m: size of the class.
-        kind: one that must be in it.
-        places: of the kinds, see `Kinds`.
-        constraints: the rules.
-        quota: filled.
+        left: Records of each kind to take from, m or more in total, shape (v,).
+        m: Size of the class.
+        kind: One that must be in it.
+        places: Indexes of the kinds, see `Kinds`.
+        constraints: Rules.
+        quota: Filled.
     """
     _apportion(left, m, quota)
     if quota[kind] == 0:
@@ -129,7 +129,7 @@ def compose(left: Ints, m: int, kind: int, places: Ints, constraints: Constraint
 
 @kernel(nogil=True, inner=True)
 def _apportion(left: Ints, m: int, quota: Ints) -> None:
-    """m records in proportion to what is left (v,), by largest remainders."""
+    """m records in proportion to the remaining ones (v,), by largest remainders."""
     total = left.sum()
     remainder = np.empty(len(left), np.int64)
     for t in range(len(left)):

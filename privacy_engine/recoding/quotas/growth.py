@@ -1,6 +1,6 @@
 """Classes that grow around seeds, each by the nearest records that its quotas have room for.
 
-What is left over in the end joins the class where it costs least among those that still keep the rules.
+Remaining records join the class where they cost least among those that still meet the rules.
 """
 
 import numpy as np
@@ -22,25 +22,25 @@ from privacy_engine.recoding.grouping.constraints import Constraints, admits
 from privacy_engine.recoding.quotas.compositions import compose, count_kind, least_sizes
 
 SPARE = 4  # times the least size: a class that has room in its quotas can be refined
-ROOMY = 64  # records; a class of so many has that room
-ASKED = 6  # nearest records of a kind that are asked at each step
-RARE = 2  # kinds that need classes of more than so many times the least size are seeds first
+ROOMY = 64  # records from which on a class counts as large
+ATTEMPTS = 6  # nearest records of a kind that are tried at each step
+RARE = 2  # kinds that need classes of more than this multiple of the least size are seeds first
 
 
 @kernel(nogil=True)
 def grow_classes(
     space: Space, codes: Codes, kind: Ints, places: Ints, order: Ints, k: int, constraints: Constraints
 ) -> Ints:
-    """Labels (n,) of classes that keep k and the rules; -1 = left over.
+    """Labels (n,) of classes that meet k and the rules; -1 = left over.
 
     Args:
-        space: costs of the attributes.
-        codes: (n, q) int32.
-        kind: (n,) of each record, see `Kinds`.
-        places: (v, s) of each kind, likewise.
-        order: (n,) in which records become seeds.
-        k: least size of a class.
-        constraints: the rules.
+        space: Costs of the attributes.
+        codes: Int32, shape (n, q).
+        kind: Kind of each record, see `Kinds`, shape (n,).
+        places: Indexes of each kind, see `Kinds`, shape (v, s).
+        order: Order in which records become seeds, shape (n,).
+        k: Least size of a class.
+        constraints: Rules.
     """
     n, v = len(codes), len(places)
     labels = np.full(n, -1)
@@ -73,7 +73,7 @@ def grow_classes(
 
 @kernel(nogil=True, inner=True)
 def _next_kind(left: Ints, share: Floats, need: Ints, served: Codes, least: int) -> int:
-    """The kind of the next seed: what needs the largest class, then what is too frequent in what is left."""
+    """Return the kind of the next seed: first those that need large classes, then over-represented ones."""
     best, size, most = -1, 0, 0.0
     for t in range(len(left)):
         if left[t] > 0 and not served[t]:
@@ -106,7 +106,7 @@ def _grow(
     lo, hi = codes[r].copy(), codes[r].copy()
     begin = np.zeros(len(quota) + 1, np.int64)
     for t in range(len(quota)):
-        begin[t + 1] = begin[t] + min(left[t], quota[t] + ASKED) * (quota[t] > 0)
+        begin[t + 1] = begin[t] + min(left[t], quota[t] + ATTEMPTS) * (quota[t] > 0)
     near = np.empty(begin[-1], np.int64)
     for t in range(len(quota)):
         if begin[t + 1] > begin[t]:
@@ -120,11 +120,11 @@ def _grow(
                 continue
             while labels[near[head[t]]] >= 0:
                 head[t] += 1
-            asked, i = 0, head[t]
-            while asked < ASKED and i < begin[t + 1]:
+            attempts, i = 0, head[t]
+            while attempts < ATTEMPTS and i < begin[t + 1]:
                 x = near[i]
                 if labels[x] < 0:
-                    asked += 1
+                    attempts += 1
                     found = union_cost_up_to(space, lo, hi, codes[x], codes[x], cost)
                     if found < cost:
                         best, cost, kind_of_best = x, found, t
@@ -141,7 +141,7 @@ def _nearest(space: Space, codes: Codes, labels: Ints, pool: Ints, r: int, near:
     price = np.full(len(pool), np.inf)
     bar, have = np.inf, 0
     heap = np.full(len(near), np.inf)  # the least prices so far, while they are few
-    few = len(near) <= 4 * ASKED + ROOMY
+    few = len(near) <= 4 * ATTEMPTS + ROOMY
     for i in range(len(pool)):
         if labels[pool[i]] < 0:
             price[i] = union_cost_up_to(space, codes[r], codes[r], codes[pool[i]], codes[pool[i]], bar)
@@ -171,9 +171,9 @@ def join_left_over(
     order: Ints,
     constraints: Constraints,
 ) -> None:
-    """Put records of no class, in this order, where they cost least and the rules are kept.
+    """Put records of no class, in this order, where they cost least and the rules are met.
 
-    Where no class would keep them, where they cost least. Changes labels (n,), boxes of m classes and their
+    If no class would meet them, where they cost least. Changes labels (n,), boxes of m classes and their
     counts (m, values).
 
     values: (n, s) int64, where each record is counted.

@@ -1,10 +1,10 @@
-"""Mondrian's cuts where the sides would not keep the distribution: each sensitive value at its own quantile.
+"""Mondrian's cuts if the sides would not keep the distribution: each sensitive value at its own quantile.
 
 A plain cut gives all records up to a value to one side, whatever sensitive values they have. Here a side
-takes from such a region only as many records of each kind (see `compositions`) as keep the rules on both
-sides: of the r(v) records of kind v in the region min(r(v), share * c(v)), where the class has c(v); at a
-share that is small enough both sides have the distribution of the class. The region's other records stay with
-the other side, so that the sides may overlap in the attribute that is cut.
+takes from such a region only as many records of each kind (see `compositions`) as meet the rules on both
+sides: of the r(v) records of kind v in the region min(r(v), share * c(v)), where the class has c(v); if the
+share is small enough, both sides have the distribution of the class. The region's other records stay with the
+other side, so the sides may overlap in the attribute that is cut.
 
 LeFevre, DeWitt, Ramakrishnan (2006) for the search from the top down; Cao, Karras, Kalnis, Tan: SABRE, VLDB
 Journal 20 (2011), for taking from each bucket in proportion.
@@ -20,7 +20,15 @@ from privacy_engine.ordering import stable_order
 from privacy_engine.progress import tracked
 from privacy_engine.recoding.grouping.boxes import Codes, Floats, Ints, boxes_of, join_cost, tabulate
 from privacy_engine.recoding.grouping.constraints import Constraints, admits, class_counts
-from privacy_engine.recoding.grouping.cuts import NOBODY, Flags, Task, bucket_by, cheapest_cut, cover, loss_of
+from privacy_engine.recoding.grouping.cuts import (
+    NO_PERSONS,
+    Flags,
+    Task,
+    bucket_by,
+    cheapest_cut,
+    cover,
+    loss_of,
+)
 from privacy_engine.recoding.grouping.model_rules import require_feasible
 from privacy_engine.recoding.grouping.partitioning import arrange, mondrian
 from privacy_engine.recoding.quotas.compositions import count_kind, kinds_of, rules_of_kinds
@@ -56,29 +64,30 @@ def cut_by_quotas(
     constraints: Constraints,
     turns: Sequence[bool] = (True, False),
 ) -> Ints:
-    """Partition records into classes of at least k that keep the constraints; each counts as a person.
+    """Partition records into classes of at least k that meet the constraints; each counts as a person.
 
-    Twice: a cut by quotas wherever it loses less than the best plain one, or only where there is no plain
-    one; the partition that loses less is taken. With very many sensitive values only plain cuts are made.
+    Done twice: with a cut by quotas whenever it loses less than the best plain one, or only if there is no
+    plain one; the partition with the smaller loss is used. With very many sensitive values only plain cuts
+    are made.
 
     Args:
-        codes: (n, q) int32 quasi-identifier codes.
-        geometry: costs of the q attributes.
-        k: least class size, >= 1.
-        sensitive: (s, n) int32 codes of the sensitive attributes.
-        constraints: what every class must keep besides k.
-        turns: for each time, whether a cut by quotas is made wherever it loses less.
+        codes: Quasi-identifier codes, shape (n, q) int32.
+        geometry: Costs of the q attributes.
+        k: Least class size, >= 1.
+        sensitive: Codes of the sensitive attributes, shape (s, n) int32.
+        constraints: Further requirements on every class.
+        turns: Whether a cut by quotas is made whenever it loses less, for each run.
 
     Returns:
         labels: (n,) int64, 0 .. classes - 1.
 
     Raises:
-        InfeasibleError: if the whole table cannot be one class.
+        InfeasibleError: If the whole table cannot be one class.
     """
     if constraints.start[-1] > MOST_VALUES:
         return mondrian(codes, geometry, k, sensitive, constraints)
     require_feasible(len(codes), k, sensitive, constraints)
-    task = Task(codes, sensitive, tabulate(geometry), constraints, k, NOBODY)
+    task = Task(codes, sensitive, tabulate(geometry), constraints, k, NO_PERSONS)
     kinds = kinds_of(sensitive, constraints)
     quotas = Quotas(kinds.of, kinds.places, rules_of_kinds(constraints), k)
     found, losses = list[Ints](), list[float]()
@@ -180,7 +189,7 @@ def _ends(held: Ints, one: bool) -> Ints:
 
 @kernel(inner=True)
 def _reduce(quotas: Quotas, total: Ints, taken: Ints) -> bool:
-    """Reduce the records (v,) of a region to what a side may take of a class; whether there is such a share.
+    """Reduce the records (v,) of a region to those a side may take from a class; return if that is possible.
 
     total: (v,) records of each kind in the class.
     """
@@ -213,7 +222,7 @@ def _reduce(quotas: Quotas, total: Ints, taken: Ints) -> bool:
 
 @kernel()
 def _mark(order: Ints, bucket: Ints, kind: Ints, at: int, one: bool, taken: Ints, side: Ints) -> None:
-    """Give side 0 so many records of each kind, in this order, of one bucket or of those up to it."""
+    """Give side 0 a number of records of each kind, in this order, from one bucket or those up to it."""
     side[:] = 1
     for i in order:
         if taken[kind[i]] > 0 and (bucket[i] == at if one else bucket[i] <= at):
@@ -272,7 +281,7 @@ def _loss_after(
 
 @kernel(inner=True)
 def _stand(task: Task, rows: Ints, side: Ints) -> bool:
-    """Whether both sides keep all rules, counted by their records: kinds may be of several values."""
+    """Whether both sides meet all rules, counted by their records: kinds may have several values."""
     counts = class_counts(side, task.sensitive[:, rows], task.constraints.start, 2)
     ones = side.sum()
     return bool(

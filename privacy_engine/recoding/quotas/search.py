@@ -1,7 +1,7 @@
 """The search for classes under models that bound the distribution of the sensitive values.
 
-Repairing a k-anonymous partition by merging what fails ends in a few giant classes. Here classes are right
-from the start: grown under quotas, or, where that takes large classes, cut so that both sides keep the rules.
+Repairing a k-anonymous partition by merging what fails ends in a few giant classes. Here classes are valid
+from the start: grown under quotas, or, if that takes large classes, cut so that both sides meet the rules.
 Then every step keeps the rules: steps of boxes for large classes, swaps of records with equal sensitive
 values, and refinement.
 
@@ -26,25 +26,25 @@ from privacy_engine.recoding.quotas.swaps import swap_alike
 from privacy_engine.tables.geometry import Geometry
 
 CYCLES = 2  # of all steps where classes are large; one does where they are small
-HUGE = 600  # records of a class that sits out of refinement; in the search itself so many are enough:
+HUGE = 600  # records of a class that is excluded from refinement; in the search itself this suffices:
 MANY = 200
 ORDERS = 3  # in which a few large classes are grown
 SWEEPS = 3  # of swaps at most; the first brings most
 BOX_ROUNDS = 8
 ENOUGH = 5e-3  # a round that lowers the total by a smaller share is the last
-ENOUGH_SWAPS = 1e-2  # likewise of swaps, after which refinement follows
+ENOUGH_SWAPS = 1e-2  # the same for swaps, after which refinement follows
 
 
 @dataclass(frozen=True)
 class QuotaSearch:
-    """A table and the rules that its classes must keep; each record counts as a person.
+    """A table and the rules that its classes must meet; each record counts as a person.
 
     Attributes:
-        codes: (n, q) int32 quasi-identifiers, in one memory layout.
-        sensitive: (s, n) int32 codes of the sensitive attributes.
-        geometry: costs of the quasi-identifiers.
-        constraints: the rules.
-        k: least size of a class.
+        codes: Quasi-identifiers, in one memory layout, shape (n, q) int32.
+        sensitive: Codes of the sensitive attributes, shape (s, n) int32.
+        geometry: Costs of the quasi-identifiers.
+        constraints: Rules.
+        k: Least size of a class.
     """
 
     codes: Codes
@@ -56,9 +56,9 @@ class QuotaSearch:
     def starts(self, rng: np.random.Generator) -> list[Ints]:
         """Partitions to improve: labels (n,) of classes 0 .. c - 1 of k records or more, the best hope first.
 
-        What breaks a rule in them must be repaired. Small grown classes gain most by improvement; among
-        large ones the partition that loses less comes first. Where there are only a few, what they come to
-        depends on the order in which they were grown, and is quickly found out: several are grown.
+        Classes that break a rule must be repaired. Small grown classes gain most by improvement; among large
+        ones the partition with the smaller loss comes first. If there are only a few, their quality depends
+        on the order in which they were grown, and is quickly measured: several are grown.
         """
         grown = self._grown(rng)
         if grown is not None and self._are_few(grown):
@@ -72,13 +72,13 @@ class QuotaSearch:
         return [cut, grown]
 
     def is_hopeful(self, start: Ints, found: Ints) -> bool:
-        """Whether a further start is to be improved, too: it is better already, or that takes little."""
+        """Return whether a further start is also improved: it is better already, or improving is quick."""
         return self._are_few(start) or self.loss(start) < self.loss(found)
 
     def improve(self, labels: Ints, rng: np.random.Generator, look_up: LookUp, cycles: int = CYCLES) -> Ints:
-        """Labels of no larger loss, from those of classes that keep k and the rules.
+        """Return labels of equal or less loss, from the labels of classes that meet k and the rules.
 
-        cycles: at most so many; one where all classes are small.
+        cycles: Largest number of cycles; one if all classes are small.
         """
         space = tabulate(self.geometry)
         most = cycles if np.bincount(labels).max() >= LARGE else 1
@@ -92,7 +92,7 @@ class QuotaSearch:
         return self._swapped(space, labels, rng)
 
     def refined(self, labels: Ints, rng: np.random.Generator, look_up: LookUp, most: int = HUGE) -> Ints:
-        """Refined but for huge classes, in which the substitute of a record is sought among too many."""
+        """Refine all but huge classes, in which a record's substitute is searched among too many."""
         huge = np.bincount(labels)[labels] >= most
         own = np.where(huge, -1, labels)
         own[~huge] = np.unique(own[~huge], return_inverse=True)[1]

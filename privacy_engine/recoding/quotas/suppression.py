@@ -1,10 +1,10 @@
 """Which records to search without, where a model compares each class with all that is released.
 
-Under such a model a single record can seldom leave its class: the others would no longer keep the rules, and
-every suppressed record moves the shares that all classes are compared with. So a method searches again
-without some of the records: classes are compared with what is kept, as verification does. A method that
+Under such a model a single record can rarely leave its class: the others would no longer meet the rules, and
+every suppressed record changes the shares that all classes are compared with. So a method searches again
+without some of the records: classes are compared with the kept ones, as in verification. A method that
 refines its classes does not run again as a whole: without rare values it starts from cuts under quotas or
-from the classes that it has, and without outliers from those.
+from its current classes, and without outliers from those.
 
 This module proposes those records, as two series of larger and larger sets. No set depends on how many
 records may be suppressed: a larger limit tries the same sets and more.
@@ -30,8 +30,8 @@ def of_rare_values(sensitive: Codes, constraints: Constraints) -> Iterator[Ints]
     value of share p has at least 1 / (p (1 + beta)) records. So a few of a rare value make classes large.
 
     Args:
-        sensitive: (s, n) codes.
-        constraints: the rules; values count of the attributes that a rule compares with the table.
+        sensitive: Codes, shape (s, n).
+        constraints: Rules; values count of the attributes that a rule compares with the table.
     """
     compared = np.unique(constraints.attribute[np.isin(constraints.kind, COMPARED)])
     values = [
@@ -48,14 +48,14 @@ def of_rare_values(sensitive: Codes, constraints: Constraints) -> Iterator[Ints]
 def of_outliers(codes: Codes, labels: Ints, geometry: Geometry) -> Iterator[Ints]:
     """Rows (g,) of records without which the rest of their class loses less, by more than 1 for each of them.
 
-    They are the farthest from the middle of their class, as many as pay most: several outliers that lie
-    together pay where none of them would by itself. Classes in which they pay most for each come first; the
-    sets have up to each of `SHARES` of the records.
+    They are the farthest from the middle of their class, as many as pay most: several close outliers pay even
+    if none of them would by itself. Classes in which they pay most for each come first; the sets have up to
+    each of `SHARES` of the records.
 
     Args:
-        codes: (n, q) int32.
-        labels: (n,) classes, -1 = suppressed: passed over.
-        geometry: costs of the quasi-identifiers.
+        codes: Int32, shape (n, q).
+        labels: Classes, -1 = suppressed: passed over, shape (n,).
+        geometry: Costs of the quasi-identifiers.
     """
     order = np.argsort(labels, kind="stable")
     start = np.searchsorted(labels[order], np.arange(labels.max(initial=-1) + 2))
@@ -70,9 +70,9 @@ def of_outliers(codes: Codes, labels: Ints, geometry: Geometry) -> Iterator[Ints
 
 @kernel(nogil=True)
 def _outlying_parts(space: Space, codes: Codes, order: Ints, start: Ints) -> tuple[Ints, Floats]:
-    """(c,) records in the part of each class that pays most, 0 = none, and what it gains a record.
+    """(c,) number of records in the part of each class that pays most, 0 = none, and its gain per record.
 
-    Class c owns ``order[start[c] : start[c + 1]]``, which is sorted: what is farthest from its middle first.
+    Class c owns ``order[start[c] : start[c + 1]]``, sorted with the farthest from its middle first.
     """
     classes = len(start) - 1
     parts, gains = np.zeros(classes, np.int64), np.zeros(classes)

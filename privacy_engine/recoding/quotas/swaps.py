@@ -32,15 +32,15 @@ def swap_alike(
     """Swap each record, in this order, with the one of its kind that lowers the total most; by how much.
 
     Args:
-        space: costs of the attributes.
-        state: the partition, changed in place; each record counts as a person.
-        kind: (n,) of each record.
-        pool: (n,) records by kind, those of kind t at ``start[t] : start[t + 1]``.
-        start: (v + 1,) int64.
-        order: (n,) the records.
-        offset: (n,) int64, where in its kind each record begins to look.
-        exact: whether records of a kind are alike in all that the rules look at.
-        constraints: what a class must keep.
+        space: Costs of the attributes.
+        state: Partition, changed in place; each record counts as a person.
+        kind: Kind of each record, shape (n,).
+        pool: Records by kind, those of kind t at ``start[t] : start[t + 1]``, shape (n,).
+        start: Int64, shape (v + 1,).
+        order: Records, shape (n,).
+        offset: Start of each record's search within its kind, shape (n,) int64.
+        exact: Whether records of a kind are equal in everything that the rules consider.
+        constraints: Requirements on a class.
     """
     boxes, q, saved = state.boxes, state.codes.shape[1], 0.0
     lo, hi = np.empty(q, np.int32), np.empty(q, np.int32)

@@ -20,7 +20,7 @@ Floats = npt.NDArray[np.float64]
 Groups = tuple[int, ...]
 
 BLOCK = 2**16  # points that are made at a time
-CELL_LIMIT = 2**24  # of an exact marginal and what is summed up on the way to it: 128 MB
+CELL_LIMIT = 2**24  # cells of an exact marginal and of its intermediate sums: 128 MB
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -28,14 +28,14 @@ class Node:
     """One attribute given its parents.
 
     Attributes:
-        attribute: its name.
-        parents: their names; may be empty.
-        table: (*parent sizes, size) float64, probabilities that sum to 1 along the last axis.
-        groups: one entry a parent: the group of each of its values, where the attribute depends on no more
+        attribute: Name of the attribute.
+        parents: Their names; may be empty.
+        table: Probabilities that sum to 1 along the last axis, shape (*parent sizes, size) float64.
+        groups: One entry per parent: the group of each of its values, if the attribute depends on no more
             than that, and the table's axis counts groups; else None. Empty: None for each.
 
     Raises:
-        ValueError: if the shape does not fit the parents, or a distribution does not sum to 1.
+        ValueError: If the shape does not fit the parents, or a distribution does not sum to 1.
     """
 
     attribute: str
@@ -90,12 +90,12 @@ class BayesianNetwork:
     """Attributes with their sizes, and one node for each, parents before their children.
 
     Attributes:
-        names: (d,) the attributes, in the order in which ``sample`` gives them.
-        sizes: (d,) number of codes of each.
-        nodes: (d,) in topological order.
+        names: Attributes, in the order in which ``sample`` gives them, shape (d,).
+        sizes: Number of codes of each, shape (d,).
+        nodes: Nodes in topological order, shape (d,).
 
     Raises:
-        ValueError: unless there is one node for each attribute, after its parents, with tables that fit.
+        ValueError: Unless there is one node for each attribute, after its parents, with tables that fit.
 
     >>> rain = Node(attribute="rain", table=np.array([0.75, 0.25]))
     >>> wet = Node(attribute="wet", parents=("rain",), table=np.array([[0.9, 0.1], [0.2, 0.8]]))
@@ -116,7 +116,7 @@ class BayesianNetwork:
         placed: set[str] = set()
         for node in self.nodes:
             if missing := [parent for parent in node.parents if parent not in placed]:
-                raise ValueError(f"the parents {missing} of {node.attribute!r} must stand before it")
+                raise ValueError(f"the parents {missing} of {node.attribute!r} must come before it")
             wanted = tuple(self.size(name) for name in (*node.parents, node.attribute))
             if any(g and len(g) != size for g, size in zip(node.groups, wanted[:-1], strict=True)):
                 raise ValueError(f"the groupings at {node.attribute!r} must have an entry for each value")
@@ -134,10 +134,10 @@ class BayesianNetwork:
         return tuple((parent, node.attribute) for node in self.nodes for parent in node.parents)
 
     def sample(self, n: int, rng: np.random.Generator) -> npt.NDArray[Any]:
-        """Records from the joint distribution, each alike; together nearer to it than independent draws.
+        """Draw records from the joint distribution; as a sample they are closer to it than independent draws.
 
         Returns:
-            (d, n) uint8 or uint16 codes, one row an attribute in the order of ``names``.
+            (d, n) uint8 or uint16 codes, one row per attribute in the order of ``names``.
         """
         codes = np.zeros((len(self.names), n), dtype=np.uint8 if max(self.sizes) <= 256 else np.uint16)
         points = spread_points(len(self.nodes), n, rng)
@@ -157,7 +157,7 @@ class BayesianNetwork:
         """The exact joint distribution of some attributes, one axis each.
 
         Raises:
-            ValueError: if it, or a table that has to be summed up for it, has more cells than the limit.
+            ValueError: If it, or a table that has to be summed up for it, has more cells than the limit.
         """
         needed = self._ancestors(attributes)
         nodes = [node for node in self.nodes if node.attribute in needed]
@@ -213,7 +213,7 @@ class BayesianNetwork:
 def spread_points(dimensions: int, n: int, rng: np.random.Generator) -> Floats:
     """(dimensions, n) points in the unit cube that lie more evenly than independent ones, in random order.
 
-    A Sobol sequence scrambled by Owen's method (Owen, 1998): each point alone is uniform, so that what is
+    A Sobol sequence scrambled by Owen's method (Owen, 1998): each single point is uniform, so that what is
     drawn with them is unbiased.
     """
     sequence = qmc.Sobol(dimensions, seed=rng)  # named so in all versions of SciPy; `rng` from 1.15 on

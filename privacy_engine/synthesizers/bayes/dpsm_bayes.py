@@ -3,19 +3,19 @@
 Zhu, Xu, Ya: a method for publishing high-dimensional synthetic data under differential privacy, with a
 sampling mechanism (SMBayes, steps 1 to 12) and an improved Laplace mechanism (IMLap-Noisy, steps 1 to 12).
 
-What the paper leaves open or gets wrong, and what is done here:
+What the paper leaves open or gets wrong, and the solution here:
 
 * Formula (4), the best sample size, is lost in the text at hand. The text says that it follows from the
   sensitivity of mutual information and the budget on the sample: here m minimises sensitivity(m) / e_a(m),
   the noise-to-signal of the selection.
 * Definition 7 samples each record by a coin, for tables that differ by one record more or less; the
   sensitivities are for one record replaced. Here m records are drawn without replacement, for which the same
-  formula holds for one record replaced (see ``privacy_engine.dp.amplification``). The sample comes from the
-  operating system and is told to nobody: the amplification rests on its secrecy.
-* Where one person has several of the records, the amplification, which is of single records, is kept: the
-  selection spends e1 / m for one record, which is e1 for the m of a person (group privacy).
+    formula holds for one record replaced (see ``privacy_engine.dp.amplification``). The sample comes from the
+    operating system and is never revealed: the amplification depends on its secrecy.
+* If one person has several of the records, the amplification, which concerns single records, is kept: the
+  selection spends e1 / m for one record, which is e1 for the m records of a person (group privacy).
 * One sample serves the whole selection (steps 2 and 9): the composed selection is amplified once. A fresh
-  sample for every pick amplifies e1 / (d - 1) each time and has another best m; ``sampling`` says which.
+  sample for every pick amplifies e1 / (d - 1) each time and has another best m; ``sampling`` selects one.
 * Step 8, the candidates, is lost: read as GreedyBayes's, all sets of min(degree, placed) parents, the largest
   within the cell limit where attributes have more than two values.
 * Formula (5), the threshold, is lost: see ``postprocess.imlap_threshold``; the other rules stay selectable.
@@ -125,14 +125,14 @@ def best_sample_size(rows: int, epsilon: float, picks: int, *, binary: bool, sam
 
 
 def of_one_record(epsilon: float, each: int) -> float:
-    """The epsilon for one record, of which ``each`` replaced together have epsilon: group privacy."""
+    """Return the epsilon for one record, such that ``each`` records replaced together have epsilon."""
     return epsilon if each == 1 else rounded_down(Fraction(epsilon) / each)
 
 
 def _smbayes(
     coded: CodedTable, limit: FamilyLimit, epsilon: float, sampling: Sampling
 ) -> tuple[tuple[Family, ...], tuple[Spend, ...]]:
-    """SMBayes, steps (1) to (12): the network, and what its selection spent."""
+    """SMBayes, steps (1) to (12): return the network, and what its selection spent."""
     n, picks, binary = len(coded), len(coded.sizes) - 1, two_valued(coded.sizes)
     m = best_sample_size(n, of_one_record(epsilon, coded.each), picks, binary=binary, sampling=sampling)
     rate, sensitivity = Fraction(m, n), integer_sensitivity(m, limit.cells, binary=binary)

@@ -1,4 +1,4 @@
-"""What the methods share that choose a network's structure first and measure its tables then.
+"""Base of the methods that first choose a network's structure and then measure its tables.
 
 The conditional tables of a network's families are noisy counts (discrete Laplace), then post-processed.
 """
@@ -61,17 +61,17 @@ class NetworkSynthesizer(Synthesizer):
         """How large families may be: by the degree, else by theta. From public figures only.
 
         Args:
-            coded: for names, sizes and the number of records.
-            epsilon: for all tables together.
-            shared: as in ``theta_limit``.
+            coded: Records, for names, sizes and their number.
+            epsilon: Epsilon for all tables together.
+            shared: As in ``theta_limit``.
 
         Raises:
-            InfeasibleError: if the table is too small, or a domain too large.
-            ValueError: if epsilon is too small for any noise.
+            InfeasibleError: If the table is too small, or a domain too large.
+            ValueError: If epsilon is too small for any noise.
         """
         split_over_tables(
             epsilon, len(coded.sizes), table_sensitivity(coded)
-        )  # refuses an epsilon too small, before any noise
+        )  # raises for an epsilon that is too small, before any noise
         check_single_tables(coded.names, coded.sizes, self.cell_limit)
         if self.degree is not None:
             rows = coded.persons or len(coded)
@@ -83,11 +83,11 @@ class NetworkSynthesizer(Synthesizer):
 
 
 def split_over_tables(epsilon: float, tables: int, sensitivity: int) -> tuple[float, ...]:
-    """Equal parts of epsilon, one a table of that sensitivity.
+    """Split epsilon into equal parts, one for each table of that sensitivity.
 
     Raises:
-        ValueError: if they are too small for any noise. To be asked before the first noise is drawn: whoever
-            refuses after that has spent the budget all the same.
+        ValueError: If they are too small for any noise. Call this before the first noise is drawn: an error
+            afterwards would come after the budget was spent.
     """
     parts = split(epsilon, [1] * tables)
     laplace_scale(epsilon=parts[0], sensitivity=sensitivity)
@@ -106,12 +106,12 @@ def noisy_network(
     """Measure some of the families' tables, in equal parts of epsilon, and derive all conditional tables.
 
     Args:
-        coded: for names and sizes.
-        records: the same records, each distinct one once.
-        families: in the order of the network.
-        measured: positions of the families to measure; each other one must be part of one of them.
-        epsilon: for all tables together.
-        rule: how noisy counts become probabilities.
+        coded: Records, for names and sizes.
+        records: Same records, each distinct one once.
+        families: Families in the order of the network.
+        measured: Positions of the families to measure; each other one must be part of one of them.
+        epsilon: Epsilon for all tables together.
+        rule: Rule by which noisy counts become probabilities.
     """
     joints: dict[int, npt.NDArray[np.float64]] = {}
     spends, sensitivity = [], table_sensitivity(coded)
@@ -152,7 +152,7 @@ def independent_network(
 def _joint_of(
     position: int, families: Sequence[Family], joints: dict[int, npt.NDArray[np.float64]]
 ) -> npt.NDArray[np.float64]:
-    """A family's own noisy table, or what the smallest measured table that holds the family says of it."""
+    """Return a family's noisy table, or the marginal of the smallest measured table that contains it."""
     if position in joints:
         return joints[position]
     members = families[position].members
@@ -161,5 +161,5 @@ def _joint_of(
     axes = families[holder].members
     kept = [axes.index(a) for a in members]
     summed = joints[holder].sum(axis=tuple(i for i in range(len(axes)) if i not in kept))
-    order = np.argsort(np.argsort(kept))  # the axes that are left stand in the holder's order
+    order = np.argsort(np.argsort(kept))  # the remaining axes are in the holder's order
     return np.asarray(summed.transpose(order))

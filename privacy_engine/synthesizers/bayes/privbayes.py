@@ -9,12 +9,12 @@ Deviations, each for a reason:
 * Selection is OpenDP's noisy max (permute-and-flip, never worse than the exponential mechanism) on mutual
   information in whole units of 2^-40 bits, its sensitivity raised by the rounding error: no float is trusted.
 * Noise is discrete Laplace on counts, of scale 2 (number of tables) / e2: floating-point Laplace leaks.
-* A family that is part of another one is not measured again. In a network of degree k over attributes of two
+* A family contained in another one is not measured again. In a network of degree k over attributes of two
   values that is the paper's rule (d - k tables; the first k + 1 attributes share one); for other shapes it is
-  checked, family by family, and what is not contained is paid for.
+  checked, family by family, and families that are not contained are paid for.
 * Domains come from the schema; numbers are binned by it. The paper's encodings of large domains as bits, and
   its generalised parents, are not used: `levels` coarsens a domain for all purposes.
-* Where a noisy table knows nothing of a combination of parents, the child's own distribution stands in.
+* If a noisy table has nothing on a combination of parents, the child's own distribution is used instead.
 * Where no attribute can have a useful parent, nothing is selected, and the tables get the whole budget.
 * Families are counted up to a limit of their number, so the degree by theta stays below it in wide tables.
 
@@ -22,7 +22,7 @@ Deviations, each for a reason:
 the L1 distance between a family's joint distribution and the product of its margins, replaces mutual
 information: its range is 1 and its sensitivity 3/n + 2/n^2, a much better ratio.
 
-What differs from that paper, beside adjacency, noise, domains and shared tables as above:
+What differs from that paper, in addition to adjacency, noise, domains and shared tables as above:
 
 * R is computed as sum |n c(x, p) - c(x) c(p)| = 2 n^2 R, a whole number: selection needs no float at all, and
   the sensitivity is exactly 6 n.
@@ -92,11 +92,11 @@ def learn_greedily(
     """Choose d - 1 parent sets, then measure the tables of the families that no other one contains.
 
     Args:
-        method: its epsilon, structure share and limits.
-        coded: the records; `each` of them replaced make the neighbour.
-        score: of records and candidates, whole numbers.
-        sensitivity: most by which a score within the limit changes.
-        rule: how noisy counts become probabilities.
+        method: Method, for its epsilon, structure share and limits.
+        coded: Records; `each` of them replaced make the neighbour.
+        score: Function from records and candidates to whole numbers.
+        sensitivity: Most by which a score within the limit changes.
+        rule: Rule by which noisy counts become probabilities.
     """
     on_structure, on_tables = split(method.epsilon, (method.structure_share, 1 - method.structure_share))
     limit = method.family_limit(coded, on_tables, shared=True)

@@ -1,4 +1,4 @@
-"""How much a set of parents tells about a child: mutual information, and R in exact integers.
+"""How informative a set of parents is about a child: mutual information, and R in exact integers.
 
 Neighbour relation of every sensitivity here: one of n records replaced, n public. Where a person has up to m
 of the records and all are replaced, m times as much; see ``privacy_engine.dp.contributions``.
@@ -48,12 +48,12 @@ def integer_mutual_information(records: WeightedRecords, candidates: Candidates)
 def mutual_information_sensitivities(rows: Floats, *, binary: bool) -> Floats:
     """Most by which the mutual information of n records changes where one is replaced, in bits.
 
-    The bounds that PrivBayes (SIGMOD 2014) derives. They hold for n >= 2; the tests hold them against all
+    The bounds that PrivBayes (SIGMOD 2014) derives. They hold for n >= 2; the tests compare them with all
     neighbouring small tables.
 
     Args:
-        rows: values of n, any shape.
-        binary: whether the child or the joint parent set of every pair has two values; the smaller bound
+        rows: Values of n, any shape.
+        binary: Whether the child or the joint parent set of every pair has two values; the smaller bound
             fails for 3 x 3.
     """
     n = rows
@@ -83,10 +83,10 @@ def integer_sensitivity(rows: int, cells: int, *, binary: bool, each: int = 1) -
     unit: |floor(a) - floor(b)| <= ceil(|a - b|). One unit more covers the rounding of this very formula.
 
     Args:
-        rows: n.
-        cells: most cells of a table that is scored.
-        binary: as in ``mutual_information_sensitivity``.
-        each: S is so many times that of one record: they are replaced one after the other.
+        rows: N.
+        cells: Most cells of a table that is scored.
+        binary: As in ``mutual_information_sensitivity``.
+        each: Number of records replaced together; S is that many times the sensitivity of one record.
     """
     change = each * mutual_information_sensitivity(rows, binary=binary) + 2 * rounding_error(rows, cells)
     return math.ceil(math.ldexp(change, BITS)) + 1
@@ -141,7 +141,7 @@ def once(score: Callable[[Candidates], Ints]) -> Callable[[Candidates], Ints]:
 
 
 def _arrays(records: WeightedRecords, candidates: Candidates) -> tuple[Codes, Ints, Ints, Ints, Ints, Ints]:
-    """What the loops read; a group is a run of candidates with equal parents, whose code is built once."""
+    """The input of the loops; a group is a run of candidates with equal parents, whose code is built once."""
     changes = (candidates.parents[1:] != candidates.parents[:-1]).any(axis=1)
     groups = np.concatenate([[0], np.flatnonzero(changes) + 1, [len(candidates)]]).astype(np.int64)
     return (
@@ -158,7 +158,7 @@ def _arrays(records: WeightedRecords, candidates: Candidates) -> tuple[Codes, In
 def _tables(
     index: npt.NDArray[np.int32], cells: int, column: Codes, size: int, weights: Ints
 ) -> tuple[Ints, Ints, Ints]:
-    """Joint counts (cells * size,), the child running fastest; those of the child, of the parents alone."""
+    """Joint counts (cells * size,), the child running fastest; those of the child and of the parents."""
     joint = np.zeros(cells * size, np.int64)
     of_child, of_parents = np.zeros(size, np.int64), np.zeros(cells, np.int64)
     for r in range(len(index)):
@@ -239,12 +239,12 @@ def greedy_bayes(
     """GreedyBayes on all records: the network, and what its selection spent, epsilon / (d - 1) a pick.
 
     Args:
-        names: (d,) the attributes.
-        records: all of them, for one record replaced.
-        limit: of parents and cells.
-        score: (c,) int64 of records and candidates, the higher the better.
-        sensitivity: most by which one score changes.
-        epsilon: of the whole selection.
+        names: Attributes, shape (d,).
+        records: All of them, for one record replaced.
+        limit: Limit of parents and cells.
+        score: Function from records and candidates to scores (c,) int64, higher is better.
+        sensitivity: Most by which one score changes.
+        epsilon: Epsilon of the whole selection.
     """
     sizes, picks = records.sizes.tolist(), len(names) - 1
     pick = split(epsilon, [1] * picks)[0]
@@ -265,11 +265,11 @@ def select_families(
     """A network of d families by d - 1 picks; the first attribute is drawn without looking at any record.
 
     Args:
-        sizes: (d,) number of values of each attribute.
-        limit: of parents and cells.
-        score: (c,) int64 of candidates, the higher the better.
-        epsilon: of each pick, one record replaced; the picks compose sequentially.
-        sensitivity: most by which one score changes where one record is replaced.
+        sizes: Number of values of each attribute, shape (d,).
+        limit: Limit of parents and cells.
+        score: Function from candidates to scores (c,) int64, higher is better.
+        epsilon: Epsilon of each pick, one record replaced; the picks compose sequentially.
+        sensitivity: Most by which one score changes where one record is replaced.
     """
     first = secrets.randbelow(len(sizes))
     return grow(
@@ -290,13 +290,13 @@ def selection_spend(
     """The entry in the books for picks of the same noise.
 
     Args:
-        names: the attributes.
-        epsilon: what the picks spend together, after amplification.
-        pick: epsilon of one of them, on the records that it sees.
-        sensitivity: of the scores, in their units.
-        runs: number of picks.
-        sample: (m, n) if they saw m of n records.
-        group: as in ``Spend``.
+        names: Attributes.
+        epsilon: Epsilon that the picks spend together, after amplification.
+        pick: Epsilon of one of them, on the records that it sees.
+        sensitivity: Sensitivity of the scores, in their units.
+        runs: Number of picks.
+        sample: if they saw m of n records, shape (m, n).
+        group: As in ``Spend``.
     """
     return Spend(
         mechanism="noisy_max",

@@ -1,4 +1,4 @@
-"""Greedy growth of a Bayesian network, one attribute at a time, by whatever choice a method makes.
+"""Greedy growth of a Bayesian network, one attribute at a time, for any method's choice.
 
 GreedyBayes of Zhang, Cormode, Procopiuc, Srivastava, Xiao: PrivBayes, SIGMOD 2014; the maximal parent sets
 and the bound on cells for attributes of more than two values are those of the version in TODS 2017.
@@ -39,8 +39,8 @@ class FamilyLimit:
     """Which families may be chosen.
 
     Attributes:
-        degree: most parents of an attribute, >= 0.
-        cells: most cells of a family's table, >= 1. A lone attribute is always allowed.
+        degree: Most parents of an attribute, >= 0.
+        cells: Most cells of a family's table, >= 1. A lone attribute is always allowed.
     """
 
     degree: int
@@ -57,9 +57,10 @@ class Candidates:
     """Pairs of a child and a parent set, candidates for the next place in a network.
 
     Attributes:
-        ids: (c,) int64 ascending; a candidate keeps its number from one pick to the next.
-        children: (c,) int64.
-        parents: (c, w) int64, filled up with -1; candidates of equal parents mostly stand side by side.
+        ids: Ascending, shape (c,) int64; a candidate keeps its number from one pick to the next.
+        children: Int64, shape (c,).
+        parents: Parents of each candidate, padded with -1, shape (c, w) int64; equal parents are mostly
+            adjacent.
     """
 
     ids: Ints
@@ -89,10 +90,10 @@ def grow(
     two values these are the sets of min(degree, placed) attributes.
 
     Args:
-        sizes: (d,) number of values of each attribute.
-        first: the attribute without parents; independent of the data.
-        limit: of parents and cells.
-        choose: the position of the next family among the candidates. The ids of those that it has not seen
+        sizes: Number of values of each attribute, shape (d,).
+        first: Attribute without parents; independent of the data.
+        limit: Limit of parents and cells.
+        choose: Position of the next family among the candidates. The ids of those that it has not seen
             before are the largest.
     """
     families = [Family(child=first, parents=())]
@@ -171,7 +172,7 @@ def useful_degree(rows: float, epsilon: float, attributes: int, theta: float) ->
 
 
 def countable_degree(attributes: int) -> int:
-    """The degree up to which the families are not too many to be counted; at least 1."""
+    """The largest degree at which there are not too many families to count; at least 1."""
     few = itertools.takewhile(
         lambda k: math.comb(attributes, k + 1) <= MOST_FAMILIES, range(1, max(attributes, 2))
     )
@@ -184,12 +185,12 @@ def theta_limit(
     """The largest families whose noisy tables are theta-useful.
 
     Args:
-        sizes: (d,) number of values of each attribute.
-        rows: n; where a person has up to m of the records, n / m, since the noise is m times as much.
-        epsilon: for all tables together.
-        theta: least ratio of a cell's mean to its noise.
-        cell_limit: most cells in any case.
-        shared: whether families that are part of another one share its table: of attributes of two values
+        sizes: Number of values of each attribute, shape (d,).
+        rows: N; where a person has up to m of the records, n / m, since the noise is m times as much.
+        epsilon: Epsilon for all tables together.
+        theta: Least ratio of a cell's mean to its noise.
+        cell_limit: Most cells in any case.
+        shared: Whether families that are part of another one share its table: of attributes of two values
             only d - k tables of a network of degree k are measured then. Else, and for other attributes, d.
     """
     degree, cells = countable_degree(len(sizes)), useful_cells(rows, epsilon, len(sizes), theta)
@@ -202,11 +203,11 @@ def theta_limit(
 def fixed_limit(
     degree: int, names: Sequence[str], sizes: Sequence[int], rows: int, cell_limit: int
 ) -> FamilyLimit:
-    """The limit for a degree that the caller asked for, if the table and its domains bear it.
+    """Return the limit for a degree that the caller requested, if table and domains allow it.
 
     Raises:
-        InfeasibleError: if the table is too small, a family's table could be too large, or there would be too
-            many families; with the remedy.
+        InfeasibleError: If the table is too small, a family's table could be too large, or there would be too
+            many families; the message has the remedy.
     """
     degree = min(degree, len(sizes) - 1)
     by_size = sorted(range(len(sizes)), key=lambda a: sizes[a])
@@ -214,14 +215,14 @@ def fixed_limit(
     if rows < (needed := math.prod(sizes[a] for a in least)):
         raise InfeasibleError(
             f"{rows} rows are fewer than the {needed} cells of even the smallest table of degree {degree}: "
-            "lower the degree, leave it to theta (degree=None), or bring more records"
+            "lower the degree, let theta choose it (degree=None), or add records"
         )
     if (cells := math.prod(sizes[a] for a in largest)) > cell_limit:
         columns = {names[a]: sizes[a] for a in largest}
         raise InfeasibleError(
             f"a table of degree {degree} could have {cells} cells (columns and their numbers of values: "
             f"{columns}), more than the cell limit of {cell_limit}: give these columns fewer bins or a "
-            "hierarchy level in `levels`, lower the degree, or leave it to theta (degree=None)"
+            "hierarchy level in `levels`, lower the degree, or let theta choose it (degree=None)"
         )
     if (count := math.comb(len(sizes), degree + 1)) > MOST_FAMILIES and degree > 1:
         raise InfeasibleError(
@@ -232,10 +233,10 @@ def fixed_limit(
 
 
 def check_single_tables(names: Sequence[str], sizes: Sequence[int], cell_limit: int) -> None:
-    """Refuse attributes whose own table is too large.
+    """Raise for attributes whose own table is too large.
 
     Raises:
-        InfeasibleError: naming them and the remedy.
+        InfeasibleError: Naming them and the remedy.
     """
     if large := {name: size for name, size in zip(names, sizes, strict=True) if size > cell_limit}:
         raise InfeasibleError(

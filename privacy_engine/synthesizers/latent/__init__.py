@@ -1,1 +1,1 @@
-"""LatentClass, the recommended synthesizer: what it measures, the model that it fits, and the method."""
+"""LatentClass, the recommended synthesizer: the tables it measures, the model it fits, and the method."""

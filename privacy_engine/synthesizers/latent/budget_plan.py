@@ -18,9 +18,9 @@ Ints = npt.NDArray[np.int64]
 
 # Of candidates and starting points: they look random, are the same each time, and hide nothing.
 SEED = 20261120
-NARROW = 8  # values up to which an attribute is not measured by itself: joint tables say enough of it
+NARROW = 8  # values up to which an attribute is not measured by itself: joint tables are informative enough
 ENOUGH = 20  # scales of noise in the mean count of an attribute: from there on joint tables need it more
-TELLING = 8.0  # scales of noise in the mean count of a value, below which no choice of views tells more
+TELLING = 8.0  # scales of noise in the mean count of a value, below which no choice of views is informative
 SEARCH_SHARE, TEST_SHARE, FUNCTION_SHARE = 0.015, 0.01, 0.04  # parts of epsilon for one dependency
 
 
@@ -66,7 +66,7 @@ class Inputs:
         return Change.of_count(self.coded.each)
 
     def scale(self, part: float, change: Change) -> float:
-        """The scale of Laplace noise with the standard deviation that the noise of a part has."""
+        """Return the scale of Laplace noise with the same standard deviation as a part's noise."""
         return self.noise.deviation(part, change) / math.sqrt(2)
 
     def mean_count(self, part: float, sizes: Sequence[int]) -> float:
@@ -107,7 +107,7 @@ class Search:
 
     @classmethod
     def of(cls, inputs: Inputs, rules: int) -> Self:
-        """The search for at most so many dependencies."""
+        """Return the search for a number of dependencies at most."""
         whole, shares = inputs.noise.whole, (SEARCH_SHARE, TEST_SHARE, FUNCTION_SHARE)
         choice, test, function, rest = split(whole, (*shares, 1 - sum(shares) * rules))
         scale = inputs.scale(test, inputs.exception)
@@ -121,8 +121,8 @@ class Search:
 class BudgetPlan:
     """The parts of all steps after the search for dependencies.
 
-    An attribute's number is from here on its place among those that are free. Where the budget is too small
-    for joint tables, all of it goes to single attributes.
+    From here on, an attribute's number is its index among those that are free. If the budget is too small for
+    joint tables, all of it goes to single attributes.
 
     Attributes:
         free: Numbers, in the table, of the attributes that no other one determines.
@@ -161,9 +161,9 @@ class BudgetPlan:
             inputs: Inputs of the run.
             free: Attributes that no other one determines.
             whole: Part to split.
-            attribute_share: As of `LatentClass`.
-            selection_share: As of `LatentClass`.
-            rounds: As of `LatentClass`.
+            attribute_share: As for `LatentClass`.
+            selection_share: As for `LatentClass`.
+            rounds: As for `LatentClass`.
         """
         sizes = tuple(inputs.coded.sizes[a] for a in free)
         joint = inputs.mean_count(whole, sizes) >= TELLING and len(sizes) > 1
@@ -191,10 +191,10 @@ class BudgetPlan:
         )
 
     def require_enough(self, inputs: Inputs) -> None:
-        """Refuse, before any noise is drawn, a budget whose least part is too small for any step.
+        """Raise, before any noise is drawn, if the smallest part of the budget is too small for any step.
 
         Raises:
-            ValueError: if it is.
+            ValueError: If it is.
         """
         choices = split(self.for_choices, [1] * self.most_rounds)[:1] if self.joint else ()
         inputs.noise.scale_of_choice(min([*self.for_attributes, *choices]), by=inputs.change.summed)

@@ -1,13 +1,12 @@
-"""Functional dependencies: an attribute that another one determines, found in noisy figures and then kept.
+"""Functional dependencies: attributes determined by another one, found in noisy figures and then enforced.
 
-A table in which `region` is a function of `code` keeps almost nothing of this in a model of few classes.
-Where a dependency is found, the model leaves the determined attribute out, and every record drawn has the
-value that the function gives. The function is what a noisy table says: a value of few records may be mapped
-wrongly.
+A table in which `region` is a function of `code` loses nearly all of this in a model of few classes. If a
+dependency is found, the model omits the determined attribute, and every drawn record has the value that the
+function returns. The function comes from a noisy table, so a value with few records may be mapped wrongly.
 
-For attributes a and b let K = sum over the values of a of the largest count of a value of b beside it: the
-records that the best function keeps. A record that is replaced lowers one count by one and raises another, so
-that each of K and the largest count of b changes by at most one, and all together:
+For attributes a and b let K = sum over the values of a of the largest count of a value of b with it: the
+records that the best function explains. Replacing a record lowers one count by one and raises another, so K
+and the largest count of b each change by at most one, and together:
 
     exceptions   n - K                                       changes by at most 1
     score        K - largest count of b - PENALTY (n - K)    changes by at most 2 + PENALTY
@@ -24,11 +23,11 @@ import numpy.typing as npt
 
 Ints = npt.NDArray[np.int64]
 
-PENALTY = 2  # exceptions that weigh as much as one record better than the most frequent value alone
+PENALTY = 2  # exceptions that weigh as much as one record better than only the most frequent value
 SCORE_SENSITIVITY = 2 + PENALTY  # of one record
 TOLERANCE = 0.01  # share of the records that may be exceptions
 CLEAR = 2.0  # scales of noise that a count of exceptions may lie above that
-LEAST_DETERMINING = 9  # values of an attribute that others may depend on: views tell of narrower ones
+LEAST_DETERMINING = 9  # values of an attribute that others may depend on: views cover narrower ones
 MOST_CELLS = 2**16  # of the two attributes' table
 
 
@@ -37,8 +36,8 @@ class Dependency:
     """An attribute that is a function of another one.
 
     Attributes:
-        determining, determined: numbers of the two attributes.
-        function: (size of the determining,) the value of the determined for each value of the determining.
+        determining, determined: Numbers of the two attributes.
+        function: Value of the determined for each value of the determining, shape (size of the determining,).
     """
 
     determining: int
@@ -56,11 +55,11 @@ def kept(counts: Ints) -> int:
 
 
 def score(counts: Ints, total: int) -> int:
-    """How much better a function of a tells b than b's most frequent value does, less what it gets wrong.
+    """Return how much better a function of a predicts b than b's most frequent value does, less its errors.
 
     Args:
         counts: (a, b).
-        total: the public number of records.
+        total: Public number of records.
     """
     best = kept(counts)
     return best - int(counts.sum(axis=0).max()) - PENALTY * (total - best)

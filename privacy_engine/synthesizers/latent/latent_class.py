@@ -1,12 +1,12 @@
 """LatentClass: a latent class model fitted to a few noisy joint tables.
 
 The recommended synthesizer. It answers the structure search of PrivBayes and DPSM-Bayes (Zhu, Xu, Ya) with
-the observation that at the epsilons of a publication (.05 to 2) parent sets can hardly be told apart, while
-one hidden variable carries most of what people's attributes have in common. The release is a Bayesian network
-with one hidden root.
+the observation that at the epsilons of a publication (.05 to 2) parent sets can hardly be distinguished,
+while one hidden variable carries most of what people's attributes have in common. The release is a Bayesian
+network with one hidden root.
 
      1  parts of epsilon, or rho, for dependencies, single attributes, choices, views
-     2  find attributes that others determine, and leave them to these                noisy max, noise
+     2  find attributes that others determine, and derive them                noisy max, noise
      3  measure each attribute of more than 8 values, smooth, join rare values                   noise
      4  candidates = sets of attributes with at most n e_view / (theta sensitivity) cells; pairs with more
         cells over groups of their values
@@ -16,19 +16,19 @@ with one hidden root.
      8      V = the one of them whose table the model gets most wrong                        noisy max
      9      measure the table of V                                                               noise
     10      fit the model to all that was measured
-    11  one class if the classes foretell noisy tables no better than independent attributes do
+    11  one class if the classes predict noisy tables no better than independent attributes do
     12  release the mean of `fits` models, each fitted from a separate start, its single attributes moved to
-        what all tables say of them where noise does not explain the difference, as a network
+        the values in all tables unless noise explains the difference, as a network
 
-Where not even a single attribute stands clear of the noise, all goes to single attributes.
+If not even a single attribute exceeds the noise, the whole budget goes to single attributes.
 
 Neighbour relation: one record replaced by any other, the number of records n public; or all records of one
-person, see ``privacy_engine.dp.contributions``: everything that is noised is a table of counts, or changes by
-no more than a known multiple of what one does, so that a person's m records count m times. Steps 4, 5, 7, 10
-to 12, the smoothing and the joining read noisy tables and public sizes alone: post-processing. Steps 2, 3, 8,
-9 compose sequentially; what step 2 does not spend, since a dependency was not found, the later steps do:
-their parts depend on noisy results alone, and the sum never exceeds epsilon, which is all that pure epsilon
-asks of parts that are chosen on the way (Rogers, Roth, Ullman, Vadhan: Privacy Odometers and Filters, 2016).
+person, see ``privacy_engine.dp.contributions``: everything with noise is a table of counts, or changes by at
+most a known multiple of such a table's change, so a person's m records count m times. Steps 4, 5, 7, 10 to
+12, the smoothing and the joining only read noisy tables and public sizes: post-processing. Steps 2, 3, 8 and
+9 compose sequentially. If step 2 finds no dependency, later steps spend its remainder: their parts depend
+only on noisy results, and the sum never exceeds epsilon, which is all that pure epsilon requires of parts
+that are chosen on the way (Rogers, Roth, Ullman, Vadhan: Privacy Odometers and Filters, 2016).
 
 With delta 0 the claim is of pure epsilon, and the noise discrete Laplace. With a delta > 0 it is (epsilon,
 delta), by the largest rho of zCDP that implies it: the same parts are then parts of rho, which add in the
@@ -43,20 +43,20 @@ Vietri, Wu: Iterative Methods for Private Synthetic Data, 2021). Ours: few class
 together by a prior in the units of the known noise; a mean of several fits; views restricted to those that
 bring new pairs; one record replaced as the neighbour, and every number that a claim rests on an integer.
 
-Where more than a third of the attributes are on scales of 32 values or more, by the schema, pairs of these
-are counted over groups four times as coarse and EM takes more steps: a ridge in 10,000 noisy cells is told by
-few of them. Of a correlation of .95 between two scales of 100 values .87 is left at epsilon 1, where it was
-.67; on Adult's age, hours and weight in 64 bins beside three other attributes nothing changes. Beside twelve
-others the distance of marginals would grow by 3 % with groups three times as coarse, and by 10 % with eight:
-so not where such scales are few.
+If more than a third of the attributes are on scales of 32 values or more, by the schema, pairs of these are
+counted over groups four times as coarse, and EM takes more steps: a ridge in 10,000 noisy cells shows in few
+of them. Of a correlation of .95 between two scales of 100 values, .87 remains at epsilon 1, instead of .67;
+on Adult's age, hours and weight in 64 bins with three other attributes nothing changes. With twelve others,
+the distance of marginals would grow by 3 % with groups three times as coarse, and by 10 % with eight times:
+so this is not done if such scales are few.
 
 One set of defaults for all tables, chosen on a few splits of NLTCS and Adult (16 bins): so figures on these
-two are somewhat too good for a table that was never tried. ACS and NIST's table were not looked at for that.
+two are somewhat better than for a new table. ACS and NIST's table were not used for that.
 
-Where the error sits, on one split of Adult with all 15 columns at epsilon .8, 3-way total variation distance
-of the model with 32 classes and 4 fits: .103 in all; .071 from the same tables without their noise; .052
-from all pairs without noise; .025 is what a bootstrap sample of the records has. So both the noise of the
-tables and the pairs that are in none of them cost more than the form of the model.
+Sources of error, on one split of Adult with all 15 columns at epsilon .8, 3-way total variation distance of
+the model with 32 classes and 4 fits: .103 in total; .071 from the same tables without their noise; .052 from
+all pairs without noise; .025 for a bootstrap sample of the records. So both the noise of the tables and the
+pairs that are in none of them cost more than the form of the model.
 """
 
 import math
@@ -89,7 +89,7 @@ from privacy_engine.tables.domains import CodedTable
 
 Ints = npt.NDArray[np.int64]
 
-RARE = 1.5  # standard deviations of noise that a value's count must exceed to stand alone
+RARE = 1.5  # standard deviations of noise that a value's count must exceed to be separate
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -132,7 +132,7 @@ class LatentClass(Synthesizer):
         super().__post_init__()
         if type(self.delta) not in (int, float) or not 0 <= self.delta < 1:
             raise ValueError(f"delta must be a number in [0, 1), got {self.delta!r}")
-        self._loss_of(by_person=False)  # refuses an epsilon that is too small for any noise at this delta
+        self._loss_of(by_person=False)  # raises for an epsilon that is too small for any noise at this delta
         for name in ("classes", "fits", "rounds", "width"):
             value = getattr(self, name)
             if not (type(value) is int and value >= 1) and not (name == "rounds" and value is None):
@@ -159,9 +159,13 @@ class LatentClass(Synthesizer):
         return NoiseBudget.of(self._loss_of(by_person=False))
 
     def measurement_parameters(self) -> dict[str, Any]:
-        """As of any synthesizer; delta only where there is one, as it was before there was any."""
-        told = super().measurement_parameters()
-        return told if self.delta else {name: value for name, value in told.items() if name != "delta"}
+        """As for any synthesizer; delta only if there is one, so measurements without one keep their name."""
+        parameters = super().measurement_parameters()
+        return (
+            parameters
+            if self.delta
+            else {name: value for name, value in parameters.items() if name != "delta"}
+        )
 
     def plan_of(self, inputs: Inputs, free: Sequence[int], whole: float) -> BudgetPlan:
         """Split a part of the budget among the steps for these attributes."""
@@ -197,7 +201,7 @@ class LatentClass(Synthesizer):
         fitted = FittedViews.of(inputs, views, attributes.views, self.classes)
         for number in tracked(range(views.rounds)):  # 6
             if number < len(views.first):
-                members = views.first[number]  # which needs no look at the records
+                members = views.first[number]  # without reading the records
             else:
                 members = choose(inputs, views, fitted, number, counts)  # 7, 8
             measured = measure_view(inputs, views, members, counts)  # 9
@@ -245,7 +249,7 @@ class FittedViews:
 
 
 def find_dependencies(inputs: Inputs, search: Search) -> tuple[tuple[Dependency, ...], float]:
-    """Step 2: the dependencies, and what is left of the budget."""
+    """Step 2: return the dependencies, and the remaining budget."""
     left, found = Fraction(inputs.noise.whole), list[Dependency]()
     for _ in range(search.rules):
         pair = _likeliest_dependency(inputs, found, search.choice)
@@ -352,8 +356,8 @@ def misfit_score(counts: Ints, expected: Ints, noise: int) -> int:
     that move may move away from their fixed numbers.
 
     Args:
-        counts: of the records.
-        expected: whole numbers of the same shape, made from noisy tables alone.
-        noise: the expected sum of the noise over the cells, which the public sizes give.
+        counts: Counts of the records.
+        expected: Whole numbers of the same shape, made only from noisy tables.
+        noise: Expected sum of the noise over the cells, which the public sizes give.
     """
     return int(np.abs(counts - expected).sum()) - noise

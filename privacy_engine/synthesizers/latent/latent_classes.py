@@ -5,15 +5,16 @@ Structure Analysis, 1968), the naive Bayes network with a hidden root. Here it i
 ("views") instead of records, so that nothing in this module sees a record.
 
 Two steps. Expectation maximisation (Dempster, Laird, Rubin, 1977) on the views, each cell a weighted record
-of its own attributes, finds a good basin from any start. Then L-BFGS on
+of its attributes, finds a good basin from any start. Then L-BFGS on
 
     sum over views and cells (sqrt(1 + ((q - t) / b)^2) - 1)
         + sum over classes (prior / 2 |a_k|^2 + smooth / 2 sum over neighbours on a scale (a_ki+1 - a_ki)^2),
 
 q the model's and t the noisy cell, b the scale of its noise, a_k = z_k - mean z, z the logits of all tables:
-the likelihood of Laplace noise, rounded off at its peak, which is not misled by negative cells and forgives
-what few classes cannot hold; and a Gaussian prior that draws the classes together (to independence of all
-attributes) as far as the noise leaves them free, and values on a scale towards their neighbours.
+the likelihood of Laplace noise, rounded off at its peak, which negative cells do not mislead and which
+tolerates what few classes cannot represent; and a Gaussian prior that pulls the classes together (to
+independence of all attributes) as far as the noise leaves them undetermined, and values on a scale towards
+their neighbours.
 """
 
 import math
@@ -46,11 +47,12 @@ class View:
     """A noisy marginal.
 
     Attributes:
-        members: numbers of its attributes.
-        cells: noisy probabilities, one axis a member; may be negative.
-        scale: of the Laplace noise of a cell, > 0; of Gaussian noise its standard deviation over sqrt(2).
-        mended: the same cells as a distribution.
-        groups: one entry a member: the group of each of its values, where its axis counts groups; else None.
+        members: Numbers of its attributes.
+        cells: Noisy probabilities, one axis per member; may be negative.
+        scale: Scale of the Laplace noise of a cell, > 0; for Gaussian noise its standard deviation over
+            sqrt(2).
+        mended: Same cells as a distribution.
+        groups: One entry a member: the group of each of its values, where its axis counts groups; else None.
             Empty: None for each.
     """
 
@@ -76,15 +78,15 @@ class LatentClasses:
     """A mixture of k independent distributions of d attributes.
 
     Attributes:
-        weights: (k,) probabilities of the classes.
-        tables: (d,) each (k, size of the attribute), its distribution given the class.
+        weights: Probabilities of the classes, shape (k,).
+        tables: Each (k, size of the attribute), its distribution given the class, shape (d,).
     """
 
     weights: Floats
     tables: tuple[Floats, ...]
 
     def marginal(self, members: Sequence[int], groups: Sequence[Ints | None] = ()) -> Floats:
-        """The joint distribution of some attributes, or of groups of their values, one axis each."""
+        """Return the joint distribution of some attributes, or of groups of their values, one axis each."""
         groups = groups or (None,) * len(members)
         tables = [by_group(self.tables[m], g) for m, g in zip(members, groups, strict=True)]
         first = self.weights[:, None]
@@ -118,10 +120,10 @@ def fit(
 
     Args:
         views: at least one.
-        start: gives the number of classes and the sizes.
-        on_scale: (d,) how many values of each attribute, from the first on, lie on a scale; empty: none.
-        em_steps: of expectation maximisation.
-        descent_steps: most iterations of L-BFGS.
+        start: Gives the number of classes and the sizes.
+        on_scale: Number of leading values of each attribute that lie on a scale, shape (d,); empty: none.
+        em_steps: Number of steps of expectation maximisation.
+        descent_steps: Most iterations of L-BFGS.
     """
     near = start
     for _ in range(em_steps):
@@ -138,31 +140,31 @@ def mean_of(models: Sequence[LatentClasses]) -> LatentClasses:
 
 
 def with_single_values(model: LatentClasses, views: Sequence[View]) -> LatentClasses:
-    """The model with each attribute's own distribution moved to what all views say of it together.
+    """Return the model with each attribute's own distribution moved to that of all views together.
 
-    Few classes cannot hold all cells of joint tables, and what they forgive there would be missing from
-    single attributes, which people look at first. The step from the model to the views' mean, weighted by
-    precision, is taken as far as noise does not explain its length over all attributes (James, Stein:
-    Estimation with Quadratic Loss, 1961). Dependencies stay: a table of classes by values keeps its odds
-    ratios, and the classes their weights.
+    Few classes cannot represent all cells of joint tables, and the missing part would be taken from single
+    attributes, which readers check first. The step from the model to the views' mean, weighted by precision,
+    is taken as far as noise does not explain its length over all attributes (James, Stein: Estimation with
+    Quadratic Loss, 1961). Dependencies are preserved: a table of classes by values keeps its odds ratios, and
+    the classes their weights.
     """
     expected = [model.weights @ table for table in model.tables]
-    told = [_single_values(views, attribute, len(e)) for attribute, e in enumerate(expected)]
+    singles = [_single_values(views, attribute, len(e)) for attribute, e in enumerate(expected)]
     length = sum(
-        known * float((cells - e) @ (cells - e)) for e, (cells, known) in zip(expected, told, strict=True)
+        known * float((cells - e) @ (cells - e)) for e, (cells, known) in zip(expected, singles, strict=True)
     )
-    noise = sum(len(e) for e, (_, known) in zip(expected, told, strict=True) if known)
+    noise = sum(len(e) for e, (_, known) in zip(expected, singles, strict=True) if known)
     explained = noise + CLEARLY * math.sqrt(5 * noise)  # 5: the variance of a squared Laplace of variance 1
     part = max(0.0, 1 - explained / length) if length else 0.0
     tables = []
-    for table, e, (cells, _) in zip(model.tables, expected, told, strict=True):
+    for table, e, (cells, _) in zip(model.tables, expected, singles, strict=True):
         single = np.maximum(e + part * (cells - e), e * LEAST_LEFT)
         tables.append(_raked(model.weights, table, single / single.sum()))
     return LatentClasses(weights=model.weights, tables=tuple(tables))
 
 
 def _single_values(views: Sequence[View], attribute: int, size: int) -> tuple[Floats, float]:
-    """(size,) what the views say of one attribute, and the precision of a value; 0 where none counts them."""
+    """(size,) the distribution of one attribute in the views, and a value's precision; 0 if not counted."""
     total, precision = np.zeros(size), 0.0
     for view in views:
         for axis, member in enumerate(view.members):
@@ -186,7 +188,7 @@ def _raked(weights: Floats, table: Floats, single: Floats) -> Floats:
 
 
 def em_step(views: Sequence[View], model: LatentClasses) -> LatentClasses:
-    """One step of EM for the sum over views of the likelihood of their mended cells."""
+    """One step of EM for the sum over views of the likelihood of their cells as distributions."""
 
     def responsibilities(view: View, cells: Floats) -> Floats:
         return view.mended.ravel() / np.maximum(cells, LEAST)

@@ -1,4 +1,4 @@
-"""Steps 11 and 12 of LatentClass: the model that is released, from noisy tables alone, and its replicates."""
+"""Steps 11 and 12 of LatentClass: the released model, only from noisy tables, and its replicates."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -58,9 +58,9 @@ def learn_model(measured: Measurement, *, classes: int, fits: int, replicates: i
 
     Args:
         measured: What was measured.
-        classes: As of `LatentClass`.
-        fits: As of `LatentClass`.
-        replicates: As of `LatentClass`.
+        classes: As for `LatentClass`.
+        fits: As for `LatentClass`.
+        replicates: As for `LatentClass`.
     """
     inputs, attributes = measured.inputs, measured.attributes
     if not classes_tell_more(measured, classes):
@@ -133,7 +133,7 @@ def learned_of(
 ) -> Learned:
     """Step 12, and replicates: the mean of the fits as a network. Of `coded` no record is read.
 
-    Arguments as of `replicates_of` and `as_network`; ``noise`` is what the views were measured with.
+    Arguments as for `replicates_of` and `as_network`; ``noise`` is the budget that measured the views.
     """
     model = with_single_values(mean_of(fitted), views)
     found_again = replicates_of(
@@ -159,12 +159,12 @@ def replicates_of(
     groups: Mapping[str, ValueGroups],
     imitated: Imitated,
 ) -> ReplicateModels | None:
-    """The same model of views with noise added once more; None if none are wanted, or if they were too large.
+    """Fit the model of views with noise added once more; None if none are requested, or they are too large.
 
     Args:
         views: Views that the model was fitted to.
         model: Model that is released.
-        fitted: Models of which it is the mean.
+        fitted: Models whose mean is the released one.
         count: Number of replicates.
         on_scale: Number of groups of each attribute that lie on a scale, shape (d,).
         groups: Groups of the values of each attribute by its name, in the order of the model's tables.

@@ -1,7 +1,8 @@
-"""Rare values of an attribute, joined before joint counts are taken and told apart again afterwards.
+"""Rare values of an attribute, joined before joint counts are taken and separated again afterwards.
 
-What a noisy count cannot tell from nothing only adds noisy cells to every joint table (the domain compression
-of McKenna, Miklau, Sheldon: Winning the NIST Contest (MST), 2021). The groups come from noisy counts alone.
+A value whose noisy count cannot be distinguished from zero only adds noisy cells to every joint table (the
+domain compression of McKenna, Miklau, Sheldon: Winning the NIST Contest (MST), 2021). The groups only depend
+on noisy counts.
 """
 
 from dataclasses import dataclass
@@ -20,8 +21,8 @@ class ValueGroups:
     """The groups of the values of one attribute.
 
     Attributes:
-        group_of: (s,) int64, the group of each value, 0 .. size - 1.
-        shares: (s,) the probability of each value within its group, the same in all records.
+        group_of: Group of each value, 0 .. size - 1, shape (s,) int64.
+        shares: Probability of each value within its group, the same in all records, shape (s,).
     """
 
     group_of: Ints
@@ -29,17 +30,17 @@ class ValueGroups:
 
     @classmethod
     def single(cls, size: int) -> "ValueGroups":
-        """Every value for itself."""
+        """Return a separate group for each value."""
         return cls(group_of=np.arange(size), shares=np.ones(size))
 
     @classmethod
     def joining_rare(cls, noisy: Ints, likely: Floats, least: float) -> "ValueGroups":
-        """Values with a noisy count of at most ``least`` in one group, the last; the largest stands alone.
+        """Put values with a noisy count of at most ``least`` into the last group; the largest is separate.
 
         Args:
-            noisy: (s,) counts.
-            likely: (s,) probabilities made from them, which tell how a group's values share it.
-            least: records that a value must exceed.
+            noisy: Counts, shape (s,).
+            likely: Probabilities made from them, by which the values of a group share it, shape (s,).
+            least: Records that a value must exceed.
 
         >>> groups = ValueGroups.joining_rare(
         ...     np.array([40, 3, 55, -2]), np.array([0.4, 0.03, 0.56, 0.01]), 5.0
@@ -56,13 +57,13 @@ class ValueGroups:
     def joining_neighbours(cls, likely: Floats, least: float, on_scale: int) -> "ValueGroups":
         """Values on a scale joined with their neighbours until each group's probability reaches the least.
 
-        A value that reaches it stands alone. What is left at the end of the scale joins the last group, and
-        a value beyond the scale, such as a null, is a group.
+        A value that reaches it is a separate group. The rest at the end of the scale joins the last group,
+        and a value beyond the scale, such as a null, is a group.
 
         Args:
-            likely: (s,) probabilities.
-            least: of a group.
-            on_scale: how many values, from the first on, lie on the scale, >= 1.
+            likely: Probabilities, shape (s,).
+            least: Least count of a group.
+            on_scale: Number of leading values that lie on the scale, >= 1.
 
         >>> ValueGroups.joining_neighbours(
         ...     np.array([0.1, 0.1, 0.4, 0.05, 0.25, 0.1]), 0.2, 6
@@ -110,12 +111,12 @@ def sums_by_group(counts: Ints, group_of: Ints, axis: int) -> Ints:
 
 
 def coarse_groups(likely: Floats, most: int, on_scale: int) -> Ints:
-    """(s,) at most so many groups of values: along a scale of about equal probability, else the rare in one.
+    """(s,) groups of values: along a scale of about equal probability, else rare ones joined.
 
     Args:
-        likely: (s,) probabilities.
-        most: groups, >= 1.
-        on_scale: how many values, from the first on, lie on a scale; the others are no neighbours.
+        likely: Probabilities, shape (s,).
+        most: Groups, >= 1.
+        on_scale: Number of leading values that lie on a scale; the others are not neighbours.
     """
     beyond = len(likely) - on_scale
     if not on_scale or most <= beyond:

@@ -2,19 +2,19 @@
 
 All that is read here is views, whose cells are noisy, and models fitted to them: post-processing.
 
-The error of a model's marginal has three parts. What the noise did: each replicate is fitted to the views
-with noise of the known law added once more, from one of the model's own fits, and a replicate is as far from
-the model as the model is from the table, so far as the fit is linear (the bootstrap; Efron, 1979). What few
-classes cannot hold: the squared distance of the model from the noisy tables, less the noise, plus twice the
-covariance of the model with the noise, is an unbiased estimate of its squared error (Stein's risk estimate;
-the covariance is that of the replicates with their noise, as of the coupled bootstrap of Oliveira, Lei,
-Tibshirani, 2021); what it exceeds the replicates' spread by is the misfit. It is told as a variance a
-p (1 - p), as if the model were the share in a sample: over four kinds of tables it is nearly a constant from
-rare cells to frequent ones. Sets of attributes that no view holds: nothing measures these, and leaving views
-out overstates their misfit tenfold, because the worst of them were chosen to be measured. They were left out
-where their misfit did not stand out of the noise of a view, so they get that noise, times
-``UNSEEN_NOISE``, and a part of what the model infers of them, see
-``privacy_engine.synthesizers.replicated.INFERRED``. Both were chosen on a few tables, and are no bounds: some
+The error of a model's marginal has three parts. First, the noise: each replicate is fitted to the views with
+noise of the known distribution added once more, from one of the model's own fits. A replicate is as far from
+the model as the model is from the table, as far as the fit is linear (the bootstrap; Efron, 1979). Second,
+what few classes cannot represent: the squared distance of the model from the noisy tables, less the noise,
+plus twice the covariance of the model with the noise, is an unbiased estimate of its squared error (Stein's
+risk estimate; the covariance is that of the replicates with their noise, as in the coupled bootstrap of
+Oliveira, Lei, Tibshirani, 2021); its excess over the replicates' spread is the misfit. It is expressed as a
+variance a p (1 - p), as if the model were the share in a sample: over four kinds of tables it is nearly
+constant from rare cells to frequent ones. Third, sets of attributes that no view covers: nothing measures
+these, and omitting views overstates their misfit tenfold, because the worst of them were chosen to be
+measured. They were omitted because their misfit did not exceed the noise of a view, so they get that noise,
+times ``UNSEEN_NOISE``, and a part of what the model infers about them, see
+``privacy_engine.synthesizers.replicated.INFERRED``. Both were chosen on a few tables and are not bounds: some
 intervals of such sets are too narrow, and more are too wide.
 """
 
@@ -45,10 +45,11 @@ class Replicated:
     """Replicates of a model, and its misfit.
 
     Attributes:
-        models: one a replicate.
-        misfit: (3,) variances per p (1 - p) of marginals of one, two, three attributes of one view, >= 0.
-        unseen: that which is added where no view holds all attributes, >= 0.
-        together: the attributes of each view that counts values, not groups of them.
+        models: Models, one per replicate.
+        misfit: Variances per p (1 - p) of marginals of one, two, three attributes of one view, >= 0, shape
+            (3,).
+        unseen: Variance added if no view covers all attributes, >= 0.
+        together: Attributes of each view that counts values, not groups of them.
     """
 
     models: tuple[LatentClasses, ...]
@@ -67,16 +68,16 @@ def replicated(
     count: int,
     rng: np.random.Generator,
 ) -> Replicated:
-    """So many replicates of a model that was fitted to views, and the misfit.
+    """Return a number of replicates of a model that was fitted to views, and the misfit.
 
     Args:
-        views: what was measured.
-        model: as it is released.
-        starts: fits of the model, from which those of the replicates set out, in turn.
-        fit: a few steps of the model's own fit, from a start.
-        imitated: noise of the views' law, by a standard deviation and a shape.
-        count: of replicates, >= 2.
-        rng: draws the noise that is added.
+        views: Measured views.
+        model: Released model.
+        starts: Fits of the model, from which those of the replicates set out, in turn.
+        fit: Few steps of the model's own fit, from a start.
+        imitated: Function that draws noise of the views' distribution, by a standard deviation and a shape.
+        count: Number of replicates, >= 2.
+        rng: Draws the noise that is added.
     """
     models: list[LatentClasses] = []
     noises: list[list[Floats]] = []
@@ -113,13 +114,14 @@ def _misfit(
             continue
         for axes in _margins(view):
             members = [view.members[axis] for axis in axes]
-            told, ours = _summed(view.cells, axes), model.marginal(members)
+            measured, ours = _summed(view.cells, axes), model.marginal(members)
             theirs = np.array([m.marginal(members) for m in models])
             added = np.array([_summed(noise[number], axes) for noise in noises])
             covariance = ((theirs - theirs.mean(axis=0)) * added).sum(axis=0) / (len(models) - 1)
-            noise = view.variance * view.cells.size / told.size
-            error = (ours - told) ** 2 - noise + 2 * covariance - ((theirs - ours) ** 2).mean(axis=0)
-            # Weighted between cells alike, where rare ones are all noise, and by p, where frequent ones rule.
+            noise = view.variance * view.cells.size / measured.size
+            error = (ours - measured) ** 2 - noise + 2 * covariance - ((theirs - ours) ** 2).mean(axis=0)
+            # A compromise between equal weights, where rare cells are all noise, and weights p, where
+            # frequent ones dominate.
             share = ours * (1 - ours) + LEAST_SHARE
             beyond[len(axes) - 1] += float((error / np.sqrt(share)).sum())
             shares[len(axes) - 1] += float(np.sqrt(share).sum())

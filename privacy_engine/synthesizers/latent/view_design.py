@@ -19,16 +19,16 @@ DRAWS = 600  # attempts at a set of attributes; more change nothing
 def candidate_views(
     sizes: Sequence[int], *, cells: float, width: int, rng: np.random.Generator
 ) -> list[Members]:
-    """Sets of attributes whose joint table has at most so many cells, each as large as it can be.
+    """Choose sets of attributes whose joint table has at most a number of cells, each as large as possible.
 
     Attributes are added in random order while they fit. All pairs that fit come in addition, and single
     attributes that fit with no other.
 
     Args:
-        sizes: of the attributes.
-        cells: most cells of a table.
-        width: most attributes of a set.
-        rng: draws the orders; what is drawn has no bearing on privacy.
+        sizes: Sizes of the attributes.
+        cells: Most cells of a table.
+        width: Most attributes of a set.
+        rng: Draws the orders; it does not affect privacy.
     """
     found: set[Members] = set()
     for _ in range(DRAWS):
@@ -53,11 +53,11 @@ def partition(
     """Disjoint sets of attributes that hold each of them once, in random order, as many together as fit.
 
     Args:
-        sizes: of all attributes.
-        attributes: those to place.
-        cells: most cells of a table of more than one attribute.
-        width: most attributes of a set.
-        rng: draws the order; what is drawn has no bearing on privacy.
+        sizes: Sizes of all attributes.
+        attributes: Those to place.
+        cells: Most cells of a table of more than one attribute.
+        width: Most attributes of a set.
+        rng: Draws the order; it does not affect privacy.
     """
     found: list[list[int]] = []
     room: list[float] = []
@@ -80,10 +80,10 @@ class Coverage:
     """Which attributes and which pairs of them have been measured together.
 
     Attributes:
-        attributes: seen so far.
-        pairs: seen so far, the smaller number first.
-        sizes: of the attributes: a pair counts as much as its narrower attribute can tell, log(size), at
-            least 1; empty: all pairs alike.
+        attributes: Seen so far.
+        pairs: Seen so far, the smaller number first.
+        sizes: Sizes of the attributes: a pair counts as much as its narrower attribute is informative,
+            log(size), at least 1; empty: all pairs count equally.
     """
 
     attributes: set[int] = field(default_factory=set)
@@ -103,7 +103,7 @@ class Coverage:
 
         Args:
             candidates: at least one.
-            left: how many sets will still be chosen, this one included.
+            left: Number of sets still to be chosen, including this one.
         """
         unseen = [len(set(members) - self.attributes) for members in candidates]
         missing = set(itertools.chain.from_iterable(candidates)) - self.attributes
@@ -120,7 +120,7 @@ class Coverage:
         seen = Coverage(attributes=set(self.attributes), pairs=set(self.pairs), sizes=self.sizes)
         gains = [seen._gain(members) for members in candidates]
         taken = 0
-        # Gains only shrink: the first candidate whose gain is still what it was is the best (Minoux, 1978).
+        # Gains only shrink: the first candidate whose gain is unchanged is the best (Minoux, 1978).
         heap = [(-gain, i) for i, gain in enumerate(gains)]
         heapq.heapify(heap)
         while heap:

@@ -28,8 +28,10 @@ LARGE_PAIR = 256  # cells that a pair is worth: from there on groups of values a
 COVERED = 0.85  # part of the sets that would bring all pairs together: the last bring few
 LEAST_COARSE = 3  # groups of an attribute in a table of groups
 LONG_SCALE = 32  # values on a scale, from which on neighbours are much alike
-MANY_LONG = 1 / 3  # of the attributes, from which on pairs of long scales are what the table is about
-FEWER_CELLS = 4  # times less cells of a table of groups of two long scales, where there are many
+MANY_LONG = (
+    1 / 3
+)  # of the attributes, share of attributes from which on pairs of long scales dominate the table
+FEWER_CELLS = 4  # factor by which tables of two long scales have fewer cells, if there are many
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -90,7 +92,7 @@ class GroupedAttributes:
         return covered
 
     def coarse(self, pair: Members, cells: int) -> Groups:
-        """Groups of the values of two attributes whose table has at most so many cells."""
+        """Return groups of the values of two attributes whose table has at most a number of cells."""
         if self.long and self.long.issuperset(pair):
             cells = max(cells // FEWER_CELLS, LEAST_COARSE**2)
         side = math.isqrt(cells)
@@ -139,9 +141,9 @@ class ViewPlan:
         Args:
             inputs: Inputs of the run, of which no record is read.
             attributes: The free attributes.
-            rounds: As of `LatentClass`.
-            width: As of `LatentClass`.
-            theta: As of `LatentClass`.
+            rounds: As for `LatentClass`.
+            width: As for `LatentClass`.
+            theta: As for `LatentClass`.
         """
         plan, sizes, noise, rng = attributes.plan, attributes.sizes, inputs.noise, inputs.rng
         if not plan.joint:
@@ -161,7 +163,7 @@ class ViewPlan:
             if rounds or count >= min(needed, most):
                 break
             count = min(max(count + 1, (count + needed) // 2), most)
-        # First each attribute once that was not measured by itself: they need no choice.
+        # First each attribute that was not measured by itself, once: this requires no choice.
         unseen = [a for a in range(len(sizes)) if a not in plan.wide]
         first = partition(sizes, unseen, cells=cells, width=width, rng=rng)
         count = max(count, len(first))

@@ -3,12 +3,13 @@
 Rows y = B x + z of a cell, z of known variance, x_1 .. x_t its counts. Without an assumption the best linear
 unbiased estimate of x_t is generalized least squares; for the binary tree this is Honaker's (Efficient Use
 of Differentially Private Binary Trees, 2015). Where a population changes slowly, last week's estimate says a
-lot of this week's count: with x a random walk of variance `drift` a week the estimate is Kalman's filter.
-How fast a table drifts is read off its noisy rows: the variance under which they are likeliest, over all its
-cells.
+Use of Differentially Private Binary Trees, 2015). If a population changes slowly, last week's estimate is
+informative about this week's count: with x a random walk of variance `drift` per week the estimate is
+Kalman's filter. How fast a table drifts is estimated from its noisy rows: the variance under which they are
+most likely, over all its cells.
 
-All of this is post-processing: it reads noisy rows and public numbers alone, and what is assumed has no
-bearing on privacy, only on the error.
+All of this is post-processing: it only reads noisy rows and public numbers, and the assumptions do not affect
+privacy, only the error.
 """
 
 import math
@@ -27,8 +28,8 @@ class Estimate:
     """A linear estimate of the last count.
 
     Attributes:
-        weights: (m,) of the rows.
-        variance: of the estimate: of its noise, and of what the counts may have drifted.
+        weights: Weights of the rows, shape (m,).
+        variance: Variance of the estimate, from its noise and from the drift of the counts.
     """
 
     weights: Floats
@@ -39,9 +40,9 @@ def estimate(rows: Floats, variances: Floats, drift: float = math.inf) -> Estima
     """The estimate of the last of t counts.
 
     Args:
-        rows: (m, t) that were measured, of rank t or, with a finite drift, of any rank >= 1.
-        variances: (m,) of their noise, > 0.
-        drift: variance of a count's change from one week to the next, > 0; infinite: nothing is assumed.
+        rows: Measured rows, shape (m, t), of rank t or, with a finite drift, of any rank >= 1.
+        variances: Variances of their noise, > 0, shape (m,).
+        drift: Variance of a count's change from one week to the next, > 0; infinite: nothing is assumed.
 
     >>> of_two = estimate(np.eye(2), np.ones(2), drift=1e-6)  # the counts hardly change: their mean
     >>> of_two.weights.round(6).tolist(), round(of_two.variance, 6)
@@ -72,15 +73,15 @@ def likely_drift(rows: Floats, variances: Floats, noisy: Floats) -> float:
     unit = float(variances.min())
     weight = 1 / np.sqrt(variances / unit)
     level = (rows.sum(axis=1) * weight)[:, None]
-    contrasts = np.linalg.svd(level)[0][:, 1:].T  # orthogonal to what a constant count does
-    told = contrasts @ (noisy * weight[:, None]) / math.sqrt(unit)
+    contrasts = np.linalg.svd(level)[0][:, 1:].T  # orthogonal to a constant count
+    changes = contrasts @ (noisy * weight[:, None]) / math.sqrt(unit)
     walk = np.tril(np.ones((rows.shape[1], rows.shape[1])))[:, 1:]
     moved = contrasts @ (rows * weight[:, None]) @ walk
     # One decomposition serves all drifts: the covariance is I + drift * moved moved^T.
     vectors, sizes, _ = np.linalg.svd(moved)
     spread = np.zeros(len(contrasts))
     spread[: len(sizes)] = sizes**2
-    squares = ((vectors.T @ told) ** 2).sum(axis=1)
+    squares = ((vectors.T @ changes) ** 2).sum(axis=1)
     cells = noisy.shape[1]
     fit = [
         float((squares / (1 + drift * spread)).sum() + cells * np.log1p(drift * spread).sum())

@@ -1,23 +1,23 @@
 """Tables that a schedule chooses once and measures again in each later release, at a loss of each.
 
-The first release is one of LatentClass: it chooses tables and measures them (`opened`). Each later one
-measures the same tables of its own records, with all of its loss, and its model is fitted to what all
-releases so far tell of them, smoothed over time (`followed`). Nothing is spent on choosing again, and where
-the population changes slowly the noise of many releases averages out.
+The first release is made by LatentClass: it chooses tables and measures them (`opened`). Each later one
+measures the same tables of its records, with all of its loss, and its model is fitted to the tables of
+all releases so far, smoothed over time (`followed`). Nothing is spent on choosing again, and if the
+population changes slowly, the noise of many releases averages out.
 
 Neighbour relation: in the records of one release, one record replaced by any other, their number public; or
-all records of one person, as of `LatentClass`. A person may be in all releases.
+all records of one person, as for `LatentClass`. A person may be in all releases.
 
 Claim. Given all earlier releases, each has the loss of its method.
 
-Proof. `opened` reads the records as `LatentClass.learn_replicated` does, and nothing else of them: what it
-adds to the model are the noisy tables and their design, from which the model was made. In `followed` the
-tables, the groups of values that their axes count and the dependencies are those of the first model, a
-released answer. So k tables of counts are noised, each of sensitivity `Change.of_table(each)`, each with a
-k-th of what `NoiseBudget` holds, rounded down: they compose sequentially and spend no more than the whole.
-Of earlier releases noisy figures alone are read, of the records their public number: the rest is post-
-processing. The releases compose adaptively: losses add, and rho's (Rogers, Roth, Ullman, Vadhan: Privacy
-Odometers and Filters, 2016, for parts that are fixed in advance, as here).
+Proof. `opened` reads the records as `LatentClass.learn_replicated` does, and nothing else: it adds to the
+model the noisy tables and their design, from which the model was made. In `followed` the tables, the groups
+of values that their axes count and the dependencies are those of the first model, a released answer. So k
+tables of counts get noise, each of sensitivity `Change.of_table(each)`, each with a k-th of the
+`NoiseBudget`, rounded down: they compose sequentially and spend at most the whole. Only noisy figures of
+earlier releases are read, and of the records only their public number: the rest is post-processing. The
+releases compose adaptively: losses add, and rho's (Rogers, Roth, Ullman, Vadhan: Privacy Odometers and
+Filters, 2016, for parts that are fixed in advance, as here).
 """
 
 from collections.abc import Mapping, Sequence
@@ -38,7 +38,7 @@ from privacy_engine.tables.domains import CodedTable
 
 Floats = npt.NDArray[np.float64]
 
-MOST = 60  # releases, newest first, that an estimate reads: older ones tell little that these do not
+MOST = 60  # releases, newest first, that an estimate reads: older ones add little information
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -46,8 +46,8 @@ class Measured:
     """The noisy tables of one release.
 
     Attributes:
-        rows: public number of its records.
-        known: (k,) noisy counts.
+        rows: Public number of its records.
+        known: Noisy counts, shape (k,).
     """
 
     rows: int
@@ -55,7 +55,7 @@ class Measured:
 
     @classmethod
     def of(cls, follow: Mapping[str, Any]) -> "Measured":
-        """Those that a model keeps."""
+        """The tables that a model keeps."""
         known = zip(follow["cells"], follow["variances"], strict=True)
         return cls(
             rows=follow["rows"],
@@ -63,11 +63,11 @@ class Measured:
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values, for a model to keep."""
+        """Return plain values for a model to keep."""
         return {
             "rows": self.rows,
-            "cells": [told.cells.tolist() for told in self.known],
-            "variances": [told.variance for told in self.known],
+            "cells": [known.cells.tolist() for known in self.known],
+            "variances": [known.variance for known in self.known],
         }
 
 
@@ -75,11 +75,11 @@ def opened(method: LatentClass, coded: CodedTable) -> SynthesizerModel:
     """The model of the first release, which later ones follow.
 
     Args:
-        method: of the loss of this release.
-        coded: what `method.coded` gave.
+        method: Method with the loss of this release.
+        coded: Output of `method.coded`.
 
     Raises:
-        InfeasibleError: as of `Synthesizer.measure_coded`.
+        InfeasibleError: As for `Synthesizer.measure_coded`.
     """
 
     def learn(spending: LatentClass, records: CodedTable) -> Learned:
@@ -97,14 +97,14 @@ def followed(
     """The model of a release that follows others.
 
     Args:
-        method: of the loss of this release.
-        coded: what `method.coded` gave.
-        first: of the schedule, as `opened` gave it, of a table of the same schema.
-        later: those of the releases since, oldest first.
+        method: Method with the loss of this release.
+        coded: Output of `method.coded`.
+        first: First model of the schedule, from `opened`, for a table of the same schema.
+        later: Those of the releases since, oldest first.
 
     Raises:
-        InfeasibleError: as of `Synthesizer.measure_coded`.
-        ValueError: if `first` is no such model, or one of another table; nothing was measured then.
+        InfeasibleError: As for `Synthesizer.measure_coded`.
+        ValueError: If `first` is no such model, or one of another table; nothing was measured then.
     """
     if first.follow is None or "views" not in first.follow:
         raise ValueError("the first model must be one that later releases can follow, see `opened`")
@@ -117,7 +117,7 @@ def followed(
     def learn(spending: LatentClass, records: CodedTable) -> Learned:
         noise, change, n = spending.noise(), Change.of_table(records.each), len(records)
         part = split(noise.whole, [1] * len(views.members))[0]
-        variance = noise.deviation(part, change) ** 2  # refuses a part that is too small for any noise
+        variance = noise.deviation(part, change) ** 2  # raises for a part that is too small for any noise
         noisy = [
             noise.add(counts, part, change, target=name)
             for counts, name in zip(views.counted(records), views.names(records), strict=True)
@@ -132,15 +132,15 @@ def followed(
 
 
 def smoothed(releases: Sequence[Measured]) -> list[Known]:
-    """(k,) the tables of the last release, as counts, as the noisy tables of all releases tell them.
+    """(k,) the tables of the last release, as counts, estimated from the noisy tables of all releases.
 
-    Shares are what stays alike where the number of records does not; how slowly is read off the noisy tables.
+    Shares are stable even if the number of records is not; how stable is estimated from the noisy tables.
     """
     rows, last = np.eye(len(releases)), releases[-1].rows
     found = []
-    for told in zip(*(release.known for release in releases), strict=True):
-        shares = np.vstack([k.cells / release.rows for k, release in zip(told, releases, strict=True)])
-        variances = np.array([k.variance / r.rows**2 for k, r in zip(told, releases, strict=True)])
+    for course in zip(*(release.known for release in releases), strict=True):
+        shares = np.vstack([k.cells / release.rows for k, release in zip(course, releases, strict=True)])
+        variances = np.array([k.variance / r.rows**2 for k, r in zip(course, releases, strict=True)])
         best = estimate(rows, variances, likely_drift(rows, variances, shares))
         found.append(Known(cells=last * (best.weights @ shares), variance=last**2 * best.variance))
     return found

@@ -1,8 +1,8 @@
 """Which tables of a population are followed: chosen by LatentClass once, counted and fitted ever after.
 
-The choice reads the records of the first release, and its noise is paid for then. From then on the
-tables, the groups of values that their axes count, and the functional dependencies are fixed:
-public, and the same in all releases. Within a group, values keep the shares that they had in the first.
+The choice reads the records of the first release, and its noise is paid for then. From then on the tables,
+the groups of values that their axes count, and the functional dependencies are fixed: public, and the same in
+all releases. Within a group, values keep their shares of the first release.
 """
 
 import math
@@ -38,11 +38,11 @@ SEED = 20261125  # of the starting points: they are the same each time, and hide
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Known:
-    """What is known of a table: noisy counts.
+    """Noisy counts of a table.
 
     Attributes:
-        cells: (cells,) float64.
-        variance: of the noise of a cell, > 0.
+        cells: Float64, shape (cells,).
+        variance: Variance of the noise of a cell, > 0.
     """
 
     cells: Floats
@@ -51,16 +51,16 @@ class Known:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class FixedViews:
-    """The tables that one run of LatentClass measured, and what it needs to fit a model to them again.
+    """The tables that one run of LatentClass measured, with everything required to fit a model to them again.
 
     Attributes:
-        method: that chose them.
-        free: numbers of the attributes that no other one determines.
-        groups: (free,) of each one's values.
-        found: the dependencies.
-        members: (k,) of each table, places in `free`.
-        coarse: (k,) coarser groups of each of its axes; empty where there are none.
-        on_scale: (free,) how many groups lie on a scale.
+        method: Method that chose them.
+        free: Numbers of the attributes that no other one determines.
+        groups: Groups of each free attribute's values, shape (free,).
+        found: Dependencies.
+        members: Attributes of each table, as indexes in `free`, shape (k,).
+        coarse: Coarser groups of each of its axes, shape (k,); empty if there are none.
+        on_scale: Number of groups that lie on a scale, shape (free,).
     """
 
     method: LatentClass
@@ -100,7 +100,7 @@ class FixedViews:
         """Read what `to_dict` gives.
 
         Raises:
-            KeyError, TypeError, ValueError: if it is no such thing.
+            KeyError, TypeError, ValueError: If it is no such thing.
         """
         return cls(
             method=method,
@@ -167,11 +167,11 @@ class FixedViews:
         """The model of some estimates of the tables, as a network with replicates, and what was spent.
 
         Args:
-            estimates: (k,) of the tables, as counts.
-            coded: the records; only their names, domains and public number are read.
-            noise: that was drawn.
+            estimates: Estimates of the tables, as counts, shape (k,).
+            coded: Records; only their names, domains and public number are read.
+            noise: Noise budget that was spent.
         """
-        views = self._told(estimates, len(coded))
+        views = self._views(estimates, len(coded))
         return learned_of(
             views,
             self._fits(views),
@@ -184,17 +184,17 @@ class FixedViews:
             replicates=self.method.replicates,
         )
 
-    def _told(self, estimates: Sequence[Known], rows: int) -> list[View]:
+    def _views(self, estimates: Sequence[Known], rows: int) -> list[View]:
         return [
             View(
                 members=members,
-                cells=(cells := told.cells.reshape(shape)) / rows,
+                cells=(cells := known.cells.reshape(shape)) / rows,
                 # The scale of the Laplace noise of that variance: the fit minds only how far the noise goes.
-                scale=math.sqrt(told.variance / 2) / rows,
+                scale=math.sqrt(known.variance / 2) / rows,
                 mended=project_to_simplex(np.rint(cells).astype(np.int64), rows),
                 groups=coarse,
             )
-            for members, coarse, shape, told in zip(
+            for members, coarse, shape, known in zip(
                 self.members, self.coarse, self.shapes, estimates, strict=True
             )
         ]

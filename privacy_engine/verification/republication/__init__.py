@@ -1,1 +1,1 @@
-"""What attackers who have several releases of one table are left with, and the model that bounds it."""
+"""What attackers with several releases of one table can still not decide, and the model that limits it."""

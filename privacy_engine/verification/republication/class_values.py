@@ -15,14 +15,14 @@ Small = npt.NDArray[np.int32]  # many releases are held in memory together
 
 @dataclass(frozen=True, kw_only=True)
 class ClassValues:
-    """How often each value of a sensitive attribute occurs in each class.
+    """Number of occurrences of each value of a sensitive attribute in each class.
 
     Attributes:
-        classes: (e,) int32, one entry for each value that occurs in a class, ascending.
-        values: (e,) int32, place of the value in `texts`.
-        records: (e,) int32, published records with it, counterfeits among them.
-        persons: (e,) int32, persons with it: where several records may be of one, these are fewer.
-        texts: (v,) the distinct values as they are compared, such as hashes of them.
+        classes: Class of each entry, shape (e,) int32, ascending; one entry for each value in a class.
+        values: Index of the value in `texts`, shape (e,) int32.
+        records: Published records with the value, counterfeits included, shape (e,) int32.
+        persons: Persons with the value, shape (e,) int32; fewer than records if persons have several.
+        texts: Distinct values as they are compared, such as their hashes, shape (v,).
 
     >>> found = ClassValues.of_records(np.array([0, 0, 1]), np.array([1, 1, 0]), ("flu", "hiv"))
     >>> found.to_json(), ClassValues.from_json(found.to_json()) == found
@@ -36,10 +36,10 @@ class ClassValues:
     texts: tuple[str, ...]
 
     def __eq__(self, other: object) -> bool:
-        """Whether the classes have the same multisets."""
+        """Return whether the classes have the same multisets."""
         return isinstance(other, ClassValues) and self.to_json() == other.to_json()
 
-    __hash__ = None  # type: ignore[assignment]  # of arrays
+    __hash__ = None  # type: ignore[assignment]  # consists of arrays
 
     @classmethod
     def of_records(
@@ -53,11 +53,11 @@ class ClassValues:
         """Count records.
 
         Args:
-            labels: (n,) int64, class of each record, >= 0.
-            codes: (n,) int64, place of each record's value in `texts`.
-            texts: (v,) the distinct values.
-            real: (n,) whether the record is a person's; None: each is.
-            people: (n,) whose record each is, 0 .. P - 1; None: each is of another person.
+            labels: Class of each record, shape (n,) int64, >= 0.
+            codes: Index of each record's value in `texts`, shape (n,) int64.
+            texts: Distinct values, shape (v,).
+            real: Whether the record belongs to a person, shape (n,); None: each does.
+            people: Person of each record, shape (n,), 0 .. P - 1; None: each person has one record.
         """
         size = max(len(texts), 1)
         keys, which = np.unique(labels.astype(np.int64) * size + codes, return_inverse=True)
@@ -72,10 +72,10 @@ class ClassValues:
 
     @classmethod
     def from_json(cls, classes: Sequence[str]) -> ClassValues:
-        """Read what `to_json` gave.
+        """Read the output of `to_json`.
 
         Raises:
-            ValueError: if a text is none of that form.
+            ValueError: If a text does not have that form.
         """
         places: dict[str, int] = {}
         found = []
@@ -90,7 +90,7 @@ class ClassValues:
         return cls(**dict(zip(names, columns, strict=True)), texts=tuple(places))
 
     def to_json(self) -> list[str]:
-        """For each class 0 .. c - 1 a mapping of its values to their records and persons, as text."""
+        """Return for each class 0 .. c - 1 a mapping of its values to their records and persons, as text."""
         found: list[dict[str, tuple[int, int]]] = [{} for _ in range(int(self.classes.max(initial=-1)) + 1)]
         entries = (self.classes, self.values, self.records, self.persons)
         for label, value, records, persons in zip(*(column.tolist() for column in entries), strict=True):
@@ -99,12 +99,12 @@ class ClassValues:
 
 
 def people_of(groups: Ints, people: Ints | None, size: int = 0) -> Ints:
-    """(g,) persons in each group.
+    """(g,) the number of persons in each group.
 
     Args:
-        groups: (n,) group of each record, 0 .. g - 1.
-        people: (n,) whose record each is, 0 .. P - 1; None: each is of another person.
-        size: groups at least.
+        groups: Group of each record, shape (n,), 0 .. g - 1.
+        people: Person of each record, shape (n,), 0 .. P - 1; None: each person has one record.
+        size: Least number of groups.
 
     >>> (
     ...     people_of(np.array([0, 0, 1]), np.array([4, 4, 4])).tolist(),

@@ -1,9 +1,9 @@
-"""Two releases as a graph: what anyone who subtracts one from the other knows of arrivals and departures.
+"""Two releases as a graph: what someone who subtracts one from the other knows of arrivals and departures.
 
-Persons who are in both releases connect their class of the old one with their class of the new one. In a
-connected component of that graph the sum of the new classes less the sum of the old ones is known: the
-multiset of sensitive values of its arrivals less that of its departures. Any union of new classes that has
-the same stayers as a union of old ones is a union of components, so these are the least such cases.
+Persons who are in both releases connect their class in the old one with their class in the new one. In a
+connected component of that graph, the sum of the new classes less the sum of the old ones is known: the
+multiset of sensitive values of its arrivals less that of its departures. Any union of new classes with the
+same stayers as a union of old ones is a union of components, so components are the smallest such cases.
 
 Fung, B., Wang, K., Fu, A., Pei, J.: Anonymity for Continuous Data Publishing. EDBT 2008, names the attacks;
 Xiao, X., Tao, Y.: m-Invariance. SIGMOD 2007, the absence of a value that gives a departure away.
@@ -30,14 +30,14 @@ class Pair:
     """An old and a new release of one table, in whole numbers.
 
     Attributes:
-        new: (n,) class of each person of the new release, 0 .. new_classes - 1.
-        old: (n,) class of each one in the old release, -1 where they were not in it.
-        gone: (d,) class in the old release of each of its persons who are not in the new one.
-        old_classes, new_classes: number of classes of each release.
-        corrected: (n,) persons of both whose value is another one; None: none are known.
-        people: (n,) whose record each of the new release is, 0 .. P - 1; None: each is of another person.
-        gone_people: (d,) the same of those who are gone, by numbers of the old release.
-        old_people: (n,) the same of those of both, by these numbers; of the others anything.
+        new: Class of each person of the new release, shape (n,), 0 .. new_classes - 1.
+        old: Class of each person in the old release, shape (n,), -1 if not in it.
+        gone: Old class of each person who is not in the new release, shape (d,).
+        old_classes, new_classes: Number of classes of each release.
+        corrected: Whether each person of both has another value now, shape (n,); None: unknown.
+        people: Person of each record of the new release, shape (n,), 0 .. P - 1; None: each has one record.
+        gone_people: Person of each record that is gone, shape (d,), by numbers of the old release.
+        old_people: Person of each record of both by these numbers, shape (n,); arbitrary for the others.
     """
 
     new: Ints
@@ -52,7 +52,7 @@ class Pair:
 
     @property
     def apart(self) -> Pair:
-        """The pair for anyone who knows the corrections: each is a departure and an arrival."""
+        """The pair for someone who knows the corrections: each is a departure and an arrival."""
         if self.corrected is None or not self.corrected.any():
             return self
         gone_people = None
@@ -68,11 +68,11 @@ class Pair:
 
     @cached_property
     def cells(self) -> tuple[Ints, Ints]:
-        """Persons who share both classes, arrivals those of the new one.
+        """Number the cells: persons who share both classes, with arrivals by the new class.
 
         Returns:
-            keys: (c,) int64, ascending: (old + 1) * new_classes + new.
-            which: (n,) place of each person's cell among the keys.
+            keys: Cells, shape (c,) int64, ascending: (old + 1) * new_classes + new.
+            which: Index of each person's cell among the keys, shape (n,).
         """
         keys = (self.old.astype(np.int64) + 1) * self.new_classes + self.new
         found, which = np.unique(keys, return_inverse=True)
@@ -99,7 +99,7 @@ class Pair:
         """The departures of each component that has any.
 
         A component without a class of the new release is an old class that left as a whole: the new release
-        tells nothing of it.
+        reveals nothing about it.
         """
         return Groups.of(self.components[0][self.gone], self.gone_people)
 
@@ -109,8 +109,8 @@ class Groups:
     """Persons of the same component.
 
     Attributes:
-        components: (g,) int64, ascending.
-        sizes: (g,) int64, persons of each.
+        components: Component of each group, shape (g,) int64, ascending.
+        sizes: Number of persons of each group, shape (g,) int64.
     """
 
     components: Ints
@@ -118,7 +118,7 @@ class Groups:
 
     @classmethod
     def of(cls, components: Ints, people: Ints | None = None) -> Groups:
-        """Count persons by the component (p,) of each record, and whose it is, as of `people_of`."""
+        """Count persons by the component (p,) of each record and by its person, as for `people_of`."""
         found, which = np.unique(components, return_inverse=True)
         return cls(components=found, sizes=people_of(which, people, len(found)))
 
@@ -126,7 +126,7 @@ class Groups:
         return len(self.sizes)
 
     def place(self, components: Ints) -> Ints:
-        """(m,) place of each of some components among those of the groups, -1 = no group."""
+        """(m,) the index of each of some components among those of the groups, -1 = no group."""
         places = np.full(max(components.max(initial=-1), self.components.max(initial=-1)) + 1, -1)
         places[self.components] = np.arange(len(self))
         found: Ints = places[components]

@@ -1,15 +1,15 @@
 """What each attacker who has all releases of a table is left with, for every person of the new one.
 
-- identity: knows a person's quasi-identifiers, and which releases this person is in. Their value is one that
-  the person's class has in each of these, and their record one of the class's with such a value.
-- membership: knows that of everybody. The person is one of those who share the class in each release that the
-  person is in.
+- identity: knows a person's quasi-identifiers, and which releases the person is in. The person's value is one
+  that the person's class has in each of these releases, and the record one of the class's with such a value.
+- membership: knows that about everyone. The person is one of those who share the class in each release that
+  the person is in.
 - difference: membership, and subtracts an earlier release from the new one, see `components` and `exchange`.
-- correction: difference, and knows whose value was corrected. A corrected record counts as a departure and as
+- correction: difference, and knows whose value was corrected. A corrected record counts as a departure and
   an arrival of the same person.
 
-The attacker by a register of the population is in `population`. A person who returns is an arrival where a
-release without them is subtracted, and one of those who stayed where a release with them is.
+The attacker with a register of the population is in `population`. A person who returns is an arrival if a
+release without them is subtracted, and stayed if a release with them is.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ class GroupsLeft:
     """The arrivals, or the departures, of each component of two releases.
 
     Attributes:
-        counted: the persons and the values of each group, its sensitive attributes those that are known.
-        values: sensitive attribute -> (g,) the fewest values that remain possible for one of its persons.
-            An attacker who knows the other side knows the group's multiset, so these are values of the group.
-            Where several records may be of one person, sets of values where these are fewer.
-        place: (n,) group of each person of the new release, -1 = none: of arrivals those who arrived, of
-            departures all who are in a class of the component.
+        counted: Persons and known sensitive values of each group.
+        values: Sensitive attribute -> (g,) the fewest values that remain possible for one of its persons. An
+            attacker who knows the other side knows the group's multiset, so these are values of the group. If
+            a person may have several records, sets of values if these are fewer.
+        place: Group of each person of the new release, shape (n,), -1 = none; for arrivals the group of those
+            who arrived, for departures the group of all who are in a class of the component.
     """
 
     counted: CountedClasses
@@ -62,9 +62,10 @@ class Left:
     """What an attacker is left with.
 
     Attributes:
-        persons: (n,) persons among whom each one of the new release is hidden, itself included.
-        values: sensitive attribute -> (n,) values that remain possible for each one.
-        groups: of an attacker who subtracts: arrivals and departures.
+        persons: Number of persons, shape (n,), among whom each one of the new release is hidden, itself
+            included.
+        values: Sensitive attribute -> (n,) number of values that remain possible for each one.
+        groups: Arrivals and departures, for an attacker who subtracts.
     """
 
     persons: Ints
@@ -73,14 +74,14 @@ class Left:
 
 
 def by_intersection(history: History, names: Sequence[str]) -> tuple[Left, Left]:
-    """What is left to an attacker who knows one person, and to one who knows who is in which release.
+    """Return what is left to an attacker who knows one person, and to one who knows who is in which release.
 
     Args:
-        history: the releases. Of earlier ones without the values of their classes nothing is known.
-        names: sensitive attributes.
+        history: Releases. Earlier ones without the values of their classes reveal nothing.
+        names: Sensitive attributes.
 
     Returns:
-        Of the attackers `identity` and `membership`.
+        The results for the attackers `identity` and `membership`.
     """
     persons, values = _class_sizes(history), {}
     for name in names:
@@ -92,13 +93,13 @@ def by_intersection(history: History, names: Sequence[str]) -> tuple[Left, Left]
 def subtractions(
     history: History, classes: EquivalenceClasses, names: Sequence[str], *, window: int
 ) -> Iterator[Subtraction]:
-    """The new release and each of the earlier ones in the window, one at a time.
+    """Yield the subtraction of each earlier release in the window from the new one.
 
     Args:
-        history: the releases.
-        classes: those of the new release, counterfeits included.
-        names: sensitive attributes. Values of departures are judged where the earlier release has the values
-            of its classes, corrections where it has those of its persons.
+        history: Releases.
+        classes: Classes of the new release, counterfeits included.
+        names: Sensitive attributes. Values of departures are judged if the earlier release has the values of
+            its classes, corrections if it has those of its persons.
         window: Number of earlier releases, the newest ones.
     """
     for i in range(max(len(history.earlier) - window, 0), len(history.earlier)):
@@ -110,12 +111,12 @@ class Subtraction:
     """An earlier release that is subtracted from the new one; the values of both have the same codes.
 
     Attributes:
-        pair: their persons.
-        new_values: sensitive attribute -> (n,) code of each person of the new release.
-        old_values: (n,) the same of the old release, -1 of those who are not in it. An attribute is absent
-            where the value of a person of both is not known.
-        old_counts: sensitive attribute -> multiset of each old class, with the codes.
-        sensitive: sensitive attribute -> its distribution in the new release.
+        pair: Persons of both releases.
+        new_values: Sensitive attribute -> (n,) code of each person of the new release.
+        old_values: The same for the old release, (n,) each, -1 for persons who are not in it. An attribute is
+            absent if the value of a person of both is unknown.
+        old_counts: Sensitive attribute -> multiset of each old class, with the codes.
+        sensitive: Sensitive attribute -> its distribution in the new release.
     """
 
     pair: Pair
@@ -126,21 +127,21 @@ class Subtraction:
 
     @property
     def corrected(self) -> bool:
-        """Whether it is known that a person of both releases has another value now."""
+        """Whether a person of both releases is known to have another value now."""
         return self.pair.corrected is not None and bool(self.pair.corrected.any())
 
     def left(self, least: int, *, corrections: bool = False) -> Left:
-        """What is left to an attacker who subtracts.
+        """Return what is left to an attacker who subtracts.
 
         Args:
-            least: values that are asked for; more are not looked for.
-            corrections: whether this attacker knows who was corrected.
+            least: Required number of values; the search stops there.
+            corrections: Whether this attacker knows who was corrected.
         """
         return self._left(self.pair.apart if corrections else self.pair, least)
 
     @classmethod
     def of(cls, history: History, i: int, classes: EquivalenceClasses, names: Sequence[str]) -> Subtraction:
-        """The i-th earlier release; arguments as of `subtractions`."""
+        """Build it for the i-th earlier release; arguments as for `subtractions`."""
         new, release, place = history.new, history.earlier[i], history.place(i)
         stayed = place >= 0
         gone = np.ones(len(release), dtype=np.bool_)
@@ -209,13 +210,13 @@ class Subtraction:
         )
 
     def _sets_of_arrivals(self, pair: Pair, place: Ints, name: str, least: int) -> Ints | None:
-        """(g,) the fewest sets of values of each group; None where each person has one record.
+        """(g,) the fewest sets of values of each group; None if each person has one record.
 
         Args:
-            pair: the releases.
-            place: (p,) group of each arrival.
-            name: the sensitive attribute.
-            least: as of `left`.
+            pair: Persons of both releases.
+            place: Group of each arrival, shape (p,).
+            name: Sensitive attribute.
+            least: As for `left`.
         """
         if pair.people is None:
             return None
@@ -232,13 +233,13 @@ class Subtraction:
     def _sets_of_departures(
         self, pair: Pair, place: Ints, gone: tuple[Ints, Ints], least: int
     ) -> Ints | None:
-        """(g,) the same of departures, of which it is not known which record has which value.
+        """(g,) the same for departures, whose assignment of values to records is unknown.
 
         Args:
-            pair: the releases.
-            place: (p,) group of each value that left.
-            gone: (p,) the old class and (p,) the code of each value, as of `_gone`.
-            least: as of `left`.
+            pair: Persons of both releases.
+            place: Group of each value that left, shape (p,).
+            gone: Old class and code of each value, (p,) each, from `_gone`.
+            least: As for `left`.
         """
         if pair.gone_people is None:
             return None
@@ -249,14 +250,16 @@ class Subtraction:
         )
 
     def _gone(self, pair: Pair, name: str) -> tuple[Ints, Ints]:
-        """The old class and the value of each departure.
+        """Return the old class and the value of each departure.
 
-        They are those of the class less those of its persons who stayed. Where the old values of persons
-        were not kept, none of these counts as corrected.
+        These are the values of the class less those of its persons who stayed. If the old values of persons
+        were not kept, none of them counts as corrected.
         """
         found, size = self.old_counts[name], self.sensitive[name].size
         total = np.zeros(pair.old_classes * size, dtype=np.int64)
-        records = found.persons if pair.people is None else found.records  # no counterfeits are beside these
+        records = (
+            found.persons if pair.people is None else found.records
+        )  # with persons there are no counterfeits
         total[found.classes.astype(np.int64) * size + found.values] = records
         stayed = np.flatnonzero(pair.old >= 0)
         was = self.old_values.get(name, self.new_values[name])[stayed]
@@ -288,10 +291,10 @@ class _Members:
     """The records of groups.
 
     Attributes:
-        place: (p,) Group of each record.
-        codes: (p,) Code of its value.
-        left: (p,) Values that remain possible for it.
-        sets: (g,) Sets of values that are left of the persons of each group; None: each has one record.
+        place: Group of each record, shape (p,).
+        codes: Code of its value, shape (p,).
+        left: Number of values that remain possible for it, shape (p,).
+        sets: Sets of values left for the persons of each group, shape (g,); None: each has one record.
     """
 
     place: Ints
@@ -301,9 +304,9 @@ class _Members:
 
 
 def _before(release: Membership, name: str, place: Ints | Small, codes: Ints) -> Ints | None:
-    """(n,) the code of each person's value in an old release, -1 of those who are not in it.
+    """(n,) the code of each person's value in an old release, -1 if they are not in it.
 
-    None where the value of one of them is not known.
+    None if the value of one of them is unknown.
     """
     found, stayed = np.full(len(place), -1), np.flatnonzero(place >= 0)
     if name not in release.values:
@@ -318,7 +321,7 @@ def _before(release: Membership, name: str, place: Ints | Small, codes: Ints) ->
 def _codes(
     texts: Sequence[str], canon: Ints, release: Membership, name: str, classes: EquivalenceClasses
 ) -> tuple[Ints, int]:
-    """(v,) the code of each value of an old release, and the number of codes: its own come last."""
+    """(v,) the code of each value of an old release, and the number of codes: values only it has are last."""
     size = classes.sensitive[name].size
     if name not in release.counts:
         return np.zeros(0, np.int64), size
@@ -331,7 +334,7 @@ def _codes(
 
 
 def _padded(classes: EquivalenceClasses, name: str, size: int) -> SensitiveValues:
-    """The distribution of an attribute in the new release, 0 for values that it does not have."""
+    """Return the distribution of an attribute in the new release, 0 for values that it does not have."""
     prior = classes.counts(name).prior
     return SensitiveValues(
         column=pd.Series(dtype=object),
@@ -344,7 +347,7 @@ def _padded(classes: EquivalenceClasses, name: str, size: int) -> SensitiveValue
 
 
 def _class_sizes(history: History) -> Ints:
-    """(n,) the persons in the smallest class that each one was released in."""
+    """(n,) the number of persons in the smallest class that each person was released in."""
     found = history.new.sizes[history.new.labels]
     for release, column in zip(history.earlier, history.classes, strict=True):
         here = np.flatnonzero(column >= 0)
@@ -353,13 +356,13 @@ def _class_sizes(history: History) -> Ints:
 
 
 def _intersection(history: History, name: str) -> tuple[Ints, Ints]:
-    """The values that all classes of each person have, and the records of the class with the fewest of them.
+    """Return the values that all classes of each person have, and the fewest records with them in a class.
 
-    Classes are as published, counterfeits included; of a class whose counterfeits can be recognized no value
-    counts.
+    Classes are as published, counterfeits included. If the counterfeits of a class can be recognized, none of
+    its values counts.
 
     Returns:
-        (n,) values, and (n,) records; where several may be of one person, at least so many persons.
+        (n,) values, and (n,) records; if a person may have several, a lower bound on persons.
     """
     n = len(history.new)
     columns = [(history.new.labels, history.new)]
@@ -399,7 +402,7 @@ def _intersection(history: History, name: str) -> tuple[Ints, Ints]:
 
 
 def _masks(counts: ClassValues, codes: Ints, words: int) -> Ints:
-    """(c, words) a bit for each value of each class."""
+    """(c, words) one bit for each value of each class."""
     found = np.zeros((int(counts.classes.max(initial=-1)) + 1, words), dtype=np.int64)
     word, bit = np.divmod(codes[counts.values], _BITS)
     np.bitwise_or.at(found, (counts.classes, word), np.int64(1) << bit)
@@ -409,21 +412,24 @@ def _masks(counts: ClassValues, codes: Ints, words: int) -> Ints:
 def _records_among(
     counts: ClassValues, codes: Ints, labels: Ints, possible: Ints, sizes: Ints | None
 ) -> Ints:
-    """(m,) records of each class with one of the possible values, a row of words for each.
+    """(m,) the number of records of each class with one of the possible values, a row of words for each.
 
-    Given the persons of each class, at least so many persons: it is not known who has several of the values.
-    They are no fewer than those with the most frequent one, nor than all but those with any other value.
+    Given the persons of each class, a lower bound on persons: it is unknown who has several of the values.
+    They are no fewer than those with the most frequent value, and no fewer than all but those with any other
+    value.
     """
     keys = np.column_stack([labels.astype(np.int64), possible])
-    asked, which = np.unique(keys, axis=0, return_inverse=True)
-    row, entry = spread(counts.classes, asked[:, 0])
+    queries, which = np.unique(keys, axis=0, return_inverse=True)
+    row, entry = spread(counts.classes, queries[:, 0])
     word, bit = np.divmod(codes[counts.values[entry]], _BITS)
-    held = (asked[row, 1 + word] >> bit) & 1
+    held = (queries[row, 1 + word] >> bit) & 1
     if sizes is None:
-        found = np.bincount(row, weights=counts.records[entry] * held, minlength=len(asked)).astype(np.int64)
+        found = np.bincount(row, weights=counts.records[entry] * held, minlength=len(queries)).astype(
+            np.int64
+        )
     else:
         persons = counts.persons[entry].astype(np.int64)
-        others = np.bincount(row, weights=persons * (1 - held), minlength=len(asked)).astype(np.int64)
-        found = sizes[asked[:, 0]] - others
+        others = np.bincount(row, weights=persons * (1 - held), minlength=len(queries)).astype(np.int64)
+        found = sizes[queries[:, 0]] - others
         np.maximum.at(found, row, persons * held)
     return found[which.ravel()]

@@ -1,6 +1,6 @@
-"""The policy model of releases of the same people over time: what each named attacker is left with.
+"""The policy model for releases of the same people over time: what each named attacker is left with.
 
-It is read wherever DAGs are parsed, so what it measures with is imported when it measures.
+Policies are read when DAGs are parsed, so the modules that measure are imported only for measuring.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ Floats = npt.NDArray[np.float64]
 
 
 class Attacker(StrEnum):
-    """What an attacker who has all releases of a table knows besides."""
+    """What an attacker who has all releases of a table knows in addition."""
 
     IDENTITY = "identity"  # one person's quasi-identifiers, and which releases the person is in
-    MEMBERSHIP = "membership"  # the same of every person
+    MEMBERSHIP = "membership"  # the same about every person
     DIFFERENCE = "difference"  # membership, and subtracts one release from another
     POPULATION = "population"  # the quasi-identifiers of a whole population at every time, not who left
     CORRECTION = "correction"  # difference, and whose record was corrected
@@ -47,15 +47,15 @@ DEFAULT_WINDOW = 8
 
 @dataclass(frozen=True, kw_only=True)
 class Judgement:
-    """What the attackers are left with.
+    """What the attackers are left with, by person and by attacker.
 
     Attributes:
-        per_person: (n,) the fewest persons among whom an attacker still finds each one of the new release, or
-            in a group of arrivals or departures by which this one's classes give them away; 0 where fewer
-            sensitive values are left than are asked for.
-        least: the same of the worst person, by attacker; none of a release of no persons.
-        unjudged: attacker, or part of what one knows -> why it was not judged.
-        population: the population of the attacker `population`, in words; empty where it was not judged.
+        per_person: Fewest persons among whom an attacker still finds each one of the new release, shape (n,),
+            or in a group of arrivals or departures by which the person's classes reveal them; 0 if fewer
+            sensitive values are left than required.
+        least: The number of the worst person, by attacker; empty for a release without persons.
+        unjudged: Attacker, or part of an attacker's knowledge -> why it was not judged.
+        population: Population of the attacker `population`, in words; empty if not judged.
     """
 
     per_person: Floats
@@ -65,7 +65,7 @@ class Judgement:
 
     @property
     def sentence(self) -> str:
-        """What was judged and what was not."""
+        """Say what was judged and what was not."""
         judged = ", ".join(f"{attacker} {number:g}" for attacker, number in self.least.items())
         reasons: dict[str, list[str]] = {}
         for what, why in self.unjudged.items():
@@ -81,19 +81,19 @@ class Judgement:
 class Republication:
     """No named attacker who has all releases is left with fewer than k persons or m sensitive values.
 
-    Of two releases an attacker who subtracts learns the values of arrivals and of departures together; of
-    each such group there are none or at least k persons with at least m values. Where several records may be
-    of one person, m counts sets of values, too: those that remain possible for each person of the group, and
-    the different ones that its persons have.
+    When two releases are subtracted, an attacker learns the values of arrivals and of departures together.
+    Each such group must be empty or have at least k persons with at least m values. If a person may have
+    several records, m counts sets of values as well: those that remain possible for each person of the group,
+    and the different ones that its persons have.
 
     Attributes:
         k: Least number of persons, >= 2.
         m: Least number of distinct values of a sensitive attribute, >= 2; None: values are not judged.
-        attribute: the sensitive attribute; None means each of the table's.
+        attribute: Name of the sensitive attribute; None for each of the table's.
         attackers: Any of identity, membership, difference, population and correction; all but population by
             default.
         window: Number of earlier releases, the newest ones, from each of which the new one is subtracted.
-        groups: Further models of sensitive values that each group of arrivals and of departures keeps,
+        groups: Further models of sensitive values that each group of arrivals and of departures must satisfy,
             measured against the whole new release.
 
     >>> Republication(k=1)
@@ -132,25 +132,26 @@ class Republication:
         return bool({Attacker.DIFFERENCE, Attacker.CORRECTION} & set(self.attackers))
 
     def per_person(self, history: History, classes: EquivalenceClasses) -> Floats:
-        """(n,) the fewest persons left to an attacker, 0 where too few values are; see `Judgement`."""
+        """(n,) the fewest persons left to an attacker, 0 if too few values are; see `Judgement`."""
         return self.judge(history, classes).per_person
 
     def judge(self, history: History, classes: EquivalenceClasses) -> Judgement:
-        """What each of the attackers is left with.
+        """Measure what each of the attackers is left with.
 
         Args:
-            history: the new release, with the values of its persons, and the earlier ones. The population is
-                that of their registers where each has one, else all of their persons.
-            classes: those of the new release, counterfeits included.
+            history: New release, with the values of its persons, and the earlier ones. The population is that
+                of their registers if each has one, else all of their persons.
+            classes: Classes of the new release, counterfeits included.
 
         Raises:
-            SchemaError: if values are asked for and the release has no such sensitive attribute, or `groups`
-                of a table in which several records may be of one person.
+            SchemaError: If values are required and the release has no such sensitive attribute, or `groups`
+                is set for a table in which a person may have several records.
         """
         if self.groups and history.new.people is not None:
             raise SchemaError(
-                "groups cannot be judged where several records may be of one person: whose the values of "
-                "departures are is not kept; leave groups out of the model"
+                "groups cannot be judged if a person may have several records, because the persons of the "
+                "values of "
+                "departures are not kept. Remove groups from the model"
             )
         names = self._attributes(classes)
         unjudged = self._unjudged(history, names)
@@ -158,7 +159,7 @@ class Republication:
         found |= self._of_pairs(history, classes, names)
         found = {attacker: numbers for attacker, numbers in found.items() if attacker not in unjudged}
         n = len(history.new)
-        # No policy names this attacker by default, so one that names it fails where it cannot be judged.
+        # No policy names this attacker by default, so a policy that names it fails if it cannot be judged.
         silent = Attacker.POPULATION in self.attackers and Attacker.POPULATION not in found
         return Judgement(
             per_person=np.zeros(n) if silent or not found else np.minimum.reduce([*found.values()]),
@@ -173,7 +174,7 @@ class Republication:
         names: Sequence[str],
         unjudged: dict[str, str],
     ) -> dict[Attacker, Floats]:
-        """What those are left with who do not subtract; adds to what is not judged."""
+        """Judge the attackers who do not subtract, and note what is not judged."""
         from privacy_engine.verification.republication.left import by_intersection
         from privacy_engine.verification.republication.population import candidates
 
@@ -192,7 +193,7 @@ class Republication:
     def _of_pairs(
         self, history: History, classes: EquivalenceClasses, names: Sequence[str]
     ) -> dict[Attacker, Floats]:
-        """What those are left with who subtract."""
+        """Judge the attackers who subtract."""
         from privacy_engine.verification.republication.left import subtractions
 
         attackers = [a for a in (Attacker.DIFFERENCE, Attacker.CORRECTION) if a in self.attackers]
@@ -210,7 +211,7 @@ class Republication:
         return found
 
     def _kept(self, left: Left) -> Floats:
-        """(n,) persons left, 0 where too few values are."""
+        """(n,) persons left, 0 if too few values are."""
         found = left.persons.astype(np.float64)
         if self.m is not None:
             for values in left.values.values():
@@ -222,7 +223,7 @@ class Republication:
         return found
 
     def _of_groups(self, groups: GroupsLeft) -> Floats:
-        """(g,) persons of each group, 0 where it misses a model of values."""
+        """(g,) persons of each group, 0 if it misses a model of values."""
         found = groups.sizes.astype(np.float64)
         if self.m is not None:
             for values in groups.values.values():
@@ -237,16 +238,17 @@ class Republication:
     def _attributes(self, classes: EquivalenceClasses) -> tuple[str, ...]:
         every = tuple(classes.sensitive)
         names = every if self.attribute is None else (self.attribute,)
-        asked = self.m is not None or self.groups
-        if not set(names) <= set(every) or (asked and not every):
+        about_values = self.m is not None or self.groups
+        if not set(names) <= set(every) or (about_values and not every):
             raise SchemaError(
-                f"{self.name} needs a sensitive attribute, the table has {sorted(every)}: name one of them, "
+                f"{self.name} requires a sensitive attribute, the table has {sorted(every)}. Name one of "
+                "them, "
                 "or give one attribute that role"
             )
         return names
 
     def _unjudged(self, history: History, names: Sequence[str]) -> dict[str, str]:
-        """What is not judged, and why."""
+        """Return what is not judged, and why."""
         found = {
             attacker.value: "not named by the policy"
             for attacker in Attacker
@@ -256,11 +258,11 @@ class Republication:
         without = sum(any(name not in r.counts for name in names) for r in history.earlier)
         recent = sum(any(name not in r.counts for name in names) for r in window)
         silent = sum(any(name not in r.values for name in names) for r in window)
-        asked = self.m is not None or self.groups
+        about_values = self.m is not None or self.groups
         subtracts = {Attacker.DIFFERENCE, Attacker.CORRECTION} & set(self.attackers)
-        if asked and without and {Attacker.IDENTITY, Attacker.MEMBERSHIP} & set(self.attackers):
+        if about_values and without and {Attacker.IDENTITY, Attacker.MEMBERSHIP} & set(self.attackers):
             found["values left by intersection"] = f"not kept by {without} earlier releases"
-        if asked and recent and subtracts:
+        if about_values and recent and subtracts:
             found["differences: values of departures"] = f"not kept by {recent} earlier releases"
         if Attacker.CORRECTION in self.attackers and names and silent == len(window) > 0:
             found[Attacker.CORRECTION] = "no earlier release keeps the values of persons"
@@ -273,12 +275,12 @@ class Republication:
 
 
 def subtracting(models: Iterable[object]) -> bool:
-    """Whether a model names an attacker who subtracts one release from another."""
+    """Return whether a model names an attacker who subtracts one release from another."""
     return any(isinstance(m, Republication) and m.subtracts for m in models)
 
 
 def window_of(models: Iterable[object], attacker: Attacker) -> int:
-    """Number of earlier releases in the window of the models that name an attacker; 0 where none does."""
+    """Return the earlier releases in the window of the models that name an attacker; 0 if none does."""
     named = (m for m in models if isinstance(m, Republication) and attacker in m.attackers)
     return max((model.window for model in named), default=0)
 
@@ -287,13 +289,13 @@ REPUBLICATION_MODELS: Mapping[str, type[Any]] = {Republication.name: Republicati
 
 
 def _numbers(model: SensitiveModel, groups: GroupsLeft, name: str) -> Floats:
-    """(g,) what a model measures of each group.
+    """(g,) the number that a model measures on each group.
 
     A group with a value that the whole new release lacks is infinitely far from it.
     """
     counts, hierarchy = groups.counted.counts(name), groups.counted.sensitive[name].hierarchy
     foreign = counts.prior[counts.values] == 0
-    if isinstance(model, TCloseness) and hierarchy is not None:  # a tree has no place for such values
+    if isinstance(model, TCloseness) and hierarchy is not None:  # such values are not in the tree
         known = replace(
             counts,
             classes=counts.classes[~foreign],
@@ -312,7 +314,7 @@ def _numbers(model: SensitiveModel, groups: GroupsLeft, name: str) -> Floats:
 
 
 def _population(history: History) -> str:
-    """Who is the population, in words."""
+    """Describe the population in words."""
     without = sum(release.register is None for release in history.earlier)
     if history.registers:
         return "the register of each release"

@@ -1,7 +1,7 @@
-"""Sentences for the readers of a release about attackers who also have the earlier releases of its table.
+"""Sentences for the readers of a release about attackers who also have its earlier releases.
 
-The findings of the policy model `republication` say in a note which attackers were judged and which were not.
-Where releases follow people and no finding is of that model, differences were not judged, and that is said.
+The findings of the policy model `republication` note which attackers were judged and which were not. If
+releases follow people and no finding belongs to that model, a sentence says that differences were not judged.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 NOT_JUDGED = (
-    "differences between releases were not judged: the policy does not name the model republication, so it "
-    "is not known whether values of newcomers follow by subtracting an earlier release from this one"
+    "differences between releases were not judged, because the policy does not name the model republication: "
+    "values of newcomers might follow from subtracting an earlier release from this one"
 )
 
 
 def unjudged_text(count: int) -> str:
-    """What is wrong where earlier releases were made before differences could be judged, and what to do.
+    """Explain what is unknown if earlier releases could not be judged, and what to do about it.
 
     Args:
         count: Number of such releases, at least 1.
@@ -24,16 +24,16 @@ def unjudged_text(count: int) -> str:
     were = "release of the table was" if count == 1 else "releases of the table were"
     return (
         f"{count} earlier {were} made before differences between releases could be judged, or with another "
-        "`exact` of the identifier, so it is not known what follows by subtracting; retract what was made "
-        "then, publish under a new table name, or state why that is acceptable as history.accept_unjudged"
+        "`exact` of the identifier, so what follows by subtracting is unknown. Retract what was made "
+        "then, publish under a new table name, or give a reason to accept this as history.accept_unjudged"
     )
 
 
 def notes_over_time(findings: Iterable[Mapping[str, Any]], *, followed: bool) -> list[str]:
-    """Sentences about what was judged together with the earlier releases; none where nothing follows people.
+    """Return sentences on what was judged together with the earlier releases; none if no one is followed.
 
     Args:
-        findings: Of the verification, each as `Finding.to_dict` gives it.
+        findings: Findings of the verification, each from `Finding.to_dict`.
         followed: Whether the release was made together with earlier ones of the same people, or people are
             followed through it.
 
@@ -44,7 +44,7 @@ def notes_over_time(findings: Iterable[Mapping[str, Any]], *, followed: bool) ->
     >>> notes_over_time([{"rule": "k_anonymity(k=2)"}], followed=False)
     []
     """
-    # They load numpy, which no command needs that shows no release.
+    # They load numpy, which commands that show no release do not need.
     from privacy_engine.verification.cross_release import CROSS_RELEASE_MODELS
     from privacy_engine.verification.republication.model import Republication
 

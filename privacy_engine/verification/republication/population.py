@@ -1,15 +1,16 @@
 """The attacker who knows the quasi-identifiers of a whole population at every time, but not who left a table.
 
-An example is an address register of each week. For a person who is in some releases this attacker looks for
-all others who may have that person's records there: whose known values fit the box of the class each time.
-An attacker who also knows who arrived when leaves out those who had not arrived yet, and sees how many
-records of a class are arrivals': where these and the person fill it, no one else can be in it.
+An example is an address register of each week. For a person in some releases, this attacker looks for all
+others who may have the person's records there: whose known values fit the box of the class each time. An
+attacker who also knows who arrived when excludes those who had not arrived yet, and sees how many records of
+a class belong to arrivals: if these and the person fill it, no one else can be in it.
 
-The population is a register, one for each release, or else all persons of all releases: then of a person who
-is not in a release the box of the release nearest before it is known, or that of the first one after it.
+The population is a register, one for each release, or else all persons of all releases. In that case, for a
+person who is not in a release, the box of the nearest release before it is known, or of the first one after
+it.
 
-Deviation: a person who is released in another class at that time is not counted, even where the two boxes
-overlap, for another person would have to take their place there. So never more are found than there are.
+Deviation: a person who is released in another class at that time is not counted, even if the two boxes
+overlap, because another person would have to take their place there. So never more are found than there are.
 """
 
 from __future__ import annotations
@@ -31,30 +32,31 @@ Bools = npt.NDArray[np.bool_]
 
 
 def candidates(history: History, registers: Sequence[Membership] = (), *, arrivals: bool) -> Ints:
-    """Count who may be each person of the new release.
+    """Count the persons who may be each person of the new release.
 
     Args:
-        history: the releases, with the released cells of each.
-        registers: The population at the time of each release, the new one last: `persons`, and as `boxes` the
-            text of each one's value, such as `34`. Of the released cells those of their attributes count.
-            None given: the persons of all releases.
-        arrivals: whether it is known who arrived in which release.
+        history: Releases, with the released cells of each.
+        registers: Population at the time of each release, the new one last: `persons`, and in `boxes` the
+            text of each one's value, such as `34`. Only released cells of their attributes count. Empty: the
+            persons of all releases.
+        arrivals: Whether it is known who arrived in which release.
 
     Returns:
         (n,) persons who fit all classes of each one, itself included.
 
     Raises:
-        VerificationError: if a release has no cells, or cells of other quasi-identifiers than the others, or
-            registers are not one for each release, or are given where several records may be of one person.
+        VerificationError: If a release has no cells, or cells of other quasi-identifiers than the others, or
+            registers are not one for each release, or are given although a person may have several records.
     """
     if registers and history.new.people is not None:
         raise VerificationError(
-            "a register has one record a person, so it cannot be the population of a table in which several "
-            "may be of one; leave `population` out of the attackers, or the register"
+            "a register has one record per person, so it cannot be the population of a table in which a "
+            "person "
+            "may have several. Remove `population` from the attackers, or the register"
         )
     releases: Sequence[Membership] = (*history.earlier, history.new)
     if registers:
-        known_of = [Reading(sorted(r.boxes), history.source).told for r in registers]
+        known_of = [Reading(sorted(r.boxes), history.source).subjects for r in registers]
         known_by_all = frozenset.intersection(*known_of)
         releases, registers = (
             [_restricted(r, known_by_all, history.source) for r in group] for group in (releases, registers)
@@ -101,16 +103,16 @@ def candidates(history: History, registers: Sequence[Membership] = (), *, arriva
 
 @dataclass(frozen=True, kw_only=True)
 class _Time:
-    """Who may be in which class of one release.
+    """The possible members of each class of one release.
 
     Attributes:
-        member: (p,) class of each person of the population, -1 = not in the release.
-        absent: (p,) persons who are not in it, and may be for all that is known.
-        row: (p,) known values of each, -1 = none.
-        outer: (c, columns) the box of each class, as codes of cells.
-        inner: (r, columns) the known values, as codes of cells.
-        covered: for each column which cell covers which.
-        spare: (c,) members of each class whose presence is not certain.
+        member: Class of each person of the population, shape (p,), -1 = not in the release.
+        absent: Whether each person is not in the release but might be, shape (p,).
+        row: Row of each person's known values, shape (p,), -1 = none.
+        outer: Box of each class as codes of cells, shape (c, columns).
+        inner: Known values as codes of cells, shape (r, columns).
+        covered: For each column, which cell covers which.
+        spare: Number of members of each class whose presence is not certain, shape (c,).
     """
 
     member: Ints
@@ -122,11 +124,11 @@ class _Time:
     spare: Ints
 
     def fits(self, label: int, own: bool) -> Bools:
-        """(p,) who may be in a class together with one of its members.
+        """(p,) whether each person may be in a class together with one of its members.
 
         Args:
-            label: the class.
-            own: whether that member is one of those whose presence is not certain.
+            label: Number of the class.
+            own: Whether that member's presence is not certain.
         """
         found: Bools = self.member == label
         if self.spare[label] - own < 1:
@@ -140,7 +142,7 @@ class _Time:
 
 
 def _restricted(release: Membership, attributes: frozenset[str], source: DataSchema | None) -> Membership:
-    """A release with the cells of some attributes only."""
+    """Return a release with the cells of some attributes only."""
     columns = Reading(sorted(release.boxes), source).columns
     kept = [c.names for c in columns if (c.attribute.name if c.attribute else c.names[0]) in attributes]
     boxes = {name: release.boxes[name] for names in kept for name in names}
@@ -155,16 +157,17 @@ def _reading(
             f"registers must be one for each release, got {len(registers)} for {len(releases)} releases"
         )
     readings = [Reading(sorted(r.boxes), source) for r in (*releases, *registers) if len(r)]
-    if not readings or not readings[0].told or any(r.told != readings[0].told for r in readings):
+    if not readings or not readings[0].subjects or any(r.subjects != readings[0].subjects for r in readings):
         raise VerificationError(
-            "the cells of all releases must have been kept, of the same quasi-identifiers; retract those "
-            "of before, or leave `population` out of the attackers"
+            "the cells of all releases must have been kept, for the same quasi-identifiers. Retract the "
+            "older "
+            "releases, or remove `population` from the attackers"
         )
     return readings[-1]
 
 
 def _owners(people: pd.Index, history: History) -> Ints | None:
-    """(p,) whose record each is; None where each is of another person."""
+    """(p,) the person of each record; None if each person has one record."""
     if history.new.owners is None:
         return None
     found = np.zeros(len(people), dtype=np.int64)
@@ -175,14 +178,14 @@ def _owners(people: pd.Index, history: History) -> Ints | None:
 
 
 def _boxes(release: Membership, rows: Ints) -> Mapping[str, npt.NDArray[np.object_]]:
-    """The cells of some rows."""
+    """Return the cells of some rows."""
     return {name: texts[rows] for name, texts in release.boxes.items()}
 
 
 def _last_known(present: Ints, i: int) -> Ints:
     """(p,) the class of each person in the i-th release, or the nearest before, or else the first after.
 
-    Classes are counted through all releases.
+    Classes are numbered across all releases.
     """
     sizes = present.max(axis=1, initial=-1) + 1
     starts = np.cumsum(sizes) - sizes
@@ -196,7 +199,7 @@ def _last_known(present: Ints, i: int) -> Ints:
 def _covered(
     reading: Reading, cells: list[list[tuple[str | None, ...]]], outer: Ints, inner: Ints
 ) -> list[Bools]:
-    """For each column which cell of a class covers which known one."""
+    """Return for each column which cell of a class covers which known one."""
     found = []
     for j, column in enumerate(reading.columns):
         table = np.zeros((len(cells[j]), len(cells[j])), dtype=np.bool_)

@@ -1,17 +1,18 @@
-"""Sets of sensitive values of persons who have several records, to anyone who knows the values of classes.
+"""Sets of sensitive values of persons with several records, for someone who knows the values of classes.
 
-The attacker knows whose each record of a group of arrivals or departures is, and how often each value occurs
-among the records of each class, but not which record has which value. Two questions follow:
+The attacker knows the person of each record of a group of arrivals or departures, and how often each value
+occurs among the records of each class, but not which record has which value. Two questions follow:
 
-- How many sets of values remain possible for one person? All ways to deal the values of a class out to its
-  records explain what is seen. A person with r records in a class has the set S in some of them exactly where
+- How many sets of values remain possible for one person? Any assignment of the values of a class to its
+  records explains what is seen. A person with r records in a class has the set S in some of them exactly if
   S has at most r values and these occur at least r times. If one set remains, it is known, however many
-  persons and values the class has: of four records with x, x, y and y, three are one person's, who has both.
-- How many different sets do the persons of a group have at least? Where all have the same one, it is enough
-  to know that none of them has a value twice. Of departures the values of persons are not kept, so the answer
-  is a bound that holds for every way to deal the values out.
+  persons and values the class has: of four records with x, x, y and y, three belong to one person, who has
+  both.
+- How many different sets do the persons of a group have at least? If all have the same one, it is enough
+  to know that none of them has a value twice. For departures, the values of persons are not kept, so the
+  answer is a bound that holds for every assignment of the values.
 
-Both numbers are never larger than those that a search of all assignments finds. Persons are counted as in one
+Both numbers never exceed those that a search of all assignments finds. Persons are counted as in one
 release, see `privacy_engine.tables.persons`.
 """
 
@@ -29,12 +30,12 @@ NO_LIMIT = int(np.iinfo(np.int64).max)
 
 
 def fewest_sets(groups: Ints, people: Ints, of_values: tuple[Ints, Ints], size: int) -> Ints:
-    """Bound from below how many different sets of values the persons of each group have.
+    """Bound from below the number of different sets of values that the persons of each group have.
 
     Args:
-        groups: (n,) Group of each record, 0 .. size - 1.
-        people: (n,) Person of each record.
-        of_values: (e,) group and (e,) code of each value that a record of the group has.
+        groups: Group of each record, shape (n,), 0 .. size - 1.
+        people: Person of each record, shape (n,).
+        of_values: Group and code of each value that a record of the group has, (e,) each.
         size: Number of groups.
 
     >>> group, person = np.zeros(4, np.int64), np.array([7, 7, 8, 8])
@@ -60,11 +61,11 @@ def _fewest(values: Sequence[int], records: Sequence[int]) -> int:
     if not records:
         return 0
     singles, most = sum(own == 1 for own in records), max(records)
-    # Those with one record have one value each; what is left over is in sets of at most `most` values.
+    # Those with one record have one value each; the remaining values are in sets of at most `most` values.
     first = sum(before < singles for before in accumulate(values, initial=0)) if singles else 1
     covered = first if singles else min(records)
     found = first + max(-(-(len(values) - covered) // most), 0)
-    # A value that not every person can have is in some sets and not in others.
+    # A value that not every person can have is in some sets but not in others.
     return max(found, 2) if len(values) > 1 and values[-1] < len(records) else found
 
 
@@ -74,15 +75,15 @@ def possible_sets(
     """Count the sets of values that remain possible for a person, the fewest of each group.
 
     Args:
-        groups: (n,) Group of each record, 0 .. size - 1.
-        classes: (n,) Class of each record.
-        people: (n,) Person of each record.
-        of_values: (e,) class and (e,) code of each value that a record of the group has there.
-        least: Number that is asked for; no more are looked for.
+        groups: Group of each record, shape (n,), 0 .. size - 1.
+        classes: Class of each record, shape (n,).
+        people: Person of each record, shape (n,).
+        of_values: Class and code of each value that a record of the group has there, (e,) each.
+        least: Required number; the search stops there.
         size: Number of groups.
 
     Returns:
-        (size,) int64, `NO_LIMIT` of a group in which no person has several records.
+        (size,) int64, `NO_LIMIT` for a group in which no person has several records.
     """
     found = np.full(size, NO_LIMIT, dtype=np.int64)
     span = int(people.max(initial=0)) + 1
@@ -104,12 +105,12 @@ def possible_sets(
 def _ways_of(
     records: Sequence[tuple[int, int]], values: Mapping[int, Mapping[int, int]], least: int
 ) -> Iterator[int]:
-    """Sets of one person, when the values in one class vary and those in the other classes are fixed.
+    """Count the sets of one person if the values in one class vary and those in the others are fixed.
 
     Args:
         records: Each class of the person, and the number of records there.
         values: Class -> code -> how often it occurs.
-        least: As of `possible_sets`.
+        least: As for `possible_sets`.
     """
     for label, number in records:
         fixed = {
@@ -121,7 +122,7 @@ def _ways_of(
 
 
 def _most_frequent(counts: Mapping[int, int], number: int) -> Iterator[int]:
-    """The fewest values that a number of records can have."""
+    """Return the fewest values that a number of records can have."""
     for code, count in sorted(counts.items(), key=lambda own: (-own[1], own[0])):
         if number > 0:
             yield code
@@ -129,7 +130,7 @@ def _most_frequent(counts: Mapping[int, int], number: int) -> Iterator[int]:
 
 
 def _ways(counts: Sequence[int], free: int, number: int, least: int) -> int:
-    """Count sets of values that a number of records can add to those that are fixed, up to `least`.
+    """Count the sets of values that a number of records can add to the fixed ones, up to `least`.
 
     Args:
         counts: How often each value occurs that is not fixed.

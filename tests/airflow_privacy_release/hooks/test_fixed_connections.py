@@ -47,7 +47,7 @@ def test_the_secret_that_wraps_keys_of_runs_never_comes_from_airflows_database(
     stored: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PRIVACY_WORK_AREA", "s3://bucket/work")
-    with pytest.raises(SecretError, match="PRIVACY_WORK_AREA_KEY, or a connection work_default of the env"):
+    with pytest.raises(SecretError, match="PRIVACY_WORK_AREA_KEY, or a connection work_default from the env"):
         work_store()
     monkeypatch.setenv("PRIVACY_WORK_AREA_KEY", SECRET)
     assert work_store() is not None

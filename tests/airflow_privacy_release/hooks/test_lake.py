@@ -28,7 +28,7 @@ def test_only_the_default_lake_needs_no_connection(tmp_path: Path, monkeypatch: 
     monkeypatch.delenv("AIRFLOW_CONN_LAKE_DEFAULT", raising=False)
     monkeypatch.setenv("PRIVACY_LAKE", str(tmp_path))
     assert lake_of("lake_default").root == str(tmp_path)
-    with pytest.raises(SpecError, match="the Airflow connection elsewhere must exist"):
+    with pytest.raises(SpecError, match="the Airflow connection elsewhere does not exist"):
         lake_of("elsewhere")
 
 

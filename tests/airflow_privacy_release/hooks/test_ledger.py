@@ -117,7 +117,7 @@ def test_a_connection_reaches_its_database(monkeypatch: pytest.MonkeyPatch, ledg
     assert held.reserve("adult", "key", LOSS).entry_hash == held.check("adult")[1].hash
     assert LedgerHook().test_connection() == (
         True,
-        f"the ledger {ledger.place} keeps the budgets of 1 data sets",
+        f"the ledger {ledger.place} has the budgets of 1 data sets",
     )
 
 
@@ -135,7 +135,7 @@ def test_airflow_hides_the_signing_secret_of_a_connection() -> None:
 
 
 def test_a_missing_connection_is_told() -> None:
-    with pytest.raises(SpecError, match="connection budgets of the ledger must exist"):
+    with pytest.raises(SpecError, match="connection budgets of the ledger does not exist"):
         ledger_of("budgets")
 
 
@@ -151,7 +151,7 @@ def test_a_connection_that_names_no_ledger_is_told(
     monkeypatch: pytest.MonkeyPatch, fields: dict[str, Any]
 ) -> None:
     connect(monkeypatch, "budgets", **fields)
-    with pytest.raises(SpecError, match="connection budgets must name the ledger"):
+    with pytest.raises(SpecError, match="connection budgets does not name the ledger"):
         ledger_of("budgets")
 
 

@@ -39,7 +39,7 @@ def test_the_connection_goes_before_the_settings(tmp_path: Path, monkeypatch: py
 
 
 def test_a_connection_that_is_named_must_be_there_and_hold_a_key(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(SecretError, match="the Airflow connection ours of the signing key must exist"):
+    with pytest.raises(SecretError, match="the Airflow connection ours of the signing key does not exist"):
         signer_of("ours")
     connect(monkeypatch, "ours", "CANARY")
     with pytest.raises(SecretError, match="the password of the Airflow connection ours must hold") as caught:

@@ -42,7 +42,7 @@ def test_without_a_connection_there_is_no_cluster(
 ) -> None:
     monkeypatch.delenv("AIRFLOW_CONN_SPARK_DEFAULT", raising=False)
     ref = read_engine({"kind": "spark", "connection": name})
-    with pytest.raises(SpecError, match=f"connection {name} must exist"), open_engine(ref, tmp_path):
+    with pytest.raises(SpecError, match=f"connection {name} does not exist"), open_engine(ref, tmp_path):
         pass
 
 

@@ -186,12 +186,12 @@ def test_an_approval_says_who_when_and_why_and_stands_in_the_manifest(made: Any,
         (answer("Reject"), r"rejected by Olga Officer at 2026-11-20T12:30:00\+00:00: nothing was published"),
         (
             answer("Reject", responded_by_user=None, timedout=True),
-            r"nobody answered until 2026-11-20T12:30:00\+00:00, .* rejected: nothing was published",
+            r"no one answered by 2026-11-20T12:30:00\+00:00, .* rejected: nothing was published",
         ),
-        (answer("Approve", responded_by_user=None, timedout=True), "nobody answered"),
+        (answer("Approve", responded_by_user=None, timedout=True), "no one answered"),
         (
             {"error": "late", "error_type": "timeout"},
-            "nobody answered until .* rejected: nothing was published",
+            "no one answered by .* rejected: nothing was published",
         ),
         ({"error": "gone", "error_type": "unknown"}, r"not approved \(unknown\): nothing was published"),
     ],
@@ -349,7 +349,7 @@ def test_the_question_and_not_the_dag_of_that_day_says_who_is_the_second_of_two(
 def test_an_approval_task_that_was_marked_as_successful_publishes_nothing(
     made: Any, airflow_lake: Lake
 ) -> None:
-    with pytest.raises(AirflowFailException, match="no approval was given"):
+    with pytest.raises(AirflowFailException, match="the approval task has no result"):
         publish(made, None)
     assert releases(airflow_lake.table("people")) == []
 

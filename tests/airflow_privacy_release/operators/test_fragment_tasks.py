@@ -150,7 +150,7 @@ def test_parameters_that_are_no_values_fail_without_a_retry(source: Path, work_r
 
 @pytest.mark.parametrize("engine", ["local", {"kind": "spark", "rows": 1_000}], ids=["local", "spark"])
 def test_only_fragments_of_this_machine_are_mapped(engine: Any, source: Path, work_root: Path) -> None:
-    with pytest.raises(AirflowFailException, match=r"need the engine fragments.*take ReleaseOperator"):
+    with pytest.raises(AirflowFailException, match=r"require the engine `fragments`.*use ReleaseOperator"):
         cut(ingested(source, engine))
 
 

@@ -377,7 +377,7 @@ def test_a_connection_that_is_missing_is_named(source: Path, work_root: Path) ->
     operator = PublishOperator(
         task_id="publish", table=table, report=verified(table), name="people", lake="elsewhere"
     )
-    with pytest.raises(AirflowFailException, match="connection elsewhere must exist"):
+    with pytest.raises(AirflowFailException, match="connection elsewhere does not exist"):
         operator.execute(context("publish"))
 
 
@@ -394,7 +394,7 @@ def test_a_source_is_read_through_a_connection(
 
 def test_a_source_whose_connection_is_missing_is_refused(source: Path, work_root: Path) -> None:
     operator = IngestParquetOperator(task_id="ingest", uri=str(source), schema=SCHEMA, connection="nowhere")
-    with pytest.raises(AirflowFailException, match="connection nowhere of the source must exist"):
+    with pytest.raises(AirflowFailException, match="connection nowhere of the source does not exist"):
         operator.execute(context("ingest"))
 
 

@@ -130,7 +130,7 @@ def test_who_approves_is_told_the_promise(ledger: BudgetLedger, tmp_path: Path) 
 @pytest.mark.parametrize(
     ("over_time", "told"),
     [
-        ({"regime": "participation", "releases": 1}, "over_time must have `schedule`"),
+        ({"regime": "participation", "releases": 1}, "over_time has no `schedule`"),
         (OVER_TIME | {"releases": 0}, "releases"),
         (OVER_TIME | {"regime": "never"}, "over_time"),
         ({"regime": "continual", "schedule": "visits"}, "was removed.*use `regime: yearly` with `opening`"),

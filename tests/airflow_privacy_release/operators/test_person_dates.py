@@ -80,7 +80,7 @@ def test_neither_key_nor_amount_nor_true_date_is_told(source: str, caplog: pytes
 @pytest.mark.parametrize(
     ("key", "message"),
     [
-        (None, "connection dates of the key of pseudonyms and shifted dates must exist"),
+        (None, "connection dates of the key of pseudonyms and shifted dates does not exist"),
         ("short", "at least 32 random bytes, got 5"),
     ],
     ids=["missing", "short"],

@@ -64,7 +64,7 @@ def test_neither_key_nor_identifier_is_returned(source: str) -> None:
 @pytest.mark.parametrize(
     ("key", "message"),
     [
-        (None, "pseudonyms of the key of pseudonyms and shifted dates must exist"),
+        (None, "pseudonyms of the key of pseudonyms and shifted dates does not exist"),
         ("short", "at least 32 random bytes, got 5"),
     ],
     ids=["missing", "short"],

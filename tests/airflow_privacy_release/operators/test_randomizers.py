@@ -220,7 +220,10 @@ def test_the_identifier_is_read_only_where_it_is_asked_for(ingest: Any) -> None:
 
 @pytest.mark.parametrize(
     ("password", "message"),
-    [(None, "people_secret of the secret of memoised answers must exist"), ("short", "at least 32 random")],
+    [
+        (None, "people_secret of the secret of memoised answers does not exist"),
+        ("short", "at least 32 random"),
+    ],
 )
 def test_a_missing_or_short_secret_fails_for_good_before_anything_is_booked(
     password: str | None,

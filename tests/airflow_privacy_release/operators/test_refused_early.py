@@ -87,7 +87,9 @@ class Case:
 CASES = {
     "policy": Case(group=Group.POLICY, policy={"require": [MISSPELT]}, said="ilness.*did you mean illness"),
     "distance": Case(
-        group=Group.POLICY, policy={"require": [ORDERED]}, said="by the distance `ordered` needs values with"
+        group=Group.POLICY,
+        policy={"require": [ORDERED]},
+        said="by the distance `ordered` requires values with",
     ),
     "floor": Case(group=Group.POLICY, floor={"require": [MISSPELT]}, said="ilness.*did you mean illness"),
     "weaker": Case(
@@ -416,7 +418,7 @@ def test_who_books_must_name_the_policy_when_the_dag_is_built() -> None:
         lambda: BudgetGuardOperator(task_id="made", dataset="people", epsilon=0.5),
         lambda: MeasureChoiceOperator(task_id="made", choice=table, records=table, budget="people"),
     ):
-        with pytest.raises(SpecError, match="made: policy must be given beside budget"):
+        with pytest.raises(SpecError, match="made: a budget requires a policy"):
             make()
     named = SynthesizerOperator.__subclasses__()
     assert named

@@ -170,8 +170,8 @@ def test_who_may_answer_sees_the_verdict_columns_and_twenty_records(
     approvals.waits(question(staged))
     page = officer.get("/approval", PLACE)
     assert page.status_code == 200
-    assert "30 records in 2 columns (1 of them as they are) would be published" in page.text
-    assert page.text.count("released as it is") == 1
+    assert "30 records in 2 columns (1 of them unchanged) would be published" in page.text
+    assert page.text.count("released unchanged") == 1
     assert len(re.findall(r"row \d+\.", page.text)) == 20
     assert "at most 1 in 5" in page.text
     assert "CANARY" not in page.text
@@ -207,7 +207,7 @@ def test_alerts_stand_above_the_decision(officer: Visit, approvals: Approvals, s
     approvals.waits(question(staged, alerts=[f"Records released: 80, below 100 {MARKUP}"]))
     page = officer.get("/approval", PLACE).text
     text = Page(page).text
-    assert "1 alert. A figure left its limits; nothing is stopped by that." in text
+    assert "1 alert. A figure is outside of its limits. This does not stop the release." in text
     assert text.index("Records released: 80, below 100 <b>x</b>") < text.index("Your decision")
     assert MARKUP not in page
 
@@ -306,7 +306,7 @@ def test_a_release_is_sent_back_with_a_comment_that_is_shown(
     assert approvals.told() == (["Send back"], "coarser ages", "officer")
     page = officer.get("/approval", PLACE).text
     assert "coarser ages" in page
-    assert "without a failure of the data" in page
+    assert "The run ended as a success" in page
 
 
 @pytest.mark.parametrize(
@@ -402,7 +402,7 @@ def test_the_same_user_is_no_second_approver(
     first = {"by": {"id": "officer", "name": "officer"}, "at": "2026-11-20T10:00:00+00:00", "comment": "ok"}
     approvals.waits(question(staged, approvers=2, first=first))
     page = officer.get("/approval", PLACE).text
-    assert "You cannot be the second." in page
+    assert "You cannot be the second approver." in page
     assert 'value="Approve"' not in page
     assert answer(officer, option="Approve").status_code == 403
     assert approvals.told() == (None, None, None)

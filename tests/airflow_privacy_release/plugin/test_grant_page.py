@@ -83,7 +83,7 @@ def test_a_form_of_another_user_ledger_or_data_set_or_from_before_a_booking_gran
     ledger_file.reserve("people", "key", loss, detail={"run": "people/week", "method": "privbayes"})
     answer = officer.post("/grant", stale)
     assert answer.status_code == 403
-    assert "something was spent or granted since" in Page(answer.text).text
+    assert "something has been spent or granted since" in Page(answer.text).text
     assert officer.get("/grant", {"ledger": "elsewhere", "dataset": "people"}).status_code == 404
     assert [standing.limit.epsilon for standing in ledger_file.standing("people")] == [1.0]
 
@@ -97,7 +97,7 @@ def test_a_form_of_another_user_ledger_or_data_set_or_from_before_a_booking_gran
         ({"delta": "1"}, "delta of a limit must be in [0, 1)"),
         ({"days": "0"}, "a number of days"),
         ({"neighbours": "nobody"}, "nobody"),
-        ({"reason": " "}, "Say why"),
+        ({"reason": " "}, "Enter a reason"),
         ({"sure": ""}, "Confirm"),
         ({"dataset": "a" * 300}, "printable characters"),
     ],
@@ -118,7 +118,7 @@ def test_the_form_knows_the_limits_and_the_relation_of_the_data_set(
     limit = Limit(epsilon=2.0, neighbours=Neighbours.REPLACE_PERSON)
     ledger_file.grant("people", limit, reason="board", by="officer")
     page = officer.get("/grant", PEOPLE).text
-    assert "2 of 2 left, in all" in Page(page).text
+    assert "2 of 2 left, in total" in Page(page).text
     assert 'value="replace_person" selected' in page
     other = officer.post("/grant", form(officer, known="people", neighbours="replace_one"))
     assert "is for replace_person" in Page(other.text).text
@@ -136,6 +136,6 @@ def test_a_limit_whose_releases_add_by_rho_is_set_and_shown_with_its_rho(
     assert officer.post("/grant", form(officer, accounting="zcdp", delta="1e-9")).status_code == 303
     ledger_file.reserve("people", "key", PrivacyLoss.of_zcdp(0.01, 1e-9, Neighbours.REPLACE_ONE))
     shown = Page(officer.get("/budget").text).text
-    assert "Rho 0.01 spent, 0.02249 of 0.03249 left; epsilon is told at delta 1e-09." in shown
+    assert "Rho 0.01 spent, 0.02249 of 0.03249 left; epsilon is computed at delta 1e-09." in shown
     again = officer.get("/grant", PEOPLE).text
     assert '<option value="zcdp" selected>' in again

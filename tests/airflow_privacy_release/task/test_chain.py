@@ -163,7 +163,7 @@ def test_what_the_dag_leaves_out_cannot_be_added(dag: Any, work_root: Path) -> N
     PublishOperator(task_id="here", table=ingest(), report=ingest("verify"), name="people")
     record("ingest", reference())
     record("verify", reference("report"))
-    with pytest.raises(IntegrityError, match="approved of task `here` must be what the DAG says"):
+    with pytest.raises(IntegrityError, match="approved of task `here` must be empty, as in the DAG"):
         checked(dag, "here", table=reference(), report=reference("report"), approved={"by": "ann"})
 
 
@@ -297,7 +297,7 @@ def test_a_plain_task_chooses_and_drops_and_changes_nothing(dag: Any, work_root:
         assert checked(dag, "here", table=ref)["table"] == ref
     assert checked(dag, "compare", tables=staged[1:], reports=[])["tables"] == staged[1:]
     for wrong in (reference("one", rows=2), reference(), None, "one"):
-        with pytest.raises(IntegrityError, match="what task `look` gave is not"):
+        with pytest.raises(IntegrityError, match="the output of task `look` is not"):
             checked(dag, "here", table=wrong)
 
 
@@ -310,7 +310,7 @@ def test_a_mapped_plain_task_is_transparent_too(dag: Any, work_root: Path) -> No
     staged = [reference("one"), reference("two")]
     record("release", *staged, mapped=True)
     assert checked(dag, "here", 0, table=staged[1])["table"] == staged[1]
-    with pytest.raises(IntegrityError, match="what task `look` gave is not"):
+    with pytest.raises(IntegrityError, match="the output of task `look` is not"):
         checked(dag, "here", 0, table=reference("three"))
 
 
@@ -396,7 +396,7 @@ def test_no_path_of_a_reference_leaves_the_work_area(
     record("ingest", inside | {field: path})
     (operator := copy(operator)).table = inside | {field: path}
     with pytest.raises(
-        AirflowFailException, match=f"table: {field} must be a file in the work area of this run"
+        AirflowFailException, match=f"table: {field} is not a file in the work area of this run"
     ):
         operator.execute(context(dag, "here"))
 

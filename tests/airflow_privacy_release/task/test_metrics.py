@@ -20,7 +20,7 @@ from airflow_privacy_release import (
     ReleaseOperator,
     VerifyOperator,
 )
-from airflow_privacy_release.task.metrics import PREFIX, plain, tell_budget
+from airflow_privacy_release.task.metrics import PREFIX, plain, send_budget
 from privacy_engine.dp.limits import Limit, Period
 from privacy_engine.dp.loss import Neighbours, PrivacyLoss
 from privacy_release.alerts.budgets import low_budgets
@@ -185,7 +185,7 @@ def test_the_log_names_the_resource_of_a_budget_that_is_low(tmp_path: Path) -> N
     ledger.reserve("people", "key", PrivacyLoss(epsilon=0.1, delta=1e-9, neighbours=Neighbours.REPLACE_ONE))
     logged: list[dict[str, Any]] = []
     log = SimpleNamespace(warning=lambda event, **values: logged.append({"event": event, **values}))
-    tell_budget(SimpleNamespace(log=log), Budget(dataset="people", run="run 1", ledger=ledger))
+    send_budget(SimpleNamespace(log=log), Budget(dataset="people", run="run 1", ledger=ledger))
     low = {"dataset": "people", "period": "total", "resource": "delta", "limit": 1e-9, "left": 0.0}
     assert logged == [{"event": "budget is low", **low}]
     (notice,) = low_budgets("people", ledger.standing("people"))

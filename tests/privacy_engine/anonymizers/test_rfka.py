@@ -41,7 +41,7 @@ def test_an_interaction_counts_that_no_single_feature_shows() -> None:
 
 def test_a_single_class_label_is_refused_with_the_remedy() -> None:
     with pytest.raises(
-        SchemaError, match=r"target 'label' has a single value in all 8 rows.*name another target"
+        SchemaError, match=r"target 'label' has a single value in all 8 rows.*Name another target"
     ):
         RFKA(k=2, trees=10).release(TABLE.assign(label="+"), SCHEMA, np.random.default_rng(1))
 

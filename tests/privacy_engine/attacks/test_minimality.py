@@ -11,7 +11,7 @@ from privacy_engine import load_method
 from privacy_engine.attacks import natural_cuts
 from privacy_engine.attacks.minimality import Minimality
 from privacy_engine.attacks.natural_cuts import People, cuts_of
-from privacy_engine.attacks.refusals import Rules, told_by
+from privacy_engine.attacks.refusals import Rules, inferred
 from privacy_engine.attacks.trial import Case, Evidence, Outcome, Verdict, case_of, try_attack
 from privacy_engine.errors import SchemaError
 from privacy_engine.tables.hierarchy import Hierarchy
@@ -80,7 +80,7 @@ def test_draws_agree_with_all_ways_to_deal_the_values(
 ) -> None:
     own = np.array(counts)
     rules = Rules(models=(model,), prior=own / own.sum())
-    told = told_by(rules, own[None], np.array([near]), np.random.default_rng(1), draws=3_000)
+    told = inferred(rules, own[None], np.array([near]), np.random.default_rng(1), draws=3_000)
     for slip in (1e-6, 1e-2):
         chance, shares = enumerated(rules, own, near, slip)
         # The relative error of a chance of 1e-5 by 17 levels is about sqrt(17 / 3000) = .075 and, as copies
@@ -92,7 +92,7 @@ def test_draws_agree_with_all_ways_to_deal_the_values(
 def test_what_cannot_break_a_rule_tells_nothing() -> None:
     counts = np.array([[3, 3, 3, 3]])  # of six people on a side two values at least
     rules = Rules(models=(DistinctLDiversity(l=2),), prior=np.full(4, 0.25))
-    told = told_by(rules, counts, np.array([6]), np.random.default_rng(2))
+    told = inferred(rules, counts, np.array([6]), np.random.default_rng(2))
     assert told.chance.tolist() == [0.0]
     np.testing.assert_allclose(told.shares(1e-6), 0.25)
 
@@ -117,7 +117,7 @@ def test_the_example_of_wong_et_al_is_reversed() -> None:
     assert cut.least == 2
     counts = np.array([[2, 1, 1, 1, 1, 1]])
     rules = Rules(models=(AlphaKAnonymity(alpha=0.5, k=2),), prior=counts[0] / 7)
-    told = told_by(rules, counts, np.array([2]), np.random.default_rng(4)).shares(1e-6)
+    told = inferred(rules, counts, np.array([2]), np.random.default_rng(4)).shares(1e-6)
     np.testing.assert_allclose(told[0, :, 0], [1, 0], atol=1e-4)
     evidence = Evidence(
         release=release,

@@ -215,7 +215,7 @@ def test_the_scarcest_resource_is_the_one_of_which_the_smallest_share_is_left() 
 
 def test_without_a_limit_nothing_fits_and_the_command_that_grants_one_is_named() -> None:
     told = refusal(loss(1e-9), [], [])
-    assert "it has none" in told
+    assert "but has none" in told
     assert "privacy-release budget grant adult --epsilon E --reason TEXT" in told
 
 

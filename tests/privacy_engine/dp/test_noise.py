@@ -108,7 +108,7 @@ def test_imitated_noise_has_the_deviation_of_the_real_one(loss: PrivacyLoss) -> 
 
 
 def test_a_loss_with_a_delta_and_no_rho_buys_no_noise() -> None:
-    with pytest.raises(ValueError, match="must carry its rho"):
+    with pytest.raises(ValueError, match="must have a rho"):
         NoiseBudget.of(PrivacyLoss(epsilon=1.0, delta=1e-9, neighbours="replace_one"))
 
 

@@ -179,11 +179,11 @@ def test_the_delta_of_a_promise_is_held_as_often_as_its_epsilon(tmp_path: Path, 
         (Limit(epsilon=5.0, delta=1e-6), "grant it with --period 365d"),
         (
             Limit(epsilon=1.0, period=Period.parse("365d")),
-            "takes delta 0.000000001, the limit has 0: grant no less",
+            "takes delta 0.000000001, the limit has 0. Grant at least that",
         ),
         (
             Limit(epsilon=1.5, delta=2e-9, period=Period.parse("730d")),
-            "takes epsilon 2, the limit has 1.5: grant no less",
+            "takes epsilon 2, the limit has 1.5. Grant at least that",
         ),
     ],
 )

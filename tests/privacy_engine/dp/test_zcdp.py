@@ -219,7 +219,7 @@ def test_a_rho_and_a_pure_epsilon_add_as_rhos() -> None:
     ],
 )
 def test_unlike_losses_are_refused_and_never_added(other: PrivacyLoss) -> None:
-    with pytest.raises(ValueError, match="add as zCDP only at one delta"):
+    with pytest.raises(ValueError, match="add as zCDP only at the same delta"):
         PrivacyLoss.within(1.0, 1e-9, ONE) + other
 
 

@@ -312,7 +312,7 @@ def test_columns_other_than_the_schemas_are_refused(
 
 def test_a_model_across_releases_is_refused_without_its_findings(local: LocalEngine, tmp_path: Path) -> None:
     policy = ReleasePolicy(require=(KAnonymity(k=2),), across=(CrossReleaseKAnonymity(k=2),))
-    with pytest.raises(VerificationError, match="give what was found"):
+    with pytest.raises(VerificationError, match="Pass the findings"):
         verify_files(local, written(table_of([]), tmp_path), SCHEMA, policy)
 
 

@@ -224,7 +224,7 @@ def test_fragments_cannot_be_counted_by_columns_of_the_results_names(
     local: LocalEngine, tmp_path: Path
 ) -> None:
     paths = written(pa.table({"fragment": [1], "n": [1]}), tmp_path)
-    with pytest.raises(SchemaError, match="rename them"):
+    with pytest.raises(SchemaError, match="Rename them"):
         local.count_fragments(paths, Modulo("n", 2), ["fragment"])
 
 
@@ -387,7 +387,7 @@ def test_what_fits_neither_memory_nor_disk_is_an_error_that_says_so(tmp_path: Pa
     with (
         LocalEngine(memory=60_000_000, spill=spill) as engine,
         files_of_at_most(200_000),
-        pytest.raises(CapacityError, match="give the engine more memory, or a spill folder with more"),
+        pytest.raises(CapacityError, match="Give the engine more memory, or a spill folder with more"),
     ):
         engine.class_sizes(paths, list("abcd"))
     assert not list(spill.iterdir())

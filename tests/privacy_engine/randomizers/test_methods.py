@@ -194,7 +194,7 @@ def test_a_secret_is_refused_where_nothing_is_memoised(method: type[Randomizer])
 @pytest.mark.parametrize(
     ("spoil", "message"),
     [
-        (lambda t: t.assign(id="x"), "id: 299 values stand more than once"),
+        (lambda t: t.assign(id="x"), "id: 299 values occur more than once"),
         (lambda t: t.assign(id=t["id"].where(t["age"] > 30)), r"id: \d+ values are null"),
     ],
 )

@@ -317,7 +317,7 @@ def test_the_last_release_must_be_that_of_its_persons() -> None:
         LastRelease(table=course.last.table, persons=course.last.persons[1:])
     other = np.where(course.last.persons == "Ada", "Zoe", course.last.persons)
     course.last = LastRelease(table=course.last.table, persons=other)
-    with pytest.raises(ValueError, match="must be of the persons of the newest"):
+    with pytest.raises(ValueError, match="must have the persons of the newest"):
         course.release(FIRST)
 
 

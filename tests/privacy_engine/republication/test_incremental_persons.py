@@ -132,7 +132,7 @@ def test_in_all_releases_no_subtraction_leaves_fewer_than_k_persons(seed: int) -
 
 
 def test_counted_by_records_a_subtraction_would_leave_fewer(monkeypatch: pytest.MonkeyPatch) -> None:
-    def by_records(made: incremental._Made, method: object, asked: incremental._Asked) -> np.ndarray:
+    def by_records(made: incremental._Made, method: object, asked: incremental._Required) -> np.ndarray:
         found = EquivalenceClasses.of_table(made.table, made.schema)
         member = Membership.of_classes(made.persons, found, made.table, made.schema)
         earlier = [replace(e, owners=None) for e in made.of.earlier]
@@ -230,7 +230,7 @@ def test_persons_with_a_possible_value_are_never_overcounted() -> None:
 def test_releases_with_and_without_owners_cannot_be_compared() -> None:
     old = member("abc", [1, 2, 3], [0] * 3, "xyx")
     without = replace(old, owners=None)
-    with pytest.raises(VerificationError, match="must be known of all releases of a table or of none"):
+    with pytest.raises(VerificationError, match="must be known for all releases of a table or for none"):
         History(new=old, earlier=(without,))
 
 
@@ -256,6 +256,6 @@ def test_owners_must_be_the_persons_of_the_schema() -> None:
 def test_groups_are_not_judged_where_several_records_may_be_of_one_person() -> None:
     old = member("abcd", [1, 2, 3, 3], [0] * 4, "xyxy")
     model = Republication(k=2, groups=({"model": "t_closeness", "t": 0.5},))  # type: ignore[arg-type]
-    with pytest.raises(SchemaError, match="leave groups out"):
+    with pytest.raises(SchemaError, match="Remove groups"):
         judged(model, old, old)
     assert Counter(judged(Republication(k=2), old, old)) == {3.0: 4}

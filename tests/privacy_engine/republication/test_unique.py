@@ -292,5 +292,5 @@ def test_classes_of_more_records_than_there_are_values_are_refused() -> None:
         InfeasibleError, match=r"classes of 6 records must have as many different values of disease, .* has 5"
     ):
         published(people(names), names, [], k=6)
-    with pytest.raises(SchemaError, match="m must name one, it names 0"):
+    with pytest.raises(SchemaError, match="m must name one, but names 0"):
         published(people(names), names, [], m={}, counterfeits=0.0)

@@ -90,7 +90,7 @@ def test_the_list_of_rare_prefixes_is_that_of_the_guidance() -> None:
 @pytest.mark.parametrize(
     ("fields", "values", "told"),
     [
-        ({**ZIP, "width": None}, [2138], "lost leading zeros: state the width"),
+        ({**ZIP, "width": None}, [2138], "lost leading zeros. State the width"),
         (ZIP, [213811], "1 value is shorter than a code, or of more digits"),
         (ZIP, [-213], "1 value is shorter than a code"),
         (ZIP, ["2138", "02138"], "1 value is shorter than a code"),
@@ -114,10 +114,10 @@ def test_a_value_that_no_true_code_can_be_made_of_is_refused(
         ({**AGE, "top_code": 0}, "leave more than one value"),
         ({**AGE, "bottom_code": 91}, "bottom_code must be below top_code"),
         ({**AGE, "top_code": "ninety"}, "top_code must be a finite number"),
-        ({**AGE, "role": "identifier"}, "codes must stand on an attribute that is released"),
-        ({"role": "sensitive", "kind": "categorical", "top_code": 3}, "are of numbers and dates"),
-        ({**AGE, "prefix": 2, "top_code": None}, "prefix is of text"),
-        ({**ZIP, "prefix": None}, "width and rare are of a prefix"),
+        ({**AGE, "role": "identifier"}, "codes apply only to released attributes"),
+        ({"role": "sensitive", "kind": "categorical", "top_code": 3}, "apply to numbers and dates"),
+        ({**AGE, "prefix": 2, "top_code": None}, "prefix applies only to text"),
+        ({**ZIP, "prefix": None}, "width and rare require a prefix"),
         ({**ZIP, "width": 2}, "width must be at least as large"),
         ({**ZIP, "rare": ["02138"]}, "rare must be a list of texts of 3 characters"),
         ({**ZIP, "rare": [36]}, "must be a list of texts, in quotes"),
@@ -129,7 +129,7 @@ def test_a_value_that_no_true_code_can_be_made_of_is_refused(
         ({**ZIP, "meaning": "zip"}, "meaning must be one of"),
         (
             {"role": "insensitive", "kind": "date", "as_is": True, "bottom_code": "1935-01-01"},
-            "as_is releases values as they are",
+            "as_is releases values unchanged",
         ),
     ],
 )

@@ -110,7 +110,7 @@ def test_true_dates_are_what_is_derived_from_and_not_their_periods() -> None:
 @pytest.mark.parametrize(
     ("born", "words"),
     [
-        (["1990-01-01", "01.02.1990"], "1 value is not of the format"),
+        (["1990-01-01", "01.02.1990"], "1 value is not in the format"),
         (["1880-01-01", None], "1 value is out"),
     ],
 )
@@ -132,9 +132,9 @@ WRONG = {
     "first of whom": ({"since": number(days_since_first="at")}, "'since'.*as `person`"),
     "of days alone": (
         {"age": number(years_between=["2020-01-01", "2026-01-01"])},
-        "of a column of the source",
+        "at least one column of the source",
     ),
-    "since a day": ({"since": number(days_since_first="2020-01-01")}, "of a column of the source"),
+    "since a day": ({"since": number(days_since_first="2020-01-01")}, "at least one column of the source"),
     "one end": ({"age": number(years_between=["born"])}, "two columns, or a column and a day"),
     "three ends": ({"age": number(days_between=["born", "at", "at"])}, "two columns"),
     "two firsts": ({"since": number(days_since_first=["at", "born"])}, "the name of a column"),
@@ -143,9 +143,9 @@ WRONG = {
     "no span": ({"age": number()}, "with one of"),
     "another span": ({"age": number(weeks_between=["born", "at"])}, "derive must be one of"),
     "no mapping": ({"age": AGE | {"derive": "born"}}, "must be a mapping"),
-    "of text": ({"age": AGE | {"kind": "categorical"}}, "make it numeric or ordinal"),
-    "a date": ({"age": AGE | {"kind": "date"}}, "make it numeric or ordinal"),
-    "not released": ({"age": AGE | {"role": "identifier"}}, "a number that is released"),
+    "of text": ({"age": AGE | {"kind": "categorical"}}, "Make it numeric or ordinal"),
+    "a date": ({"age": AGE | {"kind": "date"}}, "Make it numeric or ordinal"),
+    "not released": ({"age": AGE | {"role": "identifier"}}, "a released number"),
     "no days": ({"at": BASE["at"] | {"shift": SHIFT | {"days": 0}}}, "'at'.*days must be a whole number"),
     "many days": ({"at": BASE["at"] | {"shift": SHIFT | {"days": 36_501}}}, "from 1 to 36,500"),
     "half a day": ({"at": BASE["at"] | {"shift": SHIFT | {"days": 1.5}}}, "days must be a whole number"),
@@ -165,13 +165,13 @@ WRONG = {
     ),
     "more": ({"at": BASE["at"] | {"shift": SHIFT | {"hours": 3}}}, "must be a mapping with connection"),
     "of a number": ({"n": {"kind": "numeric", "shift": SHIFT}}, "make it kind: date"),
-    "of what stays": ({"born": BASE["born"] | {"shift": SHIFT}}, "'born'.*dates that are released"),
+    "of what stays": ({"born": BASE["born"] | {"shift": SHIFT}}, "'born'.*released dates"),
     "two shifts": (
         {
             "at": BASE["at"] | {"shift": SHIFT},
             "to": {"role": "sensitive", "kind": "date", "precision": "day", "shift": SHIFT | {"days": 31}},
         },
-        "the same wherever it stands",
+        "the same everywhere",
     ),
     "out of the calendar": (
         {"at": BASE["at"] | {"shift": SHIFT, "bounds": ["2000-01-01", "9999-12-31"]}},
@@ -257,7 +257,7 @@ def test_dates_that_stand_for_no_date_would_tell_the_shift_at_the_calendars_end(
     schema = DataSchema.from_dict({"id": {"role": "identifier"}, "at": BASE["at"] | {"shift": SHIFT}})
     at = pd.Series(np.array(["9999-12-31", "9999-12-02", "9999-12-01", "2020-01-01"], "datetime64[s]"))
     table = pd.DataFrame({"id": list("abcd"), "at": at})
-    with pytest.raises(SchemaError, match="at: 2 values are so near to the year 1 or 9999"):
+    with pytest.raises(SchemaError, match="at: 2 dates are too close to year 1 or 9999"):
         schema.shifted(table, np.ones(4, np.int64))
 
 
@@ -271,7 +271,7 @@ def test_no_method_takes_dates_that_are_still_to_be_shifted(method: str) -> None
     table = pd.DataFrame({"id": range(100), "at": days, "town": ["a", "b"] * 50})
     parameters: dict[str, Any] = {"k": 2} if method == "mondrian" else {"epsilon": 1.0}
     schema, rng = DataSchema.from_dict(fields), np.random.default_rng(0)
-    with pytest.raises(SchemaError, match=r"\['at'\] are shifted where a source is read.*remove `shift`"):
+    with pytest.raises(SchemaError, match=r"\['at'\] are shifted when a source is read.*remove `shift`"):
         load_method(method, **parameters).release(table, schema, rng)
     assert len(load_method(method, **parameters).release(table, schema.ingested(), rng).table)
 

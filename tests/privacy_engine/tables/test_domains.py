@@ -166,7 +166,7 @@ def test_never_more_bins_than_whole_numbers() -> None:
 
 def test_bounds_without_a_whole_number_are_refused_for_whole_numbers() -> None:
     attribute = Attribute(name="a", kind="ordinal", bounds=(0.2, 0.8))
-    with pytest.raises(SchemaError, match="hold no whole number"):
+    with pytest.raises(SchemaError, match="contain no whole number"):
         public_domain(attribute, Storage.WHOLE)
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from privacy_engine import Attribute, Hierarchy
 from privacy_engine.counts import without_counts
-from privacy_engine.tables.faults import Faults, Rule, problems_of, told
+from privacy_engine.tables.faults import Faults, Rule, described, problems_of
 
 TREE = Hierarchy((("a", "*"), ("b", "*"), ("c", "*")))
 COLUMNS = {
@@ -65,7 +65,7 @@ def test_a_value_that_occurs_again_is_one_distinct_value() -> None:
 
 @pytest.mark.parametrize("rule", Rule)
 def test_without_its_counts_a_problem_of_one_record_reads_as_that_of_many(rule: Rule) -> None:
-    one, many = told(rule, rows=1, distinct=1), told(rule, rows=5000, distinct=2)
+    one, many = described(rule, rows=1, distinct=1), described(rule, rows=5000, distinct=2)
     assert "1 value is" in one or "1 distinct value in 1 row" in one
     assert without_counts(one) == without_counts(many)
 

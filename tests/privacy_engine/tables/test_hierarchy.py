@@ -147,7 +147,7 @@ def test_a_malformed_hierarchy_is_refused_by_rule_without_a_value(
 
 @pytest.mark.parametrize(
     ("text", "message"),
-    [("", "at least one value"), ("\n", "at least one value"), ("a\rb;*", "no valid CSV")],
+    [("", "at least one value"), ("\n", "at least one value"), ("a\rb;*", "not valid CSV")],
 )
 def test_a_csv_that_holds_no_hierarchy_is_refused(text: str, message: str) -> None:
     with pytest.raises(SchemaError, match=message):

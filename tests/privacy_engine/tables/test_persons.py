@@ -166,9 +166,9 @@ def test_a_column_may_be_called_person() -> None:
 @pytest.mark.parametrize(
     ("person", "words"),
     [
-        ("none", "needs the reason"),
+        ("none", "requires the reason"),
         ({"none": " "}, "not blank"),
-        ({"none": "households", "column": "patient"}, "each row is of another person"),
+        ({"none": "households", "column": "patient"}, "each row belongs to another person"),
         ({"column": 7}, "text"),
         (7, "mapping"),
         ({"column": "patient", "max": 3}, "unknown fields"),

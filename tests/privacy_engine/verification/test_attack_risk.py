@@ -28,7 +28,7 @@ def test_a_policy_with_an_attack_is_read_and_written() -> None:
 
 
 def test_an_attack_alone_is_no_policy() -> None:
-    with pytest.raises(SpecError, match="certifies nothing"):
+    with pytest.raises(SpecError, match="proves nothing"):
         ReleasePolicy.from_dict({"require": [{"model": "attack_risk", "attack": "linkage", "excess": 0.1}]})
 
 
@@ -47,7 +47,7 @@ def test_an_attack_alone_is_no_policy() -> None:
         ({"attack": "membership", "shadows": False}, "shadows must be"),
         ({"attack": "membership", "shadows": 4.0}, "shadows must be"),
         ({"attack": "membership", "shadows": "4"}, "shadows must be"),
-        ({"shadows": 4}, "shadows must stand beside attack membership, which alone learns"),
+        ({"shadows": 4}, "shadows applies only to the attack membership"),
     ],
 )
 def test_wrong_values_are_refused_by_name(changed: dict[str, object], told: str) -> None:

@@ -145,7 +145,7 @@ def test_an_attribute_that_is_not_sensitive_is_refused() -> None:
     policy = ReleasePolicy.from_dict(
         {"require": [{"model": "row_intersection", "l": 2, "attribute": "district"}]}
     )
-    with pytest.raises(SchemaError, match="row_intersection needs a sensitive attribute"):
+    with pytest.raises(SchemaError, match="row_intersection requires a sensitive attribute"):
         finding(TABLE, PERSONS, policy)
 
 

@@ -408,20 +408,20 @@ def test_without_a_name_the_worst_sensitive_attribute_counts(
 @pytest.mark.parametrize("model", models[1:], ids=lambda m: m.name)
 def test_a_model_of_sensitive_values_needs_a_sensitive_attribute(model: PrivacyModel) -> None:
     classes = EquivalenceClasses.of_columns(pd.DataFrame({"q": [1, 1]}), ["q"])
-    with pytest.raises(SchemaError, match="needs a sensitive attribute"):
+    with pytest.raises(SchemaError, match="requires a sensitive attribute"):
         model.measure(classes)
-    with pytest.raises(SchemaError, match="needs a sensitive attribute"):
+    with pytest.raises(SchemaError, match="requires a sensitive attribute"):
         holds(model, classes)
 
 
 def test_an_attribute_that_is_not_sensitive_is_refused() -> None:
-    with pytest.raises(SchemaError, match="'q' is no sensitive attribute"):
+    with pytest.raises(SchemaError, match="'q' is not a sensitive attribute"):
         DistinctLDiversity(l=2, attribute="q").measure(classes_of([(0, "a")]))
 
 
 def test_hierarchical_closeness_needs_a_hierarchy() -> None:
     classes = EquivalenceClasses.of_columns(pd.DataFrame({"q": [1], "s": ["a"]}), ["q"], ["s"])
-    with pytest.raises(SchemaError, match="needs a hierarchy"):
+    with pytest.raises(SchemaError, match="requires a hierarchy"):
         TCloseness(t=0.1, distance="hierarchical").measure(classes)
 
 
@@ -498,8 +498,8 @@ RANKED = (
     ("schema", "distance", "remedy"),
     [
         (NOMINAL, "ordered", "make the attribute ordinal"),
-        (NOMINAL, "hierarchical", "give the attribute one"),
-        (RANKED, "hierarchical", "give the attribute one"),
+        (NOMINAL, "hierarchical", "Give the attribute one"),
+        (RANKED, "hierarchical", "Give the attribute one"),
     ],
 )
 def test_distance_that_values_do_not_have_is_refused_by_method_and_judge(

@@ -89,7 +89,7 @@ def test_a_largest_epsilon_is_policy_enough() -> None:
         ("max_epsilon: .nan", "max_epsilon must be a finite number >= 0"),
         ("max_epsilon: yes", "max_epsilon must be a finite number >= 0"),
         ("{max_epsilon: 1, max_gcp: '0.5'}", "max_gcp must be a finite number >= 0"),
-        ("require: [", "no valid YAML"),
+        ("require: [", "not valid YAML"),
     ],
 )
 def test_a_wrong_policy_is_a_spec_error_that_names_the_field(text: str, message: str) -> None:

@@ -92,7 +92,7 @@ def test_releases_in_other_forms_and_by_former_names_are_read_as_one_attribute(e
         for end, own in zip(ends, (["=3", "=1"], ["=9", "=9"], ["False", "True"]), strict=True)
     }
     reading = Reading(["age"], SOURCE)
-    assert reading.told == Reading(sorted(cells), SOURCE).told == {"age"}
+    assert reading.subjects == Reading(sorted(cells), SOURCE).subjects == {"age"}
     known, (texts, bounds) = reading.coded([text, cells])
     assert reading.cover(known, texts, bounds).tolist() == [True, False]
     assert reading.cover(known, bounds, texts).tolist() == [False, True]

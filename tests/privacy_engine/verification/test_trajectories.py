@@ -276,12 +276,12 @@ def test_neither_a_privacy_loss_nor_a_history_is_of_trajectories() -> None:
     with pytest.raises(VerificationError, match="must not link the rows"):
         verify(frame(ALIKE), SCHEMA, K2, loss=loss)
     across = ReleasePolicy(require=K2.require, across=(CrossReleaseKAnonymity(k=2),))
-    with pytest.raises(VerificationError, match="follows one record a person"):
+    with pytest.raises(VerificationError, match="follows one record per person"):
         verify(frame(ALIKE), SCHEMA, across, persons=frame(ALIKE)["patient"].to_numpy())
 
 
 def test_the_schema_of_a_release_is_no_schema_of_a_source() -> None:
-    with pytest.raises(SchemaError, match="a release has a pseudonym in its place"):
+    with pytest.raises(SchemaError, match="a release has a pseudonym instead"):
         EncodedTable.encode(frame(ALIKE), SCHEMA)
 
 

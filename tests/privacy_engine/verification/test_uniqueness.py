@@ -181,7 +181,7 @@ def test_what_nobody_counted_is_refused_and_not_passed() -> None:
         replace(POLICY, all_columns=(), columns=None),
         replace(POLICY, all_columns=(), unique_records=None),
     ):
-        with pytest.raises(VerificationError, match="which records are alone"):
+        with pytest.raises(VerificationError, match="limits unique records"):
             verify_tallies(
                 [],
                 list(FIELDS),

@@ -163,7 +163,7 @@ def test_an_infinite_measure_becomes_none_and_strict_json(model: PrivacyModel) -
 
 def test_a_policy_about_sensitive_values_of_a_table_without_any_is_refused() -> None:
     schema = SCHEMA.select(["zip", "visits"])
-    with pytest.raises(SchemaError, match="needs a sensitive attribute"):
+    with pytest.raises(SchemaError, match="requires a sensitive attribute"):
         verify(released(5)[["zip", "visits"]], schema, policy(DistinctLDiversity(l=2)))
 
 

@@ -35,7 +35,7 @@ def test_a_series_keeps_to_its_secret_even_after_a_retraction(lake: Lake, tmp_pa
     retract(lake.table(NAME), "w2", "a mistake")
     assert last_fingerprint(lake.table(NAME)) == OWN.fingerprint
     for secret in (OTHER.fingerprint, None):
-        with pytest.raises(SecretError, match="every value would be answered afresh"):
+        with pytest.raises(SecretError, match="every value would be answered again"):
             published(lake, tmp_path, f"w3 {secret}", secret)
 
 

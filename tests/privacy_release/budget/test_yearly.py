@@ -153,7 +153,7 @@ def test_a_reservation_that_is_committed_late_counts_from_then_on(ledger: Budget
 
 @pytest.mark.parametrize("other", [0.1, 0.34])
 def test_another_loss_is_no_part(ledger: BudgetLedger, other: float) -> None:
-    with pytest.raises(BudgetExceededError, match="kept in equal parts"):
+    with pytest.raises(BudgetExceededError, match="consists of equal parts"):
         book(ledger, "a", PrivacyLoss(epsilon=other, neighbours=ONE))
 
 

@@ -137,7 +137,7 @@ def test_a_signed_ledger_is_checked_with_its_key(
     monkeypatch.setenv("PRIVACY_LEDGER_KEY", "x" * 32)
     code, _, err = run(capsys, "check")
     assert code == REFUSED
-    assert "is not the one that its entries were signed with" in err
+    assert "is not the one its entries were signed with" in err
     assert "x" * 32 not in err
     (file.parent / "key").write_text(f"{PASSWORD}{PASSWORD}\n")
     monkeypatch.delenv("PRIVACY_LEDGER_KEY")

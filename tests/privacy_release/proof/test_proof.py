@@ -403,7 +403,7 @@ def test_k_of_persons_is_on_trust_and_nobody_is_told_more_than_was_signed(
     assert found.right
     (release,) = found.releases
     assert release.findings == []
-    assert "not known whose rows are released" in release.on_trust["k_anonymity(k=4)"]
+    assert "persons of the released rows are not known" in release.on_trust["k_anonymity(k=4)"]
     demanded = tmp_path / "mine.yaml"
     demanded.write_text("require: [{model: k_anonymity, k: 4}]\n")
     assert checked(by, demanded=read_floor(demanded, "")).right

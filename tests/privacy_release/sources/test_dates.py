@@ -135,7 +135,7 @@ WRONG_TYPES = {
     "insensitive dates without a kind": (DATE, {"role": "insensitive"}, "must be of kind date"),
     "numeric times": (TIME, {"kind": "numeric"}, "must be of kind timestamp"),
     "ordinal dates": (DATE, {"kind": "ordinal"}, "must be of kind date"),
-    "dates as times": (DATE, {"kind": "timestamp"}, "make it kind: date"),
+    "dates as times": (DATE, {"kind": "timestamp"}, "Make it kind: date"),
     "text without a format": (
         pa.array(["2020-01-01"]),
         {"kind": "date"},

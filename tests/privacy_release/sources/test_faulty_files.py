@@ -80,8 +80,8 @@ def refused(file: Path, schema: DataSchema = SCHEMA, **options: Any) -> str:
 def test_text_that_is_not_utf8_is_refused_with_column_and_count(file: Path) -> None:
     with_broken_text(file)
     assert refused(file, TWO) == (
-        "people.parquet, records 1 to 5: zip: text must be UTF-8, and that of 2 records is not: encode it "
-        "so, and write the file again"
+        "people.parquet, records 1 to 5: zip: the text of 2 records is not UTF-8. Encode it "
+        "as UTF-8 and write the file again"
     )
 
 
@@ -137,19 +137,19 @@ def test_a_file_that_is_cut_off_anywhere_is_refused(file: Path) -> None:
 def test_a_footer_that_contradicts_itself_is_refused(file: Path, rows: int) -> None:
     file.write_bytes(with_number(written(PEOPLE, store_schema=False), ROWS, rows, times=1))
     why = refused(file)
-    assert f"people.parquet must say how many records it has, got {rows:,} in all and {ROWS} in 1 row" in why
+    assert f"people.parquet has a damaged footer: {rows:,} records in total, but {ROWS} in 1 row" in why
 
 
 def test_a_footer_that_tells_of_more_records_than_there_are_is_refused(file: Path) -> None:
     file.write_bytes(with_number(written(PEOPLE, store_schema=False), ROWS, ROWS + 1))
-    assert f"must hold the {ROWS + 1} records that its footer tells of, got {ROWS}" in refused(file)
+    assert f"its footer has {ROWS + 1} records, the file {ROWS}" in refused(file)
 
 
 def test_a_file_of_absurdly_many_columns_is_refused_in_few_words(file: Path) -> None:
     pq.write_table(pa.table({f"c{i}": [0] for i in range(10_001)}), file)
     assert refused(file) == (
-        "people.parquet must have at most 10,000 columns, got 10,001: write those that a release needs into "
-        "a file of their own"
+        "people.parquet must have at most 10,000 columns, got 10,001. Write the columns that a release "
+        "requires to a separate file"
     )
 
 

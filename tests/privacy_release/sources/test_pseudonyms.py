@@ -115,7 +115,7 @@ def test_one_that_repeats_would_link_rows(tmp_path: Path) -> None:
 
 def test_the_person_of_rows_has_none() -> None:
     identifier = {"role": "identifier", "pseudonym": {"connection": "a", "scope": "series"}}
-    with pytest.raises(SchemaError, match="must have no pseudonym: it would link the rows"):
+    with pytest.raises(SchemaError, match="must have no pseudonym, which would link the rows"):
         DataSchema.from_dict({"age": AGE, "id": identifier, "person": "id"})
 
 
@@ -130,7 +130,7 @@ def test_the_person_of_rows_has_none() -> None:
         ({"role": "identifier", "pseudonym": {"connection": "a"}}, "scope"),
         ({"role": "identifier", "pseudonym": {"connection": "a", "scope": "ever"}}, "scope"),
         ({"role": "identifier", "pseudonym": "a"}, "must be a mapping"),
-        ({"role": "identifier", "text": "redact"}, "column of text that is released"),
+        ({"role": "identifier", "text": "redact"}, "released text columns"),
         ({"role": "insensitive", "text": "allow"}, "reason"),
         ({"role": "insensitive", "text": {"allow": " "}}, "reason"),
         ({"role": "sensitive", "unique": {"allow": "r"}}, "insensitive"),

@@ -191,7 +191,7 @@ def test_the_keys_of_a_table_are_those_of_the_delta_library(monkeypatch: pytest.
     monkeypatch.setenv("AIRFLOW_CONN_STORE", json.dumps({"conn_type": "aws", "extra": extra}))
     with pytest.raises(SpecError, match=r"connection store: .* got key"):
         table_options("delta", "store")
-    with pytest.raises(SpecError, match="nowhere of the source must exist"):
+    with pytest.raises(SpecError, match="nowhere of the source does not exist"):
         table_options("delta", "nowhere")
     assert table_options("delta", None) == {}
 

@@ -512,7 +512,7 @@ def test_a_person_has_no_pseudonym(home: Path) -> None:
         spec["schema"]["name"]["pseudonym"] = {"connection": "keys", "scope": "release"}
         spec["person"] = "name"
 
-    with pytest.raises(SpecError, match="person must have no pseudonym: it would link the rows"):
+    with pytest.raises(SpecError, match="person must have no pseudonym, which would link the rows"):
         load_spec(edited(home, change))
 
 
@@ -524,7 +524,9 @@ def test_a_distance_that_the_sensitive_attribute_does_not_have_is_found_before_a
     def change(spec: dict[str, Any]) -> None:
         spec["policy"] = "policies/close.yaml"
 
-    with pytest.raises(SpecError, match="illness: t-closeness by the distance `ordered` needs values with"):
+    with pytest.raises(
+        SpecError, match="illness: t-closeness by the distance `ordered` requires values with"
+    ):
         check_files(load_spec(edited(home, change)), None)
 
 

@@ -391,7 +391,7 @@ def test_bounds_that_no_attack_can_be_tried_for_are_found_beforehand(write: Any)
     with pytest.raises(SpecError, match="engine local"):
         check_files(write(INFERENCE, engine={"kind": "fragments"}), None)
     for wrong in ("yes", 1, False):
-        with pytest.raises(SpecError, match="publish_figures must be true, or left out"):
+        with pytest.raises(SpecError, match="publish_figures must be true, or omitted"):
             check_files(write(INFERENCE | {"publish_figures": wrong}), None)
     with pytest.raises(SpecError, match="must not be averaging"):
         check_files(write({**INFERENCE, "attack": "averaging"}), None)

@@ -429,7 +429,7 @@ def test_of_a_file_without_marks_corrections_are_not_judged(runs: Runs, private:
     (path,) = kept(private)
     pd.read_parquet(path).drop(columns="mark of disease").to_parquet(path, index=False)
     staged = runs.stage(corrected(patients(SORTED), 5), "second")
-    with pytest.raises(AirflowFailException, match=r"accept_unjudged measured 1: 1 earlier .*retract what"):
+    with pytest.raises(AirflowFailException, match=r"accept_unjudged measured 1: 1 earlier .*Retract what"):
         runs.verify(staged, "second", BY_CORRECTION)
     report = runs.verify(staged, "second", BY_CORRECTION, accept="a pilot")
     assert "correction (no earlier release keeps the values of persons)" in over_time(report)["note"]
@@ -517,7 +517,7 @@ def test_a_file_that_was_damaged_stops_the_next_release(runs: Runs, private: Pat
 
 def test_a_demand_without_an_identifier_is_refused_with_the_remedy(runs: Runs) -> None:
     staged = runs.stage(patients(SORTED), "first", person=None)
-    with pytest.raises(AirflowFailException, match=r"not known whose records.*history\.identifier"):
+    with pytest.raises(AirflowFailException, match=r"records are not known.*history\.identifier"):
         runs.verify(staged, "first")
 
 
@@ -532,7 +532,7 @@ def test_a_demand_without_the_tables_name_is_refused(runs: Runs) -> None:
 @pytest.mark.parametrize(
     ("key", "message"),
     [
-        (None, "membership_default must exist and hold the membership key"),
+        (None, "membership_default does not exist. Add it, with the membership key"),
         ("short", "at least 32 characters, got 5"),
     ],
     ids=["missing", "short"],

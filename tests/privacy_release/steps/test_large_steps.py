@@ -150,7 +150,7 @@ def test_policies_across_releases_are_refused_where_nobody_knows_the_persons(
     staged: StagedRelease, lake: Lake
 ) -> None:
     across = policy(K, {"model": "m_invariance", "m": 2, "attribute": "illness"})
-    with pytest.raises(VerificationError, match="not known whose records"):
+    with pytest.raises(VerificationError, match="records are not known"):
         privacy_release.verify_staged(staged, across, table=lake.table("people"))
 
 

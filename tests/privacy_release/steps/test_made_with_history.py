@@ -620,7 +620,7 @@ def test_operators_by_hand_make_a_release_with_the_earlier_ones(
     other = {"method": "bottom_up", "parameters": {"k": 5, "l": 2}, "seed": 11}
     with pytest.raises(AirflowFailException, match=r"cross_release_k_anonymity\(k=5"):
         hand.run("2", ReleaseOperator, **other)
-    with pytest.raises(AirflowFailException, match="history must name a policy, and series the table"):
+    with pytest.raises(AirflowFailException, match="history requires a policy, and series the table"):
         hand.run("3", ReleaseOperator, **other, history={"policy": hand.POLICY})
     with pytest.raises(
         AirflowFailException, match=r"history.*must have only policy, k, m, .* reserve, counterfeits"

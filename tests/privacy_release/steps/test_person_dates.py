@@ -219,9 +219,9 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "too many": ({"seen": {"shift": SHIFT | {"days": 40_000}}}, r"seen\.shift\.days"),
     "no scope": ({"seen": {"shift": {"connection": "c", "days": 3}}}, r"seen\.shift\.scope: is missing"),
     "no key": ({"seen": {"shift": {"scope": "series", "days": 3}}}, r"seen\.shift\.connection: is missing"),
-    "two shifts": ({"seen": {"shift": SHIFT | {"days": 3}}}, "the same wherever it stands"),
-    "stays behind": ({"born": {"shift": SHIFT}}, "'born'.*dates that are released"),
-    "a text": ({"age": {"kind": "categorical", "bounds": None}}, "make it numeric or ordinal"),
+    "two shifts": ({"seen": {"shift": SHIFT | {"days": 3}}}, "the same everywhere"),
+    "stays behind": ({"born": {"shift": SHIFT}}, "'born'.*released dates"),
+    "a text": ({"age": {"kind": "categorical", "bounds": None}}, "Make it numeric or ordinal"),
 }
 
 
@@ -323,8 +323,8 @@ def test_random_answers_take_what_is_derived_of_dates_and_no_dates(work: WorkAre
     assert set(release.table) == {"paid", "age", "illness"}
     assert sorted(release.table["paid"]) == sorted(found["paid"])
     assert set(release.table["paid"]) != set(true["paid"].dt.date)
-    with pytest.raises(SchemaError, match=r"\['paid'\] are shifted where a source is read"):
+    with pytest.raises(SchemaError, match=r"\['paid'\] are shifted when a source is read"):
         method.release(schema.derived(true), schema, rng)
     fields["paid"] = {"role": "sensitive", "kind": "date", "precision": "month", "shift": SHIFT}
-    with pytest.raises(SchemaError, match=r"\['paid'\] are dates, and random answers are given of numbers"):
+    with pytest.raises(SchemaError, match=r"\['paid'\] are dates, but random answers only support numbers"):
         method.release(found, DataSchema.from_dict(fields).ingested().without_identifiers(), rng)

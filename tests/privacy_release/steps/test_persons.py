@@ -306,8 +306,8 @@ def test_without_a_person_it_stops(repeated: Path, lake: Lake, work: WorkArea) -
     [
         ({"person": "zip"}, "role identifier"),
         ({"person": "nobody"}, "role identifier"),
-        ({"person": "none"}, "needs a reason"),
-        ({"person": {"none": "households", "column": "name"}}, "one of both"),
+        ({"person": "none"}, "requires the reason"),
+        ({"person": {"none": "households", "column": "name"}}, "one of"),
         ({"person": "name", "history": {"identifier": "name"}}, "must be another identifier than person"),
         (
             {

@@ -280,7 +280,7 @@ def test_what_does_not_stand_beside_tables_is_refused(tmp_path: Path, text: str,
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        (("carry: [age]", "carry: [illness]"), "which has it"),
+        (("carry: [age]", "carry: [illness]"), "already has it"),
         (("carry: [age]", "carry: [insurer]"), "must be a quasi-identifier of one other"),
         (("ward:  ", "age:   "), "age"),
     ],

@@ -1,8 +1,8 @@
-"""The page on which somebody decides whether a release is published: through Airflow's own interface.
+"""The page on which a reviewer decides whether a release is published, through Airflow's own interface.
 
-Only who may answer sees it, for it shows released records before they are published. An answer is taken as
-Airflow takes it from its own form, and only to the question that the page has shown: the attempt of the task,
-the sha256 of the staged bytes and, where two people must approve, who was first.
+Only users who may answer see it, because it shows released records before they are published. An answer is
+stored exactly as from Airflow's own form, and only for the question that the page has shown: the attempt of
+the task, the sha256 of the staged bytes and, if two people must approve, who was first.
 """
 
 from inspect import signature
@@ -45,7 +45,7 @@ _TWO = "You have approved this release already. A second person must approve it,
 
 
 class Place(BaseModel):
-    """Which task asks."""
+    """The task that waits for the approval."""
 
     dag_id: str
     run_id: str
@@ -58,7 +58,7 @@ Where = Annotated[Place, Query()]
 
 @router.get("/approval")
 def ask(request: Request, user: GetUserDep, where: Where) -> Response:
-    """What would be published, and the forms that decide on it."""
+    """Show what would be published, and the forms to decide on it."""
     with create_session() as session:
         found = _found(approvals.approval_of(session, *_parts(where)), where, user)
     return _page(request, user, where, found)
@@ -74,29 +74,29 @@ def answer(
     comment: Text = "",
     sure: Text = "",
 ) -> Response:
-    """Give Airflow the answer, if the form is this user's own and still about what is staged."""
+    """Pass the answer to Airflow, if the form was issued to this user and still matches the staged bytes."""
     comment = plain_comment(comment)
     with create_session() as session:
         found = _found(approvals.approval_of(session, *_parts(where), lock=True), where, user)
-        asked = found.question
-        if asked is None:
+        question = found.question
+        if question is None:
             raise HTTPException(
-                status.HTTP_409_CONFLICT, "This was answered already, or is not asked any more."
+                status.HTTP_409_CONFLICT, "This approval was answered already, or is no longer waiting."
             )
-        if not holds(token, user, _about(found, asked)):
+        if not holds(token, user, _about(found, question)):
             raise HTTPException(
                 status.HTTP_403_FORBIDDEN,
-                "This form was not made for you, is older than an hour, or is about an earlier question. "
-                "Nothing was answered; open the page again.",
+                "This form was not made for you, is older than an hour, or belongs to an earlier question. "
+                "Nothing was answered. Open the page again.",
             )
-        if option == APPROVE and _was_first(asked, user):
+        if option == APPROVE and _was_first(question, user):
             raise HTTPException(status.HTTP_403_FORBIDDEN, _TWO)
         if complaint := _complaint(option, comment, sure):
             return _page(request, user, where, found, comment, complaint)
         if option == APPROVE:
-            _require_same_bytes(where, asked)
-        told = {"answer": option, "sha256": asked["sha256"]}
-        session.add(logged(user, "approval", told, **where.model_dump()))
+            _require_same_bytes(where, question)
+        details = {"answer": option, "sha256": question["sha256"]}
+        session.add(logged(user, "approval", details, **where.model_dump()))
         update_hitl_detail(
             dag_id=where.dag_id,
             dag_run_id=where.run_id,
@@ -114,7 +114,7 @@ def answer(
 
 
 def _dag_bag() -> dict[str, DBDagBag]:
-    """The argument that Airflow 3.4 requires and that earlier versions do not have."""
+    """Return the argument that Airflow 3.4 requires and earlier versions do not have."""
     return {"dag_bag": DBDagBag()} if "dag_bag" in signature(update_hitl_detail).parameters else {}
 
 
@@ -123,10 +123,10 @@ def _parts(where: Place) -> tuple[str, str, str, int]:
 
 
 def _found(found: Approval | None, where: Place, user: BaseUser) -> Approval:
-    """An approval that the user may answer.
+    """Return an approval that the user may answer.
 
     Raises:
-        HTTPException: 404 or 403.
+        HTTPException: 404 if there is none, 403 if the user may not answer it.
     """
     if found is None:
         raise HTTPException(status.HTTP_404_NOT_FOUND, "There is no such approval.")
@@ -134,13 +134,13 @@ def _found(found: Approval | None, where: Place, user: BaseUser) -> Approval:
     return found
 
 
-def _require_same_bytes(where: Place, asked: Question) -> None:
-    """Refuse an approval of what is not there any more.
+def _require_same_bytes(where: Place, question: Question) -> None:
+    """Raise if the staged bytes are no longer those of the question.
 
     Raises:
         HTTPException: 409.
     """
-    if approvals.some_records(where.dag_id, where.run_id, asked).bytes is Bytes.OTHERS:
+    if approvals.some_records(where.dag_id, where.run_id, question).bytes is Bytes.OTHERS:
         raise HTTPException(
             status.HTTP_409_CONFLICT,
             "The staged file is no longer the one that this page has shown. Nothing was approved; run the "
@@ -148,8 +148,8 @@ def _require_same_bytes(where: Place, asked: Question) -> None:
         )
 
 
-def _was_first(asked: Question, user: BaseUser) -> bool:
-    return asked["first"] is not None and asked["first"]["by"]["id"] == str(user.get_id())
+def _was_first(question: Question, user: BaseUser) -> bool:
+    return question["first"] is not None and question["first"]["by"]["id"] == str(user.get_id())
 
 
 def _complaint(option: str, comment: str, sure: str) -> str:
@@ -164,9 +164,9 @@ def _complaint(option: str, comment: str, sure: str) -> str:
     return ""
 
 
-def _about(found: Approval, asked: Question) -> list[str]:
-    first = asked["first"]
-    return ["approval", found.ti_id, asked["sha256"], first["by"]["id"] if first else ""]
+def _about(found: Approval, question: Question) -> list[str]:
+    first = question["first"]
+    return ["approval", found.ti_id, question["sha256"], first["by"]["id"] if first else ""]
 
 
 def _page(
@@ -177,12 +177,12 @@ def _page(
     comment: str = "",
     complaint: str = "",
 ) -> Response:
-    asked = found.question
+    question = found.question
     records = Records(bytes=Bytes.UNREAD)
     report = None
-    if asked is not None:
-        records = approvals.some_records(where.dag_id, where.run_id, asked)
-        report = run_reports.reporter_of(where.dag_id, where.run_id, asked["sha256"])
+    if question is not None:
+        records = approvals.some_records(where.dag_id, where.run_id, question)
+        report = run_reports.reporter_of(where.dag_id, where.run_id, question["sha256"])
     run = {"dag_id": where.dag_id, "run_id": where.run_id}
     return page(
         request,
@@ -190,19 +190,19 @@ def _page(
         {
             "run": run,
             "query": urlencode(where.model_dump()),
-            "asked": asked,
+            "question": question,
             "given": found.given,
             "records": records,
-            "verdict": approvals.verdict(asked, records) if asked else "",
-            "checks": [(f, approvals.check_in_words(f)) for f in asked["findings"]] if asked else [],
-            "expected": expectations_in_words(asked) if asked else "",
+            "verdict": approvals.verdict(question, records) if question else "",
+            "checks": [(f, approvals.check_in_words(f)) for f in question["findings"]] if question else [],
+            "expected": expectations_in_words(question) if question else "",
             "attacked": ATTACKED,
-            "attacks": asked.get("attacks", []) if asked else [],
-            "attack_trends": excess_trends(asked.get("excess", [])) if asked else [],
-            "alerts": asked.get("alerts", []) if asked else [],
+            "attacks": question.get("attacks", []) if question else [],
+            "attack_trends": excess_trends(question.get("excess", [])) if question else [],
+            "alerts": question.get("alerts", []) if question else [],
             "report": urlencode(run | {"task_id": report[0], "map_index": report[1]}) if report else "",
-            "again": asked is not None and _was_first(asked, user),
-            "token": token_for(user, _about(found, asked)) if asked else "",
+            "again": question is not None and _was_first(question, user),
+            "token": token_for(user, _about(found, question)) if question else "",
             "comment": comment,
             "complaint": complaint,
             "longest": LONGEST_COMMENT,

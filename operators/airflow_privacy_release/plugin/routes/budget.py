@@ -1,4 +1,4 @@
-"""The page on privacy budgets."""
+"""The page of the privacy budgets."""
 
 from airflow.api_fastapi.core_api.security import GetUserDep
 from fastapi import APIRouter, Request, Response
@@ -13,8 +13,8 @@ router = APIRouter()
 
 @router.get("/budget")
 def show_budgets(request: Request, user: GetUserDep) -> Response:
-    """What is spent and left of each budget that the user may see, and how it came to that."""
+    """Show what is spent and left of each budget that the user may see, with its history."""
     places, rights = ledgers(), Rights(user)
     found, problems = budgets.all_budgets(places, rights)
-    told = {"budgets": found, "problems": problems, "granting": budgets.granting(places, rights)}
-    return page(request, "budget.html.j2", told, user=user)
+    context = {"budgets": found, "problems": problems, "granting": budgets.granting(places, rights)}
+    return page(request, "budget.html.j2", context, user=user)

@@ -1,4 +1,4 @@
-"""Granting a privacy budget: a page that says what a limit means, and the deed itself."""
+"""Granting a privacy budget: a page that explains the limit, and the action itself."""
 
 from dataclasses import dataclass
 from typing import Annotated
@@ -26,13 +26,13 @@ DAYS = "days"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Asked:
-    """A limit as it was typed.
+class Typed:
+    """A limit as the user typed it.
 
     Attributes:
-        period: `total`, `release` or `days`, whose number is in `days`.
-        accounting: `sum` or `zcdp`.
-        sure: whether it is confirmed.
+        period: `total`, `release` or `days`, with the number of days in `days`.
+        accounting: Accounting method, `sum` or `zcdp`.
+        sure: Whether the user confirmed it.
     """
 
     dataset: str
@@ -46,10 +46,10 @@ class Asked:
     sure: bool = False
 
     def limit(self) -> Limit:
-        """The limit that this is.
+        """Parse the limit.
 
         Raises:
-            ValueError: for people, naming what must be corrected.
+            ValueError: If a field is invalid; the message is for the user.
         """
         try:
             epsilon, delta = float(self.epsilon), float(self.delta or 0)
@@ -67,14 +67,14 @@ class Asked:
 
 @router.get("/grant")
 def ask(request: Request, user: GetUserDep, ledger: str, dataset: str = "") -> Response:
-    """What a limit means, with the form that sets it; without a data set, for one of a name that is typed."""
+    """Show what a limit means and the form that sets it. Without a data set, the user types its name."""
     place = _ledger(user, ledger)
     standing = budgets.standing(place, dataset)
-    asked = Asked(dataset=dataset)
+    typed = Typed(dataset=dataset)
     if standing:
         limit = standing[0].limit
-        asked = Asked(dataset=dataset, neighbours=limit.neighbours.value, accounting=limit.accounting.value)
-    return _form(request, user, ledger, dataset, place, asked, "")
+        typed = Typed(dataset=dataset, neighbours=limit.neighbours.value, accounting=limit.accounting.value)
+    return _form(request, user, ledger, dataset, place, typed, "")
 
 
 @router.post("/grant")
@@ -94,15 +94,16 @@ def do(
     reason: Text = "",
     sure: Text = "",
 ) -> Response:
-    """Set the limit, if the form is this user's own, confirmed, says why, and shows what the ledger has."""
+    """Set the limit, if the form was issued to this user, is confirmed, has a reason and is up to date."""
     place = _ledger(user, ledger)
     if not holds(token, user, _about(ledger, known, place)) or known not in ("", dataset):
         raise HTTPException(
             status.HTTP_403_FORBIDDEN,
-            "This form was not made for you, is older than an hour, or something was spent or granted since. "
-            "Nothing was granted; open it again.",
+            "This form was not made for you, is older than an hour, or something has been spent or granted "
+            "since. "
+            "Nothing was granted. Open the page again.",
         )
-    asked = Asked(
+    typed = Typed(
         dataset=dataset.strip(),
         epsilon=epsilon,
         delta=delta,
@@ -114,29 +115,29 @@ def do(
         sure=bool(sure),
     )
     try:
-        limit = asked.limit()
-        if not asked.reason:
-            raise ValueError("Say why: the reason stays in the ledger.")
-        if not asked.sure:
+        limit = typed.limit()
+        if not typed.reason:
+            raise ValueError("Enter a reason. It is kept in the ledger.")
+        if not typed.sure:
             raise ValueError("Confirm that you want to set this limit.")
-        _record(user, ledger, asked, limit)
-        place.grant(asked.dataset, limit, reason=asked.reason, by=name_of(user))
+        _record(user, ledger, typed, limit)
+        place.grant(typed.dataset, limit, reason=typed.reason, by=name_of(user))
     except PrivacyEngineError:
         raise
     except ValueError as error:
-        return _form(request, user, ledger, known, place, asked, str(error))
+        return _form(request, user, ledger, known, place, typed, str(error))
     return RedirectResponse(f"{request.scope.get('root_path', '')}/budget", status.HTTP_303_SEE_OTHER)
 
 
 def _ledger(user: BaseUser, name: str) -> BudgetLedger:
-    """A ledger in which the user may grant.
+    """Return a ledger in which the user may grant budgets.
 
     Raises:
-        HTTPException: 403 or 404.
+        HTTPException: 403 if the user may not, 404 if there is none.
     """
     require(
         Rights(user).edits_connection(name),
-        "grant budgets: that takes the right to edit the ledger's connection",
+        "grant budgets: this requires the right to edit the ledger's connection",
     )
     place = ledgers().ledgers.get(name)
     if place is None:
@@ -150,7 +151,7 @@ def _form(
     ledger: str,
     known: str,
     place: BudgetLedger,
-    asked: Asked,
+    typed: Typed,
     complaint: str,
 ) -> Response:
     return page(
@@ -159,7 +160,7 @@ def _form(
         {
             "ledger": ledger,
             "known": known,
-            "asked": asked,
+            "typed": typed,
             "limits": budgets.in_words(budgets.standing(place, known)),
             "relations": budgets.RELATIONS,
             "accountings": budgets.ACCOUNTINGS,
@@ -177,8 +178,8 @@ def _about(ledger: str, known: str, place: BudgetLedger) -> list[str]:
     return ["grant", ledger, known, newest[-1].hash if newest else ""]
 
 
-def _record(user: BaseUser, ledger: str, asked: Asked, limit: Limit) -> None:
+def _record(user: BaseUser, ledger: str, typed: Typed, limit: Limit) -> None:
     """Write who grants what into Airflow's audit log, before it is done."""
-    told = {"ledger": ledger, "dataset": asked.dataset, "reason": asked.reason, **limit.to_dict()}
+    details = {"ledger": ledger, "dataset": typed.dataset, "reason": typed.reason, **limit.to_dict()}
     with create_session() as session:
-        session.add(logged(user, "grant", told))
+        session.add(logged(user, "grant", details))

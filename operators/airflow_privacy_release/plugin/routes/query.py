@@ -1,4 +1,4 @@
-"""The address where an analyst asks releases in SQL; what docs/query.md says of it."""
+"""The address to which an analyst sends SQL queries on releases, see docs/query.md."""
 
 import json
 from collections.abc import Sequence
@@ -32,7 +32,7 @@ _LONGEST_HEADER = 4_000
 @router.post("/query")
 async def ask(request: Request, user: GetUserDep) -> Response:
     """Answer a query on the releases that the user may see."""
-    # A form of another site cannot send this type; the browser would ask this server first.
+    # A form of another site cannot send this type; the browser would send a preflight request first.
     if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
         return _refusal(status.HTTP_415_UNSUPPORTED_MEDIA_TYPE, "Send the question as application/json.")
     body = b""
@@ -40,7 +40,7 @@ async def ask(request: Request, user: GetUserDep) -> Response:
         body += piece
         if len(body) > LONGEST_BODY:
             return _refusal(
-                status.HTTP_413_CONTENT_TOO_LARGE, f"A question has at most {LONGEST_BODY:,} bytes."
+                status.HTTP_413_CONTENT_TOO_LARGE, f"A query may have at most {LONGEST_BODY:,} bytes."
             )
     try:
         question = Question.model_validate_json(body)
@@ -60,9 +60,9 @@ def _answer(given: Answer) -> Response:
 
 
 def _header(sources: Sequence[Source]) -> str:
-    """The sources as table/release/version; of very many only the number."""
-    told = ", ".join(f"{quote(s.table)}/{quote(s.release, safe='')}/{s.version}" for s in sources)
-    return told if len(told) <= _LONGEST_HEADER else f"{len(sources)} releases"
+    """Return the sources as table/release/version; if they are too long, only their number."""
+    text = ", ".join(f"{quote(s.table)}/{quote(s.release, safe='')}/{s.version}" for s in sources)
+    return text if len(text) <= _LONGEST_HEADER else f"{len(sources)} releases"
 
 
 def _refused(error: PrivacyEngineError) -> Response:
@@ -83,7 +83,7 @@ def _refusal(code: int, words: str, headers: dict[str, str] | None = None) -> Re
 
 
 def _wrong(error: ValidationError) -> str:
-    """What is wrong with a question, without what it says."""
+    """Describe the errors in a question without quoting it."""
     problems = error.errors(include_url=False, include_input=False, include_context=False)
-    told = "; ".join(f"{'.'.join(map(str, p['loc'])) or 'the body'}: {p['msg']}" for p in problems[:5])
-    return f"The question is not well-formed: {told}"
+    text = "; ".join(f"{'.'.join(map(str, p['loc'])) or 'the body'}: {p['msg']}" for p in problems[:5])
+    return f"The query is malformed: {text}"

@@ -1,4 +1,4 @@
-"""Pages on releases: the list, one release, two compared, and the trend of a table."""
+"""Pages on releases: the list, one release, two releases compared, and the trend of a table."""
 
 import json
 from collections.abc import Sequence
@@ -26,7 +26,7 @@ from privacy_release.reports.text import FIGURES, RISKS, claim, shown
 
 router = APIRouter()
 
-# Columns of the list; those of the second kind are numbers.
+# Columns of the list; the second group has numbers.
 _COLUMNS = {
     "release": "Release",
     "table": "Table",
@@ -47,7 +47,7 @@ _MISSING = "There is no such release."
 @router.get("/releases")
 @router.get("/")
 def list_releases(request: Request, user: GetUserDep) -> Response:
-    """All releases that the user may see, filtered, ordered and paged by the query."""
+    """Show all releases that the user may see, filtered, sorted and paged by the query."""
     rights = Rights(user)
     rows, problems = published.all_listed(lakes(), rights)
     selection = Selection.of_query(request.query_params)
@@ -74,7 +74,7 @@ def list_releases(request: Request, user: GetUserDep) -> Response:
 
 @router.get("/release")
 def one_release(request: Request, user: GetUserDep, lake: str, table: str, version: int) -> Response:
-    """One release: its figures, its proof, and what became of it."""
+    """Show one release: its figures, its proof, and its status."""
     rights = Rights(user)
     place, row = find(rights, lake, table, version)
     stored = {} if row.entry.problem else published.manifest_of(place, row)
@@ -110,11 +110,11 @@ def one_release(request: Request, user: GetUserDep, lake: str, table: str, versi
 
 @router.get("/compare")
 def compare_two(request: Request, user: GetUserDep, pick: Annotated[Sequence[str], Query()] = ()) -> Response:
-    """Two releases side by side; `pick` is twice what `address_of` gives."""
+    """Show two releases side by side; `pick` has two results of `address_of`."""
     if len(pick) != 2:
         raise HTTPException(
             status.HTTP_422_UNPROCESSABLE_CONTENT,
-            f"Two releases are compared, {len(pick)} were chosen. Go back and choose two.",
+            f"Choose exactly two releases to compare; {len(pick)} were chosen. Go back and choose two.",
         )
     rights = Rights(user)
     both = [published.with_manifest(*find(rights, *address)) for address in map(_read_address, pick)]
@@ -129,7 +129,7 @@ def compare_two(request: Request, user: GetUserDep, pick: Annotated[Sequence[str
 
 @router.get("/trend")
 def trend(request: Request, user: GetUserDep, table: str, lake: str = "lake_default") -> Response:
-    """Utility and risk over the published releases of one table."""
+    """Show utility and risk over the published releases of one table."""
     place = _lake(lake)
     try:
         rows = published.of_table(lake, place, table, Rights(user))
@@ -137,7 +137,7 @@ def trend(request: Request, user: GetUserDep, table: str, lake: str = "lake_defa
         rows = []
     if not rows:
         raise HTTPException(
-            status.HTTP_404_NOT_FOUND, "There is no such table, or none of its releases is for you."
+            status.HTTP_404_NOT_FOUND, "There is no such table, or you may see none of its releases."
         )
     standing = published.standing(rows)
     shown = standing[-trends.LONGEST :]
@@ -157,7 +157,7 @@ def trend(request: Request, user: GetUserDep, table: str, lake: str = "lake_defa
 
 
 def find(rights: Rights, lake: str, table: str, version: int) -> tuple[Lake, Listed]:
-    """A publication that the user may see, and its lake.
+    """Return a publication that the user may see, and its lake.
 
     Raises:
         HTTPException: 404 if there is none, 403 if the user may not see it.
@@ -174,7 +174,7 @@ def find(rights: Rights, lake: str, table: str, version: int) -> tuple[Lake, Lis
 
 
 def may_retract(rights: Rights, place: Lake, row: Listed) -> bool:
-    """Whether the user may retract a release: also all its publications by other runs, which go with it."""
+    """Return whether the user may retract a release, including its publications by other runs."""
     return all(rights.retracts_release(r.dag_id, r.lake) for r in published.same_release(place, row))
 
 
@@ -186,21 +186,21 @@ def _lake(name: str) -> Lake:
 
 
 def _read_address(text: str) -> tuple[str, str, int]:
-    """What the list gives a release to be chosen by.
+    """Parse an address that `address_of` returned.
 
     Raises:
-        HTTPException: 422 if it is not that.
+        HTTPException: 422 if it is malformed.
     """
     try:
         lake, table, version = json.loads(text)
     except (ValueError, TypeError):
         lake = table = version = None
     if not (isinstance(lake, str) and isinstance(table, str) and type(version) is int):
-        raise HTTPException(status.HTTP_422_UNPROCESSABLE_CONTENT, "Choose two releases of the list.")
+        raise HTTPException(status.HTTP_422_UNPROCESSABLE_CONTENT, "Choose two releases from the list.")
     return lake, table, version
 
 
 def address_of(row: Listed) -> str:
-    """What a release is chosen by."""
-    told: list[Any] = [row.lake, row.table, row.entry.version]
-    return json.dumps(told)
+    """Return the text that identifies a release in the list's form."""
+    parts: list[Any] = [row.lake, row.table, row.entry.version]
+    return json.dumps(parts)

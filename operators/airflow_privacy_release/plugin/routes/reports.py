@@ -1,4 +1,4 @@
-"""Pages that show a report, of a published release, a DAG run or one of its tasks; and data dictionaries."""
+"""Pages with the report of a published release, a DAG run or a task; and data dictionaries."""
 
 import re
 from dataclasses import dataclass, replace
@@ -29,7 +29,7 @@ Show = Annotated[int, Query(ge=0, le=10_000)]
 
 @dataclass(frozen=True, kw_only=True)
 class Tab:
-    """A report that can be chosen; `address` is that of its frame, empty where it cannot be shown."""
+    """A report that can be chosen; `address` is that of its frame, empty if it cannot be shown."""
 
     label: str
     status: str
@@ -41,14 +41,14 @@ class Tab:
 
 @router.get("/report/published")
 def published_report(user: GetUserDep, lake: str, table: str, version: int, theme: str = "") -> Response:
-    """The report of a published release, for a frame."""
+    """Serve the report of a published release, for a frame."""
     place, row = _standing(user, lake, table, version, "report")
     return report(published.report_of(place, row), theme)
 
 
 @router.get("/dictionary/published")
 def published_dictionary(user: GetUserDep, lake: str, table: str, version: int, theme: str = "") -> Response:
-    """The data dictionary of a published release, for a frame."""
+    """Serve the data dictionary of a published release, for a frame."""
     place, row = _standing(user, lake, table, version, "data dictionary")
     found = published.dictionary_of(place, row)
     if found is None:
@@ -58,13 +58,13 @@ def published_dictionary(user: GetUserDep, lake: str, table: str, version: int, 
 
 @router.get("/evidence")
 def evidence(user: GetUserDep, lake: str, table: str, version: int) -> Response:
-    """The signed evidence of a published release, if it is what was signed."""
+    """Serve the signed evidence of a published release, if its signature is valid."""
     place, row = _standing(user, lake, table, version, "evidence")
-    require(Rights(user).reads_evidence(row.dag_id, lake), "have the evidence of this release")
+    require(Rights(user).reads_evidence(row.dag_id, lake), "download the evidence of this release")
     found = kept_evidence(place.table(table), row.entry)
     if found is None:
         raise HTTPException(
-            status.HTTP_404_NOT_FOUND, "No evidence of this release was made that this server can read."
+            status.HTTP_404_NOT_FOUND, "There is no evidence of this release that this server can read."
         )
     name = re.sub(r"[^A-Za-z0-9_.-]+", "_", f"{table}-{row.entry.release_id}-evidence.zip")
     return data(found, "application/zip", headers={"Content-Disposition": f'attachment; filename="{name}"'})
@@ -72,7 +72,7 @@ def evidence(user: GetUserDep, lake: str, table: str, version: int) -> Response:
 
 @router.get("/report/staged", dependencies=[Depends(requires_access_dag("GET", DagAccessEntity.RUN))])
 def staged_report(dag_id: str, run_id: str, task_id: str, map_index: str = "-1", theme: str = "") -> Response:
-    """The report that a task of a run has staged, for a frame."""
+    """Serve the report that a task of a run has staged, for a frame."""
     found = run_reports.staged_report(dag_id, run_id, task_id, _index(map_index))
     if found is None:
         raise HTTPException(status.HTTP_404_NOT_FOUND, "The report is not in the work area (any more).")
@@ -81,23 +81,23 @@ def staged_report(dag_id: str, run_id: str, task_id: str, map_index: str = "-1",
 
 @router.get("/report/comparison", dependencies=[Depends(requires_access_dag("GET", DagAccessEntity.RUN))])
 def comparison_report(dag_id: str, run_id: str, theme: str = "") -> Response:
-    """The page by which a run compared several releases, for a frame."""
+    """Serve the page on which a run compared several releases, for a frame."""
     found = run_reports.comparison(lakes(), dag_id, run_id)
     if found is None:
-        raise HTTPException(status.HTTP_404_NOT_FOUND, "This run has compared nothing.")
+        raise HTTPException(status.HTTP_404_NOT_FOUND, "This run has made no comparison.")
     return report(found, theme)
 
 
 @router.get("/report/release")
 def release_report(request: Request, user: GetUserDep, lake: str, table: str, version: int) -> Response:
-    """The report of a published release, with a way back to it."""
+    """Show the report of a published release, with a link back to it."""
     _, row = find(Rights(user), lake, table, version)
     return _alone(request, user, _of_published(row))
 
 
 @router.get("/dictionary")
 def release_dictionary(request: Request, user: GetUserDep, lake: str, table: str, version: int) -> Response:
-    """The data dictionary of a published release, with a way back to it."""
+    """Show the data dictionary of a published release, with a link back to it."""
     _, row = find(Rights(user), lake, table, version)
     shown = _of_published(row)
     address = f"dictionary/published?{_where(row)}" if row.has_dictionary else ""
@@ -115,7 +115,7 @@ def run_report(
     map_index: str = "-1",
     show: Show = 0,
 ) -> Response:
-    """What a run has published, or has staged and not published yet, or why there is nothing to show."""
+    """Show what a run has published or staged, or why there is nothing to show."""
     state = run_reports.state_of(dag_id, run_id)
     if state is None:
         raise HTTPException(status.HTTP_404_NOT_FOUND, "There is no such run.")
@@ -147,7 +147,7 @@ def run_report(
 
 
 def _standing(user: Any, lake: str, table: str, version: int, what: str) -> tuple[Lake, Listed]:
-    """A publication that the user may see and that was not retracted.
+    """Return a publication that the user may see and that is not retracted.
 
     Raises:
         HTTPException: 404 if there is none, 403 if the user may not see it.
@@ -159,7 +159,7 @@ def _standing(user: Any, lake: str, table: str, version: int, what: str) -> tupl
 
 
 def _alone(request: Request, user: Any, shown: Tab) -> Response:
-    """A page about one release, outside of its run."""
+    """Show a page about one release, outside of its run."""
     empty: dict[str, Any] = {"nothing": "", "about": "", "unverified": False}
     empty |= {name: [] for name in ("problems", "skips", "asks", "suites", "alerts", "progress")}
     context = {"tabs": [(shown, "")], "chosen": shown} | empty
@@ -167,7 +167,7 @@ def _alone(request: Request, user: Any, shown: Tab) -> Response:
 
 
 def _tabs(dag_id: str, run_id: str, task_id: str | None, map_index: int) -> tuple[list[Tab], list[str]]:
-    """The reports of a run, first that of the task; what was published takes the place of what was staged."""
+    """Return the reports of a run, the task's first; a published report replaces the staged one."""
     places = lakes()
     rows, problems = published.of_run(places, dag_id, run_id)
     if rows:
@@ -208,21 +208,21 @@ def _of_staged(dag_id: str, run_id: str, found: run_reports.Staged) -> Tab:
         status="not published",
         note=""
         if found.is_there
-        else "The run made this release and did not publish it; its work area, and the report in it, is gone "
-        "or cannot be read from this server.",
+        else "The run made this release but did not publish it. Its work area, with the report, is gone "
+        "or cannot be read by this server.",
         address=f"report/staged?{urlencode(where)}" if found.is_there else "",
     )
 
 
 def _nothing(state: str, skipped: bool) -> str:
-    """Why a run has nothing to show."""
+    """Explain why a run has nothing to show."""
     if skipped and state in _ENDED:
-        return "This run has released nothing: a task skipped all that follows it, for the reason above."
+        return "Nothing was released: a task skipped the rest of the run, for the reason above."
     if state in _ENDED:
-        return "This run has ended without a release: it failed or was stopped before, or its DAG makes none."
+        return "This run ended without a release: it failed or was stopped, or its DAG makes none."
     return "This run has not made a release yet. Come back when the release task has ended."
 
 
 def _index(text: str) -> int:
-    """A map index as Airflow's UI gives it: of a task that is not mapped it is the placeholder itself."""
+    """Parse a map index from Airflow's UI, which passes a placeholder for tasks that are not mapped."""
     return int(text) if text.isascii() and text.isdecimal() and len(text) < 10 else -1

@@ -1,4 +1,4 @@
-"""Taking a release back: a page that says what it means, and the deed itself."""
+"""Retracting a release: a page that explains what it means, and the action itself."""
 
 from typing import Annotated
 from urllib.parse import urlencode
@@ -26,7 +26,7 @@ LONGEST_REASON = 400
 
 @router.get("/retract")
 def ask(request: Request, user: GetUserDep, lake: str, table: str, version: int) -> Response:
-    """What a retraction means, with the form that does it."""
+    """Show what a retraction means, with the form that does it."""
     _, row = _retractable(user, lake, table, version)
     return _form(request, user, row, "", "")
 
@@ -42,12 +42,13 @@ def do(
     reason: Text = "",
     sure: Text = "",
 ) -> Response:
-    """Retract the release, if the form is this user's own, confirmed and says why."""
+    """Retract the release, if the form was issued to this user, is confirmed and has a reason."""
     place, row = _retractable(user, lake, table, version)
     if not holds(token, user, _about(row)):
         raise HTTPException(
             status.HTTP_403_FORBIDDEN,
-            "This form was not made for you, or is older than an hour. Nothing was retracted; open it again.",
+            "This form was not made for you, or is older than an hour. Nothing was retracted. Open the page "
+            "again.",
         )
     reason = " ".join(reason.split())
     complaint = _complaint(reason, sure)
@@ -62,7 +63,7 @@ def do(
 
 
 def _retractable(user: BaseUser, lake: str, table: str, version: int) -> tuple[Lake, Listed]:
-    """A release that is there and that the user may retract.
+    """Return a release that exists and that the user may retract.
 
     Raises:
         HTTPException: 403, 404, or 409 if it was retracted before.
@@ -71,7 +72,7 @@ def _retractable(user: BaseUser, lake: str, table: str, version: int) -> tuple[L
     place, row = find(rights, lake, table, version)
     require(
         may_retract(rights, place, row),
-        "retract this release: that takes the right to edit its DAG, or its lake's connection where no DAG "
+        "retract this release: this requires the right to edit its DAG, or its lake's connection if no DAG "
         "published it",
     )
     if row.entry.state is State.RETRACTED:
@@ -81,9 +82,9 @@ def _retractable(user: BaseUser, lake: str, table: str, version: int) -> tuple[L
 
 def _complaint(reason: str, sure: str) -> str:
     if not reason:
-        return "Say why: the reason stays in the table's log."
+        return "Enter a reason. It is kept in the table's log."
     if len(reason) > LONGEST_REASON:
-        return f"The reason must have at most {LONGEST_REASON} characters, it has {len(reason)}."
+        return f"The reason may have at most {LONGEST_REASON} characters, got {len(reason)}."
     try:
         check_text("reason", reason, 1500)
     except ValueError as error:
@@ -113,6 +114,6 @@ def _about(row: Listed) -> list[str]:
 
 def _record(user: BaseUser, row: Listed, reason: str) -> None:
     """Write who retracts what into Airflow's audit log, before it is done: the table's log names no user."""
-    told = {"lake": row.lake, "table": row.table, "release": row.entry.release_id, "reason": reason}
+    details = {"lake": row.lake, "table": row.table, "release": row.entry.release_id, "reason": reason}
     with create_session() as session:
-        session.add(logged(user, "retract", told, dag_id=row.dag_id, run_id=row.run_id))
+        session.add(logged(user, "retract", details, dag_id=row.dag_id, run_id=row.run_id))

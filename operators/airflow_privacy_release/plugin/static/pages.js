@@ -1,4 +1,4 @@
-// Comfort only: everything works without it.
+// Convenience only: every page works without this script.
 (() => {
   for (const chooser of document.querySelectorAll("select[data-submits]"))
     chooser.addEventListener("change", () => chooser.form.requestSubmit());
@@ -9,17 +9,17 @@
   if (search && count) {
     const whole = count.textContent;
     search.addEventListener("input", () => {
-      const wanted = search.value.trim().toLowerCase();
+      const needle = search.value.trim().toLowerCase();
       let shown = 0;
       for (const row of rows) {
-        row.hidden = !row.dataset.text.toLowerCase().includes(wanted);
+        row.hidden = !row.dataset.text.toLowerCase().includes(needle);
         shown += row.hidden ? 0 : 1;
       }
-      count.textContent = wanted ? shown : whole;
+      count.textContent = needle ? shown : whole;
     });
   }
 
-  // A report follows the system's theme by itself; Airflow's it has to be told.
+  // A report follows the system's theme by itself, but must be informed of Airflow's theme.
   const frame = document.querySelector("iframe[data-source]");
   if (frame) {
     const theme = document.documentElement.dataset.theme;
@@ -32,14 +32,14 @@
 
   const form = document.querySelector("form[data-picks]");
   if (form) {
-    const wanted = Number(form.dataset.picks);
+    const required = Number(form.dataset.picks);
     const boxes = [...form.querySelectorAll("input[name=pick]")];
     const button = form.querySelector("[data-pick-button]");
     const check = () => {
       const chosen = boxes.filter((box) => box.checked).length;
-      button.disabled = chosen !== wanted;
-      button.textContent = chosen && chosen < wanted ? "Choose one more" : "Compare two";
-      for (const box of boxes) box.disabled = chosen >= wanted && !box.checked;
+      button.disabled = chosen !== required;
+      button.textContent = chosen && chosen < required ? "Choose one more" : "Compare two";
+      for (const box of boxes) box.disabled = chosen >= required && !box.checked;
     };
     form.addEventListener("change", check);
     addEventListener("pageshow", check);

@@ -1,4 +1,4 @@
-// The pages follow the theme that was chosen in Airflow, which keeps it under this name; else the system's.
+// The pages follow the theme chosen in Airflow, which stores it under this name; otherwise the system's theme.
 (() => {
   const follow = () => {
     let chosen = null;

@@ -1,7 +1,7 @@
-"""What a task asks of a person about a release, and some records of it as they would be published.
+"""The question that an approval task asks about a release, and some records as they would be published.
 
-The question is what the task itself keeps while it waits, which no XCom can change. The records are read from
-the very bytes whose sha256 the question names: of other bytes nothing is shown, whoever put them there.
+The question is kept by the task itself while it waits, and no XCom can change it. The records are read from
+the very bytes whose sha256 the question names. If the bytes differ, no records are shown.
 """
 
 import hashlib
@@ -31,24 +31,24 @@ from privacy_release.steps.approval import COMMENT, Question
 from privacy_release.workarea.area import WorkArea, work_area_root
 from privacy_release.workarea.file_sets import Part, folder_of_list, is_list, parts_of
 
-SHOWN = 20  # records
-_FILES = 4  # of a set that records are shown of
+SHOWN = 20  # number of records
+_FILES = 4  # number of files of a set from which records are shown
 _LONGEST = 80  # characters of a cell
-_LARGEST = 256 * 2**20  # bytes that are fetched and decrypted
+_LARGEST = 256 * 2**20  # most bytes that are fetched and decrypted
 _WAITING = ("awaiting_input", "deferred")
 
 
 class Bytes(StrEnum):
-    """Whether the staged bytes are those that the question is about."""
+    """Whether the staged bytes are those of the question."""
 
     SAME = "same"
     OTHERS = "others"
-    UNREAD = "unread"  # this server does not reach them; who publishes compares the hash in any case
+    UNREAD = "unread"  # this server cannot read them; publishing compares the hash in any case
 
 
 @dataclass(frozen=True, kw_only=True)
 class Records:
-    """Some released records, as text; None stands for a missing value."""
+    """Some released records, as text; None for a missing value."""
 
     bytes: Bytes
     columns: tuple[str, ...] = ()
@@ -57,7 +57,7 @@ class Records:
 
 @dataclass(frozen=True, kw_only=True)
 class Given:
-    """An answer that was given: the option, who, when and their comment."""
+    """An answer: the chosen option, the user, the time and their comment."""
 
     option: str
     by: str
@@ -67,13 +67,13 @@ class Given:
 
 @dataclass(frozen=True, kw_only=True)
 class Approval:
-    """A task that asks, or has asked.
+    """A task that waits, or waited, for an approval.
 
     Attributes:
-        ti_id: of this attempt of the task: one that is cleared asks anew.
-        assigned: ids of the users who may answer; none: whoever may in the DAG.
-        question: None unless the task waits.
-        given: None unless somebody has answered.
+        ti_id: Id of this attempt of the task; a cleared task asks again with another id.
+        assigned: Ids of the users who may answer; none: every user who may answer in the DAG.
+        question: Question of the task; None unless the task waits.
+        given: Answer; None if there is none yet.
     """
 
     ti_id: str
@@ -85,15 +85,15 @@ class Approval:
 def approval_of(
     session: Session, dag_id: str, run_id: str, task_id: str, map_index: int, *, lock: bool = False
 ) -> Approval | None:
-    """The approval of a task; None if there is no such task, or it asks nobody.
+    """Return the approval of a task; None if there is no such task, or it needs no approval.
 
     Args:
-        session: of Airflow's database.
-        dag_id: of the task, and so the next three.
-        run_id: of its run.
-        task_id: its own.
-        map_index: -1 where it is not mapped.
-        lock: keep others from answering or clearing it until the session ends.
+        session: Session of Airflow's database.
+        dag_id: DAG id of the task.
+        run_id: Run id of the task.
+        task_id: Id of the task.
+        map_index: Map index of the task; -1 if it is not mapped.
+        lock: Whether to block other answers and clearing until the session ends.
     """
     place = (
         TaskInstance.dag_id == dag_id,
@@ -118,7 +118,7 @@ def approval_of(
 
 
 def open_in(dag_id: str, run_id: str) -> list[dict[str, Any]]:
-    """The tasks of a run that wait for a decision on a release: what their page is asked for by."""
+    """Return the queries of the approval pages of a run's tasks that wait for a decision on a release."""
     query = (
         select(TaskInstance)
         .where(
@@ -137,9 +137,9 @@ def open_in(dag_id: str, run_id: str) -> list[dict[str, Any]]:
 
 
 def some_records(dag_id: str, run_id: str, question: Question) -> Records:
-    """Records from all over the staged bytes, if these are the bytes of the question.
+    """Return records from all over the staged bytes, if these are the bytes of the question.
 
-    Neighbours in the file mostly belong to one class and look the same: the records are evenly apart.
+    Neighbours in the file mostly belong to one class and look the same, so the records are evenly spaced.
     """
     name = question["file"]
     if name != Path(name).name or name in ("", ".", ".."):
@@ -164,7 +164,7 @@ def some_records(dag_id: str, run_id: str, question: Question) -> Records:
 
 
 def _of_set(key: str, folder: str, parts: Sequence[Part]) -> "pa.Table | None":
-    """Records of some files of a set, evenly apart in it; None if one is not the file that its list names."""
+    """Return records from some files of a set, evenly spaced; None if a file differs from the set's list."""
     looked = sorted({place * len(parts) // _FILES for place in range(_FILES)})
     found = []
     for part in (parts[place] for place in looked):
@@ -178,31 +178,31 @@ def _of_set(key: str, folder: str, parts: Sequence[Part]) -> "pa.Table | None":
 
 
 def _spread(file: "pq.ParquetFile", most: int) -> "pa.Table":
-    """At most so many records of a file, evenly apart in it."""
+    """Return at most a number of records of a file, evenly spaced."""
     rows = file.metadata.num_rows
     shown = min(most, rows)
-    wanted = [place * rows // shown for place in range(shown)]
+    places = [place * rows // shown for place in range(shown)]
     parts, start = [file.schema_arrow.empty_table()], 0
     for group in range(file.num_row_groups):
         end = start + file.metadata.row_group(group).num_rows
-        if here := [place - start for place in wanted if start <= place < end]:
+        if here := [place - start for place in places if start <= place < end]:
             parts.append(file.read_row_group(group).take(here))
         start = end
     return pa.concat_tables(parts)
 
 
 def _opened(key: str, name: str) -> IO[bytes]:
-    """A file of the work area of a run.
+    """Open a file in the work area of a run.
 
     Raises:
-        OSError: if this process does not reach it, or a link stands in its place.
-        PrivacyEngineError: if the store of encrypted work areas cannot be read.
+        OSError: If this process cannot read it, or it is a link.
+        PrivacyEngineError: If the store of encrypted work areas cannot be read.
     """
     store = work_store()
     if store is not None:
         data = store.of(key).read(name, _LARGEST)
         if data is None:
-            raise OSError("the staged file is too large to be fetched")
+            raise OSError("the staged file is too large to fetch")
         return io.BytesIO(data)
     folder = WorkArea(work_area_root(), key).folder
     if folder.is_symlink():
@@ -216,41 +216,41 @@ def _text(cell: object) -> str | None:
 
 
 def _question(ti: TaskInstance) -> Question | None:
-    """What a waiting task keeps; Airflow 3.1 wraps the mapping."""
+    """Return what a waiting task keeps; Airflow 3.1 wraps the mapping."""
     kept: Any = ti.next_kwargs if ti.state in _WAITING else None
     if isinstance(kept, Mapping) and "__var" in kept:
         kept = kept["__var"]
-    told = kept.get("question") if isinstance(kept, Mapping) else None
-    return cast(Question, json.loads(told)) if isinstance(told, str) and told else None
+    text = kept.get("question") if isinstance(kept, Mapping) else None
+    return cast(Question, json.loads(text)) if isinstance(text, str) and text else None
 
 
 def _given(detail: Any) -> Given:
     by = detail.responded_by or {}
     return Given(
         option=", ".join(detail.chosen_options or ()),
-        by=str(by.get("name") or by.get("id") or "nobody, in time"),
+        by=str(by.get("name") or by.get("id") or "no one, in time"),
         at=detail.responded_at,
         comment=str((detail.params_input or {}).get(COMMENT) or ""),
     )
 
 
 def verdict(question: Question, records: Records) -> str:
-    """What there is to decide on, in one sentence."""
+    """Summarize the decision to make, in one sentence."""
     if records.bytes is Bytes.OTHERS:
-        return "The staged file is no longer the one that was verified: it cannot be approved."
+        return "The staged file has changed since it was verified. It cannot be approved."
     findings, columns = question["findings"], question["columns"]
     broken = sum(not finding["passed"] for finding in findings)
     if broken:
-        return f"{broken} of {len(findings)} checks do not hold: this must not be published."
+        return f"{broken} of {len(findings)} checks failed. This must not be published."
     plain = sum(column["role"] == "insensitive" for column in columns) if question["loss"] is None else 0
-    left = f" ({plain} of them as they are)" if plain else ""
+    left = f" ({plain} of them unchanged)" if plain else ""
     checks = "the one check" if len(findings) == 1 else f"all {len(findings)} checks"
     size = f"{counted(question['rows'], 'record')} in {counted(len(columns), 'column')}{left}"
-    return f"{size} would be published, and {checks} of the policy held on these very bytes."
+    return f"{size} would be published, and {checks} of the policy passed on exactly these bytes."
 
 
 def check_in_words(finding: Mapping[str, Any]) -> str:
-    """What a rule of the policy means for somebody who is in the table."""
+    """Explain what a rule of the policy means for a person in the table."""
     name, _, arguments = str(finding["rule"]).partition("(")
     if name in PROMISES:
         with suppress(KeyError, IndexError, ValueError):
@@ -260,40 +260,45 @@ def check_in_words(finding: Mapping[str, Any]) -> str:
 
 
 _CHECKS: Mapping[str, str] = {
-    "attack_risk": "What somebody who attacks the release may gain at most beyond what is known of others.",
-    "max_epsilon": "How much the release may depend on any one person, over all that it tells.",
-    "epsilon": "How much the release may depend on any one person, over all that it tells.",
-    "max_delta": "The chance that the bound on epsilon does not hold.",
-    "max_gcp": "How much detail may be lost at most: a release that loses more is of little use.",
-    "max_suppress": "How many records may be left out at most.",
-    "columns": "What may stand in the released columns, read from the released records.",
+    "attack_risk": "The most that an attacker may learn about people in the release, beyond what the "
+    "attacker learns about others.",
+    "max_epsilon": "The limit on how much the whole release may depend on any one person.",
+    "epsilon": "The limit on how much the whole release may depend on any one person.",
+    "max_delta": "The probability that the bound on epsilon fails.",
+    "max_gcp": "The most detail that may be lost. A release that loses more is of little use.",
+    "max_suppress": "The largest share of records that may be left out.",
+    "columns": "What the released columns may contain, checked on the released records.",
 }
 ROLES: Mapping[str, tuple[str, str]] = {
-    "quasi_identifier": ("quasi-identifier", "may be known to others, who could find a person by it"),
-    "sensitive": ("sensitive", "must not be learned of one person"),
-    "insensitive": ("insensitive", "taken to be harmless"),
-    "identifier": ("identifier", "names a person; its own values are never released"),
+    "quasi_identifier": ("quasi-identifier", "others may know it and could use it to find a person"),
+    "sensitive": ("sensitive", "must not be learned about any person"),
+    "insensitive": ("insensitive", "considered harmless"),
+    "identifier": ("identifier", "identifies a person; the original values are never released"),
 }
 TERMS: Mapping[str, str] = {
-    "Quasi-identifier": "A column that others may know of a person, such as age or postal code: alone it "
-    "names nobody, together with others it may.",
-    "Sensitive": "A column whose value must not be learned of one person, such as an illness.",
+    "Quasi-identifier": "A column that others may know about a person, such as age or postal code. Alone it "
+    "identifies no one, but together with others it may.",
+    "Sensitive": "A column whose value must not be learned about any person, such as an illness.",
     "Class": "The released records that look the same in all quasi-identifiers.",
-    "k-anonymity (k)": "Each record looks the same as at least k - 1 others in what others may know. Who "
-    "knows a person finds k records or more, and cannot tell which is the right one.",
-    "l-diversity (l)": "In each class there are at least l different sensitive values, so that finding "
-    "the class does not yet tell the value.",
-    "t-closeness (t)": "In each class the sensitive values are spread nearly as in the whole table; t is "
-    "the largest difference, from 0 (the same) to 1.",
+    "k-anonymity (k)": "Each record looks the same as at least k - 1 others in everything that others may "
+    "know. "
+    "Someone who knows a person finds at least k records and cannot tell which one is right.",
+    "l-diversity (l)": "Each class has at least l different sensitive values, so finding a person's "
+    "class does not by itself reveal the value.",
+    "t-closeness (t)": "The sensitive values of each class are distributed nearly as in the whole table. t "
+    "is "
+    "the largest difference, from 0 (identical) to 1.",
     "Epsilon": "The privacy loss of a differentially private release: how much any one person can change "
-    "what is released. 0 tells nothing; each 0.7 about doubles what the odds may change by.",
-    "Delta": "The small chance with which the bound of epsilon may fail.",
-    "Suppression": "A record, or a value, that could not be protected is left out.",
-    "Generalization": "A value is replaced by a coarser one: 37 by 30 to 40.",
-    "GCP, information loss": "Global certainty penalty: how much coarser the quasi-identifiers have become, "
+    "what is released. 0 reveals nothing; each 0.7 roughly doubles the possible change of the odds.",
+    "Delta": "The small probability that the bound of epsilon fails.",
+    "Suppression": "Leaving out a record or a value that could not be protected.",
+    "Generalization": "Replacing a value by a coarser one, such as 37 by 30 to 40.",
+    "GCP, information loss": "Global certainty penalty: how much coarser the quasi-identifiers are, "
     "from 0 (as in the source) to 1 (nothing left).",
-    "Prosecutor risk": "The chance of picking the right record for somebody who is known to be in the table.",
-    "Counterfeit": "A record of nobody, added so that classes keep their sensitive values from release to "
+    "Prosecutor risk": "The probability of picking the right record of a person who is known to be in the "
+    "table.",
+    "Counterfeit": "An invented record that belongs to no person, added so that classes keep their sensitive "
+    "values from release to "
     "release.",
-    "sha256": "A fingerprint of the file: another file, even by one byte, has another.",
+    "sha256": "A fingerprint of the file. It changes if even one byte of the file changes.",
 }

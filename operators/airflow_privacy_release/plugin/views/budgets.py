@@ -1,4 +1,4 @@
-"""The privacy budgets of the ledgers: what is spent and left of each limit, and how it came to that."""
+"""The privacy budgets of the ledgers: what is spent and left of each limit, and the history."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -18,18 +18,18 @@ from privacy_release.reports.charts import LineChart, Point, line_chart
 from privacy_release.spec.model import ReleaseSpec
 from privacy_release.steps.promised import promises_of, unsuited
 
-LOW = Fraction(1, 5)  # of the limit
+LOW = Fraction(1, 5)  # share of the limit
 RELATIONS = {
-    Neighbours.REPLACE_ONE: "one record: another one in its place",
-    Neighbours.REPLACE_PERSON: "all records of one person: others in their place",
-    Neighbours.ADD_REMOVE: "one record: there or not there",
+    Neighbours.REPLACE_ONE: "one record, replaced by another",
+    Neighbours.REPLACE_PERSON: "all records of one person, replaced by others",
+    Neighbours.ADD_REMOVE: "one record, present or absent",
 }
 ACCOUNTINGS = {
-    Accounting.SUM: "by their epsilon: twice as many spend twice as much",
-    Accounting.ZCDP: "by their rho (zCDP), converted at delta: many small ones spend less",
+    Accounting.SUM: "add epsilons (basic composition): twice as many releases spend twice as much",
+    Accounting.ZCDP: "add rho (zCDP), converted at delta: many small releases spend less",
 }
-_STEPS = 150  # moments in a chart
-_SHOWN = 200  # of the newest entries
+_STEPS = 150  # number of moments in a chart
+_SHOWN = 200  # number of newest entries that are shown
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,13 +37,13 @@ class LimitShown:
     """What is spent and left of one limit.
 
     Attributes:
-        period: in words.
-        share: of the limit that is spent, 0 .. 1; of its rho, where rho's add.
-        rho: what is spent and left of the rho, in words; empty where epsilons add.
-        delta: what is spent and left of the delta, in words; empty where the limit has none, or rho's add.
-        warning: why it is low; empty where it is not.
-        chart: what was left over time; None for the limit of a single release.
-        unsuited: why it does not suit the promises that spend it, a sentence each.
+        period: Period of the limit, in words.
+        share: Share of the limit that is spent, 0 .. 1; with zCDP, of its rho.
+        rho: What is spent and left of rho, in words; empty if epsilons are added.
+        delta: What is spent and left of delta, in words; empty if the limit has none, or with zCDP.
+        warning: Why the limit is low; empty if it is not.
+        chart: What was left over time; None for the limit of a single release.
+        unsuited: Why the limit does not fit the promises that spend it, one sentence each.
     """
 
     period: str
@@ -61,7 +61,7 @@ class LimitShown:
 
 @dataclass(frozen=True, kw_only=True)
 class Line:
-    """One line of the history; it has no key, for a key is a hash of the data."""
+    """One line of the history, without the entry's key, which is a hash of the data."""
 
     number: int
     at: str
@@ -76,10 +76,10 @@ class Budget:
     """The budget of a data set.
 
     Attributes:
-        users: releases whose specifications spend it, with their epsilon where it is a plain number.
-        may_grant: whether the user may set its limits.
-        history: the newest entries, of `entries` in all.
-        problem: why the ledger's entries cannot be trusted or read; empty where they can.
+        users: Releases whose specifications spend it, with their epsilon where it is a plain number.
+        may_grant: Whether the user may set its limits.
+        history: Newest of all `entries` entries.
+        problem: Why the ledger's entries cannot be trusted or read; empty if they can.
     """
 
     ledger: str
@@ -93,12 +93,12 @@ class Budget:
 
     @property
     def is_low(self) -> bool:
-        """Whether somebody should look at it."""
+        """Return whether the budget needs attention."""
         return bool(self.problem) or any(limit.warning or limit.unsuited for limit in self.limits)
 
 
 def all_budgets(places: Places, rights: Rights) -> tuple[list[Budget], list[str]]:
-    """The budgets that the user may see, low ones first, and what could not be read."""
+    """Return the budgets that the user may see, low ones first, and what could not be read."""
     found: list[Budget] = []
     problems = list(places.problems)
     specs = [spec for spec in specifications() if spec.budget is not None]
@@ -116,21 +116,21 @@ def all_budgets(places: Places, rights: Rights) -> tuple[list[Budget], list[str]
 
 
 def granting(places: Places, rights: Rights) -> list[str]:
-    """The ledgers in which the user may grant a budget to a data set."""
+    """Return the ledgers in which the user may grant a budget to a data set."""
     return [name for name in places.ledgers if rights.edits_connection(name)]
 
 
 def standing(ledger: BudgetLedger, dataset: str) -> tuple[Standing, ...]:
-    """What of each limit is left; of a data set that the ledger does not know, nothing.
+    """Return what is left of each limit; nothing for a data set that the ledger does not know.
 
     Raises:
-        PrivacyEngineError: if the ledger cannot be read.
+        PrivacyEngineError: If the ledger cannot be read.
     """
     return ledger.standing(dataset) if dataset in ledger.datasets() else ()
 
 
 def in_words(standings: Iterable[Standing]) -> list[str]:
-    """What of each limit is left, a sentence each."""
+    """Say what is left of each limit, one sentence each."""
     return [_left_in_words(one) for one in standings]
 
 
@@ -155,7 +155,7 @@ def _budget(
         promises = promises_of(ledger, dataset, specs)
     except PrivacyEngineError as error:
         return Budget(ledger=name, dataset=dataset, users=users, problem=str(error))
-    asked = [loss for loss in losses.values() if loss is not None]
+    needed_losses = [loss for loss in losses.values() if loss is not None]
     left = _left_over_time(moments)
     return Budget(
         ledger=name,
@@ -163,7 +163,8 @@ def _budget(
         users=users,
         may_grant=rights.edits_connection(name),
         limits=tuple(
-            _limit(s, left.get(s.limit.period.name, []), asked, promises) for s in moments[-1].standings
+            _limit(s, left.get(s.limit.period.name, []), needed_losses, promises)
+            for s in moments[-1].standings
         ),
         history=_history(entries, rights),
         entries=entries[-1].number if entries else 0,
@@ -171,7 +172,7 @@ def _budget(
 
 
 def _loss(spec: ReleaseSpec) -> PrivacyLoss | None:
-    """What a release spends, where it is written in plain numbers."""
+    """Return what a release spends, if it is written in plain numbers."""
     given = [spec.release.parameters.get(name, 0) for name in ("epsilon", "delta")]
     if not all(isinstance(value, int | float) and not isinstance(value, bool) for value in given):
         return None
@@ -183,7 +184,10 @@ def _loss(spec: ReleaseSpec) -> PrivacyLoss | None:
 
 
 def _limit(
-    standing: Standing, left: Sequence[Point], asked: Sequence[PrivacyLoss], promises: Sequence[Promise]
+    standing: Standing,
+    left: Sequence[Point],
+    needed_losses: Sequence[PrivacyLoss],
+    promises: Sequence[Promise],
 ) -> LimitShown:
     limit = exact(standing.limit.epsilon)
     single = standing.limit.period.name == "release"
@@ -197,7 +201,7 @@ def _limit(
         share=_share(standing),
         rho=_rho_in_words(standing),
         delta=_delta_in_words(standing),
-        warning=_warning(standing, limit, asked),
+        warning=_warning(standing, limit, needed_losses),
         unsuited=tuple(unsuited(standing.limit, promises)),
         chart=None
         if single or not left
@@ -214,13 +218,13 @@ def _limit(
     )
 
 
-def _warning(standing: Standing, limit: Fraction, asked: Sequence[PrivacyLoss]) -> str:
-    short = _short(standing, asked)
+def _warning(standing: Standing, limit: Fraction, needed_losses: Sequence[PrivacyLoss]) -> str:
+    short = _short(standing, needed_losses)
     if standing.limit.period.name == "release":
-        return f"a release asks for more {' and '.join(short)}" if short else ""
+        return f"a release needs more {' and '.join(short)}" if short else ""
     if not limit:
-        return "closed: nothing may be spent"
-    if short and not standing.promises:  # under one it asks for nothing more
+        return "closed, nothing may be spent"
+    if short and not standing.promises:  # with a promise, releases need nothing more
         needed = " and ".join(f"{name} {number(most)}" for name, most in short.items())
         return f"too little {' and '.join(short)} for the next release, which needs {needed}"
     if not standing.left and standing.room:
@@ -231,10 +235,10 @@ def _warning(standing: Standing, limit: Fraction, asked: Sequence[PrivacyLoss]) 
     return f"{scarce} is spent" if not standing.left_share else f"less than {100 * LOW} % of {scarce} is left"
 
 
-def _short(standing: Standing, asked: Sequence[PrivacyLoss]) -> dict[str, float]:
-    """The resources that are short for a further release, and the most that one needs of each."""
+def _short(standing: Standing, needed_losses: Sequence[PrivacyLoss]) -> dict[str, float]:
+    """Return the resources that are too small for a further release, and the most that one needs of each."""
     found: dict[str, float] = {}
-    for loss in asked:
+    for loss in needed_losses:
         needs = {"epsilon": loss.epsilon, "delta": loss.delta, "rho": float(rho_of(loss) or 0)}
         for name in standing.lacks(loss):
             found[name] = max(found.get(name, 0.0), needs[name])
@@ -242,7 +246,7 @@ def _short(standing: Standing, asked: Sequence[PrivacyLoss]) -> dict[str, float]
 
 
 def _share(standing: Standing) -> float:
-    """What is spent or promised of a limit's epsilon, or rho, 0 to 1."""
+    """Return the share of a limit's epsilon, or rho, that is spent or promised, 0 to 1."""
     limit = standing.limit
     whole, left = (limit.rho, standing.left_rho) if limit.is_zcdp else (exact(limit.epsilon), standing.left)
     return float(1 - left / whole) if whole else 1.0
@@ -253,7 +257,7 @@ def _rho_in_words(standing: Standing) -> str:
     if not limit.is_zcdp:
         return ""
     spent, left, whole = (number(float(rho)) for rho in (standing.rho, standing.left_rho, limit.rho))
-    return f"Rho {spent} spent, {left} of {whole} left; epsilon is told at delta {limit.delta:g}."
+    return f"Rho {spent} spent, {left} of {whole} left; epsilon is computed at delta {limit.delta:g}."
 
 
 def _delta_in_words(standing: Standing) -> str:
@@ -267,12 +271,12 @@ def _delta_in_words(standing: Standing) -> str:
 
 
 def _words(period: Period) -> str:
-    names = {"total": "in all", "release": "for each release"}
+    names = {"total": "in total", "release": "for each release"}
     return names.get(period.name, f"in any {period.name[:-1]} days")
 
 
 def _left_over_time(moments: Sequence[Moment]) -> dict[str, list[Point]]:
-    """What was left of each limit over time, by the limit's period."""
+    """Return what was left of each limit over time, by the limit's period."""
     found: dict[str, list[Point]] = {}
     for passed in moments:
         for standing in passed.standings:
@@ -285,7 +289,7 @@ def _left_over_time(moments: Sequence[Moment]) -> dict[str, list[Point]]:
 
 
 def _history(entries: Sequence[Entry], rights: Rights) -> tuple[Line, ...]:
-    """The entries, newest first; the runs of DAGs that the user may not read are not named."""
+    """Return the entries, newest first, without naming runs of DAGs that the user may not read."""
     reserved = {entry.key: entry for entry in entries if entry.event is Event.RESERVE}
     lines = []
     for entry in entries:

@@ -11,7 +11,7 @@ from privacy_release.reports.text import FIGURES, RISKS, shown
 
 @dataclass(frozen=True, kw_only=True)
 class Pair:
-    """One figure of both; `change` in words where both are numbers that differ."""
+    """A figure of both releases; `change` is in words if both are numbers that differ."""
 
     name: str
     left: str
@@ -20,7 +20,7 @@ class Pair:
 
     @property
     def differs(self) -> bool:
-        """Whether they are not alike."""
+        """Return whether the two texts differ."""
         return self.left != self.right
 
 
@@ -33,7 +33,7 @@ class Group:
 
 
 def compare(left: Release, right: Release) -> list[Group]:
-    """All that the two manifests tell, in groups; groups without a figure are left out."""
+    """Compare everything in the two manifests, in groups; groups without a figure are omitted."""
     groups = [
         ("Release", _about(left), _about(right)),
         ("Measured against the policy", _measured(left), _measured(right)),
@@ -45,11 +45,11 @@ def compare(left: Release, right: Release) -> list[Group]:
     return [Group(title=title, pairs=_pairs(a, b)) for title, a, b in groups if a or b]
 
 
-# A value, and how it is written.
-_Told = Mapping[str, tuple[Any, str]]
+# Figure name -> its value, and the value as text.
+_Values = Mapping[str, tuple[Any, str]]
 
 
-def _pairs(left: _Told, right: _Told) -> tuple[Pair, ...]:
+def _pairs(left: _Values, right: _Values) -> tuple[Pair, ...]:
     missing = (None, "-")
     return tuple(
         Pair(
@@ -63,7 +63,7 @@ def _pairs(left: _Told, right: _Told) -> tuple[Pair, ...]:
 
 
 def _change(before: Any, after: Any) -> str:
-    """By how much a number differs.
+    """Return the difference of two numbers as text.
 
     >>> _change(200, 150), _change(0.0, 2.0), _change("a", "b"), _change(3, 3)
     ('-50 (-25 %)', '+2', '', '')
@@ -77,9 +77,9 @@ def _change(before: Any, after: Any) -> str:
     return f"{sign}{number(abs(more))}{share}"
 
 
-def _about(release: Release) -> _Told:
+def _about(release: Release) -> _Values:
     row, loss = release.row, release.manifest.loss
-    told: dict[str, tuple[Any, str]] = {
+    figures: dict[str, tuple[Any, str]] = {
         "Published": (None, moment(row.entry.committed)),
         "Method": (None, row.method or "-"),
         "Records": (row.entry.rows, f"{row.entry.rows:,}"),
@@ -87,21 +87,21 @@ def _about(release: Release) -> _Told:
         "Status": (None, row.status),
     }
     if loss is not None:
-        told |= {"Epsilon": (loss.epsilon, f"{loss.epsilon:g}"), "Delta": (loss.delta, f"{loss.delta:g}")}
-    return told
+        figures |= {"Epsilon": (loss.epsilon, f"{loss.epsilon:g}"), "Delta": (loss.delta, f"{loss.delta:g}")}
+    return figures
 
 
-def _measured(release: Release) -> _Told:
-    """What was measured by rule, with the policy's limit; a rule's parameters are part of its name."""
-    told = {}
+def _measured(release: Release) -> _Values:
+    """Return what was measured by rule, with the policy's limit; a rule's parameters are part of its name."""
+    figures = {}
     for finding in release.manifest.measured:
         value, limit = finding.measured, finding.threshold
         text = "not measurable" if value is None else f"{value:.4g}"
-        told[finding.rule] = (value, f"{text} (limit {limit:.4g})" if limit is not None else text)
-    return told
+        figures[finding.rule] = (value, f"{text} (limit {limit:.4g})" if limit is not None else text)
+    return figures
 
 
-def _figures(release: Release, known: Mapping[str, tuple[str, str, str]]) -> _Told:
+def _figures(release: Release, known: Mapping[str, tuple[str, str, str]]) -> _Values:
     figures = release.manifest.figures
     return {
         label: (figures[name], shown(figures[name], unit))
@@ -110,11 +110,11 @@ def _figures(release: Release, known: Mapping[str, tuple[str, str, str]]) -> _To
     }
 
 
-def _parameters(release: Release) -> _Told:
+def _parameters(release: Release) -> _Values:
     return {name: (value, str(value)) for name, value in sorted(release.manifest.parameters.items())}
 
 
-def _columns(release: Release) -> _Told:
+def _columns(release: Release) -> _Values:
     return {
         name: (None, f"{column.role.replace('_', '-')}, {column.kind}")
         for name, column in release.manifest.columns.items()

@@ -1,4 +1,4 @@
-"""Work areas that outlived their run: records of people that no clean-up removed."""
+"""Work areas left behind by their run: records of people that no clean-up removed."""
 
 from contextlib import suppress
 from dataclasses import dataclass
@@ -21,11 +21,11 @@ _OVER = (DagRunState.SUCCESS, DagRunState.FAILED)
 
 @dataclass(frozen=True, kw_only=True)
 class Leftover:
-    """A work area whose run is over.
+    """A work area whose run has ended.
 
     Attributes:
-        known: whether Airflow knows the run.
-        idle: since the last sign of life.
+        known: Whether the run is in Airflow.
+        idle: Time since the last heartbeat.
     """
 
     dag_id: str
@@ -35,15 +35,15 @@ class Leftover:
 
     @property
     def since(self) -> str:
-        """For how long nobody has used it."""
+        """Return how long the work area has been unused, as text."""
         hours = int(self.idle.total_seconds() // 3600)
         return f"{hours // 24} days" if hours >= 48 else f"{hours} hours" if hours else "less than an hour"
 
 
 def leftovers(rights: Rights) -> list[Leftover]:
-    """Those of runs that the user may read; none where this process cannot look into the folder."""
+    """Return those of runs that the user may read; none if this process cannot read the folder."""
     found = []
-    # The web server may be another user or machine, and the option may be wrong: the tasks will say so.
+    # The web server may be another user or machine, and the option may be wrong: the tasks report it.
     with suppress(OSError, ValueError, PrivacyEngineError):
         looked = sweep_areas(Rules(idle=timedelta(0), is_over=is_over, dry=True))
         for area in looked:
@@ -59,7 +59,7 @@ def leftovers(rights: Rights) -> list[Leftover]:
 
 
 def is_over(key: str) -> bool | None:
-    """Whether the run of a work area has ended; None if Airflow does not know it."""
+    """Return whether the run of a work area has ended; None if the run is not in Airflow."""
     dag_id, _, run_id = key.partition("/")
     with create_session() as session:
         state = session.scalar(select(DagRun.state).where(DagRun.dag_id == dag_id, DagRun.run_id == run_id))

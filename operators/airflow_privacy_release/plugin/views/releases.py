@@ -1,4 +1,4 @@
-"""The releases of the lakes as the pages list them."""
+"""The releases of the lakes, for the pages that list them."""
 
 import hashlib
 import json
@@ -37,8 +37,8 @@ class Listed:
     """One publication of a release.
 
     Attributes:
-        lake: connection id.
-        entry: what the table's log says of it.
+        lake: Connection id of the lake.
+        entry: Entry of the table's log.
     """
 
     lake: str
@@ -47,51 +47,51 @@ class Listed:
 
     @property
     def dag_id(self) -> str | None:
-        """The DAG whose run published it; None where the run key names no run."""
+        """The DAG whose run published the release; None if the run key names no run."""
         dag_id, _, run_id = self.entry.run_key.partition("/")
         return dag_id if run_id else None
 
     @property
     def run_id(self) -> str | None:
-        """The run that published it."""
+        """The run that published the release."""
         return self.entry.run_key.partition("/")[2] or None
 
     @property
     def status(self) -> str:
-        """What became of it, in the pages' words."""
+        """The status of the release, in the pages' words."""
         return SHOWN_STATES[self.entry.state]
 
     @property
     def has_dictionary(self) -> bool:
-        """Whether a data dictionary lies beside it: of a retracted release it is erased."""
+        """Whether the release has a data dictionary, which is erased by a retraction."""
         return self.entry.tombstone is None and DICTIONARY_PAGE in self.entry.further
 
     @property
     def method(self) -> str:
-        """Registry key of the release method; empty where its publisher told none."""
+        """Registry key of the release method; empty if its publisher did not record it."""
         return str(self.entry.figures.get("method") or "")
 
     @property
     def symbols(self) -> dict[str, float]:
-        """What was measured for k, l and t, and the epsilon that was spent."""
+        """The measured k, l and t, and the epsilon that was spent."""
         found = symbols_of(self.entry.figures.get("measured") or [])
         loss = self.entry.figures.get("loss")
         return found | ({"epsilon": float(loss["epsilon"])} if loss else {})
 
     @property
     def approval(self) -> "Approval | None":
-        """Who approved it; None where nobody was asked."""
+        """The approval of the release; None if none was required."""
         return approval_of(self.entry.figures)
 
     @property
     def approved_by(self) -> str | None:
-        """Who approved it, as text."""
+        """The approver's name; None if no approval was required."""
         return None if self.approval is None else self.approval.by
 
 
 @dataclass(frozen=True, kw_only=True)
 class Approval:
-    """Who let a release be published, when (ISO 8601; may be empty), and what they said."""
+    """Who approved a release, when (ISO 8601; may be empty), and their comment."""
 
     by: str
     at: str
@@ -99,20 +99,22 @@ class Approval:
 
 
 def approval_of(figures: Mapping[str, Any]) -> Approval | None:
-    """The approval that a commit tells of; None where nobody was asked."""
-    told = figures.get("approval")
-    if not told or told.get("automatic"):
+    """Return the approval in a commit; None if no approval was required."""
+    approval = figures.get("approval")
+    if not approval or approval.get("automatic"):
         return None
-    by = told.get("by")
+    by = approval.get("by")
     if isinstance(by, Mapping):  # Airflow's own form of a user
         by = by.get("name") or by.get("id")
     return Approval(
-        by=str(by or "unknown"), at=str(told.get("at") or ""), comment=str(told.get("comment") or "")
+        by=str(by or "unknown"),
+        at=str(approval.get("at") or ""),
+        comment=str(approval.get("comment") or ""),
     )
 
 
 def all_listed(places: Places, rights: Rights) -> tuple[list[Listed], list[str]]:
-    """All publications that the user may see, newest first, and what could not be read."""
+    """Return all publications that the user may see, newest first, and what could not be read."""
     rows: list[Listed] = []
     problems = list(places.problems)
     for name, lake in places.lakes.items():
@@ -123,7 +125,7 @@ def all_listed(places: Places, rights: Rights) -> tuple[list[Listed], list[str]]
 
 
 def _tables(lake: Lake, problems: list[str]) -> list[str]:
-    """The tables of a lake; none where it cannot be read, which is noted."""
+    """Return the tables of a lake. If it cannot be read, note why and return none."""
     found: list[str] = []
     with _noting(problems):
         found += table_names(lake)
@@ -132,7 +134,7 @@ def _tables(lake: Lake, problems: list[str]) -> list[str]:
 
 @contextmanager
 def _noting(problems: list[str]) -> Iterator[None]:
-    """Note why a table or lake could not be read, and go on: it must not hide the others."""
+    """Note why a table or lake could not be read and continue, so that it does not hide the others."""
     try:
         yield
     except PrivacyEngineError as error:
@@ -140,17 +142,17 @@ def _noting(problems: list[str]) -> Iterator[None]:
 
 
 def of_table(name: str, lake: Lake, table: str, rights: Rights) -> list[Listed]:
-    """The publications of one table that the user may see, oldest first; none without such a table."""
+    """Return the publications of a table that the user may see, oldest first; none without such a table."""
     rows = [Listed(lake=name, table=table, entry=entry) for entry in publications(lake.table(table))]
     return [row for row in rows if rights.reads_release(row.dag_id, name)]
 
 
 def one(name: str, lake: Lake, table: str, version: int) -> Listed | None:
-    """The publication that a version of a table made, whoever may see it.
+    """Return the publication of a table's version, whether or not the user may see it.
 
     Raises:
-        PublishError: if there is no such table.
-        ValueError: if its name is not well-formed.
+        PublishError: If there is no such table.
+        ValueError: If its name is not well-formed.
     """
     entry = newest_such(
         lake.table(table), existing_version(lake.table(table)), lambda entry: entry.version == version
@@ -159,30 +161,30 @@ def one(name: str, lake: Lake, table: str, version: int) -> Listed | None:
 
 
 def standing(rows: Sequence[Listed]) -> list[Listed]:
-    """The last publication of each release that was not retracted, oldest first.
+    """Return the last publication of each release that is not retracted, oldest first.
 
-    Also of those that the table holds no more: what was proven of them stays.
+    This includes releases that the table no longer holds: their proofs remain valid.
     """
     last = {row.entry.release_id: row for row in rows if row.entry.state in (State.CURRENT, State.SUPERSEDED)}
     return sorted(last.values(), key=lambda row: row.entry.version)
 
 
 def same_release(lake: Lake, row: Listed) -> list[Listed]:
-    """All publications of the release that one publication is of: they are retracted together.
+    """Return all publications of the same release. They are retracted together.
 
     Raises:
-        PublishError: if the lake cannot be reached.
+        PublishError: If the lake cannot be reached.
     """
     entries = publications(lake.table(row.table))
     return [replace(row, entry=e) for e in entries if e.release_id == row.entry.release_id]
 
 
 def manifest_of(lake: Lake, row: Listed) -> dict[str, Any]:
-    """The manifest of a publication; of a retracted one its tombstone.
+    """Return the manifest of a publication, or the tombstone of a retracted one.
 
     Raises:
-        IntegrityError: if the stored manifest is not the one that the commit names.
-        PublishError: if it cannot be read.
+        IntegrityError: If the stored manifest is not the one that the commit names.
+        PublishError: If it cannot be read.
     """
     stone = row.entry.tombstone
     if stone is None:
@@ -201,10 +203,10 @@ class Release:
 
 
 def with_manifest(lake: Lake, row: Listed) -> Release:
-    """A publication with what is known of it: of a retracted one only what stands in the commit.
+    """Return a publication with its manifest; a retracted one has only what its commit contains.
 
     Raises:
-        IntegrityError, PublishError: as `manifest_of`.
+        IntegrityError, PublishError: As for `manifest_of`.
     """
     gone = row.entry.tombstone is not None
     return Release(
@@ -213,7 +215,7 @@ def with_manifest(lake: Lake, row: Listed) -> Release:
 
 
 def attacks_in(manifest: Manifest) -> list[dict[str, Any]]:
-    """What a manifest tells of attacks, by attack and subject; most tell nothing.
+    """Return the attacks in a manifest, by attack and subject; most manifests have none.
 
     >>> about = {"attack": "inference", "bound": 0.1, "outcomes": [{"subject": "illness", "excess": 0.02}]}
     >>> attacks_in(Manifest.from_dict({"attacks": [about]}))
@@ -227,21 +229,21 @@ def attacks_in(manifest: Manifest) -> list[dict[str, Any]]:
 
 
 def report_of(lake: Lake, row: Listed) -> bytes:
-    """The report of a publication that is not retracted.
+    """Return the report of a publication that is not retracted.
 
     Raises:
-        IntegrityError: if the stored report is not the one that the commit names.
-        PublishError: if it cannot be read.
+        IntegrityError: If the stored report is not the one that the commit names.
+        PublishError: If it cannot be read.
     """
     row.entry.require_readable(row.table)
     return _proof(lake, row.table, row.entry.report_sha256, "html")
 
 
 def dictionary_of(lake: Lake, row: Listed) -> bytes | None:
-    """The data dictionary of a publication that is not retracted, as a page; None if it has none.
+    """Return the data dictionary of a publication that is not retracted, as a page; None if it has none.
 
     Raises:
-        IntegrityError, PublishError: as `report_of`.
+        IntegrityError, PublishError: As for `report_of`.
     """
     row.entry.require_readable(row.table)
     digest = row.entry.further.get(DICTIONARY_PAGE)
@@ -252,13 +254,13 @@ def _proof(lake: Lake, table: str, digest: str, kind: str) -> bytes:
     data = get(lake, lake.table(table).proof(f"{digest}.{kind}"))
     if hashlib.sha256(data).hexdigest() != digest:
         raise IntegrityError(
-            f"the stored proof of table {table} must have the sha256 {digest}; it was changed"
+            f"the stored proof of table {table} does not have the sha256 {digest}: it was changed"
         )
     return data
 
 
 def of_run(places: Places, dag_id: str, run_id: str) -> tuple[list[Listed], list[str]]:
-    """What a run published, newest first, whoever may see it; and what could not be read."""
+    """Return what a run published, newest first, whether or not the user may see it; and read errors."""
     key = f"{dag_id}/{run_id}"
     found: list[Listed] = []
     problems = list(places.problems)
@@ -273,5 +275,5 @@ def of_run(places: Places, dag_id: str, run_id: str) -> tuple[list[Listed], list
 
 
 def distinct(rows: Iterable[Listed], attribute: str) -> Sequence[str]:
-    """The values of an attribute, for the choices of a filter."""
+    """Return the values of an attribute, as the choices of a filter."""
     return sorted({str(getattr(row, attribute)) for row in rows})

@@ -1,4 +1,4 @@
-"""Filter, order and page of the list of releases, as the query of its address says it."""
+"""Filter, order and page of the list of releases, from the query of its address."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -28,13 +28,13 @@ ORDERS: Mapping[str, Callable[[Listed], Any]] = {
 
 @dataclass(frozen=True, kw_only=True)
 class Selection:
-    """What of the list is shown; unknown orders are the default one.
+    """The part of the list that is shown. Unknown orders mean the default order.
 
     Attributes:
-        filters: value by attribute of `Listed`; an empty one filters nothing.
-        text: must be part of table or release id.
-        order: key of `ORDERS`.
-        page: from 1.
+        filters: Value by attribute of `Listed`; an empty value filters nothing.
+        text: Text to find in table or release id.
+        order: Key of `ORDERS`.
+        page: Page number, from 1.
     """
 
     filters: Mapping[str, str]
@@ -45,7 +45,7 @@ class Selection:
 
     @classmethod
     def of_query(cls, query: Mapping[str, str]) -> "Selection":
-        """The selection that an address asks for."""
+        """Parse the selection from the query of an address."""
         order = query.get("sort", "")
         page = query.get("page", "")
         known = order in ORDERS
@@ -58,7 +58,7 @@ class Selection:
         )
 
     def select(self, rows: Sequence[Listed]) -> list[Listed]:
-        """The rows that pass the filter, in order; rows without the value that orders come last."""
+        """Return the filtered rows in order; rows without a value to sort by come last."""
         key, text = ORDERS[self.order], self.text.casefold()
         chosen = [
             row
@@ -70,15 +70,15 @@ class Selection:
         return present + [row for row in chosen if key(row) is None]
 
     def paged(self, rows: Sequence[Listed]) -> Sequence[Listed]:
-        """The rows of this page."""
+        """Return the rows of this page."""
         return rows[(self.page - 1) * PAGE_SIZE : self.page * PAGE_SIZE]
 
     def pages(self, count: int) -> int:
-        """How many pages a number of rows takes."""
+        """Return the number of pages for a number of rows."""
         return max(1, -(-count // PAGE_SIZE))
 
     def query(self) -> str:
-        """The query of the address that asks for this selection."""
+        """Return the query of the address of this selection."""
         fields = {
             **self.filters,
             "q": self.text,
@@ -89,11 +89,11 @@ class Selection:
         return urlencode({name: value for name, value in fields.items() if value})
 
     def ordered_by(self, order: str) -> "Selection":
-        """The selection behind a column's header: by that column, or the other way round."""
+        """Return the selection behind a column's header: sorted by that column, or reversed."""
         return replace(
             self, order=order, descending=not self.descending if order == self.order else True, page=1
         )
 
     def at(self, page: int) -> "Selection":
-        """The same selection, another page."""
+        """Return the same selection on another page."""
         return replace(self, page=page)

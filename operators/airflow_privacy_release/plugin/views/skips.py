@@ -1,17 +1,17 @@
-"""Why a run released nothing: the tasks that skipped what follows them, each with its reason."""
+"""Why a run released nothing: the tasks that skipped the rest of the run, with their reasons."""
 
 from sqlalchemy.orm import Session
 
 from airflow_privacy_release.plugin.views.xcoms import reported, task_label, tasks_in
 from privacy_release.config.durations import SKIPPED
 
-_LONGEST = 2_000  # characters of a reason
+_LONGEST = 2_000  # most characters of a reason
 
 
 def skips(session: Session, dag_id: str, run_id: str) -> list[tuple[str, str]]:
-    """The skipped tasks of a run that reported a reason: task and reason.
+    """Return task and reason of the skipped tasks of a run that reported a reason.
 
-    Anyone who may write XComs could write another reason: pages show it as text, and decide nothing by it.
+    Anyone who may write XComs could write another reason, so pages only show it as text.
     """
     skipped = tasks_in(session, dag_id, run_id, "skipped")
     return [

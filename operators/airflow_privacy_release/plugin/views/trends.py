@@ -1,4 +1,4 @@
-"""Utility and risk over the releases of one table, from the figures of their manifests."""
+"""Utility and risk over the releases of one table, from the figures in their manifests."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from privacy_release.reports.charts import LineChart, Point, line_chart
 from privacy_release.reports.text import COUNTED, FIGURES, RISKS, shown, signed
 from privacy_release.steps.approval import Course, Excess
 
-LONGEST = 60  # releases in a trend
+LONGEST = 60  # most releases in a trend
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -18,8 +18,8 @@ class Trend:
     """One figure over time.
 
     Attributes:
-        values: as text, by release id, oldest first.
-        meaning: in one sentence; may be empty.
+        values: Values as text, by release id, oldest first.
+        meaning: Explanation in one sentence; may be empty.
     """
 
     name: str
@@ -37,7 +37,7 @@ class _Figure:
 
 
 def utility(releases: Sequence[Release]) -> list[Trend]:
-    """Records and loss of information, as far as the manifests tell them."""
+    """Return records and information loss over time, as far as the manifests contain them."""
     rows = _Figure(
         name=COUNTED["rows"][0],
         meaning="",
@@ -48,7 +48,7 @@ def utility(releases: Sequence[Release]) -> list[Trend]:
 
 
 def risk(releases: Sequence[Release]) -> list[Trend]:
-    """What was measured for the guarantees, and the risk of linking."""
+    """Return the figures measured for the guarantees, and the risk of linking, over time."""
     symbols = [
         _Figure(name=f"{label}: {of}" if of else label, meaning="", text=number, value=_symbol(symbol))
         for symbol, (label, _, of) in COUNTED.items()
@@ -59,27 +59,27 @@ def risk(releases: Sequence[Release]) -> list[Trend]:
 
 
 def _attacks(releases: Sequence[Release]) -> list[Trend]:
-    """The excess risk of each attack as far as the manifests tell it, for the subject where it is highest."""
+    """Return the excess risk of each attack over time, for the subject with the highest, if recorded."""
     courses: dict[str, list[tuple[Excess, float]]] = {}
     for release in releases:
         worst: dict[str, dict[str, Any]] = {}
-        for told in attacks_in(release.manifest):
-            worst[told["attack"]] = max(
-                told, worst.get(told["attack"], told), key=lambda told: float(told["excess"])
+        for outcome in attacks_in(release.manifest):
+            worst[outcome["attack"]] = max(
+                outcome, worst.get(outcome["attack"], outcome), key=lambda outcome: float(outcome["excess"])
             )
-        for attack, told in worst.items():
+        for attack, outcome in worst.items():
             entry = release.row.entry
             found = Excess(
                 release=entry.release_id,
                 committed=entry.committed,
-                excess=told["excess"],
-                low=told["low"],
-                high=told["high"],
+                excess=outcome["excess"],
+                low=outcome["low"],
+                high=outcome["high"],
             )
-            courses.setdefault(attack, []).append((found, told["bound"]))
+            courses.setdefault(attack, []).append((found, outcome["bound"]))
     meaning = (
-        "What an attacker gets right about people in the release beyond what is right about others, for the "
-        "subject where it is highest; the band is its interval, the dashed line the last bound."
+        "How often an attacker is right about people in the release, beyond how often about others, for the "
+        "subject with the highest value. The band is its interval, the dashed line the latest bound."
     )
     return [
         excess_trend(
@@ -90,7 +90,7 @@ def _attacks(releases: Sequence[Release]) -> list[Trend]:
 
 
 def excess_trends(courses: Sequence[Course]) -> list[Trend]:
-    """What the attacks on a release gain, after what they gained on the earlier ones; none of one alone."""
+    """Return what the attacks on the releases gain over time; none if there is only one release."""
     return [
         excess_trend(
             f"{course['attack'].replace('_', ' ').capitalize()}: {course['subject']}",
@@ -104,13 +104,13 @@ def excess_trends(courses: Sequence[Course]) -> list[Trend]:
 
 
 def excess_trend(name: str, meaning: str, course: Sequence[Excess], bound: float) -> Trend:
-    """Excess risks with their intervals, against a bound; what is below 0 is drawn as 0.
+    """Return excess risks with their intervals and a bound; values below 0 are drawn as 0.
 
     Args:
-        name: of the figure.
-        meaning: in one sentence; may be empty.
-        course: oldest first, at least one.
-        bound: of the last one.
+        name: Name of the figure.
+        meaning: Explanation in one sentence; may be empty.
+        course: Excess risks, oldest first, at least one.
+        bound: Bound of the last one.
     """
     top = max(bound, *(found["high"] for found in course))
     texts = [
@@ -158,7 +158,7 @@ def _figure(name: str, label: str, unit: str, meaning: str) -> _Figure:
 
 
 def _drawn(figures: Sequence[_Figure], releases: Sequence[Release]) -> list[Trend]:
-    """The figures that at least one release has."""
+    """Return the figures that at least one release has."""
     trends = []
     for figure in figures:
         measured = [(r, v) for r in releases if (v := figure.value(r)) is not None]

@@ -1,4 +1,4 @@
-"""How the pages write numbers and times."""
+"""How the pages format numbers and times."""
 
 from datetime import UTC, datetime
 
@@ -6,7 +6,7 @@ from markupsafe import Markup, escape
 
 
 def moment(time: str | datetime | None) -> str:
-    """A time to the minute, UTC.
+    """Format a time to the minute, in UTC.
 
     >>> moment("2026-11-20T18:48:20.123+00:00")
     '2026-11-20 18:48 UTC'
@@ -21,7 +21,7 @@ def moment(time: str | datetime | None) -> str:
 
 
 def day(time: str | datetime) -> str:
-    """The day of a time.
+    """Format the day of a time.
 
     >>> day("2026-11-20T18:48:20.123+00:00")
     '2026-11-20'
@@ -30,7 +30,7 @@ def day(time: str | datetime) -> str:
 
 
 def number(value: float) -> str:
-    """A number with at most four digits that count.
+    """Format a number with at most four significant digits.
 
     >>> number(5.0), number(0.25), number(30162)
     ('5', '0.25', '30,162')
@@ -39,7 +39,7 @@ def number(value: float) -> str:
 
 
 def breakable(name: str) -> Markup:
-    """A name that may be broken behind its separators, escaped.
+    """Escape a name and allow line breaks after its separators.
 
     >>> breakable("a_b<i>")
     Markup('a_<wbr>b&lt;i&gt;')

@@ -1,4 +1,4 @@
-"""What the tasks of a run reported, and which of them are in a state: rows of Airflow's database."""
+"""What the tasks of a run reported, and which of them are in a state, from Airflow's database."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -14,7 +14,7 @@ Task = tuple[str, int]  # its id and map index
 def reported(
     session: Session, dag_id: str, run_id: str, key: str, task: Task | None = None
 ) -> list[tuple[XComModel, Mapping[str, Any]]]:
-    """What the run's tasks, or one of them, reported under a key, where it is a mapping; oldest first."""
+    """Return the mappings that the run's tasks, or one of them, reported under a key, oldest first."""
     query = select(XComModel).where(
         XComModel.dag_id == dag_id, XComModel.run_id == run_id, XComModel.key == key
     )
@@ -26,7 +26,7 @@ def reported(
 
 
 def tasks_in(session: Session, dag_id: str, run_id: str, state: str) -> set[Task]:
-    """The tasks of a run that are in a state."""
+    """Return the tasks of a run that are in a state."""
     query = select(TaskInstance.task_id, TaskInstance.map_index).where(
         TaskInstance.dag_id == dag_id, TaskInstance.run_id == run_id, TaskInstance.state == state
     )
@@ -34,7 +34,7 @@ def tasks_in(session: Session, dag_id: str, run_id: str, state: str) -> set[Task
 
 
 def task_label(task_id: str, map_index: int) -> str:
-    """A task and its map index, for people.
+    """Return the name of a task with its map index.
 
     >>> task_label("release", -1), task_label("release", 2)
     ('release', 'release [2]')

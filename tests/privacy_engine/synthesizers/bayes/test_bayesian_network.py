@@ -166,7 +166,7 @@ def test_a_node_that_is_no_distribution_is_refused(parts: dict[str, object], mes
                 Node(attribute="b", parents=("a",), table=np.array([FAIR, FAIR])),
                 Node(attribute="a", table=FAIR),
             ),
-            "must stand before it",
+            "must come before it",
         ),
         (
             ("a", "b"),

@@ -303,7 +303,7 @@ def test_a_smaller_window_and_a_smaller_k_are_weaker() -> None:
 
 
 def test_values_without_a_sensitive_attribute_are_refused() -> None:
-    with pytest.raises(SchemaError, match="needs a sensitive attribute, the table has"):
+    with pytest.raises(SchemaError, match="requires a sensitive attribute, the table has"):
         passes(group("ab", "x"), [], attribute="income")
 
 

@@ -204,7 +204,7 @@ CASES: Mapping[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     "history.followed": (
         {"history": History(), "followed": False},
         {"followed": True},
-        "whose records they are",
+        "owners of records must be known",
     ),
     "history.differences": (
         {
@@ -381,7 +381,7 @@ CASES: Mapping[str, tuple[dict[str, Any], dict[str, Any], str]] = {
             "policy": ReleasePolicy(require=(TCloseness(t=0.3, distance="ordered"),)),
         },
         {"policy": ReleasePolicy(require=(TCloseness(t=0.3),))},
-        "by the distance `ordered` needs values with",
+        "by the distance `ordered` requires values with",
     ),
     "policy.pseudonyms": (
         {
