@@ -431,12 +431,12 @@ def _release_fragment(task: _Task) -> Any:
 
 
 def _any_step(task: _Task) -> StepOperator:
-    """Build the task of a step that has no operator class."""
+    """Build the task of a step that has no named operator."""
     taken = {slot.value: output for slot, output in task.handed.items()}
     return StepOperator(step=task.step, **taken, **task.settings)
 
 
-# The operator class of each kind of step that has one.
+# The named operator of each kind of step that has one.
 _OPERATORS: Mapping[str, Callable[[_Task], Any]] = {
     "budget": _budget,
     "register": _register,

@@ -1,4 +1,4 @@
-"""Operator for a step of the plan that has no operator class."""
+"""Operator for a step of the plan that has no named operator."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
