@@ -1,1 +1,1 @@
-"""Checking specifications before they run: rules, files, lake, ledger, and a rehearsal of the plan."""
+"""Check specifications before they run: rules, files, lake, ledger, and a rehearsal of the plan."""

@@ -1,4 +1,4 @@
-"""What a specification is checked with, and what was found."""
+"""Rules and resources for a check of specifications, and its result."""
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
@@ -13,23 +13,23 @@ if TYPE_CHECKING:
     from privacy_release.workarea.area import WorkArea
 
 
-FEW = 100_000  # records of a source that is read by default
+FEW = 100_000  # number of records up to which a source is read by default
 
 
 @dataclass(frozen=True, kw_only=True)
 class CheckRules:
-    """What specifications are checked with.
+    """Rules and resources for a check of specifications.
 
     Attributes:
-        floor: Floor policy of the deployment; None: there is none.
-        lake: Function that gives the default lake, None where none is configured.
-        area: Function that gives a work area by its name, and removes it at the end of the block.
+        floor: Floor policy of the deployment. None: there is no floor.
+        lake: Function that returns the default lake, or None if none is configured.
+        area: Function that returns a context manager for a work area with a given name. Its end removes the area.
         elsewhere: Assets that no specification publishes.
-        users: Users who can approve; None: it is not known.
-        source: Whether to read the sources; None: those that are small.
-        curator: Whether to write the values that domains miss to the curator's folder.
-        cost: Whether to release samples of the sources, to predict what all records take.
-        release_id: Release ID that `{release}` stands for in the address of a source.
+        users: Users who may approve. None: unknown.
+        source: Whether the sources are read. None: only small ones.
+        curator: Whether values that domains miss are written to the curator's folder.
+        cost: Whether samples of the sources are released, to predict the cost of all records.
+        release_id: Value of `{release}` in the address of a source.
     """
 
     floor: "Floor | None"
@@ -45,16 +45,16 @@ class CheckRules:
 
 @dataclass(frozen=True)
 class Answer:
-    """What is known of a specification.
+    """The result of checking a specification.
 
     Attributes:
-        problems: What is wrong.
-        for_now: What keeps it from being released today, and may pass.
-        unjudged: What could not be judged.
-        read: Whether the source was read, or should not be.
-        promise: Promise of its schedule, in words; None: it has none.
-        cost: Cost of a run, or why it is not known; None: it was not asked for.
-        left_out: Names of files of the source that are not read.
+        problems: Problems that must be corrected.
+        for_now: Problems that prevent a release today, and may disappear.
+        unjudged: Facts that could not be found.
+        read: Whether the source was read, or reading it was not requested.
+        promise: Guarantee of its schedule, in words. None: it has no schedule.
+        cost: Cost of a run, or the reason why it is unknown. None: it was not requested.
+        left_out: Names of files of the source that are not read, if it was read.
     """
 
     problems: "Sequence[Problem]" = ()
@@ -66,5 +66,5 @@ class Answer:
     left_out: Sequence[str] = ()
 
     def is_wrong(self, strict: bool) -> bool:
-        """Whether the specification must not run; if strict, also where something could not be judged."""
+        """Return whether the specification must not run. If strict, also if a fact could not be found."""
         return bool(self.problems) or (strict and bool(self.for_now or self.unjudged))

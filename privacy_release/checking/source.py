@@ -1,4 +1,4 @@
-"""Checking the source of a specification: its plan is rehearsed up to the release."""
+"""Check the source of a specification: rehearse its plan up to the release."""
 
 import secrets
 from collections.abc import Sequence
@@ -41,8 +41,8 @@ class CheckedSource:
     """A source that was read.
 
     Attributes:
-        cost: Cost of a run, or why it is not known; None: it was not asked for.
-        left_out: Names of its files that are not read.
+        cost: Cost of a run, or the reason why it is unknown. None: it was not requested.
+        left_out: Names of files of the source that are not read.
     """
 
     cost: "Cost | str | None"
@@ -50,13 +50,13 @@ class CheckedSource:
 
 
 def check_source(spec: "ReleaseSpec", rules: CheckRules) -> CheckedSource | None:
-    """Rehearse the plan of a specification; None if the source is not read.
+    """Rehearse the plan of a specification. None if the source is not read.
 
-    Problems name columns, rules and counts; values are for the curator.
+    Problems name columns, rules and counts. Values are only for the curator.
 
     Raises:
-        ProblemsError: with what is wrong.
-        PrivacyEngineError: as the steps do.
+        ProblemsError: If something is wrong, with all problems.
+        PrivacyEngineError: If a step of the plan fails.
     """
     if rules.source is not None:
         return _rehearsed(spec, rules) if rules.source else None
@@ -66,13 +66,13 @@ def check_source(spec: "ReleaseSpec", rules: CheckRules) -> CheckedSource | None
         return _rehearsed(spec, rules)
     except ProblemsError:
         raise
-    except (SecretError, SpecError):  # a key that only those have who may run it
+    except (SecretError, SpecError):  # a key that only users who run it have
         return None
 
 
 def _rehearsed(spec: "ReleaseSpec", rules: CheckRules) -> CheckedSource:
     read = spec.model_copy(update={"outliers": None})
-    if read.source is not None:  # a check waits for nothing
+    if read.source is not None:  # a check does not wait
         source = read.source.model_copy(update={"when_missing": "fail", "wait": None})
         read = read.model_copy(update={"source": source})
     policy = under_floor(spec.release_policy(), rules.floor)
@@ -94,18 +94,18 @@ def _problem_of(error: SchemaError, spec: "ReleaseSpec", work: "WorkArea", rules
         return Problem(text=str(error), path=("source", "uri"))
     try:
         file = write_missing_values(spec, rules.release_id, work) if rules.curator else None
-    except ValueError as wrong:  # about the folder; it quotes no record
+    except ValueError as wrong:  # about the folder. It quotes no record
         if isinstance(wrong, PrivacyEngineError):
             raise
         raise SpecError(f"PRIVACY_CURATOR: {wrong}") from None
-    missed = f"; the values that are missed: {file}" if file else ""
+    missed = f"; the missing values: {file}" if file else ""
     return Problem(text=f"{error}{missed}", path=("schema",))
 
 
 def _is_small(spec: "ReleaseSpec") -> bool:
-    """Whether the source has few records on this machine, by its footers, and counts of it may be shown.
+    """Return whether the source has few records on this machine, and problems may be reported as counts.
 
-    The actions of a checkpoint may send messages, so it runs only on request.
+    The actions of a checkpoint may send messages, so it is only run on request.
     """
     suites = [spec.suite_given, *(table.suite_given for table in (spec.tables or {}).values())]
     if any(isinstance(suite, dict) for suite in suites):
@@ -118,7 +118,7 @@ def _is_small(spec: "ReleaseSpec") -> bool:
             found = find_source(source.uri)
         except MissingSourceError:
             return False
-        except SchemaError:  # reading it says why
+        except SchemaError:  # reading it reports why
             return True
         if not found.is_local:
             return False
@@ -127,7 +127,7 @@ def _is_small(spec: "ReleaseSpec") -> bool:
 
 
 def _rows_of(file: str) -> int:
-    """The rows of a Parquet file by its footer; 0 of another file, which reading it reports."""
+    """Return the number of records in a file's footer. 0 if it has none, which reading reports."""
     try:
         return int(pq.read_metadata(file).num_rows)
     except (pa.ArrowException, OSError):
@@ -135,7 +135,7 @@ def _rows_of(file: str) -> int:
 
 
 def _counts_hidden(spec: "ReleaseSpec", rules: CheckRules) -> AbstractContextManager[None]:
-    """Raise errors about the records without counts, where a budget pays for the release."""
+    """Raise what the block finds in the records without counts, if a budget pays for the release."""
     return counts_hidden(spec.name, rules.release_id, is_paid=spec.budget is not None)
 
 
@@ -152,7 +152,7 @@ def _check_types(spec: "ReleaseSpec", table: "Table", rules: CheckRules) -> None
 def _cost(
     spec: "ReleaseSpec", policy: "ReleasePolicy", table: "Table", work: "WorkArea", rules: CheckRules
 ) -> "Cost | str":
-    """The cost of a run, or why it is not known; that the method fails is a problem."""
+    """Return the cost of a run, or why it is unknown. A failing method is a problem."""
     from privacy_release.explore.cost import cost_of
 
     try:

@@ -1,4 +1,4 @@
-"""Checking a specification with all that it names: by rules, lake and ledger, then by its source."""
+"""Check a specification and all that it names: rules, lake and ledger first, then its source."""
 
 from dataclasses import replace
 from functools import partial
@@ -26,16 +26,16 @@ if TYPE_CHECKING:
     from privacy_release.checking.source import CheckedSource
     from privacy_release.spec.model import ReleaseSpec
 
-# Words for facts that were not known. Others are known later, or their lack is a problem itself.
+# Words for unknown facts. Others become known later, or their lack is a problem itself.
 _UNJUDGED = {"users": "users", "signed": "signature", "earlier": "lake", "shortage": "ledger"}
 
 
 def check_specification(path: Path, rules: CheckRules) -> Answer:
-    """Everything that can be known of a release before its method, by file and line.
+    """Return all that can be known about a release before its method runs, by file and line.
 
     Args:
         path: Absolute path of the specification.
-        rules: What it is checked with.
+        rules: Rules and resources of the check.
     """
     try:
         spec, found = _without_records(path, rules)
@@ -66,12 +66,12 @@ def _unjudged(found: Judged) -> list[str]:
 
 
 def _without_records(path: Path, rules: CheckRules) -> "tuple[ReleaseSpec, Judged]":
-    """The specification, and what can be known without records."""
+    """Check what can be known without records."""
     spec = load_spec(path, judge=False)
     others = {file.stem for file in path.parent.glob("*.y*ml")} - {spec.name} | rules.elsewhere
     found = gathered([partial(only_of_its_name, path), *files_of(spec)])
     parts = [policy_of(spec, rules.floor), sources_of(spec), method_of(spec)]
-    if not found:  # the schema is of the same files
+    if not found:  # otherwise the schema is of wrong files
         parts.append(schema_of(spec))
     facts, unknown = learned(spec, *parts)
     found += [*unknown, *(gathered([partial(_check_suites, spec)]) if not found else ())]
@@ -80,20 +80,20 @@ def _without_records(path: Path, rules: CheckRules) -> "tuple[ReleaseSpec, Judge
         facts = replace(facts, signed=False)
     facts = facts if found else _with_lake(facts, spec, rules)
     raise_problems([*found, *judged(facts).problems])
-    whole = judged(_with_ledger(facts, spec, rules))  # last: no ledger out of reach hides a mistake
+    whole = judged(_with_ledger(facts, spec, rules))  # last, so that an unreachable ledger hides no mistake
     raise_problems(whole.problems)
     return spec, whole
 
 
 def _known_users(spec: "ReleaseSpec", rules: CheckRules) -> Any:
-    """The users who can approve; where the file assigns no one, it does not matter."""
+    """Return the users who may approve. Not needed if the file names none."""
     if rules.users is not None or not (spec.approval and spec.approval.assigned_to):
         return rules.users or frozenset()
     return UNKNOWN
 
 
 def _with_lake(facts: Facts, spec: "ReleaseSpec", rules: CheckRules) -> Facts:
-    """The facts with those of the lake, if there is one, and with the promise of the schedule."""
+    """Add the facts from the lake, if there is one, and the promise of the schedule."""
     schedule = None if spec.budget is None else spec.budget.schedule
     promise = None if schedule is None else schedule_named(spec.name, schedule).promise
     facts = replace(facts, promise=promise)
@@ -104,11 +104,11 @@ def _with_lake(facts: Facts, spec: "ReleaseSpec", rules: CheckRules) -> Facts:
 
 
 def _with_ledger(facts: Facts, spec: "ReleaseSpec", rules: CheckRules) -> Facts:
-    """The facts with those of the ledger, if there is one."""
+    """Add the facts from the ledger, if there is one."""
     if spec.budget is None:
         return with_ledger(facts, None)
     ledger = ledgers.ledger_at(ledgers.default_place())
-    if ledger.is_file and not Path(ledger.place).exists():  # reading it would make it
+    if ledger.is_file and not Path(ledger.place).exists():  # reading it would create it
         return facts
     lake = rules.lake()
     table = None if lake is None else lake.table(spec.publish.table)
@@ -116,12 +116,12 @@ def _with_ledger(facts: Facts, spec: "ReleaseSpec", rules: CheckRules) -> Facts:
 
 
 def _promise(spec: "ReleaseSpec") -> str | None:
-    """What all releases of its schedule lose together, in words; None where each is paid by itself."""
+    """Return the total loss of its schedule's releases in words. None if each is paid separately."""
     schedule = None if spec.budget is None else spec.budget.schedule
     if schedule is None:
         return None
     loss = build_method(spec.release.method, spec.release.parameters).privacy_loss(spec.method_schema())
-    assert loss is not None  # a budget stands beside a method that spends
+    assert loss is not None  # a budget requires a method that spends
     return promise_in_words(schedule_named(spec.name, schedule).to_dict(loss))
 
 

@@ -1,4 +1,4 @@
-"""A release that a budget pays for and that is not published: a choice that is explored on the source."""
+"""Releases that a budget pays for and that are not published: choices explored on the source."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -27,7 +27,7 @@ def booked_release(
     budget: "Budget",
     policy: "ReleasePolicy | None",
 ) -> tuple[Release, float]:
-    """Make a private release in the work area; the same bytes and parameters cost nothing again.
+    """Make a private release in the work area. The same bytes and parameters cost nothing again.
 
     Args:
         table: Ingested table.
@@ -36,13 +36,13 @@ def booked_release(
         parameters: Parameters of the method.
         label: Beginning of the files' names.
         budget: Budget that pays.
-        policy: Policy with the floor policy; None: it is not known.
+        policy: Policy combined with the floor policy. None: unknown.
 
     Returns:
-        The release, and the seconds that its method took.
+        The release, and the running time of its method in seconds.
 
     Raises:
-        PrivacyEngineError: as `make_release`.
+        PrivacyEngineError: If the release cannot be made; see `make_release`.
     """
     staged = make_release(
         table, work, method=method, parameters=parameters, label=label, budget=budget, policy=policy

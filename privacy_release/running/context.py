@@ -34,7 +34,7 @@ def nothing(kind: str, text: str) -> None:
 
 @dataclass(kw_only=True)
 class Handed:
-    """The context of a step without a named operator. It knows the step's settings, not the whole specification.
+    """The context of a step without a named operator. It knows the step's settings only.
 
     Attributes:
         release_id: Name of the release in its table.
