@@ -337,9 +337,9 @@ def no_part_left(dataset: str, loss: PrivacyLoss, promise: Promise) -> str:
     if not promise.is_part(loss):
         request = _amount(exact(loss.epsilon), exact(loss.delta))
         return f"data set {dataset}: {named} consists of equal parts, and {request} is not one. Use a part"
-    wait = "wait until the first of them is older than that, or " if promise.period.window else ""
+    wait = "Wait until the first of them is older than that, or make" if promise.period.window else "Make"
     return (
-        f"data set {dataset}: {named} is for {releases} releases, and all of them were made. {wait}make a "
+        f"data set {dataset}: {named} is for {releases} releases, and all of them were made. {wait} a "
         "new promise under another name, which the budget must cover in addition"
     )
 

@@ -23,7 +23,8 @@ class CheckRules:
     Attributes:
         floor: Floor policy of the deployment. None: there is no floor.
         lake: Function that returns the default lake, or None if none is configured.
-        area: Function that returns a context manager for a work area with a given name. Its end removes the area.
+        area: Function that returns a context manager for a work area with a given name, which removes it at
+            the end.
         elsewhere: Assets that no specification publishes.
         users: Users who may approve. None: unknown.
         source: Whether the sources are read. None: only small ones.

@@ -288,7 +288,7 @@ def test_the_manifest_says_how_each_column_tells_of_nulls() -> None:
     columns = released("mondrian", people()).manifest()["columns"]
     assert "'or null'" in columns["age"]["nulls"]
     assert "'or null'" in columns["grade"]["nulls"]
-    assert "the label * covers null" in columns["city"]["nulls"]
+    assert "the label * also covers null" in columns["city"]["nulls"]
     assert "set" in columns["colour"]["nulls"]
     assert "nulls" not in columns["disease"]
     bounds = released("mondrian", people(), intervals="bounds").manifest()["columns"]
@@ -317,7 +317,7 @@ def test_cells_that_are_suppressed_are_a_null_a_value_or_an_asterisk(name: str) 
             number = column == "age" and cell != "*" and not is_null(cell)
             same = is_null(cell) if is_null(value) else (float(cell) if number else cell) == value
             assert cell == "*" or same
-    assert "the label * covers null" in release.manifest()["columns"]["age"]["nulls"]
+    assert "the label * also covers null" in release.manifest()["columns"]["age"]["nulls"]
 
 
 @pytest.mark.parametrize("name", ["mondrian", "bottom_up", "obpa", "kacluk"])

@@ -82,7 +82,7 @@ def test_a_refused_release_sends_the_rules_that_failed_and_no_value(
     done = run_with("verify", on_failure_callback=tell_failure(letters))
     assert str(done.state) == "failed"
     ((subject, text),) = letters.sent
-    assert subject == "people: verify failed, nothing was published by it"
+    assert subject == "people: verify failed, nothing was published"
     assert "k_anonymity(k=50) measured 5" in text
     assert f"run {done.run_id}, task verify, attempt 1." in text
     assert "see /privacy/report?dag_id=people&run_id=" in text

@@ -5,7 +5,13 @@ import traceback
 
 import pytest
 
-from privacy_engine.engines.spark_errors import error_of, failure_of, from_worker, in_our_words, told_of
+from privacy_engine.engines.spark_errors import (
+    description_of,
+    error_of,
+    failure_of,
+    from_worker,
+    in_our_words,
+)
 from privacy_engine.errors import CapacityError, EngineError, InfeasibleError, SchemaError, SpecError
 
 CANARY = "CANARY-5b21"
@@ -45,7 +51,7 @@ def test_an_error_of_ours_is_found_in_whatever_spark_makes_of_it(error: Exceptio
 
 
 def test_an_error_type_that_is_not_known_everywhere_arrives_as_its_nearest_known_one() -> None:
-    found = error_of(json.loads(json.dumps(told_of(StricterError("lower k")))))
+    found = error_of(json.loads(json.dumps(description_of(StricterError("lower k")))))
     assert (type(found), str(found)) == (InfeasibleError, "lower k")
 
 
@@ -85,4 +91,4 @@ def test_an_error_that_cannot_say_what_it_is_is_told_by_its_kind() -> None:
         def __str__(self) -> str:
             raise ConnectionError(CANARY)
 
-    assert "got DeadError" in str(failure_of(DeadError()))
+    assert "failed with DeadError" in str(failure_of(DeadError()))

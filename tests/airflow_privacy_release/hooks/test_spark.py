@@ -125,7 +125,7 @@ def test_a_secret_comes_with_encryption(tmp_path: Path) -> None:
         ({"master": "spark://one:7077"}, "spark.authenticate, spark.network.crypto.enabled, spark.io"),
         (
             {"master": "yarn", "password": SECRET, "conf": {"spark.io.encryption.enabled": "false"}},
-            "writes, and spark.io.encryption.enabled is not set",
+            "writes, but spark.io.encryption.enabled is not set",
         ),
         ({"master": "sc://one:15002", "password": SECRET}, "Spark Connect does not expose the setting"),
         ({"master": "spark://one:7077", "password": SECRET}, "which only exists in a task of Airflow"),

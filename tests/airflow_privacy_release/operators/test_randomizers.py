@@ -376,7 +376,7 @@ def test_fresh_answers_that_are_gone_are_not_drawn_again_for_nothing(
 
 def test_a_refused_table_gives_the_reservation_back(ingest: Any, secret: str, ledger: BudgetLedger) -> None:
     twice = people().assign(name="one for all")
-    with pytest.raises(AirflowFailException, match="name: N values stand more than once"):
+    with pytest.raises(AirflowFailException, match="name: N values occur more than once"):
         randomized(ingest(twice))
     assert spent(ledger) == 0
     randomized(ingest())

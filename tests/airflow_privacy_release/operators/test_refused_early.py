@@ -105,7 +105,7 @@ CASES = {
     "columns": Case(
         group=Group.METHOD,
         policy={"columns": {"roles": ["sensitive"]}},
-        said="age must keep roles",
+        said="age must meet roles",
         late=True,
     ),
     "domains": Case(
@@ -122,7 +122,7 @@ CASES = {
     "file": Case(
         group=Group.FILE,
         changes={"alerts": {"gcp_lca": {"above": 0.5}}},
-        said="alerts.gcp_lca must",
+        said="alerts.gcp_lca cannot",
         by_file=True,
     ),
     "classification": Case(

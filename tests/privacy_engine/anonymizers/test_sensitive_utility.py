@@ -139,7 +139,7 @@ def test_the_sensitive_attribute_must_be_named_where_there_are_several() -> None
     table = pd.DataFrame({"q": ["a"], "s": ["b"], "t": ["c"]})
     both = EncodedTable.encode(table, DataSchema.from_dict(fields))
     assert (sensitive_row(both, "s"), sensitive_row(both, "t")) == (0, 1)
-    with pytest.raises(SchemaError, match=r"\['s', 't'\]. Name one of them"):
+    with pytest.raises(SchemaError, match=r"\['s', 't'\]: name one of them"):
         sensitive_row(both, None)
     with pytest.raises(
         SchemaError, match=r"'q' is no sensitive attribute of the schema; it has \['s', 't'\]"

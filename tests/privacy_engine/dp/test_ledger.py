@@ -226,7 +226,7 @@ def test_the_command_in_a_refusal_is_quoted_for_a_shell() -> None:
 
 def test_another_neighbour_relation_than_the_limits_is_refused() -> None:
     told = refusal(loss(0.1, neighbours=Neighbours.ADD_REMOVE), [limit(1.0)], [])
-    assert "for the neighbour relation replace_one, the release asks for add_remove" in told
+    assert "for the neighbour relation replace_one, but the release needs add_remove" in told
 
 
 def test_a_reservation_counts_and_a_cancelled_one_does_not() -> None:

@@ -86,5 +86,5 @@ def test_what_the_function_raises_comes_back_as_it_is(engine: LocalEngine, files
 
 def test_a_file_that_is_not_there_is_named(engine: LocalEngine, files: list[str]) -> None:
     Path(files[1]).unlink()
-    with pytest.raises(SchemaError, match=r"two\.parquet must exist"):
+    with pytest.raises(SchemaError, match=r"two\.parquet does not exist"):
         list(engine.count_coded(files, ["n"], remainders, KINDS))

@@ -344,7 +344,7 @@ def test_a_file_that_is_no_whole_parquet_file_is_named(
     else:
         path.write_bytes({"truncated": path.read_bytes()[:-20], "text": b"canary-3, 7", "empty": b""}[damage])
     for ask in asked(local, paths):
-        with pytest.raises(SchemaError, match=r"part-1\.parquet must") as caught:
+        with pytest.raises(SchemaError, match=r"part-1\.parquet (must|does not exist)") as caught:
             ask()
         assert "canary" not in str(caught.value)
         assert str(tmp_path) not in str(caught.value)

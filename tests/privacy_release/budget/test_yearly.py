@@ -109,7 +109,7 @@ def test_the_promise_is_counted_once_and_one_release_more_is_refused(ledger: Bud
         (standing,) = ledger.standing("people")
         assert standing.spent == 1
     book(ledger, "a")  # a retry finds its own
-    with pytest.raises(BudgetExceededError, match=r"is for 3 releases, and all of them were made; wait"):
+    with pytest.raises(BudgetExceededError, match=r"is for 3 releases, and all of them were made. Wait"):
         book(ledger, "d")
     with pytest.raises(BudgetExceededError, match="all of them were made"):
         ledger.require("people", PART, promise=YEAR.promise(PART))

@@ -109,7 +109,7 @@ def test_history_shows_so_many_of_the_newest_entries(capsys: pytest.CaptureFixtu
 def test_a_long_check_tells_how_far_it_is(
     capsys: pytest.CaptureFixture[str], file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(budget, "_TOLD", 3)
+    monkeypatch.setattr(budget, "_EVERY", 3)
     grant(capsys)
     book(file, "a", 0.1, commit=True)
     code, _, err = run(capsys, "check", "adult")

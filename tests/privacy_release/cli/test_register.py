@@ -178,7 +178,7 @@ def test_what_the_catalog_refuses_is_told_without_its_words_and_without_the_toke
 def test_a_catalog_that_is_not_there_is_an_error(tmp_path: Path, lake: Lake, catalog: Catalog) -> None:
     publish_people(tmp_path, lake)
     nobody = unity(catalog, url="http://127.0.0.1:9")
-    with pytest.raises(PublishError, match="gave no answer"):
+    with pytest.raises(PublishError, match="gave no readable answer"):
         register(lake.table("people"), nobody)
 
 

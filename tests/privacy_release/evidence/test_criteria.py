@@ -106,5 +106,5 @@ def test_shadows_are_named_where_the_attack_is_and_each_rule_of_an_attack_is_tol
     )
     assert "an excess of 0.2" in alone
     assert "shadow" not in alone
-    assert "membership, by 8 shadow releases of people who were held out, tried on these very" in shadowed
+    assert "membership, by 8 shadow releases of people who were held out, tried on exactly these" in shadowed
     assert "kept its bound: an excess of 0.3" in shadowed

@@ -88,7 +88,7 @@ def test_text_that_is_not_utf8_is_refused_with_column_and_count(file: Path) -> N
 @pytest.mark.parametrize("plaintext_footer", [False, True])
 def test_an_encrypted_file_is_named_as_such(file: Path, plaintext_footer: bool) -> None:
     write_encrypted(file, plaintext_footer=plaintext_footer)
-    assert "people.parquet must be readable without a key, and is encrypted" in refused(file)
+    assert "people.parquet is encrypted with Parquet's own encryption" in refused(file)
 
 
 def test_columns_that_are_not_encrypted_can_be_read(file: Path) -> None:

@@ -96,7 +96,7 @@ def test_only_an_identifier_is_released_as_a_pseudonym(classes: Classes) -> None
     classes(columns=COLUMNS)
     assert classified(schema(surname=pseudonym), addresses=["/a"])
     told = "only identifiers are released as pseudonyms"
-    with pytest.raises(SpecError, match=f"town is classified as insensitive, and {told}"):
+    with pytest.raises(SpecError, match=f"town is classified as insensitive, but {told}"):
         classified(schema(town=pseudonym), addresses=["/a"])
     with pytest.raises(SpecError, match="unknown has no class"):
         classified(schema(unknown=pseudonym), addresses=["/a"])

@@ -512,7 +512,7 @@ def test_a_person_has_no_pseudonym(home: Path) -> None:
         spec["schema"]["name"]["pseudonym"] = {"connection": "keys", "scope": "release"}
         spec["person"] = "name"
 
-    with pytest.raises(SpecError, match="person must have no pseudonym, which would link the rows"):
+    with pytest.raises(SpecError, match="person must have no pseudonym: it would link the rows"):
         load_spec(edited(home, change))
 
 

@@ -306,7 +306,7 @@ def test_without_a_person_it_stops(repeated: Path, lake: Lake, work: WorkArea) -
     [
         ({"person": "zip"}, "role identifier"),
         ({"person": "nobody"}, "role identifier"),
-        ({"person": "none"}, "requires the reason"),
+        ({"person": "none"}, "needs a reason"),
         ({"person": {"none": "households", "column": "name"}}, "one of"),
         ({"person": "name", "history": {"identifier": "name"}}, "must be another identifier than person"),
         (

@@ -139,7 +139,7 @@ def test_the_report_says_whom_the_promise_is_for_and_what_a_record_stands_for(
 
 def test_a_budget_for_rows_does_not_pay_for_persons(source: str, work: WorkArea, tmp_path: Path) -> None:
     ledger = granted(tmp_path, Neighbours.REPLACE_ONE)
-    with pytest.raises(BudgetExceededError, match="asks for replace_person, and these do not add"):
+    with pytest.raises(BudgetExceededError, match="needs replace_person, and these do not add"):
         released(source, work, ledger, max_rows=4)
     assert [entry.event.value for entry in ledger.history("patients")] == ["grant"]
 

@@ -165,7 +165,7 @@ def told(name: str, **other: Any) -> Callable[[Spec, pd.DataFrame], pd.DataFrame
             SchemaError,
             "AGE: name in 1 record",
         ),
-        (told("DESCRIPTION", text={"allow": "it is fine"}), SpecError, "DESCRIPTION must keep clean_text"),
+        (told("DESCRIPTION", text={"allow": "it is fine"}), SpecError, "DESCRIPTION must meet clean_text"),
         (told("START", precision="day"), VerificationError, r"date_precision\(year\) in START"),
         (told("DEATHDATE", precision="day"), VerificationError, r"date_precision\(year\) in DEATHDATE"),
         (told("DEATHDATE", precision="month"), VerificationError, r"date_precision\(year\) in DEATHDATE"),
@@ -191,18 +191,18 @@ def told(name: str, **other: Any) -> Callable[[Spec, pd.DataFrame], pd.DataFrame
             VerificationError,
             r"rare_postcodes\(us_zip3_census_2000\) in ZIP",
         ),
-        (told("RACE", meaning=None), SpecError, "RACE must keep declared: state its meaning"),
+        (told("RACE", meaning=None), SpecError, "RACE must meet declared: state its meaning"),
         (
             told("DESCRIPTION", free_text=None),
             SpecError,
             "DESCRIPTION must meet no_free_text: list its values",
         ),
         (told("RACE", categories=None), SpecError, "RACE must meet no_free_text"),
-        (told("CITY", role="quasi_identifier"), SpecError, r"CITY must keep forbid\(.*\): give it"),
+        (told("CITY", role="quasi_identifier"), SpecError, r"CITY must meet forbid\(.*\): give it"),
         (
             added("NOTE", lambda n: np.arange(n).astype(str), meaning="other", unique={"allow": "drawn"}),
             SpecError,
-            "NOTE must keep no_unique_columns",
+            "NOTE must meet no_unique_columns",
         ),
         (
             added("NOTE", lambda n: [f"note {i}" for i in range(n)], meaning="other", free_text=SIGNED),
@@ -338,7 +338,7 @@ def test_every_cell_of_every_table_of_a_release_is_of_eleven_persons(
     ("change", "error", "message"),
     [
         ({"release": {"method": "bottom_up", "k": 10}}, SpecError, r"k_anonymity\(k=10\) is weaker than"),
-        ({"schema": {**QUASI, "RACE": "sensitive"}}, SpecError, r"RACE must keep roles\(quasi_identifier\)"),
+        ({"schema": {**QUASI, "RACE": "sensitive"}}, SpecError, r"RACE must meet roles\(quasi_identifier\)"),
     ],
 )
 def test_what_stops_a_release_under_smallest_cell_11(

@@ -414,7 +414,7 @@ YEARLY = {"regime": "yearly", "epsilon": 1, "delta": 1e-9, "releases": 10}
     [
         ({**EACH, "over_time": {"regime": "participation", "releases": 2}}, "promise participation"),
         ({**EACH, "over_time": {"regime": "arrivals"}}, "budget.promise arrivals continues earlier"),
-        ({**PRIVATE, "over_time": {**YEARLY, "opening": 0.5}}, "budget.promise yearly goes on"),
+        ({**PRIVATE, "over_time": {**YEARLY, "opening": 0.5}}, "budget.promise yearly continues"),
         ({**PRIVATE, "over_time": YEARLY}, None),
         (
             {"policy": {"require": [{"model": "k_anonymity", "k": 5}]}, "history": {"identifier": "name"}},

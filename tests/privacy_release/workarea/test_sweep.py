@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from datetime import timedelta
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -221,27 +222,31 @@ def test_many_sweepers_at_once_remove_each_dead_area_once_and_no_living_one(root
 
 def test_an_area_that_is_entered_while_sweepers_look_keeps_its_files(root: Path) -> None:
     """The tasks of a run come and go, and the sweepers believe that it is over: the worst case."""
-    over = threading.Event()
+    over, removed, entered = threading.Event(), threading.Event(), count()
     rules = Rules(idle=timedelta(0), is_over=lambda key: True)
 
-    def keep_sweeping() -> int:
-        count = 0
+    def keep_sweeping() -> None:
         while not over.is_set():
-            count += sum(found.state is State.REMOVED for found in sweep(root, rules))
-        return count
+            if any(found.state is State.REMOVED for found in sweep(root, rules)):
+                removed.set()
+
+    def enter() -> bool:
+        number = next(entered)
+        with WorkArea(root, "dag/run 1", Owner.RUN) as work:
+            path = work.path(f"{number}.parquet")
+            path.write_bytes(b"x")
+            assert (work.folder / LOCK).exists()
+            assert path.read_bytes() == b"x"
+        return number >= 80 and removed.is_set()
 
     with ThreadPoolExecutor(2) as pool:
         sweepers = [pool.submit(keep_sweeping) for _ in range(2)]
         try:
-            for i in range(80):
-                with WorkArea(root, "dag/run 1", Owner.RUN) as work:
-                    path = work.path(f"{i}.parquet")
-                    path.write_bytes(b"x")
-                    assert (work.folder / LOCK).exists()
-                    assert path.read_bytes() == b"x"
+            wait_for(enter, "a sweeper that removes the area between two tasks", every=0)
         finally:
             over.set()
-        assert sum(sweeper.result() for sweeper in sweepers) > 0
+        for sweeper in sweepers:
+            sweeper.result()
 
 
 def test_what_cannot_be_removed_is_told_and_the_others_go(

@@ -204,7 +204,7 @@ CASES: Mapping[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     "history.followed": (
         {"history": History(), "followed": False},
         {"followed": True},
-        "owners of records must be known",
+        "needs to know whose records they are",
     ),
     "history.differences": (
         {
