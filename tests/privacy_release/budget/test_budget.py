@@ -496,7 +496,7 @@ def test_a_ledger_that_other_hands_changed_stops_the_verification(
 
     with sqlite3.connect(tmp_path / "ledger.db") as connection:
         connection.execute(edit.format(entries=ENTRIES.name, models=MODELS.name))
-    with pytest.raises(IntegrityError, match="modified outside of this program|changed by other hands"):
+    with pytest.raises(IntegrityError, match=r"modified outside of this program|changed by other hands"):
         privacy_release.verify_staged(staged, POLICY, ledger)
 
 
