@@ -91,8 +91,9 @@ def run_release(
 
 def _outcome(run: Releasing) -> Outcome:
     published: Published = run.handed[Slot.PUBLISHED]
-    missing = [*(LeftOut(**figure) for figure in published.left_out), *run.attempts.left_out]
-    warnings = [COMPLETED] if published.completed else [*map(str, missing)]
+    # Another attempt published what was completed: its figures are not of these bytes.
+    of_release = [COMPLETED] if published.completed else [LeftOut(**figure) for figure in published.left_out]
+    warnings = map(str, (*of_release, *run.attempts.left_out))
     return Outcome(
         staged=run.staged,
         report=run.report,

@@ -6,6 +6,7 @@ import stat
 import sys
 import zipfile
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -22,6 +23,11 @@ from privacy_release.lake.store import Lake
 from privacy_release.proof.keys import SigningKey, write_new_key
 from privacy_release.proof.published_keys import publish_key
 from privacy_release.proof.statement import StatementSigner
+from privacy_release.running import publishing
+from privacy_release.running.run import run_release
+from privacy_release.spec.model import load_spec
+from privacy_release.steps.publish import COMPLETED
+from privacy_release.workarea.area import WorkArea
 from tests.reading import publish_people
 
 KEY, OTHER, SUCCESSOR = (SigningKey.new() for _ in range(3))
@@ -164,3 +170,27 @@ def test_a_run_makes_evidence_and_without_a_key_reads_nothing(
     assert main(command) == DONE
     assert "evidence  " in capsys.readouterr().out
     assert kept_evidence(lake.table("people"), entry(lake)) is not None
+
+
+def test_evidence_that_cannot_be_made_is_a_warning_also_of_a_completed_publication(
+    home: Path, tmp_path: Path, work: WorkArea, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spec = home / "releases" / "people.yaml"
+    fields = yaml.safe_load(spec.read_text())
+    spec.write_text(yaml.safe_dump(fields | {"publish": {"table": "people", "evidence": True}}))
+    publish = publishing.publish_staged
+
+    def fails(*given: object) -> None:
+        raise OSError("the curator's folder is full")
+
+    monkeypatch.setattr(
+        publishing, "publish_staged", lambda *given, **more: replace(publish(*given, **more), completed=True)
+    )
+    monkeypatch.setattr(publishing, "keep_evidence", fails)
+    lake, signer = Lake(root=str(tmp_path / "lake")), StatementSigner(key=KEY)
+    outcome = run_release(load_spec(spec), lake, "1", work, signer=signer)
+    assert outcome.evidence is None
+    assert [*outcome.warnings] == [
+        COMPLETED,
+        "the evidence of the release is left out, because making it ended in OSError",
+    ]
