@@ -25,10 +25,13 @@ class _Former(MetaPathFinder, Loader):
 
     def __init__(self, moved: Mapping[str, str]) -> None:
         self.moved = dict(sorted(moved.items(), reverse=True))  # a module before its package
+        self.packages = {former.partition(".")[0] for former in moved}
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
+        if fullname.partition(".")[0] not in self.packages:  # nearly every import of a process
+            return None
         for former, present in self.moved.items():
             if fullname == former or fullname.startswith(f"{former}."):
                 name = present + fullname.removeprefix(former)
