@@ -1,6 +1,6 @@
 """The tasks of a release's DAG are the steps of its plan, without a run."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -9,12 +9,11 @@ import pytest
 
 from airflow_privacy_release.pipeline import release_dag
 from privacy_release.lake.store import Lake
-from privacy_release.plan import plan as plan_module
 from privacy_release.plan.plan import plan_of
-from privacy_release.plan.step import Slot, Step
 from privacy_release.running.run import run_release
 from privacy_release.spec.model import load_spec
 from privacy_release.workarea.area import WorkArea
+from tests.added_step import add_count_rows
 from tests.dags.conftest import POLICY
 from tests.import_graph import ROOT
 
@@ -67,12 +66,6 @@ def test_a_release_with_a_history_is_read_and_made_with_it(home: Any, load: Call
     assert (read.person, read.membership_key) == ("name", "history_key")
 
 
-def count_rows(handed: Any, step: Any) -> Any:
-    """A step that a test adds: it notes how many records there are, and hands the table on."""
-    (Path(step.settings["folder"]) / handed.release_id.replace("/", "_")).write_text(str(handed.table.rows))
-    return handed.table
-
-
 def test_a_step_without_an_operator_of_its_own_runs_in_a_dag_and_in_one_process(
     home: Any,
     run: Callable[[str], Any],
@@ -82,19 +75,7 @@ def test_a_step_without_an_operator_of_its_own_runs_in_a_dag_and_in_one_process(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     (folder := tmp_path / "counted").mkdir()
-    preparing = plan_module._preparing
-
-    def with_count(spec: Any) -> Iterator[Step]:
-        yield from preparing(spec)
-        yield Step(
-            name="count_rows",
-            work="tests.dags.test_order:count_rows",
-            takes=(Slot.TABLE,),
-            gives=Slot.TABLE,
-            settings={"folder": str(folder)},
-        )
-
-    monkeypatch.setattr(plan_module, "_preparing", with_count)
+    add_count_rows(monkeypatch, folder)
     home.write()
     done = run("people")
     assert (done.state, done.tasks["count_rows"]) == ("success", "success"), done.tasks

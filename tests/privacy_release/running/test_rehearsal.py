@@ -1,22 +1,18 @@
 """A rehearsal reads the source and does nothing else outside of its work area."""
 
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from privacy_release.cli.main import DONE, main
-from privacy_release.plan import plan as plan_module
 from privacy_release.plan.plan import Plan, plan_of
 from privacy_release.plan.step import Effect, Slot, Step
 from privacy_release.running.context import Running
-from privacy_release.spec.model import ReleaseSpec, load_spec
+from privacy_release.spec.model import load_spec
 from privacy_release.workarea.area import WorkArea
 from tests import tables
+from tests.added_step import add_count_rows
 from tests.private_run import PRIVATE, run_private
-
-COUNTED = "counted"
 
 
 @pytest.fixture
@@ -70,24 +66,12 @@ def test_a_rehearsal_does_no_step_of_a_plan_with_another_effect(tmp_path: Path, 
         assert not run.handed
 
 
-def count_rows(run: Any, step: Step) -> Any:
-    """A step that a test adds: it notes how many records there are, and hands the table on."""
-    (Path(step.settings["folder"]) / COUNTED).write_text(str(run.table.rows))
-    return run.table
-
-
 def test_a_check_does_a_step_that_was_added_to_the_plan(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("PRIVACY_WORK_AREA", str(tmp_path / "areas"))
     home = tables.write_home(tmp_path / "home")
-    preparing = plan_module._preparing
-
-    def with_count(spec: ReleaseSpec) -> Iterator[Step]:
-        yield from preparing(spec)
-        work, settings = f"{__name__}:count_rows", {"folder": str(tmp_path)}
-        yield Step(name="count_rows", work=work, takes=(Slot.TABLE,), gives=Slot.TABLE, settings=settings)
-
-    monkeypatch.setattr(plan_module, "_preparing", with_count)
+    (folder := tmp_path / "counted").mkdir()
+    add_count_rows(monkeypatch, folder)
     assert main(["check", "--source", str(home / "releases" / "people.yaml")]) == DONE, capsys.readouterr()
-    assert (tmp_path / COUNTED).read_text() == str(len(tables.people()))
+    assert {file.read_text() for file in folder.iterdir()} == {str(len(tables.people()))}
