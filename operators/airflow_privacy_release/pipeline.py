@@ -429,12 +429,12 @@ def _release_fragment(task: _Task) -> Any:
 
 
 def _any_step(task: _Task) -> StepOperator:
-    """The task of a step that has no operator of its own."""
+    """The task of a step that has no named operator."""
     taken = {slot.value: output for slot, output in task.handed.items()}
     return StepOperator(step=task.step, **taken, **task.settings)
 
 
-# The operator of each kind of step that has one of its own.
+# The named operator of each kind of step that has one.
 _OPERATORS: Mapping[str, Callable[[_Task], Any]] = {
     "budget": _budget,
     "register": _register,

@@ -34,7 +34,7 @@ def nothing(kind: str, text: str) -> None:
 
 @dataclass(kw_only=True)
 class Handed:
-    """What a step may use that has no operator of its own: it knows no specification but its settings.
+    """What a step without a named operator may use: it knows its settings and no specification.
 
     Attributes:
         release_id: Name of the release in its table.

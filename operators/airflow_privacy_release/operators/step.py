@@ -1,4 +1,4 @@
-"""A step of the plan that has no operator of its own."""
+"""Steps of the plan that have no named operator."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
