@@ -21,6 +21,7 @@ from airflow_privacy_release.operators.release import ReleaseOperator
 from privacy_engine.anonymizers.anonymizer import Anonymizer
 from privacy_engine.randomizers.randomizer import Randomizer
 from privacy_engine.registry import method_class, method_names
+from privacy_engine.structure.structure import Structure
 from privacy_engine.synthesizers.synthesizer import Synthesizer
 from privacy_engine.verification.models import PrivacyModel
 
@@ -86,7 +87,7 @@ class Family:
     """The base of the operators of a family of methods.
 
     Attributes:
-        dataclass: Base of the methods.
+        dataclass: Base of the methods, or the only method of the family.
         shared: Arguments of `ReleaseOperator` that the operators of the family take, too.
         required: Those of them that have no default.
         color: Color of the tasks in Airflow's graph.
@@ -117,6 +118,12 @@ class Family:
             for name in self.shared
         ]
 
+    @property
+    def method(self) -> list[str]:
+        """The attribute that names the method of the class, if the family has only one."""
+        key = getattr(self.dataclass, "key", None)
+        return [] if key is None else [f'method = "{key}"']
+
     def operator(self) -> str:
         """The class."""
         arguments = self.arguments
@@ -125,7 +132,7 @@ class Family:
             self.name,
             "MethodOperator",
             docstring=_docstring(self.dataclass, arguments),
-            attributes=[f'ui_color = "{self.color}"'],
+            attributes=[*self.method, f'ui_color = "{self.color}"'],
             arguments=arguments,
             body=[
                 "super().__init__(**kwargs)",
@@ -148,13 +155,15 @@ FAMILIES = (
         shared=("seed", "secret", "replaces", "series", "lake", "budget", "policy", "ledger"),
         color="#f6ecd9",
     ),
+    Family(dataclass=Structure, shared=("seed", "series", "lake"), color="#f1e6f7"),
 )
 
 
 def operators() -> str:
     """The module with an operator for each method, and a base for each family."""
-    bases = (family.operator() for family in FAMILIES)
-    return _HEAD + "".join(f"\n\n{found}" for found in (*bases, *map(_operator, method_names())))
+    bases, only = (family.operator() for family in FAMILIES), [family.dataclass for family in FAMILIES]
+    own = (_operator(key) for key in method_names() if method_class(key) not in only)
+    return _HEAD + "".join(f"\n\n{found}" for found in (*bases, *own))
 
 
 def stub(package: str) -> str:
@@ -297,6 +306,8 @@ def _plain(kind: Any) -> str:
         return "str"
     if kind is PrivacyModel:
         return "Mapping[str, Any]"
+    if kind is Any:
+        return "Any"
     if inner := typing.get_args(kind):
         inside = ", ".join(_plain(part) for part in inner if part is not Ellipsis)
         return f"{'Sequence' if typing.get_origin(kind) is tuple else 'Mapping'}[{inside}]"

@@ -50,6 +50,8 @@ def _fits(value: Any, hint: Any) -> bool:
 
 
 def _fits_plain(value: Any, hint: Any) -> bool:
+    if hint is Any:
+        return True
     if hint is bool:
         return isinstance(value, bool | np.bool_)
     if hint is int:
@@ -75,7 +77,13 @@ def _words(hint: Any) -> str:
         return f"a mapping from {_words(inside[0])} to {_words(inside[1])}"
     if origin is not None:
         return f"a list, each {_words(inside[0])}"
-    words = {bool: "true or false", int: "a whole number", float: "a finite number", NoneType: "None"}
+    words = {
+        Any: "anything",
+        bool: "true or false",
+        int: "a whole number",
+        float: "a finite number",
+        NoneType: "None",
+    }
     if hint in words:
         return words[hint]
     text = hint is str or issubclass(hint, Enum)

@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import Any
 
 from privacy_engine.choice import did_you_mean
-from privacy_engine.vocabulary import AttackName
+from privacy_engine.vocabulary import AttackName, ReleaseKind
 
 
 class Family(StrEnum):
@@ -18,6 +18,7 @@ class Family(StrEnum):
     ANONYMIZER = "anonymizer"  # recodes the quasi-identifiers of classes of records
     SYNTHESIZER = "synthesizer"  # draws records from a differentially private model
     RANDOMIZER = "randomizer"  # answers for each individual at random
+    STRUCTURE = "structure"  # invents records from the schema and reads none
     DETECTOR = "detector"  # scores records and releases nothing
 
 
@@ -72,6 +73,7 @@ METHODS: Mapping[str, Entry] = MappingProxyType(
         "errph": _randomizer("errph:ERRPH"),
         "trr": _randomizer("trr:TRR"),
         "local_laplace": _randomizer("local_laplace:LocalLaplace"),
+        "structure": Entry(home="privacy_engine.structure.structure:Structure", family=Family.STRUCTURE),
     }
 )
 
@@ -117,6 +119,53 @@ def family_of(name: str) -> Family:
         KeyError: if it is no release method.
     """
     return METHODS[name].family
+
+
+DEFAULT_LIKE = "mondrian"  # method whose columns a structure file has unless another is given
+_KINDS: Mapping[Family, ReleaseKind] = MappingProxyType(
+    {
+        Family.ANONYMIZER: ReleaseKind.ANONYMIZED,
+        Family.SYNTHESIZER: ReleaseKind.SYNTHETIC,
+        Family.RANDOMIZER: ReleaseKind.RANDOMIZED,
+        Family.STRUCTURE: ReleaseKind.STRUCTURE,
+    }
+)
+
+
+def kind_of(name: str) -> ReleaseKind:
+    """Return the kind of releases that a method makes; imports nothing.
+
+    >>> kind_of("latent_class").value
+    'synthetic'
+
+    Raises:
+        KeyError: If it is no release method.
+    """
+    return _KINDS[family_of(name)]
+
+
+def shown_method(name: str, parameters: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:
+    """Return the method whose columns a release has, with its parameters; imports nothing.
+
+    For a structure file it is that of `like`, otherwise the method itself.
+
+    >>> shown_method("structure", {"rows": 9, "like": {"method": "obpa", "k": 5}})
+    ('obpa', {'k': 5})
+    """
+    if reads_records(name):
+        return name, parameters
+    like = parameters.get("like")
+    given = dict(like) if isinstance(like, Mapping) else {}
+    return str(given.pop("method", DEFAULT_LIKE)), given
+
+
+def reads_records(name: str) -> bool:
+    """Whether a method reads the records of its table; imports nothing.
+
+    >>> reads_records("mondrian"), reads_records("structure")
+    (True, False)
+    """
+    return name not in METHODS or METHODS[name].family is not Family.STRUCTURE
 
 
 def is_randomizer(name: str) -> bool:

@@ -80,6 +80,15 @@ class Superseded(StrEnum):
     HISTORY = "history"  # its rows move to a separate table
 
 
+class ReleaseKind(StrEnum):
+    """Origin of released records."""
+
+    ANONYMIZED = "anonymized"  # records of people, whose quasi-identifiers are recoded
+    SYNTHETIC = "synthetic"  # drawn from a differentially private model
+    RANDOMIZED = "randomized"  # a random answer for each person
+    STRUCTURE = "structure"  # invented from the schema, without reading a record
+
+
 class Intervals(StrEnum):
     """How the interval of an ordered attribute is written."""
 

@@ -64,6 +64,7 @@ ARROWS: Mapping[str, Mapping[str, frozenset[str]]] = {
             "outliers": "root tables recoding",
             "learning": "root tables randomizers",
             "fragments": "root tables verification measures recoding engines anonymizers",
+            "structure": "root tables dp verification",
         },
         RELEASE: {
             "root": "lake ledger query running spec steps workarea",
@@ -135,7 +136,10 @@ GX_CLASSES = "privacy_release.expectations.table_expectations"
 # It keeps machine code in files, and looks at the sources to know whether that code is still theirs.
 KEEPS_CODE = "privacy_engine.compiled"
 FAMILIES = frozenset(
-    ["anonymizers", "recoding", "synthesizers", "randomizers", "outliers", "learning", "fragments"]
+    [
+        *("anonymizers", "recoding", "synthesizers", "randomizers", "outliers", "learning", "fragments"),
+        "structure",
+    ]
 )
 
 

@@ -28,6 +28,7 @@ from .operators.methods import OBPAOperator as OBPAOperator
 from .operators.methods import PrivBayesOperator as PrivBayesOperator
 from .operators.methods import PrivBayesROperator as PrivBayesROperator
 from .operators.methods import RFKAOperator as RFKAOperator
+from .operators.methods import StructureOperator as StructureOperator
 from .operators.methods import TRROperator as TRROperator
 from .operators.outliers import DetectOutliersOperator as DetectOutliersOperator
 from .operators.publish import CleanupOperator as CleanupOperator
@@ -41,6 +42,7 @@ from .operators.release import CutFragmentsOperator as CutFragmentsOperator
 from .operators.release import JoinFragmentsOperator as JoinFragmentsOperator
 from .operators.release import ReleaseFragmentOperator as ReleaseFragmentOperator
 from .operators.release import ReleaseOperator as ReleaseOperator
+from .operators.step import InventOperator as InventOperator
 from .operators.transform import TransformOperator as TransformOperator
 from .operators.transform import release_transform as release_transform
 from .operators.validate import ValidateOperator as ValidateOperator

@@ -23,7 +23,8 @@ class Neighbours(StrEnum):
 class PrivacyLoss:
     """(epsilon, delta) for one neighbour relation; ``+`` is sequential composition, rounded up.
 
-    Without a DP claim the loss is None, never zero.
+    Without a DP claim the loss is None. A loss of epsilon 0 is the claim that the release does not depend on
+    any record; it has no delta and is not booked.
 
     Attributes:
         epsilon, delta: Claimed values.
@@ -41,10 +42,12 @@ class PrivacyLoss:
     rho: float | None = None
 
     def __post_init__(self) -> None:
-        if not (self.epsilon > 0 and math.isfinite(self.epsilon)):
-            raise ValueError(f"epsilon must be > 0 and finite, got {self.epsilon}")
+        if not (self.epsilon >= 0 and math.isfinite(self.epsilon)):
+            raise ValueError(f"epsilon must be >= 0 and finite, got {self.epsilon}")
         if not 0 <= self.delta < 1:
             raise ValueError(f"delta must be in [0, 1), got {self.delta}")
+        if not self.epsilon and (self.delta or self.rho is not None):
+            raise ValueError("epsilon must be > 0 if there is a delta or a rho, got 0")
         object.__setattr__(self, "neighbours", choice(Neighbours, self.neighbours, "neighbours"))
         if self.rho is not None:
             check_rho(self.rho)
@@ -54,6 +57,15 @@ class PrivacyLoss:
                     f"rho {self.rho} must imply epsilon {self.epsilon} at delta {self.delta}, but implies "
                     f"{implied}. Claim that"
                 )
+
+    @property
+    def must_be_booked(self) -> bool:
+        """Whether a budget must pay for it. It need not for a release that depends on no record.
+
+        >>> PrivacyLoss(epsilon=0, neighbours="replace_one").must_be_booked
+        False
+        """
+        return self.epsilon > 0
 
     @classmethod
     def of_zcdp(cls, rho: float, delta: float, neighbours: Neighbours) -> "PrivacyLoss":

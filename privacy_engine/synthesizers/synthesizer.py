@@ -99,7 +99,8 @@ class Synthesizer(ABC):
     def __post_init__(self) -> None:
         require_types(self)
         check_number("epsilon", self.epsilon)
-        PrivacyLoss(epsilon=self.epsilon, neighbours=Neighbours.REPLACE_ONE)  # or it is no loss
+        if not PrivacyLoss(epsilon=self.epsilon, neighbours=Neighbours.REPLACE_ONE).must_be_booked:
+            raise ValueError(f"epsilon must be > 0 and finite, got {self.epsilon}")
         if self.weight is not None:
             object.__setattr__(self, "weight", choice(Weight, self.weight, "weight"))
         _ = self.contribution  # raises for an invalid one

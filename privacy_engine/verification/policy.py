@@ -32,6 +32,7 @@ from privacy_engine.verification.models import (
     rule_of,
 )
 from privacy_engine.verification.republication.model import REPUBLICATION_MODELS, Republication
+from privacy_engine.vocabulary import ReleaseKind
 
 # Parameters for which a larger, or a smaller, value is stricter.
 _MORE_IS_STRICTER = frozenset({"k", "l", "m", "confidence", "shadows", "window"})
@@ -56,7 +57,7 @@ ALL_MODELS: Mapping[str, type[Any]] = {
     **ATTACK_MODELS,
     **ALL_COLUMNS_MODELS,
 }
-_KNOWN = ("require", *_LIMITS, *_WORDS, "columns")
+_KNOWN = ("require", "kinds", *_LIMITS, *_WORDS, "columns")
 _MOST_HINTS = 100  # most unknown fields for which a similar known one is suggested
 
 
@@ -91,6 +92,7 @@ class ReleasePolicy:
             times, if the policy requires no model across releases. The publishing step checks this, because
             the table's bytes do not contain what was published before.
         columns: Rules for released columns by their meaning.
+        kinds: Allowed kinds of releases: `anonymized`, `synthetic`, `randomized`, `structure`. None: all.
 
     >>> ReleasePolicy.from_dict({"require": [{"model": "k_anonymity", "k": 5}]}).require
     (KAnonymity(k=5),)
@@ -111,8 +113,13 @@ class ReleasePolicy:
     pseudonyms: str | None = None
     repeated_people: str | None = None
     columns: ColumnRules | None = None
+    kinds: tuple[ReleaseKind, ...] | None = None
 
     def __post_init__(self) -> None:
+        if self.kinds is not None:
+            object.__setattr__(self, "kinds", _kinds(self.kinds))
+            if self.kinds == (ReleaseKind.STRUCTURE,):  # which reveals nothing about any person
+                return
         claimed = (*self.require, *self.known_rows, *self.across, *self.all_columns)
         if not (claimed or self.columns) and self.max_epsilon is None and self.max_breach is None:
             raise SpecError(
@@ -187,6 +194,7 @@ class ReleasePolicy:
         limits = {name: getattr(self, name) for name in _LIMITS if getattr(self, name) is not None}
         values = {"require": [model_to_dict(m) for m in self.rules], **limits}
         values |= {name: getattr(self, name) for name in _WORDS if getattr(self, name) is not None}
+        values |= {} if self.kinds is None else {"kinds": [kind.value for kind in self.kinds]}
         return values if self.columns is None else values | {"columns": self.columns.to_dict()}
 
     def with_floor(self, floor: "ReleasePolicy") -> "ReleasePolicy":
@@ -216,6 +224,20 @@ class ReleasePolicy:
                 for name, words in _WORDS.items()
             },
             columns=self.columns.with_floor(floor.columns) if self.columns else floor.columns,
+            kinds=_kinds_of_both(self.kinds, floor.kinds),
+        )
+
+    def of_invented_records(self) -> "ReleasePolicy":
+        """Return the rules for records that are invented: those about people do not apply.
+
+        What remains are the rules for columns, pseudonyms and kinds, and that epsilon is 0.
+
+        >>> policy = ReleasePolicy.from_dict({"require": [{"model": "k_anonymity", "k": 5}], "max_gcp": 0.2})
+        >>> policy.of_invented_records().to_dict()
+        {'require': [], 'max_epsilon': 0.0}
+        """
+        return ReleasePolicy(
+            max_epsilon=0.0, pseudonyms=self.pseudonyms, columns=self.columns, kinds=self.kinds
         )
 
     def weaker_than(self, floor: "ReleasePolicy") -> list[str]:
@@ -244,6 +266,8 @@ class ReleasePolicy:
                 found.append(f"{name}: {word} is weaker than {name}: {least}")
         if self.columns and floor.columns:
             found += self.columns.weaker_than(floor.columns)
+        if self.kinds and floor.kinds and (more := [kind for kind in self.kinds if kind not in floor.kinds]):
+            found.append(f"kinds: {', '.join(more)} must be among {', '.join(floor.kinds)}")
         return found
 
     def refuses_pseudonyms(self, scope: str) -> bool:
@@ -298,6 +322,7 @@ class ReleasePolicy:
             all_columns=tuple(m for m in models if m.name in ALL_COLUMNS_MODELS),
             **{name: fields[name] for name in (*_LIMITS, *_WORDS) if name in fields},
             columns=columns,
+            kinds=fields.get("kinds"),
         )
 
     @classmethod
@@ -311,6 +336,34 @@ class ReleasePolicy:
             return cls.from_dict(plain_yaml.load(text))
         except yaml.YAMLError as error:
             raise SpecError(f"the policy is not valid YAML: {error}") from None
+
+
+def _kinds(given: Any) -> tuple[ReleaseKind, ...]:
+    """Read the allowed kinds, in the order of `ReleaseKind`."""
+    known = [kind.value for kind in ReleaseKind]
+    listed = isinstance(given, list | tuple) and bool(given)
+    if not listed or not set(map(str, given)) <= set(known):
+        text = f"policy kinds must be a list of at least one of {', '.join(known)}, or omitted"
+        raise ProblemsError([Problem(text=text, path=("kinds",))])
+    return tuple(kind for kind in ReleaseKind if kind.value in set(map(str, given)))
+
+
+def _kinds_of_both(
+    own: tuple[ReleaseKind, ...] | None, floor: tuple[ReleaseKind, ...] | None
+) -> tuple[ReleaseKind, ...] | None:
+    """Return the kinds that both allow.
+
+    Raises:
+        SpecError: If there is none.
+    """
+    if own is None or floor is None:
+        return own if floor is None else floor
+    both = tuple(kind for kind in own if kind in floor)
+    if not both:
+        raise SpecError(
+            f"policy kinds {', '.join(own)} must have one of those of the floor policy, {', '.join(floor)}"
+        )
+    return both
 
 
 def _wrong_values(values: Mapping[str, Any]) -> list[Problem]:

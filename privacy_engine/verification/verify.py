@@ -35,7 +35,7 @@ from privacy_engine.verification.uniqueness import (
     nearly_unique_columns,
     uniqueness_of,
 )
-from privacy_engine.vocabulary import COUNTERFEITS, counted
+from privacy_engine.vocabulary import COUNTERFEITS, ReleaseKind, counted
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -155,7 +155,7 @@ def verify(
             the year is not given.
     """
     check_columns(list(table.columns), schema)
-    policy = as_declared(policy, schema)
+    policy, not_applicable = set_aside(as_declared(policy, schema), loss)
     require_persons(schema, persons is not None, loss)
     _require_own(table, schema, persons)
     released = ReleasedClasses.of_table(table, schema, persons if schema.by else None)
@@ -182,6 +182,7 @@ def verify(
         sizes=partial(_sizes, table),
         year=year,
     )
+    report = replace(report, findings=(*not_applicable, *report.findings))
     if persons is None:
         return report
     return replace(report, findings=tuple(with_counterfeits(report.findings, table, schema, policy, persons)))
@@ -219,7 +220,7 @@ def require_persons(schema: DataSchema, known: bool, loss: PrivacyLoss | None = 
         VerificationError: If the person of each row is not known, or rows are linked in a release with a
             privacy loss, which is not claimed for trajectories.
     """
-    if schema.linked and loss is not None:
+    if schema.linked and loss is not None and loss.must_be_booked:
         raise VerificationError(
             "a release with a privacy loss must not link the rows of a person, because its claim does not "
             "cover "
@@ -352,6 +353,44 @@ def with_counterfeits(
 def _worse(one: Finding, other: Finding) -> Finding:
     """Return the finding that fails, or the other one."""
     return one if not one.passed else other
+
+
+def set_aside(policy: ReleasePolicy, loss: PrivacyLoss | None) -> tuple[ReleasePolicy, tuple[Finding, ...]]:
+    """Set aside the rules about people for a release that depends on no record of theirs.
+
+    Args:
+        policy: Policy that must be met.
+        loss: Privacy loss that the release claims. With any loss but 0, all rules stay. The caller must prove
+            a loss of 0: these rules are then not measured.
+
+    Returns:
+        The rules that are measured, among them that epsilon is 0, and a finding for each that is not.
+    """
+    if loss is None or loss.must_be_booked:
+        return policy, ()
+    models: tuple[Any, ...] = policy.rules
+    rules = [(rule_of(model), model.threshold) for model in models]
+    rules += [(name, getattr(policy, name)) for name in _OF_RECORDS]
+    findings = tuple(
+        Finding(rule=rule, threshold=threshold, measured=None, passed=True, note=NOT_APPLICABLE)
+        for rule, threshold in rules
+        if threshold is not None
+    )
+    return policy.of_invented_records(), findings
+
+
+def kind_findings(policy: ReleasePolicy, kind: ReleaseKind) -> tuple[Finding, ...]:
+    """Return the finding on whether the policy allows releases of a kind; none if it allows all."""
+    if policy.kinds is None:
+        return ()
+    allowed = kind in policy.kinds
+    remedy = "" if allowed else f"use a method that makes one of these, not {kind} ones"
+    rule = f"kinds: {', '.join(policy.kinds)}"
+    return (Finding(rule=rule, threshold=1, measured=float(allowed), passed=allowed, remedy=remedy),)
+
+
+NOT_APPLICABLE = "Not applicable: the records are invented, so none is about a person."
+_OF_RECORDS = ("max_suppressed", "max_gcp", "max_distorted", "max_breach", "unique_records")
 
 
 def verify_tallies(

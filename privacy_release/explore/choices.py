@@ -84,6 +84,11 @@ def family_of(spec: "ReleaseSpec", grid: Grid = Grid()) -> Family:
             "and on different records; explore them separately"
         )
     (family,) = families
+    if family is Family.STRUCTURE:
+        raise SpecError(
+            "structure invents its records, so there is nothing to explore; explore the release that `like` "
+            "describes"
+        )
     if family is Family.RANDOMIZER:
         raise SpecError(
             f"{', '.join(methods)} answers for each person at random, which is not explored; name "

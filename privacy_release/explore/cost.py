@@ -21,7 +21,7 @@ from scipy.optimize import nnls
 
 from privacy_engine.errors import CapacityError, PrivacyEngineError, SpecError
 from privacy_engine.randomizers.randomness import Secret
-from privacy_engine.registry import Family, family_of
+from privacy_engine.registry import Family, family_of, reads_records
 from privacy_engine.verification.policy import ReleasePolicy
 from privacy_engine.verification.verify import verify
 from privacy_release.budget.secrets import Memory, keyed
@@ -118,6 +118,8 @@ def cost_of(spec: "ReleaseSpec", policy: "ReleasePolicy", table: Table, work: "W
         raise SpecError(
             "the cost of a run is only predicted for one table, with the engine local and no linked rows"
         )
+    if not reads_records(spec.release.method):
+        raise SpecError("a structure file reads no records, so its cost does not depend on the source")
     records, schema = RecordsFileRef(uri=table.uri, rows=table.rows, sha256=table.sha256), table.schema
     if family_of(spec.release.method) is Family.SYNTHESIZER:
         simulated = simulated_records(spec.method_schema(), policy, work, rows=table.rows)

@@ -138,7 +138,7 @@ def policy_to_explore(spec: "ReleaseSpec") -> "ReleasePolicy":
     """
     facts, found = learned(spec, policy_of(spec, floor_policy()), sources_of(spec))
     # The method is not chosen yet, and nothing is released.
-    facts = replace(facts, method=UNKNOWN, approval=UNKNOWN)
+    facts = replace(facts, kind=UNKNOWN, method=UNKNOWN, approval=UNKNOWN)
     judged(facts).refuse(found)
     return facts.policy
 

@@ -189,7 +189,13 @@ class Book:
         detail: Mapping[str, str],
         promise: Promise | None = None,
     ) -> Booking:
-        """Write a reservation, which belongs to the calling task."""
+        """Write a reservation, which belongs to the calling task.
+
+        Raises:
+            ValueError: If the loss is 0, for which no budget pays.
+        """
+        if not loss.must_be_booked:
+            raise ValueError("a loss of epsilon 0 is not booked, because the release depends on no record")
         detail = detail if promise is None else {**detail, **promise.to_detail()}
         entry = self.append(Event.RESERVE, key, loss, attempt=attempt, detail=detail)
         return Held(reserve=entry, closed=None).taken(owned=True)

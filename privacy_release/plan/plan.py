@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from privacy_release.plan.step import Effect, Retry, Slot, Step
 
@@ -65,6 +65,7 @@ def plan_of(
         mapped: Whether each fragment is a task. None: as the specification says.
     """
     approved = spec.approval is not None if approved is None else approved
+    attacked = attacked and spec.reads_records
     return Plan(
         (
             *_beginning(spec),
@@ -75,6 +76,16 @@ def plan_of(
             *_publishing(spec, approved),
         )
     )
+
+
+def invent_step(settings: Mapping[str, Any]) -> Step:
+    """Return the step that prepares a table without records. No source is read.
+
+    Args:
+        settings: `schema` or `tables` and their `person`, as of the operators that read a source, and `types`
+            of columns, as of `Structure`.
+    """
+    return _step("preparing:invent", gives=Slot.TABLE, settings=settings)
 
 
 def _step(work: str, name: str | None = None, /, **more: object) -> Step:
@@ -97,7 +108,15 @@ def _beginning(spec: "ReleaseSpec") -> Iterator[Step]:
 
 
 def _preparing(spec: "ReleaseSpec") -> Iterator[Step]:
-    """Steps that make the table to release: ingest, validate, transform, detect outliers."""
+    """Steps that make the table to release: ingest, validate, transform, detect outliers.
+
+    A method that reads no records gets a table without any, which nothing is validated or searched in.
+    """
+    if not spec.reads_records:
+        yield invent_step(spec.invented)
+        if spec.transform is not None:
+            yield _step("preparing:transform", takes=(Slot.TABLE,), gives=Slot.TABLE)
+        return
     first = "register" if spec.public_register is not None else "budget" if spec.budget is not None else None
     yield _step(
         "preparing:ingest",

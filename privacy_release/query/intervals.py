@@ -24,6 +24,7 @@ import pyarrow.parquet as pq
 
 from privacy_engine.errors import IntegrityError
 from privacy_engine.measures.bounds import count_bounds, mean_bounds
+from privacy_engine.registry import reads_records
 from privacy_release.lake.read import dictionary_of, proof_of, read_release, standing_manifest
 from privacy_release.lake.replicates import METADATA, REPLICATES
 from privacy_release.lake.store import Lake, ReleaseTable
@@ -86,6 +87,8 @@ def intervals(table: ReleaseTable, release_id: str, question: Question, *, level
     dictionary = dictionary_of(table, release_id)
     if dictionary is None:
         raise QueryError("the release has no data dictionary, so the meaning of its cells is unknown")
+    if not reads_records(str(dictionary["method"])):
+        raise QueryError("the release gives no intervals: its records are invented, so no answer is true")
     forms = {column["form"] for column in dictionary["columns"]}
     if "drawn" in forms:
         raise QueryError(

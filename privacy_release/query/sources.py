@@ -240,5 +240,7 @@ def _proven(figures: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def _loss_words(loss: Mapping[str, Any]) -> str:
+    if not loss["epsilon"]:
+        return "invented records, epsilon 0"
     delta = f", delta {loss['delta']:g}" if loss["delta"] else ""
     return f"differential privacy, epsilon {loss['epsilon']:g}{delta}, neighbours {loss['neighbours']}"

@@ -21,6 +21,7 @@ from privacy_release.reports.text import (
     LINKED_LIMITS,
     PRIVATE_LIMITS,
     RANDOMIZED_LIMITS,
+    STRUCTURE_LIMITS,
     SYNTHETIC_LIMITS,
     SYNTHETIC_PERSON_LIMITS,
     TABLES_LIMITS,
@@ -148,7 +149,9 @@ def _limits(release: "Release") -> tuple[tuple[str, str], ...]:
         return SYNTHETIC_LIMITS
     if getattr(release, "randomization", None) is not None:
         return RANDOMIZED_LIMITS
-    return limits_of_classes(release.schema) if release.loss is None else PRIVATE_LIMITS
+    if release.loss is None:
+        return limits_of_classes(release.schema)
+    return PRIVATE_LIMITS if release.loss.must_be_booked else STRUCTURE_LIMITS
 
 
 def limits_of_classes(schema: "DataSchema") -> tuple[tuple[str, str], ...]:

@@ -78,7 +78,9 @@ def guarantee_in_short(claims: Claims) -> str:
     'no guarantee is claimed'
     """
     parts = [f"{claim(model).name} ({_parameters(model)})" for model in claims.guarantees]
-    if loss := claims.loss:
+    if claims.loss is not None and not claims.loss.claimed.must_be_booked:
+        parts.append("invented records, which depend on no record of a person (epsilon=0)")
+    elif loss := claims.loss:
         parts.append(f"differential privacy (epsilon={loss.epsilon:g}, delta={loss.delta:g})")
     elif claims.randomization is not None:
         parts.append("random answers, without a bound for whole records")
@@ -91,7 +93,13 @@ def guarantee_sentences(manifest: Manifest) -> list[str]:
     for model in manifest.guarantees:
         promise = claim(model, of_persons=manifest.person is not None)
         sentences.append(f"{promise.name}. {promise.rule} {promise.protects} Not protected: {promise.leaves}")
-    if loss := manifest.loss:
+    if manifest.loss is not None and not manifest.loss.claimed.must_be_booked:
+        sentences.append(
+            "The records are invented: they follow from the schema, the parameters and a seed, and no record "
+            "of a person was read (epsilon 0). They show which columns and values the release has, and "
+            "nothing that is true of people."
+        )
+    elif loss := manifest.loss:
         neighbours = neighbours_in_words(loss.neighbours, participants=manifest.noisy_participants)
         sentences.append(
             f"Differential privacy with epsilon {loss.epsilon:g} and delta {loss.delta:g}: what is "

@@ -67,7 +67,7 @@ def deployment_record(
         SpecError: If the release is not differentially private as a whole.
     """
     loss = manifest.loss
-    if loss is None:
+    if loss is None or not loss.claimed.must_be_booked:
         raise SpecError(
             f"the registry accepts only differentially private releases, but {manifest.method} claims no "
             "epsilon for a whole record; export one of a synthesizer, or of a randomizer that has one"

@@ -304,11 +304,12 @@ def _tiles(
 ) -> list[Line]:
     """Return the figures at the top of the page."""
     of_source = f"of {source_rows:,} in the source" if release.loss is None else ""
+    invented = release.synthetic or (release.loss is not None and not release.loss.must_be_booked)
     tiles = [
         Line(
             label="Records released",
             text=f"{release.rows:,}",
-            meaning="none of them a person's" if release.synthetic else of_source,
+            meaning="none of them a person's" if invented else of_source,
         ),
     ]
     if "suppressed_records" in figures:

@@ -215,6 +215,15 @@ SHIFT_LIMIT: tuple[str, str] = (
     "of them, and the time between two dates is the true one.",
 )
 
+# For a structure file, whose records are invented.
+STRUCTURE_LIMITS: tuple[tuple[str, str], ...] = (
+    (
+        "Anything true",
+        "The file shows which columns and values the release of these data has. Its records and figures say "
+        "nothing about people: do not publish results that were computed on it.",
+    ),
+)
+
 # For every differentially private release.
 PRIVATE_LIMITS: tuple[tuple[str, str], ...] = (
     (

@@ -6,15 +6,16 @@ from typing import TYPE_CHECKING
 from privacy_engine.vocabulary import counted
 from privacy_release.plan.plan import plan_of
 from privacy_release.plan.step import Step
-from privacy_release.running.context import Running, Watcher, nothing
+from privacy_release.running.context import Handed, Running, Watcher, nothing
 from privacy_release.sources.databases.query import Query, url_of_environment
 from privacy_release.sources.pseudonyms import Naming
 from privacy_release.sources.versions import version_of
 from privacy_release.sources.waiting import ROW, await_source, awaited
-from privacy_release.spec.files import load_schema
+from privacy_release.spec.files import load_schema, load_tables
 from privacy_release.spec.placeholders import ReleaseName
 from privacy_release.steps.ingest import TableSource, ingest_tables
 from privacy_release.steps.ingest import ingest as ingested
+from privacy_release.steps.invent import invent as invented
 from privacy_release.steps.outliers import detect_outliers as searched
 from privacy_release.steps.validate import validate as validated
 from privacy_release.transforms.query import SqlStep
@@ -96,6 +97,13 @@ def register(run: Running, step: Step) -> Table:
         people=None if named is None else identification_of_environment(named),
         label="register",
     )
+
+
+def invent(run: Handed, step: Step) -> Table:
+    """Return a table without records in the form of the source, which is not read."""
+    schema, tables = step.settings["schema"], step.settings["tables"]
+    own = load_schema(schema) if not tables else load_tables(tables, step.settings["person"])
+    return invented(own, run.work, types=step.settings["types"])
 
 
 def ingest(run: Running, step: Step) -> Table:

@@ -6,6 +6,7 @@ from functools import partial
 from pathlib import Path
 
 from privacy_engine.errors import PrivacyEngineError, Problem
+from privacy_engine.vocabulary import ReleaseKind
 from privacy_release.config.problems import gathered, problems_in, raise_problems
 from privacy_release.spec.files import read_hierarchy
 from privacy_release.spec.floor import Floor, under_floor
@@ -60,6 +61,8 @@ def policy_of(spec: ReleaseSpec, floor: Floor | None) -> Learn:
     def learn(facts: Facts) -> Facts:
         own = spec.release_policy()
         combined = under_floor(own, floor)
+        if facts.kind is ReleaseKind.STRUCTURE:
+            combined = combined.of_invented_records()
         return replace(facts, own_policy=(own, spec.policy), policy=combined, floor=floor)
 
     return learn

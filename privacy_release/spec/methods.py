@@ -48,6 +48,8 @@ def _paragraph(name: str, method: Any) -> str:
 def _loss(loss: Any) -> str:
     if loss is None:
         return "none claimed"
+    if not loss.must_be_booked:
+        return "epsilon 0, it reads no record; it spends no budget"
     of = {
         "replace_one": "one record replaced",
         "add_remove": "one record more or fewer",

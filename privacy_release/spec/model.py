@@ -31,7 +31,10 @@ from privacy_engine.registry import (
     detector_names,
     is_anonymizer,
     is_randomizer,
+    kind_of,
     method_names,
+    reads_records,
+    shown_method,
 )
 from privacy_engine.vocabulary import PublishMode, Superseded, has_public_domain
 from privacy_release.config.durations import parse_duration
@@ -1249,6 +1252,22 @@ class ReleaseSpec(_Strict):
         return tuple(table.source for table in (self.tables or {}).values()) or (self.only_source,)
 
     @property
+    def reads_records(self) -> bool:
+        """Whether the release is made of records of its sources. They need not exist otherwise."""
+        return reads_records(self.release.method)
+
+    @property
+    def invented(self) -> dict[str, Any]:
+        """The settings for a table without records, in the form of the source or of several tables."""
+        person = self.person.column if self.person is not None else None
+        return {
+            "schema": self.schema_fields if self.tables is None else None,
+            "tables": self.table_settings,
+            "person": person or "",
+            "types": dict(self.release.parameters.get("types") or {}),
+        }
+
+    @property
     def linked(self) -> bool:
         """Whether the release links the rows of a person by a pseudonym."""
         return self.tables is not None or (self.person is not None and self.person.rows == "linked")
@@ -1314,9 +1333,11 @@ class ReleaseSpec(_Strict):
     def unfollowed(self) -> tuple[str, ...]:
         """Columns that name people who are not recognised in later releases.
 
-        Empty with a budget or random answers, because their losses add up in the ledger.
+        Empty with a budget or random answers, because their losses add up in the ledger, and for invented
+        records.
         """
-        if self.history is not None or self.budget is not None or self.release.random_answers:
+        adds_up = self.budget is not None or self.release.random_answers
+        if self.history is not None or adds_up or not self.reads_records:
             return ()
         return tuple(dict.fromkeys(name for name, a in self.every_attribute if a.role == "identifier"))
 
@@ -1374,6 +1395,7 @@ class ReleaseSpec(_Strict):
     def facts(self) -> Facts:
         """Return the facts for rules. Nothing heavy is imported."""
         over_time, history = None if self.budget is None else self.budget.promise, self.history
+        method, shown = shown_method(self.release.method, self.release.parameters)
         return Facts(
             columns=self.every_attribute,
             read=self.attributes,
@@ -1392,8 +1414,9 @@ class ReleaseSpec(_Strict):
             register_identifier=self.register_identifier,
             nulls=UNKNOWN if self.tables is not None else self.only_source.nulls,
             outliers=() if self.outliers is None else (self.outliers.action,),
-            method=self.release.method,
-            parameters=self.release.parameters,
+            kind=kind_of(self.release.method),
+            method=method,
+            parameters=shown,
             stated=tuple(self.release.parameters),
             budget=self.budget is not None,
             over_time=OverTime.of(over_time),

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict
 from urllib.parse import urlencode
 
+from privacy_engine.dp.loss import PrivacyLoss
 from privacy_engine.errors import IntegrityError
 from privacy_engine.verification.republication.notes import notes_over_time
 from privacy_engine.vocabulary import counted
@@ -24,6 +25,7 @@ from privacy_release.reports.text import (
     PROMISES,
     RANDOMIZED_LIMITS,
     RISKS,
+    STRUCTURE_LIMITS,
     SYNTHETIC_LIMITS,
     promise_in_words,
     shown,
@@ -401,6 +403,8 @@ def _limits(staged: StagedRelease) -> list[list[str]]:
     claimed = [PROMISES[g["model"]] for g in staged.guarantees if g["model"] in PROMISES]
     if staged.loss is None:
         general = LIMITS
+    elif not PrivacyLoss(**staged.loss).must_be_booked:
+        general = STRUCTURE_LIMITS
     else:
         general = (SYNTHETIC_LIMITS if staged.model is not None else RANDOMIZED_LIMITS) + PRIVATE_LIMITS
     return [[promise.name, promise.leaves] for promise in claimed] + [list(limit) for limit in general]

@@ -5,7 +5,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from privacy_engine.errors import BudgetExceededError, PrivacyEngineError, SpecError
+from privacy_engine.registry import kind_of, shown_method
 from privacy_engine.tables.normal import FORM
+from privacy_engine.vocabulary import ReleaseKind
 from privacy_release.budget.budget import Budget, require_left
 from privacy_release.budget.recorded import lacks_entries
 from privacy_release.budget.schedules import schedule_named
@@ -99,13 +101,18 @@ def facts_of_method(
         budget: Budget that is to pay for the release. None if none does.
         policy: Policy of the release, including the floor policy. None if it is not known.
     """
+    method, shown = shown_method(releaser.key, parameters)
+    kind = kind_of(releaser.key)
+    if policy is not None and kind is ReleaseKind.STRUCTURE:
+        policy = policy.of_invented_records()
     return Facts(
         columns=tuple((a.name, a) for a in schema.attributes),
         spanned=[a.name for a in schema.quasi_identifiers if a.ordered and a.categories is None],
         person=schema.by or None,
         linked=schema.linked,
-        method=releaser.key,
-        parameters=parameters,
+        kind=kind,
+        method=method,
+        parameters=shown,
         budget=budget is not None,
         over_time=OverTime.of(None if budget is None else budget.schedule),
         policy=UNKNOWN if policy is None else policy,

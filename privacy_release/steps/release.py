@@ -16,6 +16,7 @@ from privacy_release.steps.producers.fragments import released_in_fragments
 from privacy_release.steps.producers.job import Job, ProducedRelease, say_nothing
 from privacy_release.steps.producers.randomized import randomized
 from privacy_release.steps.producers.staging import stage
+from privacy_release.steps.producers.structure import structured
 from privacy_release.steps.producers.synthetic import synthesized
 from privacy_release.steps.producers.whole import anonymized
 from privacy_release.steps.validate import with_expectations
@@ -33,6 +34,7 @@ _PRODUCERS: Mapping[Family, Producer] = {
     Family.ANONYMIZER: anonymized,
     Family.SYNTHESIZER: synthesized,
     Family.RANDOMIZER: randomized,
+    Family.STRUCTURE: structured,
 }
 
 

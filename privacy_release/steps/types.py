@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pyarrow.types as t
 
 from privacy_engine.engines.frames import to_frame
-from privacy_engine.registry import is_anonymizer, is_randomizer
+from privacy_engine.registry import is_anonymizer, is_randomizer, shown_method
 from privacy_engine.tables.domains import Storage, with_nullable_types
 from privacy_engine.vocabulary import Intervals, Role, bounds_of
 from privacy_release.lake.log import open_table
@@ -81,6 +81,7 @@ def made_types(table: Table, method: str, parameters: Mapping[str, Any]) -> dict
         parameters: Parameters of the method.
     """
     schema: DataSchema = read_schema(table.schema)
+    method, parameters = shown_method(method, parameters)
     if is_randomizer(method) or schema.tables:
         return {}
     columns = pq.read_schema(next(iter(files_of(table.uri, table.sha256))))

@@ -15,8 +15,16 @@ from privacy_engine.engines.checking import verify_files
 from privacy_engine.engines.frames import to_frame
 from privacy_engine.errors import IntegrityError, VerificationError
 from privacy_engine.progress import portion
+from privacy_engine.registry import kind_of
 from privacy_engine.verification.republication.model import Attacker, window_of
-from privacy_engine.verification.verify import Finding, Report, across_findings, with_counterfeits
+from privacy_engine.verification.verify import (
+    Finding,
+    Report,
+    across_findings,
+    kind_findings,
+    set_aside,
+    with_counterfeits,
+)
 from privacy_engine.vocabulary import COUNTERFEITS, counted
 from privacy_release.budget.claims import bookkeeping_findings
 from privacy_release.lake.store import takes_table
@@ -34,6 +42,7 @@ from privacy_release.steps.history import (
     silence_about_people,
     unjudged_finding,
 )
+from privacy_release.steps.producers.structure import made_again
 from privacy_release.workarea.engines import open_engine
 from privacy_release.workarea.file_sets import paths_of
 from privacy_release.workarea.parquet import read_private, require_unchanged, unchanged_batches
@@ -89,8 +98,9 @@ def verify_staged(
     schema, manifest = read_schema(staged.schema), read_manifest(staged.manifest)
     require_one_claim(staged, manifest)
     floor = floor_policy()
-    policy = under_floor(policy, floor)
+    demanded = under_floor(policy, floor)
     loss = PrivacyLoss(**staged.loss) if staged.loss else None
+    policy, not_applicable = set_aside(demanded, loss)
     together = _held_together(staged, manifest, schema, policy, loss, (table, run), register)
     policy = together.policy
     measured = replace(policy, attacks=())  # attacks follow later, see `privacy_release.steps.attacks`
@@ -115,11 +125,10 @@ def verify_staged(
             )
         text = text_findings(files, schema, policy)
     require_unchanged(staged.uri, staged.sha256)
-    books: tuple[Finding, ...] = ()
-    if loss is not None:
-        books = bookkeeping_findings(staged, manifest, loss, _frames(staged), schema, ledger)
     counted = _with_counterfeits(report.findings, staged, schema, policy)
-    found = replace(report, findings=(*counted, *together.silence, *before, *text, *books)).to_dict()
+    further = (*together.silence, *before, *text, *kind_findings(demanded, kind_of(staged.method)))
+    proof = _proof_of_loss(staged, manifest, loss, schema, ledger)
+    found = replace(report, findings=(*not_applicable, *counted, *further, *proof)).to_dict()
     judged = register if register is not None and register.persons is not None else None
     return ReportRef(
         passed=found["passed"],
@@ -127,13 +136,28 @@ def verify_staged(
         rows=found["rows"],
         classes=found["classes"],
         findings=found["findings"],
-        policy=policy.to_dict(),
+        policy=(demanded if not_applicable else policy).to_dict(),
         floor_policy=None if floor is None else {"sha256": floor.sha256},
         persons=found.get("persons"),
         unique_records=found.get("unique_records"),
         compared=together.compared,
         register=judged if staged.persons is not None else None,
     )
+
+
+def _proof_of_loss(
+    staged: StagedRelease,
+    manifest: Manifest,
+    loss: "PrivacyLoss | None",
+    schema: "DataSchema",
+    ledger: "BudgetLedger | None",
+) -> "tuple[Finding, ...]":
+    """Return the findings that prove the claimed loss: by the ledger, or by making the records again."""
+    if loss is None:
+        return ()
+    if not loss.must_be_booked:
+        return (made_again(staged),)
+    return bookkeeping_findings(staged, manifest, loss, _frames(staged), schema, ledger)
 
 
 def require_no_counterfeits(files: Sequence[str]) -> None:

@@ -128,6 +128,17 @@ def test_the_hand_composed_dag_publishes_one_of_three(
     assert not list(work_root.iterdir())
 
 
+def test_a_structure_file_is_published_without_a_source(
+    run: Callable[[str], Any], airflow_lake: Lake, work_root: Path
+) -> None:
+    done = run("structure_by_hand")
+    assert done.state == "success", done.tasks
+    rows = read_release(airflow_lake.table("loans_structure"), done.run_id)
+    assert rows.num_rows == 500
+    assert rows.column_names == ["age_from", "age_to", "district", "amount", "approved"]
+    assert not list(work_root.iterdir())
+
+
 @pytest.mark.slow  # all anonymizers on this table; quick tests compare two of them
 def test_the_comparison_publishes_a_page_on_all_anonymizers_and_no_release(
     run: Callable[[str], Any], airflow_lake: Lake, work_root: Path
@@ -234,6 +245,7 @@ def test_there_is_a_dag_for_every_release_and_no_import_error(load: Callable[...
         "explore_adult_occupation",
         "outliers_then_obpa",
         "own_steps",
+        "structure_by_hand",
         "sweep_work_areas",
         "train_on_randomized",
     }

@@ -48,6 +48,8 @@ class MethodOperator(BaseOperator):
     template_fields_renderers = ReleaseOperator.template_fields_renderers | {
         "require": "json",
         "levels": "json",
+        "like": "json",
+        "types": "json",
     }
     operator_extra_links = (ReportLink(),)
 

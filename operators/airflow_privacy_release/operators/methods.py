@@ -216,6 +216,54 @@ class RandomizerOperator(MethodOperator):
         require_policy(self.task_id, budget, policy)
 
 
+class StructureOperator(MethodOperator):
+    """Invent records in the columns of another release, without reading a record.
+
+    The release has the columns, types, labels, interval forms and null marks of the release that `like`
+    describes, made of invented records. The privacy loss is 0.
+
+    Args:
+        rows: Number of invented records, >= 1; of several tables, of all together. If `like` suppresses
+            records, fewer are released.
+        like: Release whose columns the file has, as in the field `release` of a specification: an anonymizer
+            or synthesizer and its parameters, such as {method: mondrian, k: 10, intervals: text}. Mondrian
+            with its default parameters unless given.
+        types: Type of a column of the source, as pandas names it, such as {age: int32}, where it does not
+            follow from the schema. Numbers are int64 if both bounds are whole and float64 otherwise.
+        seed: Seed of the random choices; None takes fresh entropy. For a differentially private method it
+            chooses which records are sampled from the measured model, never the noise, and None derives it
+            from that model. For a randomizer it is used for `seeded` answers only.
+        series: Release table that the release will go to, for checks against its earlier releases, to which
+            `history` refers, too. Refused before anything is booked: memoised answers with another secret
+            than the last release, numeric columns whose types differ from the table's, and a ledger that
+            lacks an entry which paid for one of its releases. Publishing refuses other secrets and types in
+            any case.
+        lake: Airflow connection ID of the lake of that table.
+    """
+
+    method = "structure"
+    ui_color = "#f1e6f7"
+
+    def __init__(
+        self,
+        *,
+        rows: int | str = 1000,
+        like: Mapping[str, Any] | str | None = None,
+        types: Mapping[str, str] | str | None = None,
+        seed: int | str | None = None,
+        series: str | None = None,
+        lake: str = "lake_default",
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.rows = rows
+        self.like = like
+        self.types = types
+        self.seed = seed
+        self.series = series
+        self.lake = lake
+
+
 class MondrianOperator(AnonymizerOperator):
     """Cut the table into ever smaller boxes while each box meets the guarantees: the quick baseline.
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, fields
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final
 
-from privacy_engine.vocabulary import PublishMode
+from privacy_engine.vocabulary import PublishMode, ReleaseKind
 
 if TYPE_CHECKING:
     from privacy_engine.dp.loss import PrivacyLoss
@@ -115,7 +115,8 @@ class Facts:
         register_identifier: Column that identifies the persons of the register. None if there is none.
         nulls: Treatment of records that have a null.
         outliers: Actions of the searches for outliers.
-        method: Registry key of the method.
+        kind: Kind of the release.
+        method: Registry key of the method. For a structure file, of the method whose columns it has.
         parameters: Parameters of the method, as plain values.
         stated: Names of the parameters that the file states.
         budget: Whether a budget is to pay.
@@ -173,6 +174,7 @@ class Facts:
     register_identifier: str | None = UNKNOWN
     nulls: str = UNKNOWN
     outliers: Sequence[str] = UNKNOWN
+    kind: ReleaseKind = UNKNOWN
     method: str = UNKNOWN
     parameters: Mapping[str, Any] = UNKNOWN
     stated: Collection[str] = UNKNOWN

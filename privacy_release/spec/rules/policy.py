@@ -20,6 +20,16 @@ def _policies_keep_the_floor(facts: Facts) -> Iterator[Problem]:
         yield Problem(text=f"{place}: {weaker}")
 
 
+@RULES.rule("policy.kinds", "kind", "policy")
+def _kinds_are_allowed(facts: Facts) -> Iterator[Problem]:
+    if facts.policy.kinds is not None and facts.kind not in facts.policy.kinds:
+        yield Problem(
+            text=f"policy allows {', '.join(facts.policy.kinds)} releases, got a method for {facts.kind} "
+            "ones; use a method that makes one of these, or another policy",
+            path=("policy",),
+        )
+
+
 @RULES.rule("policy.attributes", "columns", "policy")
 def _models_are_of_attributes_that_exist(facts: Facts) -> Iterator[Problem]:
     from privacy_engine.verification.models import rule_of

@@ -26,14 +26,15 @@ def _budgets_pay_for_a_loss(facts: Facts) -> Iterator[str]:
 @RULES.rule("budget.none", "releaser", "loss", "budget")
 def _losses_have_a_budget(facts: Facts) -> Iterator[str]:
     name = facts.releaser.key
-    if facts.loss is not None and not facts.budget:
+    must_be_booked = facts.loss is not None and facts.loss.must_be_booked
+    if must_be_booked and not facts.budget:
         yield (
             f"release: {name} is differentially private and must name the budget that it spends; add "
             "`budget: {dataset: NAME}` to the specification, or budget=NAME to the operator"
         )
-    if facts.loss is None and facts.budget:
+    if not must_be_booked and facts.budget:
         yield (
-            f"release: {name} makes no differential privacy claim, so it has no loss to book; remove the "
+            f"release: {name} spends no epsilon, so it has no loss to book; remove the "
             "budget, or use a method that claims one, see `privacy-release list-methods`"
         )
 

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from privacy_engine.errors import Problem
 from privacy_engine.registry import is_anonymizer
+from privacy_engine.vocabulary import ReleaseKind
 from privacy_release.spec.rules.facts import Facts
 from privacy_release.spec.rules.rule import Rules
 from privacy_release.workarea.engines import LOCAL
@@ -26,6 +27,21 @@ def _tables_stand_alone(facts: Facts) -> Iterator[Problem]:
                 text=f"tables cannot be combined with {what}; remove it, or release each table separately",
                 path=("tables",),
             )
+
+
+@RULES.rule("structure.records", "kind", "sections", "described", "engine", "register")
+def _structure_files_have_no_records(facts: Facts) -> Iterator[str]:
+    if facts.kind is not ReleaseKind.STRUCTURE:
+        return
+    of_records = [name for name in facts.sections if name not in ("source", "schema", "transform")]
+    of_records += ["engine"] if facts.engine != LOCAL else []
+    of_records += [] if facts.register is None else ["public_register"]
+    of_records += [f"tables.{name}.expectations" for name, own in facts.described.items() if own.expectations]
+    if of_records:
+        yield (
+            f"{', '.join(of_records)} cannot be combined with the method structure, which reads no record; "
+            "remove them"
+        )
 
 
 @RULES.rule("tables.method", "described", "method", "engine")

@@ -87,6 +87,7 @@ class ProducedRelease:
         replaces: Fingerprint of the secret of memoised answers that was replaced on purpose.
         model: Text of the measured model.
         mechanisms: Loss that each part of the model spent.
+        described: Claims that the dictionary of columns is about, if they are those of another release.
         records: List of the files if the records are a set of files. None if they are one, `Job.records`.
     """
 
@@ -108,4 +109,5 @@ class ProducedRelease:
     replaces: str | None = None
     model: str | None = None
     mechanisms: list[dict[str, Any]] = field(default_factory=list)
+    described: Claims | None = None
     records: Path | None = None

@@ -56,11 +56,12 @@ def stage(made: ProducedRelease, table: Table, job: Job) -> StagedRelease:
         earlier=made.earlier,
         booking=made.booking,
         mechanisms=made.mechanisms,
+        source_schema=table.schema,
     )
     if table.persons is not None and made.positions is not None:
         path = work.path(f"{label}.persons.parquet")
         persons = follow(table.persons, made.positions, path, made.before)
-        staged = replace(staged, persons=persons, source_schema=table.schema)
+        staged = replace(staged, persons=persons)
     if made.waiting is not None:
         path = work.path(f"{label}.waiting.parquet")
         waiting = FileRef(uri=str(path), sha256=write_waiting(made.waiting, path))
@@ -102,7 +103,7 @@ def _columns(made: ProducedRelease, table: Table, job: Job) -> Mapping[str, Mapp
     def described() -> Mapping[str, Mapping[str, Any]]:
         file = made.records or job.records
         records = None if made.private else unchanged_batches(file, made.sha256)
-        return with_origins(made.claims, source, made.schema, records)
+        return with_origins(made.described or made.claims, source, made.schema, records)
 
     known = {name: column.stored for name, column in made.claims.columns.items()}
     return job.attempts.make("origin and form of the columns", described) or known

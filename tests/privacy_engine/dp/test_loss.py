@@ -69,10 +69,11 @@ def test_losses_for_different_neighbours_do_not_add() -> None:
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"epsilon": 0}, "epsilon must be > 0"),  # no claim is None, never zero
-        ({"epsilon": -1}, "epsilon must be > 0"),
+        ({"epsilon": 0, "delta": 1e-9}, "epsilon must be > 0"),
+        ({"epsilon": 0, "rho": 0.1}, "epsilon must be > 0"),
+        ({"epsilon": -1}, "epsilon must be >= 0"),
         ({"epsilon": math.inf}, "finite"),
-        ({"epsilon": math.nan}, "epsilon must be > 0"),
+        ({"epsilon": math.nan}, "epsilon must be >= 0"),
         ({"epsilon": 1, "delta": -0.1}, "delta must be in"),
         ({"epsilon": 1, "delta": 1}, "delta must be in"),
         ({"epsilon": 1, "neighbours": "cousins"}, "neighbours must be one of"),

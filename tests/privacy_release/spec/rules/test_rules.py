@@ -23,7 +23,7 @@ from privacy_engine.verification.cross_release import CrossReleaseKAnonymity, MI
 from privacy_engine.verification.models import DistinctLDiversity, KAnonymity, TCloseness
 from privacy_engine.verification.policy import ReleasePolicy
 from privacy_engine.verification.republication.model import Republication
-from privacy_engine.vocabulary import Meaning, PublishMode
+from privacy_engine.vocabulary import Meaning, PublishMode, ReleaseKind
 from privacy_release.spec.classification import read_classification
 from privacy_release.spec.floor import Floor
 from privacy_release.spec.rules.facts import NAMES, UNKNOWN, Declared, Facts, History, OverTime, group_of
@@ -120,6 +120,17 @@ CASES: Mapping[str, tuple[dict[str, Any], dict[str, Any], str]] = {
         {"described": STAYS, "sections": ["history"]},
         {"sections": []},
         "tables cannot be combined with history",
+    ),
+    "structure.records": (
+        {
+            "kind": ReleaseKind.STRUCTURE,
+            "sections": ["source", "schema", "budget"],
+            "described": {},
+            "engine": "local",
+            "register": None,
+        },
+        {"sections": ["source", "schema", "transform"]},
+        "budget cannot be combined with the method structure",
     ),
     "tables.method": (
         {"described": STAYS, "method": "mondrian", "engine": "fragments"},
@@ -366,6 +377,11 @@ CASES: Mapping[str, tuple[dict[str, Any], dict[str, Any], str]] = {
         {"own_policy": (policy(), "policies/own.yaml"), "floor": FLOOR},
         {"floor": None},
         r"policies/own.yaml: k_anonymity\(k=5\) is weaker than k_anonymity\(k=10\)",
+    ),
+    "policy.kinds": (
+        {"kind": ReleaseKind.ANONYMIZED, "policy": policy(kinds=["structure", "synthetic"])},
+        {"kind": ReleaseKind.SYNTHETIC},
+        "policy allows synthetic, structure releases, got a method for anonymized ones",
     ),
     "policy.attributes": (
         {
