@@ -21,7 +21,8 @@ _FEW_NUMBERS = 20
 _IDENTIFYING_SHARE = 0.5
 _NEARLY_UNIQUE = 0.9  # values per record from which ingest requires a reason for an insensitive column
 _FEW_RECORDS = 50  # number of records below which it requires none
-_PERSONS_SHARE = 0.01  # values per record from which there may be as many persons
+_PERSONS_SHARE = 0.05  # values per record from which there may be as many persons
+_CODED_SHARE = 0.01  # values per record from which there may be, if they are long codes
 _ROWS_EACH = 1.5  # records per value from which a column may name persons with several records
 
 _NULLS = "  # or keep: null is a value like others; or drop: records with a null are left out"
@@ -221,11 +222,15 @@ def _dates(dates: "DatesProfile", *, safe_harbor: bool = False) -> tuple[list[st
 
 
 def _may_name_persons(column: "ColumnProfile") -> bool:
-    """Return whether a column has very many values, most in several records, like names of persons."""
+    """Return whether a column has very many values, most in several records, like names of persons.
+
+    A column with many records for each value is more likely a district or a year, unless it has long codes.
+    """
     measured = column.dates is not None or (column.number and not column.whole)
     if measured or column.distinct <= _MOST_CATEGORIES:
         return False
-    return _PERSONS_SHARE * column.rows <= column.distinct <= column.rows / _ROWS_EACH
+    least = _CODED_SHARE if column.codes else _PERSONS_SHARE
+    return least * column.rows <= column.distinct <= column.rows / _ROWS_EACH
 
 
 def _categories(column: "ColumnProfile") -> tuple[list[str], str | None]:

@@ -76,6 +76,21 @@ def test_a_column_that_may_name_persons_with_many_rows_is_pointed_out(tmp_path: 
     assert "120 values in 600 records" in found["patient"]
 
 
+def test_places_and_ages_with_many_records_each_are_not_pointed_out_as_persons(tmp_path: Path) -> None:
+    n = 6_471
+    found = drafted(
+        tmp_path,
+        district=[f"D{i % 77}" for i in range(n)],
+        place=[f"town {'abcdefghijk'[i % 11]}{'abcdefg'[i % 7]}" for i in range(n)],
+        code=[1 + i % 77 for i in range(n)],
+        born=[1930 + i % 77 for i in range(n)],
+        postcode=[f"{10_100 + i % 77}" for i in range(n)],
+        patient=[f"{i % 77:08x}" for i in range(n)],
+        account=[5_000_000 + i % 77 for i in range(n)],
+    )
+    assert {name for name, said in found.items() if "`person: " in said} == {"patient", "account"}
+
+
 def test_nulls_nan_and_infinities_are_no_numbers(tmp_path: Path) -> None:
     found = drafted(
         tmp_path,
