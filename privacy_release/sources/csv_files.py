@@ -36,8 +36,8 @@ def converted(path: Path) -> Path:
     Memory: one block of the file, which is read twice.
 
     Args:
-        path: File in UTF-8 with column names in its first line. Fields are separated by a comma, semicolon, tab
-            or bar.
+        path: File in UTF-8 with column names in its first line. Commas, semicolons, tabs or bars separate
+            its fields.
 
     Raises:
         SpecError: If no release of this deployment may read the path.
