@@ -34,6 +34,7 @@ _ROLES = """\
 #   person: whose record a row is; {column: ..., rows: linked} where the release must link a person's rows.
 #   policy: what must hold before anything is published. The privacy officer owns it.
 """
+_POLICY = "TODO.yaml  # such as policies/{name}.yaml, with `require: [{{model: k_anonymity, k: 10}}]`"
 _MEANING = """\
 #   meaning: what a released column is about; `other` states that it is no identifier of safe harbor.
 #           Check the guesses from names, too: docs/rule_packs.md.
@@ -94,8 +95,8 @@ def draft_spec(
             line or _attribute(profile, least, safe_harbor=preset is not None and preset.safe_harbor)
         )
     lines += [
-        f"release: {preset.release if preset else '{method: mondrian, k: 10}'}",
-        f"policy: {preset.policy if preset else 'TODO.yaml'}",
+        f"release: {preset.release if preset else '{method: bottom_up, k: 10}'}",
+        f"policy: {preset.policy if preset else _POLICY.format(name=name)}",
         f"publish: {{lake: lake_default, table: {_yaml(name)}}}",
     ]
     header = _ROLES + (_MEANING if preset and preset.safe_harbor else "") + _CHECK.format(least=least)
@@ -238,7 +239,7 @@ def _categories(column: "ColumnProfile") -> tuple[list[str], str | None]:
     if column.distinct > _IDENTIFYING_SHARE * column.rows:
         return [], "most values are in a single record: an identifier or free text?"
     if column.distinct > _MOST_CATEGORIES or not column.common:
-        return [], f"{column.distinct:,} categories, not shown: give a hierarchy"
+        return [], f"{column.distinct:,} categories, not shown: give a hierarchy, see `hierarchy infer`"
     hidden = column.distinct - len(column.common)
     note = f"{hidden} rarer categories are not shown: add or merge them" if hidden else None
     return list(column.common), note

@@ -12,6 +12,7 @@ import pytest
 import yaml
 from fsspec.implementations.memory import MemoryFileSystem
 
+from docs.tutorial.make_loans import loans
 from privacy_engine.engines.local import LocalEngine
 from privacy_release.cli.main import DONE, WRONG, main
 from privacy_release.sources.addresses import find_source
@@ -21,6 +22,7 @@ from privacy_release.spec.draft import draft_spec
 from privacy_release.spec.files import load_schema
 
 NAN = float("nan")
+TUTORIAL = Path(__file__).parents[3] / "docs" / "tutorial"
 
 
 def lines(text: str) -> dict[str, str]:
@@ -138,10 +140,11 @@ def test_only_categories_of_many_records_are_named(tmp_path: Path) -> None:
         "  # 2 rarer categories are not shown: add or merge them",
         "every": "{role: identifier, kind: categorical}"
         "  # 200 values in 200 records: not released unchanged; to release it, give it another role",
-        "many": "{role: TODO, kind: categorical}  # 51 categories, not shown: give a hierarchy; 51 values in "
-        "200 records: if it identifies whose record a row is, it is an identifier, and add `person: many` "
-        "below",
-        "shy": "{role: TODO, kind: categorical}  # 45 categories, not shown: give a hierarchy",
+        "many": "{role: TODO, kind: categorical}  # 51 categories, not shown: give a hierarchy, see "
+        "`hierarchy infer`; 51 values in 200 records: if it identifies whose record a row is, it is an "
+        "identifier, and add `person: many` below",
+        "shy": "{role: TODO, kind: categorical}  # 45 categories, not shown: give a hierarchy, see "
+        "`hierarchy infer`",
     }
 
 
@@ -239,6 +242,25 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("AIRFLOW_HOME", str(tmp_path / "home"))
     monkeypatch.delenv("PRIVACY_WORK_AREA", raising=False)
     return tmp_path
+
+
+def test_the_file_of_the_tutorial_is_its_draft_with_decisions(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    loans().to_csv(home / "loans.csv", index=False)
+    draft = yaml.safe_load(infer(capsys, home / "loans.csv"))
+    finished = yaml.safe_load((TUTORIAL / "loans.yaml").read_text())
+    assert set(draft) <= set(finished)
+    assert set(finished) - set(draft) == {"description", "approval"}
+    roles = {name: fields.pop("role") for name, fields in draft["schema"].items()}
+    assert {name: fields.pop("role") == roles[name] for name, fields in finished["schema"].items()} == {
+        name: name == "card" for name in roles
+    }
+    changed = {name for name, fields in draft["schema"].items() if fields != finished["schema"][name]}
+    assert changed == {"postcode", "loans"}
+    assert finished["release"].items() >= draft["release"].items()
+    assert finished["source"].keys() == draft["source"].keys()
+    assert (finished["publish"], finished["name"]) == (draft["publish"], draft["name"])
 
 
 def infer(capsys: pytest.CaptureFixture[str], table: object) -> str:
