@@ -75,6 +75,10 @@ def test_every_link_leads_to_a_file_and_a_heading(page: Path) -> None:
     assert not broken
 
 
+def test_the_readme_is_read_in_one_go() -> None:
+    assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) <= 130
+
+
 def anchors(page: Path) -> set[str]:
     """What GitHub calls the headings of a page."""
     headings = HEADING.findall(CODE.sub("", page.read_text(encoding="utf-8")))
