@@ -227,7 +227,8 @@ def _may_name_persons(column: "ColumnProfile") -> bool:
 
     A column with many records for each value is more likely a district or a year, unless it has long codes.
     """
-    measured = column.dates is not None or (column.number and not column.whole)
+    negative = column.extent is not None and column.extent[0] < 0
+    measured = column.dates is not None or negative or (column.number and not column.whole)
     if measured or column.distinct <= _MOST_CATEGORIES:
         return False
     least = _CODED_SHARE if column.codes else _PERSONS_SHARE

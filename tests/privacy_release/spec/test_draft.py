@@ -89,6 +89,7 @@ def test_places_and_ages_with_many_records_each_are_not_pointed_out_as_persons(t
         postcode=[f"{10_100 + i % 77}" for i in range(n)],
         patient=[f"{i % 77:08x}" for i in range(n)],
         account=[5_000_000 + i % 77 for i in range(n)],
+        balance=[i % 700 - 9 for i in range(n)],
     )
     assert {name for name, said in found.items() if "`person: " in said} == {"patient", "account"}
 
