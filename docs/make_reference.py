@@ -19,7 +19,7 @@ from typing import Any, get_args, get_origin
 import pydantic
 
 import airflow_privacy_release
-from airflow_privacy_release.provider import OPERATOR_MODULES
+from airflow_privacy_release.provider import OPERATOR_MODULES, get_provider_info
 from privacy_engine.registry import method_class, method_names
 from privacy_engine.tables.coding import Coding
 from privacy_engine.tables.date_form import DateForm
@@ -27,6 +27,7 @@ from privacy_engine.tables.schema import Attribute
 from privacy_engine.verification.column_rules import ColumnRules
 from privacy_engine.verification.policy import ALL_MODELS, ReleasePolicy
 from privacy_release.cli.main import build_parser
+from privacy_release.config.settings import SECTION, VARIABLES
 from privacy_release.manifest.manifest import PUBLISHED, Manifest
 from privacy_release.manifest.section import ManifestSection
 from privacy_release.spec.fields import in_keywords
@@ -60,6 +61,23 @@ A release is one YAML file in `include/releases/`; the files that it names lie b
 Fields that are not known are errors. `privacy-release schema json` prints the same for an editor,
 `privacy-release check` holds files against it. [What a file may be](policies.md),
 [an example](../README.md#a-release-is-a-file).
+"""
+SETTINGS = """\
+# Settings of a deployment
+
+Made by `make docs` from the code; edit the provider's options, not this page.
+
+Each option is searched in this order: the environment variable; the section `[privacy_release]` of Airflow's
+configuration; the project file `privacy_release.toml`, in or above the working directory or Airflow's folder
+of DAGs; a default. `privacy-release where` shows the value of each and where it is set. Tasks of Airflow use
+the connections `lake_default` and `ledger_default` first, if they exist.
+
+Secrets of the command line are variables, or files that a variable with `_FILE` at its end names:
+`PRIVACY_LEDGER_KEY`, `PRIVACY_LEDGER_PASSWORD`, `PRIVACY_SECRET`, `PRIVACY_MEMBERSHIP_KEY`,
+`PRIVACY_PSEUDONYM_KEY` and `PRIVACY_WORK_AREA_KEY`.
+
+| option | environment variable | meaning | example |
+|---|---|---|---|
 """
 POLICY = """\
 ## Policy
@@ -398,6 +416,17 @@ def _followed(meanings: dict[str, str]) -> dict[str, str]:
     return found
 
 
+def settings() -> str:
+    """Return the page of settings, from the provider's options."""
+    options = get_provider_info()["config"][SECTION]["options"]
+    return SETTINGS + "".join(
+        f"| `{name}` | {f'`{VARIABLES[name]}`' if name in VARIABLES else ''} "
+        f"| {_cell(option['description'].partition(' The environment variable ')[0])} "
+        f"| {f'`{shown}`' if (shown := option.get('example') or option.get('default')) else ''} |\n"
+        for name, option in options.items()
+    )
+
+
 def _lead(documented: Any) -> str:
     """The docstring up to its first section."""
     return _SECTION.split(_doc(documented))[0].strip()
@@ -420,6 +449,7 @@ PAGES: Mapping[str, Callable[[], str]] = {
     "reference.md": operators,
     "reference_files.md": files,
     "reference_commands.md": commands,
+    "settings.md": settings,
     "../privacy_release/spec/parameters.json": meanings,
     "manifest.schema.json": manifest_schema,
 }

@@ -1,4 +1,4 @@
-"""Takes the pictures that `docs/screens.md` shows from those of the UI test, and makes them small."""
+"""Take the pictures that the pages show from those of the UI test, and make them small."""
 
 import re
 import sys
@@ -6,15 +6,16 @@ from pathlib import Path
 
 from PIL import Image
 
-PAGE = Path(__file__).with_name("screens.md")
+FOLDER = Path(__file__).parent
 HEIGHT = 1_100  # pixels that are kept of a long page
 COLOURS = 64  # the pages are plain: more could hardly be seen, and take twice the bytes
 
 
 def main(pictures: Path) -> None:
-    """Write each picture that the page names beside the page."""
-    for name in re.findall(r"\(screens/([\w-]+\.png)\)", PAGE.read_text(encoding="utf-8")):
-        shrink(pictures / name, PAGE.with_name("screens") / name)
+    """Write each picture that a page names into the folder of pictures."""
+    pages = "".join(page.read_text(encoding="utf-8") for page in FOLDER.glob("*.md"))
+    for name in sorted(set(re.findall(r"\(screens/([\w-]+\.png)\)", pages))):
+        shrink(pictures / name, FOLDER / "screens" / name)
 
 
 def shrink(source: Path, target: Path) -> None:

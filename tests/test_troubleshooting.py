@@ -56,6 +56,8 @@ def test_an_error_is_told_as_the_page_says(
     ):
         (tmp_path / "include" / folder).mkdir(parents=True)
         shutil.copy(checkout() / "docs" / "tutorial" / name, tmp_path / "include" / folder / name)
+    release = tmp_path / "include" / "releases" / "loans.yaml"
+    release.write_text(re.sub(r"  columns: .*\n", "", release.read_text()))  # all columns are read
     source = tmp_path / "loans.parquet"
     change(table).to_parquet(source, index=False)
     if error.startswith("... must be a whole"):

@@ -88,7 +88,7 @@ class Wrong:
 
 WRONG: Sequence[Wrong] = (
     Wrong(
-        about="a field that nobody knows",
+        about="a field that does not exist",
         old="expectations: ",
         new="expectatons: ",
         line=14,
@@ -96,7 +96,7 @@ WRONG: Sequence[Wrong] = (
         says="expectatons: is not a known field; remove it or take one of",
     ),
     Wrong(
-        about="an alert of a figure that nobody knows",
+        about="an alert of a figure that does not exist",
         old="policy: ",
         new="alerts:\n  rows: {falls_by: 0.2}\n  prosecutor_mx: {above: 0.1}\npolicy: ",
         line=21,
@@ -128,7 +128,7 @@ WRONG: Sequence[Wrong] = (
         says="policy: is missing; add it",
     ),
     Wrong(
-        about="a method that nobody knows",
+        about="a method that does not exist",
         old="mondrian",
         new="mondrain",
         line=16,
@@ -163,7 +163,7 @@ WRONG: Sequence[Wrong] = (
         parsed=False,
     ),
     Wrong(
-        about="a role that nobody knows",
+        about="a role that does not exist",
         old="role: sensitive",
         new="role: sensible",
         line=11,
@@ -171,7 +171,7 @@ WRONG: Sequence[Wrong] = (
         says="got 'sensible'; correct it (did you mean sensitive?)",
     ),
     Wrong(
-        about="a kind that nobody knows",
+        about="a kind that does not exist",
         old="role: insensitive, kind: numeric",
         new="role: insensitive, kind: number",
         line=13,
@@ -204,7 +204,7 @@ WRONG: Sequence[Wrong] = (
         says="must be five cron fields that some day meets",
     ),
     Wrong(
-        about="an asset that nobody publishes",
+        about="an asset that no release publishes",
         old='"@daily"',
         new="{asset: stedy}",
         line=2,
@@ -234,15 +234,15 @@ WRONG: Sequence[Wrong] = (
         new="[name, age, zip",
         line=6,
         field="",
-        says="must be YAML; mend it",
+        says="must be YAML; correct it",
     ),
     Wrong(
-        about="a field that stands twice",
+        about="a field that is given twice",
         old="  l: 2\n",
         new="  k: 2\n",
         line=16,
         field="",
-        says="must be YAML; mend it: a field stands twice here, remove one",
+        says="must be YAML; correct it: a field stands twice here, remove one",
     ),
     Wrong(
         about="a number that YAML reads as octal",
@@ -262,7 +262,7 @@ WRONG: Sequence[Wrong] = (
         says="a number must be written in decimal digits, without zeros in front",
     ),
     Wrong(
-        about="people who are followed by no identifier",
+        about="people who are followed by an unknown identifier",
         old="publish:",
         new="history: {identifier: nam}\npublish:",
         line=20,
@@ -270,7 +270,7 @@ WRONG: Sequence[Wrong] = (
         says="with the role identifier, got 'nam' (did you mean name?)",
     ),
     Wrong(
-        about="a model that nobody knows",
+        about="a model that does not exist",
         file=POLICY,
         old="k_anonymity",
         new="k_anonimity",
@@ -279,7 +279,7 @@ WRONG: Sequence[Wrong] = (
         says="policy require[0]: model must be one of",
     ),
     Wrong(
-        about="a rule that nobody knows",
+        about="a rule that does not exist",
         file=POLICY,
         old="max_suppressed",
         new="max_supressed",
@@ -325,7 +325,7 @@ WRONG: Sequence[Wrong] = (
         says="labels must nest",
     ),
     Wrong(
-        about="an expectation that nobody knows",
+        about="an expectation that does not exist",
         file=SUITE,
         old="not_be_null",
         new="not_be_nul",

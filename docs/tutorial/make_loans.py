@@ -1,4 +1,4 @@
-"""Writes a table of invented library readers, for the tutorial: one row each, nobody in it is real."""
+"""Write a table of invented library readers for the tutorial, one row each: CSV, or Parquet by its name."""
 
 import sys
 
@@ -18,7 +18,7 @@ TOPICS = ("crime", "history", "law", "medicine", "novel", "poetry", "religion", 
 
 
 def loans(readers: int = READERS) -> pd.DataFrame:
-    """Their cards, years of birth, postcodes, branches, first days, favourite topics and numbers of loans."""
+    """Make up the readers: cards, years of birth, postcodes, branches, first days, topics and loans."""
     rng = np.random.default_rng(2026)
     age = np.clip(rng.gamma(6, 7, readers), 6, 95).astype(int)
     branch = rng.choice(list(BRANCHES), readers, p=list(BRANCHES.values()))
@@ -38,4 +38,8 @@ def loans(readers: int = READERS) -> pd.DataFrame:
 
 
 if __name__ == "__main__":
-    loans().to_parquet(sys.argv[1], index=False)
+    path = sys.argv[1]
+    if path.endswith(".parquet"):
+        loans().to_parquet(path, index=False)
+    else:
+        loans().to_csv(path, index=False)

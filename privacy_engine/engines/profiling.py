@@ -34,6 +34,7 @@ FORMATS = (
 )
 # Whole numbers that are tried for dates, and their form: fewer digits would fit the format as well.
 DIGITS, _AS_DIGITS = "%Y%m%d", r"(?:19|20)\d{6}"
+_CODE, _CODES_FROM = 6, 100_000  # least length of a code, as text and as a number
 _GLANCE = 100  # number of values by which most formats are ruled out
 SAMPLE, SEED = 1_000_000, 0  # size and seed of the sample from which columns are cut
 
@@ -70,6 +71,8 @@ class ColumnProfile:
         extent: Smallest and largest number; None if there is none.
         common: Values of a column without numbers that at least the requested number of records have, as
             text, ascending, limited to the requested number of values.
+        codes: Whether all values are whole numbers or texts of at least six digits or characters, among them
+            a digit. Numbers of persons and accounts are; ages, postcodes of five digits and names are not.
         dates: Profile of the dates if all values are dates or times.
         unreadable: Type of the column if no attribute can have it; else None.
     """
@@ -82,22 +85,26 @@ class ColumnProfile:
     whole: bool
     extent: tuple[float, float] | None
     common: tuple[str, ...]
+    codes: bool = False
     dates: DatesProfile | None = None
     unreadable: str | None = None
 
 
 def profile_sql(source: Source, name: str) -> str:
-    """Return a query for ``n`` records, ``nulls``, ``d`` distinct values, ``low``, ``high`` and ``whole``."""
-    numbers = ""
+    """Return a query for ``n`` records, ``nulls``, ``d`` distinct values, ``codes``, and those of numbers."""
+    more = ""
     if is_number(source.kind(name)):
         known = "isfinite(v::DOUBLE)"
-        numbers = (
+        more = (
             ", min(v)::DOUBLE AS low, max(v)::DOUBLE AS high, "
-            f"coalesce(bool_and(v = round(v)) FILTER ({known}), false) AS whole"
+            f"coalesce(bool_and(v = round(v)) FILTER ({known}), false) AS whole, "
+            f"coalesce(bool_and(v >= {_CODES_FROM} AND v = round(v)), false) AS codes"
         )
+    elif t.is_string(source.kind(name)):
+        more = f", coalesce(bool_and(length(v) >= {_CODE} AND regexp_matches(v, '[0-9]')), false) AS codes"
     return (
         "SELECT coalesce(sum(n), 0)::BIGINT AS n, coalesce(sum(n) FILTER (v IS NULL), 0)::BIGINT AS nulls, "
-        f"count(v) AS d{numbers} FROM ({_values(source, name)})"
+        f"count(v) AS d{more} FROM ({_values(source, name)})"
     )
 
 
@@ -125,6 +132,7 @@ def column_profile(
         whole=row.get("whole", False),
         extent=None if row.get("low") is None else (row["low"], row["high"]),
         common=tuple(sorted(texts)),
+        codes=row.get("codes", False),
         dates=dates,
         unreadable=None if known else str(kind),
     )

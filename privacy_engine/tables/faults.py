@@ -41,8 +41,8 @@ _WORDS: Mapping[Rule, str] = {
     Rule.OUTSIDE: "{values} out of the bounds: widen the bounds, with top_code or bottom_code to "
     "group far values, or correct the source",
     Rule.CODES: "{values} shorter than a code, or of more digits: correct the source, or width or prefix",
-    Rule.CATEGORIES: "the categories miss {distinct} in {rows}: add them or mend the source",
-    Rule.HIERARCHY: "the hierarchy misses {distinct} in {rows}: add them or mend the source",
+    Rule.CATEGORIES: "the categories miss {distinct} in {rows}: add them or correct the source",
+    Rule.HIERARCHY: "the hierarchy misses {distinct} in {rows}: add them or correct the source",
 }
 
 

@@ -205,7 +205,10 @@ def build_parser() -> argparse.ArgumentParser:
         kinds, "infer", "draft a specification from a table, to be completed by a person", _infer
     )
     infer.add_argument(
-        "table", metavar="TABLE", help="Parquet file, folder or glob; folder of a table; or a SELECT"
+        "table",
+        metavar="TABLE",
+        help="Parquet file, folder or glob; CSV file, which is first written to a Parquet file next to it; "
+        "folder of a table; or a SELECT",
     )
     infer.add_argument(
         "--format", choices=("parquet", "delta", "iceberg"), default="parquet", help="format of TABLE"
@@ -378,12 +381,19 @@ def _retract(arguments: argparse.Namespace) -> int:
 
 
 def _infer(arguments: argparse.Namespace) -> int:
+    from privacy_release.sources.csv_files import converted, is_csv
     from privacy_release.sources.files import local_files
     from privacy_release.sources.text.scan import found_in_files
     from privacy_release.spec.draft import check_least, draft_name, draft_spec
 
     with usage("--min-count"):
         check_least(arguments.min_count)
+    if arguments.format == "parquet" and not arguments.connection and is_csv(Path(arguments.table)):
+        arguments.table = str(converted(Path(arguments.table)))
+        print(
+            f"wrote {arguments.table}: releases read this file, with types that follow from the values",
+            file=sys.stderr,
+        )
     uri = arguments.table if "://" in arguments.table else str(Path(arguments.table).absolute())
     fields = {"uri": uri} if arguments.format == "parquet" else {"uri": uri, "format": arguments.format}
     name = draft_name(arguments.table)

@@ -109,7 +109,7 @@ def _surroundings() -> Iterator[Place]:
 def _settings() -> Iterator[Place]:
     from privacy_release.spec.files import include_folder
 
-    yield _place("home", "include/ with releases, policies and hierarchies", include_folder, _files)
+    yield _place("home", "folder that contains include/", lambda: include_folder().parent, _files)
     yield _place("lake", "lake of releases", default_lake, _state)
     yield _place("work_area", "raw and staged records during a run", _work_area, _state)
     yield _place("curator", "files that only the curator may read", curator_folder, _state)
@@ -178,10 +178,10 @@ def _state(place: str) -> str:
 
 
 def _files(place: str) -> str:
-    """Return the number of files of each kind."""
-    kinds = ("releases", "policies")
-    counts = {kind: sum(1 for _ in (Path(place) / kind).glob("*.yaml")) for kind in kinds}
-    return ", ".join(f"{count} {kind}" for kind, count in counts.items())
+    """Return the number of files of each kind in the include folder."""
+    include = Path(place) / "include"
+    counts = {kind: sum(1 for _ in (include / kind).glob("*.yaml")) for kind in ("releases", "policies")}
+    return "include/ has " + ", ".join(f"{count} {kind}" for kind, count in counts.items())
 
 
 def _connections(places: dict[str, Place]) -> Iterator[Place]:

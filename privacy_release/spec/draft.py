@@ -21,7 +21,8 @@ _FEW_NUMBERS = 20
 _IDENTIFYING_SHARE = 0.5
 _NEARLY_UNIQUE = 0.9  # values per record from which ingest requires a reason for an insensitive column
 _FEW_RECORDS = 50  # number of records below which it requires none
-_PERSONS_SHARE = 0.01  # values per record from which there may be as many persons
+_PERSONS_SHARE = 0.05  # values per record from which there may be as many persons
+_CODED_SHARE = 0.01  # values per record from which there may be, if they are long codes
 _ROWS_EACH = 1.5  # records per value from which a column may name persons with several records
 
 _NULLS = "  # or keep: null is a value like others; or drop: records with a null are left out"
@@ -33,6 +34,7 @@ _ROLES = """\
 #   person: whose record a row is; {column: ..., rows: linked} where the release must link a person's rows.
 #   policy: what must hold before anything is published. The privacy officer owns it.
 """
+_POLICY = "TODO.yaml  # such as policies/{name}.yaml, with `require: [{{model: k_anonymity, k: 10}}]`"
 _MEANING = """\
 #   meaning: what a released column is about; `other` states that it is no identifier of safe harbor.
 #           Check the guesses from names, too: docs/rule_packs.md.
@@ -93,8 +95,8 @@ def draft_spec(
             line or _attribute(profile, least, safe_harbor=preset is not None and preset.safe_harbor)
         )
     lines += [
-        f"release: {preset.release if preset else '{method: mondrian, k: 10}'}",
-        f"policy: {preset.policy if preset else 'TODO.yaml'}",
+        f"release: {preset.release if preset else '{method: bottom_up, k: 10}'}",
+        f"policy: {preset.policy if preset else _POLICY.format(name=name)}",
         f"publish: {{lake: lake_default, table: {_yaml(name)}}}",
     ]
     header = _ROLES + (_MEANING if preset and preset.safe_harbor else "") + _CHECK.format(least=least)
@@ -221,11 +223,16 @@ def _dates(dates: "DatesProfile", *, safe_harbor: bool = False) -> tuple[list[st
 
 
 def _may_name_persons(column: "ColumnProfile") -> bool:
-    """Return whether a column has very many values, most in several records, like names of persons."""
-    measured = column.dates is not None or (column.number and not column.whole)
+    """Return whether a column has very many values, most in several records, like names of persons.
+
+    A column with many records for each value is more likely a district or a year, unless it has long codes.
+    """
+    negative = column.extent is not None and column.extent[0] < 0
+    measured = column.dates is not None or negative or (column.number and not column.whole)
     if measured or column.distinct <= _MOST_CATEGORIES:
         return False
-    return _PERSONS_SHARE * column.rows <= column.distinct <= column.rows / _ROWS_EACH
+    least = _CODED_SHARE if column.codes else _PERSONS_SHARE
+    return least * column.rows <= column.distinct <= column.rows / _ROWS_EACH
 
 
 def _categories(column: "ColumnProfile") -> tuple[list[str], str | None]:
@@ -233,7 +240,7 @@ def _categories(column: "ColumnProfile") -> tuple[list[str], str | None]:
     if column.distinct > _IDENTIFYING_SHARE * column.rows:
         return [], "most values are in a single record: an identifier or free text?"
     if column.distinct > _MOST_CATEGORIES or not column.common:
-        return [], f"{column.distinct:,} categories, not shown: give a hierarchy"
+        return [], f"{column.distinct:,} categories, not shown: give a hierarchy, see `hierarchy infer`"
     hidden = column.distinct - len(column.common)
     note = f"{hidden} rarer categories are not shown: add or merge them" if hidden else None
     return list(column.common), note

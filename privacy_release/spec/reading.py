@@ -114,7 +114,9 @@ def mapping_of(data: bytes, path: Path) -> dict[str, Any]:
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         problem = getattr(error, "problem", None) or "its form"
-        raise _wrong_at(path, mark.line + 1 if mark else None, f"must be YAML; mend it: {problem}") from None
+        raise _wrong_at(
+            path, mark.line + 1 if mark else None, f"must be YAML; correct it: {problem}"
+        ) from None
     except RecursionError:
         raise wrong(path, f"must be nested at most {DEEPEST} deep; write it flatter") from None
     except ValueError as error:  # raised here, or for a number with thousands of digits

@@ -22,7 +22,7 @@ class LakeHook(BaseHook):
 
     - `path`: the root of the lake, an absolute folder or an address such as `s3://bucket/folder`.
     - `storage_options`: for an object store, the options with which `deltalake` accesses it (keys, endpoint),
-      under its names; see `docs/object_stores.md`.
+      under its names; see `docs/work_area.md`.
 
     Without a connection `lake_default` the lake is a folder, see `default_lake_root`.
     """

@@ -1,6 +1,6 @@
 """Metrics of releases, sent through Airflow's own statistics: StatsD, Datadog or OpenTelemetry.
 
-A metric holds a count, seconds or a privacy figure, never a value of a record; docs/monitoring.md lists them.
+A metric holds a count, seconds or a privacy figure, never a value of a record; docs/metrics.md lists them.
 The DAG's id is part of each name, because plain StatsD drops tags. If metrics are off, nothing is sent or
 logged. A metric that cannot be sent never fails a release.
 """

@@ -1,6 +1,6 @@
 """The kinds of identifiers that are searched for in text, each with its patterns.
 
-The table in docs/identifiers.md, the tests and the scan share this list. Patterns repeat a bounded number of
+The table in docs/text_kinds.md, the tests and the scan share this list. Patterns repeat a bounded number of
 times, so that the cost is linear in the length of the text. They use no look-around, which RE2 lacks.
 """
 

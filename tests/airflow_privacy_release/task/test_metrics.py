@@ -39,7 +39,7 @@ from tests.airflow_privacy_release.operators.test_operators import (
 )
 from tests.waiting import DEADLINE
 
-DOCUMENTED = Path(__file__).parents[3] / "docs" / "monitoring.md"
+DOCUMENTED = Path(__file__).parents[3] / "docs" / "metrics.md"
 
 
 class Recorder:

@@ -58,8 +58,8 @@ def test_a_value_that_occurs_again_is_one_distinct_value() -> None:
     attribute, column = COLUMNS["labels"]
     assert problems_of(attribute.faults(column)) == [
         "1 value is null: drop them at ingest, or keep them (nulls: keep)",
-        "the categories miss 3 distinct values in 5 rows: add them or mend the source",
-        "the hierarchy misses 2 distinct values in 3 rows: add them or mend the source",
+        "the categories miss 3 distinct values in 5 rows: add them or correct the source",
+        "the hierarchy misses 2 distinct values in 3 rows: add them or correct the source",
     ]
 
 

@@ -260,7 +260,7 @@ def test_an_approver_who_is_no_user_is_told(home: Path, capsys: pytest.CaptureFi
 
 
 def test_the_page_of_mistakes_says_what_check_says() -> None:
-    page = (checkout() / "docs" / "checking.md").read_text(encoding="utf-8")
+    page = (checkout() / "docs" / "troubleshooting.md").read_text(encoding="utf-8")
     assert len(WRONG) >= 20
     assert "\n".join(map(row_of, WRONG)) in page
     assert f"```yaml\n{RIGHT[RELEASE]}```" in page

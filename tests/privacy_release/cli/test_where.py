@@ -64,9 +64,18 @@ def test_a_project_is_found_from_a_folder_in_it(
     file = str(project / "privacy_release.toml")
     assert found["project file"]["place"] == file
     assert (found["lake"]["place"], found["lake"]["origin"]) == (str(project / "lake"), file)
-    assert found["home"]["state"] == "1 releases, 0 policies"
+    assert found["home"]["state"] == "include/ has 1 releases, 0 policies"
     assert found["ledger"]["place"] == "postgresql://db.example/privacy"
     assert found["curator"]["origin"] == "by default"
+
+
+@pytest.mark.usefixtures("without_airflow")
+def test_home_is_the_folder_that_its_variable_names(
+    project: Path, told: Callable[[], Told], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PRIVACY_RELEASE_HOME", str(project))
+    home = told()["home"]
+    assert (home["place"], home["origin"]) == (str(project), "$PRIVACY_RELEASE_HOME")
 
 
 @pytest.mark.usefixtures("without_airflow")

@@ -12,6 +12,7 @@ import pytest
 import yaml
 from fsspec.implementations.memory import MemoryFileSystem
 
+from docs.tutorial.make_loans import loans
 from privacy_engine.engines.local import LocalEngine
 from privacy_release.cli.main import DONE, WRONG, main
 from privacy_release.sources.addresses import find_source
@@ -21,6 +22,7 @@ from privacy_release.spec.draft import draft_spec
 from privacy_release.spec.files import load_schema
 
 NAN = float("nan")
+TUTORIAL = Path(__file__).parents[3] / "docs" / "tutorial"
 
 
 def lines(text: str) -> dict[str, str]:
@@ -76,6 +78,22 @@ def test_a_column_that_may_name_persons_with_many_rows_is_pointed_out(tmp_path: 
     assert "120 values in 600 records" in found["patient"]
 
 
+def test_places_and_ages_with_many_records_each_are_not_pointed_out_as_persons(tmp_path: Path) -> None:
+    n = 6_471
+    found = drafted(
+        tmp_path,
+        district=[f"D{i % 77}" for i in range(n)],
+        place=[f"town {'abcdefghijk'[i % 11]}{'abcdefg'[i % 7]}" for i in range(n)],
+        code=[1 + i % 77 for i in range(n)],
+        born=[1930 + i % 77 for i in range(n)],
+        postcode=[f"{10_100 + i % 77}" for i in range(n)],
+        patient=[f"{i % 77:08x}" for i in range(n)],
+        account=[5_000_000 + i % 77 for i in range(n)],
+        balance=[i % 700 - 9 for i in range(n)],
+    )
+    assert {name for name, said in found.items() if "`person: " in said} == {"patient", "account"}
+
+
 def test_nulls_nan_and_infinities_are_no_numbers(tmp_path: Path) -> None:
     found = drafted(
         tmp_path,
@@ -123,10 +141,11 @@ def test_only_categories_of_many_records_are_named(tmp_path: Path) -> None:
         "  # 2 rarer categories are not shown: add or merge them",
         "every": "{role: identifier, kind: categorical}"
         "  # 200 values in 200 records: not released unchanged; to release it, give it another role",
-        "many": "{role: TODO, kind: categorical}  # 51 categories, not shown: give a hierarchy; 51 values in "
-        "200 records: if it identifies whose record a row is, it is an identifier, and add `person: many` "
-        "below",
-        "shy": "{role: TODO, kind: categorical}  # 45 categories, not shown: give a hierarchy",
+        "many": "{role: TODO, kind: categorical}  # 51 categories, not shown: give a hierarchy, see "
+        "`hierarchy infer`; 51 values in 200 records: if it identifies whose record a row is, it is an "
+        "identifier, and add `person: many` below",
+        "shy": "{role: TODO, kind: categorical}  # 45 categories, not shown: give a hierarchy, see "
+        "`hierarchy infer`",
     }
 
 
@@ -224,6 +243,25 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("AIRFLOW_HOME", str(tmp_path / "home"))
     monkeypatch.delenv("PRIVACY_WORK_AREA", raising=False)
     return tmp_path
+
+
+def test_the_file_of_the_tutorial_is_its_draft_with_decisions(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    loans().to_csv(home / "loans.csv", index=False)
+    draft = yaml.safe_load(infer(capsys, home / "loans.csv"))
+    finished = yaml.safe_load((TUTORIAL / "loans.yaml").read_text())
+    assert set(draft) <= set(finished)
+    assert set(finished) - set(draft) == {"description", "approval"}
+    roles = {name: fields.pop("role") for name, fields in draft["schema"].items()}
+    assert {name: fields.pop("role") == roles[name] for name, fields in finished["schema"].items()} == {
+        name: name == "card" for name in roles
+    }
+    changed = {name for name, fields in draft["schema"].items() if fields != finished["schema"][name]}
+    assert changed == {"postcode", "loans"}
+    assert finished["release"].items() >= draft["release"].items()
+    assert finished["source"].keys() == draft["source"].keys()
+    assert (finished["publish"], finished["name"]) == (draft["publish"], draft["name"])
 
 
 def infer(capsys: pytest.CaptureFixture[str], table: object) -> str:

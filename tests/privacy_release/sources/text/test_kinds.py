@@ -40,7 +40,7 @@ def test_the_documentation_gives_kinds_rates_and_false_alarms() -> None:
     pytest.importorskip("phonenumbers")
     of_extra = known.all_known()[len(known._built_in()) :]
     without = tuple(pattern for pattern in every_pattern() if pattern not in of_extra)
-    page = (checkout() / "docs" / "identifiers.md").read_text(encoding="utf-8")
+    page = (checkout() / "docs" / "text_kinds.md").read_text(encoding="utf-8")
     rows = []
     for kind in kinds():
         plants = (*held_out.PLANTS.get(kind.name, ()), *held_out.LATER[kind.name])
