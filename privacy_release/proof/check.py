@@ -205,8 +205,8 @@ class _Check:
         statements = chain_of(self.table, commits, keys, self.say)
         last = max((statement.sequence for statement in statements.values()), default=0)
         if last < since:
-            text = f"the last statement is {last}, and {since} was seen before: the table was restored to an older state"
-            self.say(Fault.TOO_OLD, text)
+            text = f"the last statement is {last}, and {since} was seen before"
+            self.say(Fault.TOO_OLD, f"{text}: the table was restored to an older state")
         current = [entry for entry in entries if entry.state in (State.CURRENT, State.DAMAGED)]
         chosen = [e for e in current if release_id in (None, e.release_id)]
         if not chosen:
