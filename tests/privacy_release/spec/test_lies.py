@@ -1,7 +1,7 @@
 """Release files that lie about the roles of columns, under three floors: what stops each, and what does not.
 
-What a release file declares is its author's word. `docs/reference_limits.md` says what still passes each floor;
-the table below is what it says.
+What a release file declares is its author's word. `docs/reference_limits.md` says what still passes each
+floor; the table below is what it says.
 """
 
 import hashlib
