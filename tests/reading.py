@@ -1,4 +1,4 @@
-"""A release as the page on reading has it, and the snippets of that page."""
+"""A release as the pages on reading have it, and the snippets of these pages."""
 
 import re
 from collections.abc import Mapping
@@ -23,8 +23,10 @@ from privacy_release.workarea.references import Published
 from tests import synthetic_tables
 from tests.tables import SPENDING
 
-PAGE = Path(__file__).parent.parent / "docs" / "reading.md"
+DOCS = Path(__file__).parent.parent / "docs"
+PAGES = (DOCS / "reading.md", DOCS / "reference_tables.md")
 SNIPPET = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+QUERY = re.compile(r"^```sql\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 ZIPS = [["N1", "N", "*"], ["N2", "N", "*"], ["S1", "S", "*"], ["S2", "S", "*"]]
 SCHEMA = DataSchema.from_dict(
     {
@@ -101,7 +103,13 @@ def publish_synthetic(
 
 
 def snippets() -> list[str]:
-    """The Python of the page, in its order; the first says where the lake is."""
-    found = SNIPPET.findall(PAGE.read_text(encoding="utf-8"))
+    """The Python of the pages, in its order; the first says where the lake is."""
+    found = [text for page in PAGES for text in SNIPPET.findall(page.read_text(encoding="utf-8"))]
     assert found[0].startswith("lake = ")
     return found
+
+
+def queries() -> tuple[str, str, str]:
+    """The SQL of the page on reading: a range of a number, the mean of a number, and a label."""
+    between, mean, label = QUERY.findall(PAGES[0].read_text(encoding="utf-8"))
+    return between, mean, label

@@ -42,7 +42,6 @@ BEFORE = {
         "privacy-release run include/releases/adult_occupation.yaml --release-id RELEASE",
         "python export.py adult_occupation",
     ],
-    "evidence.md": ["privacy-release run include/releases/adult_occupation.yaml --release-id 2026-W47"],
     "query.md": ["privacy-release run include/releases/adult_occupation.yaml --release-id to-be-asked"],
     "scale.md": ["SECRET=of-the-cluster"],
 }

@@ -79,7 +79,7 @@ def chain_of(
             continue
         if sha256 in seen:
             text = f"version {commit.version} names the statement of version {seen[sha256]} again"
-            say(Fault.CHAIN, f"{text}: something older was put back", release)
+            say(Fault.CHAIN, f"{text}: something older was restored", release)
             continue
         seen[sha256] = commit.version
         try:
@@ -196,5 +196,5 @@ def _broken(version: int, statement: Statement, expected: int) -> str:
     if statement.sequence > expected:
         return f"{text}: {statement.sequence - expected} releases or retractions are missing"
     if statement.sequence < expected:
-        return f"{text}: something older was put back"
+        return f"{text}: something older was restored"
     return f"version {version} follows another statement than the one before it"

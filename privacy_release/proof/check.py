@@ -205,8 +205,8 @@ class _Check:
         statements = chain_of(self.table, commits, keys, self.say)
         last = max((statement.sequence for statement in statements.values()), default=0)
         if last < since:
-            text = f"the last statement is {last}, and {since} was seen before: the table was put back"
-            self.say(Fault.TOO_OLD, text)
+            text = f"the last statement is {last}, and {since} was seen before"
+            self.say(Fault.TOO_OLD, f"{text}: the table was restored to an older state")
         current = [entry for entry in entries if entry.state in (State.CURRENT, State.DAMAGED)]
         chosen = [e for e in current if release_id in (None, e.release_id)]
         if not chosen:
@@ -362,9 +362,9 @@ class _Check:
         given = approval is not None and approval.given
         required = statement.predicate.get("demands", {}).get("approval")
         if required and not given:
-            self.say(Fault.APPROVAL, "somebody had to approve it, and nobody did", release)
+            self.say(Fault.APPROVAL, "it had to be approved, and no one approved it", release)
         elif self.demanded is not None and self.demanded.approval and not given:
-            self.say(Fault.APPROVAL, "you ask for an approval, and nobody approved it", release)
+            self.say(Fault.APPROVAL, "you require an approval, and no one approved it", release)
         return None if approval is None else approval.to_dict()
 
     def measured(self, rows: Path, manifest: Manifest, statement: Statement, release: str) -> Measured:

@@ -1,7 +1,7 @@
 """The statement about a publication or retraction: an in-toto Statement (v1) in a DSSE envelope.
 
 It binds what is known before the commit, above all the hash of the rows, and the commit names it. A second
-statement binds the files that the commit has made. docs/proof.md describes each field.
+statement binds the files that the commit has made. docs/reference_proof.md describes each field.
 """
 
 import hashlib

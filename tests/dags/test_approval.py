@@ -117,7 +117,7 @@ def test_a_run_signs_what_a_person_approved_and_its_key_is_in_nothing_that_it_le
     for number, (tamper, words) in enumerate(
         (
             (partial(remove_the_approval_everywhere, version=newer), "signature: "),
-            (partial(put_the_older_one_back, older=older, newer=newer), "something older was put back"),
+            (partial(put_the_older_one_back, older=older, newer=newer), "something older was restored"),
         )
     ):
         copy = tmp_path / f"tampered {number}"

@@ -334,7 +334,7 @@ def test_wrong_parameters_are_refused_by_name() -> None:
 
 @pytest.mark.parametrize("reading", READINGS)
 def test_without_the_model_of_subtraction_newcomers_are_not_safe_from_it(reading: str) -> None:
-    """What releases do not keep so far, see "Attackers" in docs/history.md."""
+    """What releases do not keep so far, see "Attackers" in docs/republication.md."""
     rng = np.random.default_rng(2)
     names = [list(range(24)), [*range(2, 24), 50, 51]]
     first = published(people(names[0], rng), names[0], [], reading)

@@ -1,7 +1,7 @@
 """What Iceberg offers a release table, and what it does not: measured, so that the page can say it.
 
-Delta stays the format of release tables. Each test holds one of the findings in docs/reading.md; when a newer
-PyIceberg makes one fail, the decision can be made again.
+Delta stays the format of release tables. Each test holds one of the findings in docs/reference_tables.md;
+when a newer PyIceberg makes one fail, the decision can be made again.
 """
 
 import json

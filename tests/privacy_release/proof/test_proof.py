@@ -478,7 +478,7 @@ def test_signed_takes_two_words(floor: Path, capsys: pytest.CaptureFixture[str])
 
 
 def _counted(table: pa.Table, columns: list[str]) -> str:
-    """The hash of the rows by plain code, as docs/proof.md says."""
+    """The hash of the rows by plain code, as docs/reference_proof.md says."""
 
     def cell(value: Any) -> bytes:
         if value is None:

@@ -371,7 +371,7 @@ TAMPERINGS: dict[str, Tampering] = {
     "rows of no release": done(
         add_rows_of_nobody, Fault.FILES, "the table has 1 data files of no current release"
     ),
-    "rows put back to those of an older version": done(
+    "rows replaced by those of an older version": done(
         lambda t: DeltaTable(t.lake.table(NAME)).restore(W3),
         Fault.ROWS,
         "the 12 rows are not the 24 that were signed",
@@ -421,7 +421,7 @@ TAMPERINGS: dict[str, Tampering] = {
         remove_the_approval_everywhere, Fault.SIGNATURE, OTHER_SIGNATURE
     ),
     "a release signed without the approval that it had to have": done(
-        sign_without_the_approval, Fault.APPROVAL, "somebody had to approve it, and nobody did"
+        sign_without_the_approval, Fault.APPROVAL, "it had to be approved, and no one approved it"
     ),
     "what the statement says": done(
         statement_with(lambda said: said.update(time="2020-01-01")), Fault.SIGNATURE, OTHER_SIGNATURE
@@ -465,20 +465,20 @@ TAMPERINGS: dict[str, Tampering] = {
         Fault.NOTE,
         "the statement of version 2: the commit says otherwise of figures, manifest, ..., rows, ...",
     ),
-    "an older release put back by a new commit": done(
+    "an older release restored by a new commit": done(
         put_the_older_one_back,
         Fault.CHAIN,
-        "version 5 names the statement of version 1 again: something older was put back",
+        "version 5 names the statement of version 1 again: something older was restored",
     ),
     "a release taken out of the chain": done(
         take_out_of_the_chain,
         Fault.CHAIN,
         "version 3 has statement 3, and 2 must come next: 1 releases or retractions are missing",
     ),
-    "the whole table put back, checked with `--since 4`": done(
+    "the whole table restored to an older state, checked with `--since 4`": done(
         lambda t: t.commit(W1).unlink(),
         Fault.TOO_OLD,
-        "the last statement is 3, and 4 was seen before: the table was put back",
+        "the last statement is 3, and 4 was seen before: the table was restored to an older state",
         *("--since", "4"),
     ),
     "signed by a key that you do not trust": done(
@@ -486,12 +486,12 @@ TAMPERINGS: dict[str, Tampering] = {
         Fault.UNKNOWN_KEY,
         "the statement of version 5: it is signed by ..., which is none of the trusted keys",
     ),
-    "published by nobody who signs": done(
+    "published without a signature": done(
         lambda t: publisher(t, None).publish(people(3), "w4"),
         Fault.UNSIGNED,
         "version 5 (publish) has no statement",
     ),
-    "retracted by nobody who signs": done(
+    "retracted without a signature": done(
         lambda t: retract(t.lake.table(NAME), "w3", "no reason"),
         Fault.UNSIGNED,
         "version 5 (retract) has no statement",
@@ -515,7 +515,7 @@ TAMPERINGS: dict[str, Tampering] = {
     "nothing, but you ask for an approval": done(
         lambda t: publisher(t).publish(people(3), "w4", by=""),
         Fault.APPROVAL,
-        "you ask for an approval, and nobody approved it",
+        "you require an approval, and no one approved it",
         demanded="require: [{model: k_anonymity, k: 4}]\napproval: true",
     ),
     "nothing, but you ask for more than its policy": done(
@@ -543,7 +543,7 @@ ACTS = [
 
 def test_the_page_tells_what_is_caught_and_with_which_words() -> None:
     rows = [f"| {name} | {t.fault} | {t.says} |" for name, t in TAMPERINGS.items()]
-    assert "\n".join(rows) in (checkout() / "docs" / "proof.md").read_text(encoding="utf-8")
+    assert "\n".join(rows) in (checkout() / "docs" / "reference_proof.md").read_text(encoding="utf-8")
 
 
 def test_every_fault_is_among_what_is_caught() -> None:

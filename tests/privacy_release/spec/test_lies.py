@@ -1,7 +1,7 @@
 """Release files that lie about the roles of columns, under three floors: what stops each, and what does not.
 
-What a release file declares is its author's word. `docs/policies.md` says what still passes each floor; the
-table below is what it says.
+What a release file declares is its author's word. `docs/reference_limits.md` says what still passes each
+floor; the table below is what it says.
 """
 
 import hashlib
@@ -257,7 +257,7 @@ def test_a_classification_stops_a_lie_where_a_file_is_checked_and_where_it_is_ru
 
 
 def test_the_page_says_what_still_passes() -> None:
-    page = (checkout() / "docs" / "policies.md").read_text(encoding="utf-8")
+    page = (checkout() / "docs" / "reference_limits.md").read_text(encoding="utf-8")
     rows = [line.strip("|").split("|") for line in page.splitlines() if line.count("|") == 6]
     told = {row[0].strip(): tuple("passes" in cell for cell in row[1:]) for row in rows}
     assert {lie: told[lie] for lie in SAID} == {
