@@ -132,16 +132,13 @@ _KINDS: Mapping[Family, ReleaseKind] = MappingProxyType(
 )
 
 
-def kind_of(name: str) -> ReleaseKind:
-    """Return the kind of releases that a method makes; imports nothing.
+def kind_of(name: str) -> ReleaseKind | None:
+    """Return the kind of releases that a method makes; imports nothing. None for methods that are unknown here.
 
     >>> kind_of("latent_class").value
     'synthetic'
-
-    Raises:
-        KeyError: If it is no release method.
     """
-    return _KINDS[family_of(name)]
+    return _KINDS[family_of(name)] if name in METHODS else None
 
 
 def shown_method(name: str, parameters: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:

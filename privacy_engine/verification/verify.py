@@ -379,12 +379,18 @@ def set_aside(policy: ReleasePolicy, loss: PrivacyLoss | None) -> tuple[ReleaseP
     return policy.of_invented_records(), findings
 
 
-def kind_findings(policy: ReleasePolicy, kind: ReleaseKind) -> tuple[Finding, ...]:
-    """Return the finding on whether the policy allows releases of a kind; none if it allows all."""
+def kind_findings(policy: ReleasePolicy, kind: ReleaseKind | None) -> tuple[Finding, ...]:
+    """Return the finding on whether the policy allows releases of a kind; none if it allows all.
+
+    Args:
+        policy: Policy that must be met.
+        kind: Kind of the release. None for a method that is not known, which only a policy without `kinds`
+            allows.
+    """
     if policy.kinds is None:
         return ()
     allowed = kind in policy.kinds
-    remedy = "" if allowed else f"use a method that makes one of these, not {kind} ones"
+    remedy = "" if allowed else f"use a method that makes one of these, not {kind or 'unknown'} ones"
     rule = f"kinds: {', '.join(policy.kinds)}"
     return (Finding(rule=rule, threshold=1, measured=float(allowed), passed=allowed, remedy=remedy),)
 

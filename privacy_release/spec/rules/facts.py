@@ -174,7 +174,7 @@ class Facts:
     register_identifier: str | None = UNKNOWN
     nulls: str = UNKNOWN
     outliers: Sequence[str] = UNKNOWN
-    kind: ReleaseKind = UNKNOWN
+    kind: ReleaseKind | None = UNKNOWN
     method: str = UNKNOWN
     parameters: Mapping[str, Any] = UNKNOWN
     stated: Collection[str] = UNKNOWN
