@@ -133,7 +133,7 @@ _KINDS: Mapping[Family, ReleaseKind] = MappingProxyType(
 
 
 def kind_of(name: str) -> ReleaseKind | None:
-    """Return the kind of releases that a method makes; imports nothing. None for methods that are unknown here.
+    """Return the kind of releases that a method makes; imports nothing. None for methods unknown here.
 
     >>> kind_of("latent_class").value
     'synthetic'
