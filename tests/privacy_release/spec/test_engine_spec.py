@@ -121,7 +121,10 @@ def test_what_needs_the_whole_table_is_refused_at_parse_time(
 
 def test_people_are_followed_in_fragments_and_not_on_spark(write: Write) -> None:
     history = {"identifier": "name"}
-    assert load_spec(write(engine="fragments", history=history)).mapped
+    spec = load_spec(write(engine="fragments", history={**history, "hold_back": 2}))
+    (cut,) = [task for task in release_dag(spec).tasks if task.task_id.endswith("cut")]
+    assert (cut.series, cut.lake) == (spec.publish.table, spec.publish.lake)
+    assert cut.history == {"policy": spec.policy, "hold_back": 2}
     with pytest.raises(SpecError, match=r"history cannot be combined with engine spark.*choose engine local"):
         load_spec(write(engine="spark", history=history))
 
