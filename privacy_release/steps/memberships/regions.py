@@ -52,19 +52,24 @@ class Regions:
 
     def write(self, path: Path) -> FileRef:
         """Write them to a private file."""
-        frame = pd.DataFrame({_REGION: self.of}).assign(**{_CUTS: self.cut.to_json()})
+        frame = pd.DataFrame({_REGION: self.of, _CUTS: self._cuts(0)})
         return FileRef(uri=str(path), sha256=write_private(path, parquet_bytes(frame)))
 
-    @classmethod
-    def read(cls, ref: FileRef) -> "Regions":
+    @staticmethod
+    def read(ref: FileRef) -> "Regions":
         """Read a file of `write`.
 
         Raises:
             IntegrityError: If the file is missing or changed.
         """
         frame = read_private(ref.uri, ref.sha256)
-        cut = StandingCut.from_json(frame[_CUTS].iloc[0])
-        return cls(cut=cut, of=frame[_REGION].to_numpy(dtype="int64"))
+        return regions_of_frame(frame)
+
+    def _cuts(self, row: int) -> "npt.NDArray[np.object_]":
+        """Return the text of the cuts for one row, and None for all others, because the text is long."""
+        found = np.full(len(self.of), None, dtype=object)
+        found[row] = self.cut.to_json()
+        return found
 
     def kept(
         self,
@@ -87,8 +92,9 @@ class Regions:
             for name, counts in own.counts.items()
         }
         sha256 = write_private(pieces, parquet_bytes(pd.DataFrame({FRAGMENT: self.fragments})))
-        of = {_REGION: self.of, _CLASS: own.labels, **values}
-        return of | {_CUTS: self.cut.to_json(), _PIECES: sha256}
+        # The memberships are sorted by person: the row must not reveal whose record is the first.
+        cuts = self._cuts(int(np.argmin(persons.astype(str))))
+        return {_REGION: self.of, _CLASS: own.labels, **values, _CUTS: cuts, _PIECES: sha256}
 
 
 def in_fragments(frame: "pd.DataFrame", what: str) -> "pd.DataFrame":
@@ -113,7 +119,7 @@ def in_fragments(frame: "pd.DataFrame", what: str) -> "pd.DataFrame":
 
 def regions_of_frame(frame: "pd.DataFrame") -> "Regions":
     """Return the regions of the persons of memberships from `in_fragments`, in their order."""
-    cut = StandingCut.from_json(frame[_CUTS].iloc[0])
+    cut = StandingCut.from_json(frame[_CUTS].dropna().iloc[0])
     return Regions(cut=cut, of=frame[_REGION].to_numpy(dtype="int64"))
 
 

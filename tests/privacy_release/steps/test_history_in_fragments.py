@@ -75,7 +75,7 @@ def regions(curator: Path) -> list[dict[str, int]]:
 def cut_of(curator: Path, release: str) -> StandingCut:
     """The cut that is kept with a release."""
     (path,) = [p for p in curator.rglob(f"{release}-*.parquet") if p.suffixes == [".parquet"]]
-    return StandingCut.from_json(pd.read_parquet(path)["cuts of the fragments"].iloc[0])
+    return StandingCut.from_json(pd.read_parquet(path)["cuts of the fragments"].dropna().iloc[0])
 
 
 def require_judged(outcome: Outcome) -> None:

@@ -49,6 +49,12 @@ def test_classes_are_kept_within_their_fragments(kept: pd.DataFrame, tmp_path: P
     assert found["values of disease"].nunique() == 2
     assert regions_of_frame(found).of.tolist() == [0, 1, 2, 2]
     assert regions_of_frame(found).cut == CUT
+    order = [3, 1, 0, 2]  # of the records: the row of the cuts is that of the first person
+    other = replace(REGIONS, of=REGIONS.of[order]).kept(
+        PERSONS[order], TABLE, SCHEMA, tmp_path / "other.parquet"
+    )
+    (row,) = np.flatnonzero(pd.Series(other["cuts of the fragments"]).notna())
+    assert PERSONS[order][row] == "Ada"
     assert read_pieces(found, tmp_path / "pieces.parquet").tolist() == [0, 0, 1, 1]
     assert "region" not in pd.read_parquet(tmp_path / "pieces.parquet")  # a class may have one person of it
 
