@@ -141,9 +141,8 @@ def release_incrementally(
             "were made with another `person`, or publish under a new table name"
         )
     required = _Required(tuple(across))
+    first = method_of_newcomers(method, across, schema, reserve)
     method = replace(method, k=max(method.k, required.k))
-    planned, rules = math.ceil(method.k * reserve), required.values(schema)
-    first = replace(method, k=planned, require=(*method.require, *rules))
     if last is None or not earlier:
         release = first.release(table, schema, rng)
         notes = release.notes | dict.fromkeys(("withheld", "held_back", "outdated"), 0.0)
@@ -163,6 +162,22 @@ def release_incrementally(
     units = _proposed(of, first, method, required, waits >= hold_back, allowed, rng)
     made = _judged(of, units, method, required)
     return made.release(method, waits >= hold_back, allowed)
+
+
+def method_of_newcomers(
+    method: Anonymizer, across: Sequence[CrossReleaseModel], schema: DataSchema, reserve: float
+) -> Anonymizer:
+    """Return the method with what each class needs that is published for the first time.
+
+    Args:
+        method: As for `release_incrementally`.
+        across: Models that must hold over all releases.
+        schema: Schema of the records.
+        reserve: As for `release_incrementally`.
+    """
+    required = _Required(tuple(across))
+    planned = math.ceil(max(method.k, required.k) * reserve)
+    return replace(method, k=planned, require=(*method.require, *required.values(schema)))
 
 
 @dataclass(frozen=True)

@@ -144,8 +144,15 @@ def _releasing(spec: "ReleaseSpec", mapped: bool) -> Iterator[Step]:
         *(f"validate_{name}" for name, own in (spec.tables or {}).items() if own.suite_given is not None),
     ]
     engine = Retry.ENGINE if spec.scaled else Retry.NEVER
+    outside = spec.budget is not None or (spec.history is not None and spec.history.keep)
     if mapped:
-        yield Step(name="cut", takes=(Slot.TABLE,), gives=Slot.CUT, after=(*required,), retry=engine)
+        yield Step(
+            name="cut",
+            takes=(Slot.TABLE,),
+            gives=Slot.CUT,
+            after=(*required,),
+            retry=Retry.OUTSIDE if outside else engine,
+        )
         yield Step(
             name="release_fragment",
             takes=(Slot.CUT,),
@@ -155,7 +162,6 @@ def _releasing(spec: "ReleaseSpec", mapped: bool) -> Iterator[Step]:
         )
         yield Step(name="release", takes=(Slot.FRAGMENTS,), gives=Slot.STAGED, retry=engine)
         return
-    outside = spec.budget is not None or (spec.history is not None and spec.history.keep)
     yield _step(
         "releasing:release",
         takes=(Slot.TABLE,),

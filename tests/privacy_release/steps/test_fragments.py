@@ -469,7 +469,7 @@ def test_an_infeasible_guarantee_fails_before_any_fragment_is_released(
             "mondrian",
             {"k": 5},
             {"persons": {"uri": "", "sha256": "", "key": "", "form": ""}},
-            "history cannot be combined with engine fragments.*engine local",
+            "history.keep: false cannot be combined with engine fragments.*engine local",
         ),
         (
             "mondrian",
