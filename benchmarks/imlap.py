@@ -12,6 +12,7 @@ from benchmarks.environments import UnavailableError
 from benchmarks.intervals import Mean
 from benchmarks.report import Section, line_plot, markdown_table, panel_plot, verdict
 from benchmarks.tables import Table
+from benchmarks.verdicts import places
 from privacy_engine.dp.mechanisms import laplace_counts, split
 from privacy_engine.measures.synthetic_learning import accuracy
 from privacy_engine.measures.synthetic_utility import coded
@@ -246,7 +247,7 @@ def distance_verdict(name: str, found: Found, epsilons: Sequence[float], measure
     return verdict(
         f"{name}: IMLap has the smaller {word} at every epsilon",
         all(gain.low > 0 for gain in gains.values()),
-        f"{intervals.signs(gains)}; largest gain {share[best]:.0%} at {best:g}",
+        f"{places(gains)}; largest gain {share[best]:.0%} at {best:g}",
     )
 
 
@@ -262,6 +263,6 @@ def accuracy_verdict(name: str, found: Found, epsilons: Sequence[float], target:
     return verdict(
         f"{name}, {target}: IMLap's accuracy is nowhere clearly below Laplace's",
         all(lead.high >= 0 for lead in leads.values()),
-        f"{intervals.signs(leads)}; by {min(m.value for m in leads.values()):+.3f} to "
+        f"{places(leads)}; by {min(m.value for m in leads.values()):+.3f} to "
         f"{max(m.value for m in leads.values()):+.3f}",
     )
