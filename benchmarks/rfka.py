@@ -189,16 +189,15 @@ def curves(encoded: EncodedTable, ks: Sequence[int], trees: int, seed: int) -> C
         for classifier in CLASSIFIERS
         for protocol in (PAPER, CLEAN)
     }
-    everything = choices(encoded, trees, seed)
+    everything = shown_columns(encoded, choices(encoded, trees, seed), ks)
     for train, test in folds:
         part, rest = encoded.take(train), encoded.take(test)
         known: dict[tuple[str, bytes, bytes], float] = {}  # methods often keep the same features
-        for protocol, chosen_on, chosen in (
-            (PAPER, encoded, everything),
-            (CLEAN, part, choices(part, trees, seed)),
+        for protocol, chosen in (
+            (PAPER, everything),
+            (CLEAN, shown_columns(part, choices(part, trees, seed), ks)),
         ):
-            for (name, choice), k in product(chosen.items(), ks):
-                columns = choice.columns(chosen_on, k)
+            for (name, k), columns in chosen.items():
                 shown, asked = columns(part), columns(rest)
                 for classifier, make in CLASSIFIERS.items():
                     key = (classifier, shown.tobytes(), asked.tobytes())
@@ -207,6 +206,13 @@ def curves(encoded: EncodedTable, ks: Sequence[int], trees: int, seed: int) -> C
                         known[key] = float(roc_auc_score(y[test], decided))
                     found[f"{protocol}, {classifier}"][name][k] += known[key] / FOLDS
     return found
+
+
+def shown_columns(
+    encoded: EncodedTable, chosen: Mapping[str, Choice], ks: Sequence[int]
+) -> dict[tuple[str, int], Callable[[EncodedTable], npt.NDArray[np.float64]]]:
+    """What each method shows of a table at each K, its features chosen on ``encoded``."""
+    return {(name, k): choice.columns(encoded, k) for (name, choice), k in product(chosen.items(), ks)}
 
 
 def choices(encoded: EncodedTable, trees: int, seed: int) -> dict[str, Choice]:

@@ -65,7 +65,7 @@ def sentence(verdict: Verdict, claim: str, figures: str) -> str:
     return f"- **{verdict.capitalize()}**: {claim} ({figures})."
 
 
-def places(leads: Mapping[float, Mean]) -> str:
+def places(leads: Mapping[int, Mean] | Mapping[float, Mean]) -> str:
     """List where leads are ahead, tied, behind and undecided, by their keys.
 
     >>> places({2: Mean(0.02, 0.01, 5), 5: Mean(0.0, 0.01, 5), 10: Mean(0.03, 0.01, 5)})

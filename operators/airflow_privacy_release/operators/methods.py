@@ -17,7 +17,7 @@ from airflow_privacy_release.operators.release import require_policy
 
 
 class AnonymizerOperator(MethodOperator):
-    """Recode the quasi-identifiers of each class of records alike.
+    """Recode the quasi-identifiers of each class of records to a common value.
 
     Every class has at least k persons, at least l distinct values of each sensitive attribute if l is given,
     and satisfies the models of `require`. Each record counts as a person unless the schema names one.
@@ -103,7 +103,7 @@ class SynthesizerOperator(MethodOperator):
             from that model. For a randomizer it is used for `seeded` answers only.
         budget: Data set whose privacy budget is spent; required if the release makes a claim of differential
             privacy.
-        policy: Requirements that the release must meet, as of `VerifyOperator`; required with a budget. A
+        policy: Requirements that the release must meet, as for `VerifyOperator`; required with a budget. A
             release that the policy or the floor policy would refuse in the end is refused before anything is
             booked.
         ledger: Airflow connection ID of the budget's ledger.
@@ -170,7 +170,7 @@ class RandomizerOperator(MethodOperator):
             from that model. For a randomizer it is used for `seeded` answers only.
         secret: Airflow connection ID whose password is the secret of memoised answers: at least 32 random
             bytes, the same in every release of a table.
-        replaces: Fingerprint of the earlier secret that is given up on purpose.
+        replaces: Fingerprint of the earlier secret, to replace it on purpose.
         series: Release table that the release will go to, for checks against its earlier releases, to which
             `history` refers, too. Refused before anything is booked: memoised answers with another secret
             than the last release, numeric columns whose types differ from the table's, and a ledger that
@@ -179,7 +179,7 @@ class RandomizerOperator(MethodOperator):
         lake: Airflow connection ID of the lake of that table.
         budget: Data set whose privacy budget is spent; required if the release makes a claim of differential
             privacy.
-        policy: Requirements that the release must meet, as of `VerifyOperator`; required with a budget. A
+        policy: Requirements that the release must meet, as for `VerifyOperator`; required with a budget. A
             release that the policy or the floor policy would refuse in the end is refused before anything is
             booked.
         ledger: Airflow connection ID of the budget's ledger.
@@ -246,7 +246,7 @@ class BottomUpOperator(AnonymizerOperator):
         sensitive: Attribute from which the weights come; None for the only one. Unused with equal weights.
         reading: Weights of the quasi-identifiers: `equal`, or `literal` and `complement`, which come from a
             sensitive attribute.
-        price: Price of a merge: `increase`, what it adds to the table's loss, or `whole`, the loss of the
+        price: Price of a merge: `increase`, the increase of the table's loss, or `whole`, the loss of the
             union.
         refine: Whether records are moved, swapped and regrouped afterwards wherever the total loss falls.
         regroup: Number of sweeps after `refine` in which neighbouring classes are taken apart and formed
@@ -283,8 +283,8 @@ class BottomUpOperator(AnonymizerOperator):
 class ILPLDiversityOperator(AnonymizerOperator):
     """Cluster the sensitive values, merge records inside each cluster, and repair the classes to l-diversity.
 
-    A sensitive value too rare to find l - 1 companions joins the nearest cluster; the notes of the release
-    give the number of such values and of clusters.
+    A sensitive value that is too rare to find l - 1 companions joins the nearest cluster; the notes of the
+    release give the number of such values and of clusters.
 
     Further parameters: see `AnonymizerOperator`.
 
@@ -293,14 +293,16 @@ class ILPLDiversityOperator(AnonymizerOperator):
         sensitive: Name of the sensitive attribute; None for the only one.
         repair: Remedy for a class that misses l: `merge` it with another, `distort` sensitive values, as the
             paper does, which makes them false, or `suppress` it within the suppression limit.
-        reading: Way in which weights come from the utility matrix, whose low entries say much: `literal`, its
-            entries as the paper prints them, `complement`, so that what says much is kept most precise, or
-            `equal`.
+        reading: How weights are derived from the utility matrix, whose low entries are informative:
+            `literal`, its entries as the paper prints them, `complement`, so that informative attributes are
+            kept most precise, or `equal`.
         utility: Utility matrix (m, q) of an expert, instead of the data's: a row for each value of the
-            attribute, in their order, and a column for each quasi-identifier; entries in [0, 1], low = says
-            much.
-        price: Price of a merge: `increase`, what it adds to the table's loss, or `whole`, the loss of the
+            attribute, in their order, and a column for each quasi-identifier; entries in [0, 1], low =
+            informative.
+        price: Price of a merge: `increase`, the increase of the table's loss, or `whole`, the loss of the
             union.
+        merge_weights: Sensitive values whose weights price a merge: `all_values`, as the paper prints it, or
+            `cluster`, the values of the cluster that the merged records belong to.
         refine: Whether records are moved, swapped and regrouped afterwards wherever the total loss falls.
         regroup: Number of sweeps after `refine` in which neighbouring classes are taken apart and formed
             again; 0 for none. Each takes 1 to 2 CPU s for 30,000 records and gains less than the one before.
@@ -322,6 +324,7 @@ class ILPLDiversityOperator(AnonymizerOperator):
         reading: str = "literal",
         utility: Sequence[Sequence[float]] | None = None,
         price: str = "increase",
+        merge_weights: str = "all_values",
         refine: bool | str = True,
         regroup: int | str = 0,
         block_size: int | str | None = 50_000,
@@ -333,6 +336,7 @@ class ILPLDiversityOperator(AnonymizerOperator):
         self.reading = reading
         self.utility = utility
         self.price = price
+        self.merge_weights = merge_weights
         self.refine = refine
         self.regroup = regroup
         self.block_size = block_size
@@ -470,12 +474,12 @@ class RFKAOperator(AnonymizerOperator):
         target: Name of the class label, a sensitive or insensitive attribute; None for the only sensitive
             one.
         bins: Number of equal-width bins of a numeric attribute whose schema names none, >= 2.
-        one_hot: Whether each value or bin is a feature, as in the papers, and what is not kept of an
-            attribute falls into one group; otherwise each attribute is one feature.
+        one_hot: Whether each value or bin is a feature, as in the papers, with all values that are not kept
+            in one group; otherwise each attribute is one feature.
         generalize: Whether a feature's coarser forms are tried before it is dropped; the papers do not.
-        order: Feature that is tried next: `worth`, the one of the highest worth, as in the papers, or `gain`,
-            the one that says most about the label in addition to those already kept. Few features are kept,
-            and two that each say much may say the same, or use up what k leaves for a third.
+        order: Next feature to try: `worth`, the one of the highest worth, as in the papers, or `gain`, the
+            one that is most informative about the label in addition to those already kept. Few features are
+            kept, and two informative ones may be redundant, or use up the share of k that a third requires.
         trees: Number of trees, each fully grown; 1,000 in the paper.
     """
 
@@ -514,12 +518,12 @@ class GreedyHamdistOperator(AnonymizerOperator):
         target: Name of the class label, a sensitive or insensitive attribute; None for the only sensitive
             one.
         bins: Number of equal-width bins of a numeric attribute whose schema names none, >= 2.
-        one_hot: Whether each value or bin is a feature, as in the papers, and what is not kept of an
-            attribute falls into one group; otherwise each attribute is one feature.
+        one_hot: Whether each value or bin is a feature, as in the papers, with all values that are not kept
+            in one group; otherwise each attribute is one feature.
         generalize: Whether a feature's coarser forms are tried before it is dropped; the papers do not.
-        order: Feature that is tried next: `worth`, the one of the highest worth, as in the papers, or `gain`,
-            the one that says most about the label in addition to those already kept. Few features are kept,
-            and two that each say much may say the same, or use up what k leaves for a third.
+        order: Next feature to try: `worth`, the one of the highest worth, as in the papers, or `gain`, the
+            one that is most informative about the label in addition to those already kept. Few features are
+            kept, and two informative ones may be redundant, or use up the share of k that a third requires.
     """
 
     method = "greedy_hamdist"
