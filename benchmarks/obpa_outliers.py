@@ -18,7 +18,7 @@ from deploy.local.samples.adult import sample_table
 from privacy_engine import EncodedTable, Recoding, load_method
 from privacy_engine.outliers.okplof import OKPLOF
 
-KS = (16, 64)
+KS = (16,)
 SHARES = (0.01, 0.05, 0.1)
 SEEDS = (1, 2, 3, 4, 5)
 RANDOM = {OBPA: True, PAPER_DISTANCE: False}  # without refinement nothing is drawn
