@@ -33,7 +33,8 @@ class TrainNaiveBayesOperator(BaseOperator):
         features: Attributes to learn from; None: all others.
         test: Reference to an ingested table of true records; None: no test.
         public_test: Whether anyone may know exact figures of the test table.
-        alpha, var_smoothing, shrinkage: Smoothing parameters, with `shrinkage=False` as in the paper, see `privacy_engine.learning.ppnb.PrivateNaiveBayes`.
+        alpha, var_smoothing, shrinkage: Smoothing parameters, see
+            `privacy_engine.learning.ppnb.PrivateNaiveBayes`; with `shrinkage=False` as in the paper.
         lake: Airflow connection id of the lake.
     """
 
