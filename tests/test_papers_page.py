@@ -49,6 +49,14 @@ def test_a_row_without_a_result_is_an_error(asked: object) -> None:
         asked(MADE["sections"](REPORT)["1. A section"])  # type: ignore[operator]
 
 
+def test_a_row_is_pending_only_while_its_result_is_missing() -> None:
+    results = MADE["sections"](REPORT)["1. A section"]
+    row = {"place": "figure 1", "says": "A", "claim": "B loses less"}
+    with pytest.raises(ValueError, match="remove `pending`"):
+        MADE["_require_missing"](row, results)
+    MADE["_require_missing"]({**row, "claim": "B loses more"}, results)
+
+
 def test_a_changed_result_changes_the_page() -> None:
     stored = (DOCS / "benchmarks.md").read_text(encoding="utf-8")
     changed = stored.replace("| *OKPLOF (paper)* |", "| *OKPLOF* |").replace("0.92 (0.7)", "0.12 (0.7)")
