@@ -96,6 +96,7 @@ audit: $(STAMP) $(KERNELS)  ## Attack every method with a privacy loss: what it 
 docs: $(STAMP)  ## Write the operators and the list of methods, the stubs and the pages of reference
 	@$(BIN)/python docs/make_operators.py
 	@$(BIN)/python docs/make_reference.py
+	@$(BIN)/python docs/make_papers.py
 	@$(BIN)/python -m privacy_release.spec.methods > privacy_release/spec/methods.txt
 
 .PHONY: signatures

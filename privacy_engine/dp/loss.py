@@ -84,6 +84,8 @@ class PrivacyLoss:
 
         With delta 0 it is a loss of pure epsilon.
         """
+        if not epsilon > 0:
+            raise ValueError(f"epsilon must be > 0 and finite, got {epsilon}")
         rho = zcdp_rho(epsilon, delta) if delta else None
         return cls(epsilon=epsilon, delta=delta, neighbours=neighbours, rho=rho)
 

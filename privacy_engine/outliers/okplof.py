@@ -50,8 +50,9 @@ class OKPLOF:
         neighbours: Distinct records around each, >= 1; as many as there are where these are fewer.
         smallest_pruned: Least records of a cluster that is pruned, >= 1; by default ``neighbours``.
         penalty: Lambda, squared distance of two unequal categories, > 0; numbers are scaled to [0, 1].
-        reference: Records that may be neighbours; among ``survivors``, as in the paper, it is faster, and
-            misses some outliers that are less far out.
+        reference: Records that may be neighbours. Among ``all`` the scores are those of plain LOF, which
+            takes about as long. Among ``survivors``, as in the paper, it is faster and finds gross errors as
+            well, but misses some outliers that are less far out: use it for large tables.
         rounds: Largest number of rounds of the clustering, >= 1; pruning requires little of it (section 1.2),
             and five rounds prune and find on Adult as much as twenty.
         top: Number of the highest scores to report ...

@@ -27,7 +27,7 @@ from privacy_release.spec.model import AttributeSpec, json_schema, load_spec
 from tests.privacy_engine.tables.test_schema import BAD_FIELDS, schemas
 
 INCLUDE = Path(__file__).parents[3] / "include"
-RELEASES = sorted((INCLUDE / "releases").glob("*.yaml"))
+RELEASES = sorted((INCLUDE / "releases").rglob("*.yaml"))
 
 Edit = Callable[[dict[str, Any]], None]
 
