@@ -139,7 +139,7 @@ class Membership:
 
         Args:
             persons: Person of each row as text, shape (n,); None for counterfeit rows.
-            table: Released records.
+            table: Released records, from which the classes are computed.
             schema: Schema of the released records.
             owners: Owner of each record, as in the attributes.
         """
@@ -291,7 +291,7 @@ def cores(
     Args:
         labels: For each release (n,) the class of each person there, -1 = not in it.
         releases: Classes of each release.
-        source: As for `History`.
+        source: Schema with which released cells are parsed; None: a cell covers only an equal one.
 
     Returns:
         As for `History.core`.

@@ -1063,7 +1063,7 @@ class AlertsSpec(_Strict):
         k, l, t: Measured values, as far as the policy requires the models.
         epsilon: Epsilon that the release spends.
         gcp_lca, gcp_own, non_uniform_entropy, query_error, average_class_size, discernibility: Information
-            loss.
+            loss by each measure.
         suppressed_records, suppressed_cells: Share of records or cells without their original value.
         prosecutor_max, prosecutor_mean, journalist_max, journalist_mean, marketer, share_at_risk: Risk of
             linking.

@@ -45,7 +45,7 @@ def repair(
     """Make every class meet the models.
 
     Args:
-        encoded: Table.
+        encoded: Encoded table whose classes are changed.
         labels: Classes, -1 = suppressed, shape (n,) int64; those stay suppressed.
         geometry: Costs by which merges are chosen.
         models: Models that every class must satisfy in addition to k.
@@ -169,7 +169,7 @@ def suppress_where_it_pays(
     verified to meet the models.
 
     Args:
-        encoded: Table.
+        encoded: Encoded table whose classes are changed.
         labels: Classes that meet the models, 0 .. c - 1, shape (n,) int64; -1 = suppressed, which does not
             change and counts.
         k: Least class size.

@@ -317,8 +317,8 @@ def choose(
 
     Args:
         inputs: Inputs of the run.
-        plan: The candidates.
-        fitted: The model.
+        plan: Plan with the candidate views.
+        fitted: Model fitted to the views so far.
         number: Number of views measured so far.
         counts: Table of the records of a view.
     """

@@ -119,7 +119,7 @@ def fit(
     """The model nearest to the views, from a start.
 
     Args:
-        views: at least one.
+        views: Measured views, at least one.
         start: Gives the number of classes and the sizes.
         on_scale: Number of leading values of each attribute that lie on a scale, shape (d,); empty: none.
         em_steps: Number of steps of expectation maximisation.

@@ -57,10 +57,10 @@ def learn_model(measured: Measurement, *, classes: int, fits: int, replicates: i
     """Steps 11 and 12, and replicates.
 
     Args:
-        measured: What was measured.
-        classes: As for `LatentClass`.
-        fits: As for `LatentClass`.
-        replicates: As for `LatentClass`.
+        measured: Results of steps 1 to 10.
+        classes: Number of hidden classes, as for `LatentClass`.
+        fits: Number of models whose mean is released, as for `LatentClass`.
+        replicates: Number of replicates, as for `LatentClass`; 0: none.
     """
     inputs, attributes = measured.inputs, measured.attributes
     if not classes_tell_more(measured, classes):

@@ -71,8 +71,8 @@ def replicated(
     """Return a number of replicates of a model that was fitted to views, and the misfit.
 
     Args:
-        views: Measured views.
-        model: Released model.
+        views: Views that were measured.
+        model: Model that is released.
         starts: Fits of the model, from which those of the replicates set out, in turn.
         fit: Few steps of the model's own fit, from a start.
         imitated: Function that draws noise of the views' distribution, by a standard deviation and a shape.

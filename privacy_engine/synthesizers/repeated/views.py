@@ -57,7 +57,7 @@ class FixedViews:
         method: Method that chose them.
         free: Numbers of the attributes that no other one determines.
         groups: Groups of each free attribute's values, shape (free,).
-        found: Dependencies.
+        found: Dependencies among attributes, in the order in which they were found.
         members: Attributes of each table, as indexes in `free`, shape (k,).
         coarse: Coarser groups of each of its axes, shape (k,); empty if there are none.
         on_scale: Number of groups that lie on a scale, shape (free,).
