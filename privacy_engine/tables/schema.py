@@ -360,7 +360,7 @@ class Attribute:
 
         return replace(self, coding=self.coding.as_of(day, number_of))
 
-    def codes_told(self) -> str:
+    def codes_in_words(self) -> str:
         """Explanation of its codes in a sentence; empty if values are not coded."""
         return self.coding.meaning_of(self._label, dated=self.dates is not None) if self.coding else ""
 

@@ -160,10 +160,10 @@ class Membership:
         import pandas as pd
 
         from privacy_engine.tables.columns import NULL
-        from privacy_engine.verification.counterfeits import of_nobody, recognisable, texts_of_sets
+        from privacy_engine.verification.counterfeits import without_person, recognisable, texts_of_sets
         from privacy_engine.verification.published_boxes import cell_texts
 
-        labels, fake = classes.labels, of_nobody(persons)
+        labels, fake = classes.labels, without_person(persons)
         own = ~fake
         people = None if owners is None else np.unique(owners, return_inverse=True)[1]
         signatures, sets, seen, counts, values_of = {}, {}, {}, {}, {}

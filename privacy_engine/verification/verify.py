@@ -19,7 +19,7 @@ from privacy_engine.tables.schema import DataSchema
 from privacy_engine.verification.all_columns import AllColumnsKAnonymity
 from privacy_engine.verification.attack_risk import NOT_TRIED
 from privacy_engine.verification.column_checks import Broken, Values, broken
-from privacy_engine.verification.counterfeits import of_nobody, wrong_counts
+from privacy_engine.verification.counterfeits import without_person, wrong_counts
 from privacy_engine.verification.cross_release import CrossReleaseModel, History, Membership
 from privacy_engine.verification.known_rows import RowIntersection, persons_below
 from privacy_engine.verification.models import classes_asked, rule_of
@@ -326,7 +326,7 @@ def with_counterfeits(
         policy: Policy that must be met.
         persons: Person of each row, shape (n,); None for counterfeits.
     """
-    fake = of_nobody(persons)
+    fake = without_person(persons)
     claimed = table[COUNTERFEITS] if COUNTERFEITS in table and not schema.linked else None
     if claimed is None and not fake.any():
         return list(findings)

@@ -1342,7 +1342,7 @@ class ReleaseSpec(_Strict):
         return tuple(dict.fromkeys(name for name, a in self.every_attribute if a.role == "identifier"))
 
     @property
-    def told_to_curator(self) -> bool:
+    def reports_to_curator(self) -> bool:
         """Whether a report compares the release with its source. Only for records drawn from a model."""
         if self.budget is None or self.release.random_answers:
             return False

@@ -100,8 +100,8 @@ def classes_tell_more(measured: Measurement, classes: int) -> bool:
         for view, is_joint in zip(views, joint, strict=True):
             noise = inputs.noise.imitated(inputs.rng, math.sqrt(2) * view.scale, view.cells.shape) * is_joint
             cells = view.cells + noise * COUPLING**0.5
-            mended = project_to_simplex(cells, 1) if is_joint else view.mended
-            fitted.append(replace(view, cells=cells, mended=mended))
+            projected = project_to_simplex(cells, 1) if is_joint else view.projected
+            fitted.append(replace(view, cells=cells, projected=projected))
             predicted.append(view.cells - noise / COUPLING**0.5)
         models = [
             fit(fitted, start, on_scale=measured.attributes.on_scale, **ROUND_STEPS)

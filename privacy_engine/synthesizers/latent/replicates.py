@@ -98,7 +98,7 @@ def replicated(
 def renoised(view: View, noise: Floats) -> View:
     """A view with noise added to its cells."""
     cells = view.cells + noise
-    return replace(view, cells=cells, mended=project_to_simplex(cells, 1))
+    return replace(view, cells=cells, projected=project_to_simplex(cells, 1))
 
 
 def _misfit(

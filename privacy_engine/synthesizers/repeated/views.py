@@ -191,7 +191,7 @@ class FixedViews:
                 cells=(cells := known.cells.reshape(shape)) / rows,
                 # The scale of the Laplace noise of that variance: the fit minds only how far the noise goes.
                 scale=math.sqrt(known.variance / 2) / rows,
-                mended=project_to_simplex(np.rint(cells).astype(np.int64), rows),
+                projected=project_to_simplex(np.rint(cells).astype(np.int64), rows),
                 groups=coarse,
             )
             for members, coarse, shape, known in zip(
