@@ -160,7 +160,7 @@ class Membership:
         import pandas as pd
 
         from privacy_engine.tables.columns import NULL
-        from privacy_engine.verification.counterfeits import without_person, recognisable, texts_of_sets
+        from privacy_engine.verification.counterfeits import recognisable, texts_of_sets, without_person
         from privacy_engine.verification.published_boxes import cell_texts
 
         labels, fake = classes.labels, without_person(persons)

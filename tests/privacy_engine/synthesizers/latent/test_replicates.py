@@ -67,7 +67,9 @@ def views_and_start() -> tuple[list[View], list]:
 
 def made(scale: float = 1.0) -> Replicated:
     views, starts = views_and_start()
-    views = [View(members=v.members, cells=v.cells, scale=v.scale * scale, projected=v.projected) for v in views]
+    views = [
+        View(members=v.members, cells=v.cells, scale=v.scale * scale, projected=v.projected) for v in views
+    ]
     model = fit(views, starts[0], em_steps=20, descent_steps=60)
     return replicated(
         views,
