@@ -28,7 +28,7 @@ class Entry:
 
     Attributes:
         home: Location of the class, as `module:class`.
-        family: What the method does to a table.
+        family: Kind of method: anonymizer, synthesizer, randomizer, detector or structure.
         fragments: Whether the method can work on the fragments of a table one by one. A method that makes a
             choice for the whole table cannot, since each fragment would make its own choice.
         followed: Whether later releases of a schedule can measure the tables of a first one again.
@@ -113,7 +113,7 @@ def family_of(name: str) -> Family:
     """The family of a release method.
 
     Args:
-        name: Registry key.
+        name: Registry key of the method.
 
     Raises:
         KeyError: if it is no release method.

@@ -160,9 +160,9 @@ def _next_to(tree: CutTree, cut: int, side: int, place: int) -> Iterator[int]:
 
     Args:
         tree: Tree of the cuts.
-        cut: One.
+        cut: Index of the cut in `tree.cuts`.
         side: Side on which to find the neighbour.
-        place: Behind the other side.
+        place: Subtree behind the other side: index of a cut, or `~leaf` of a leaf.
     """
     if place < 0:
         yield ~place

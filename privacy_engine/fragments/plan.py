@@ -112,10 +112,10 @@ def plan_fragments(
         engine: Reads the table.
         files: Parquet files of the table.
         schema: Schema of the table.
-        method: Anonymizer.
+        method: Anonymizer that later works on each fragment.
         rows: Most records of a fragment; more if they are equal in all quasi-identifiers, or if a neighbour
             could not meet the guarantees by itself.
-        seed: >= 0, of all random choices; None takes fresh entropy.
+        seed: Seed of all random choices, >= 0; None takes fresh entropy.
 
     Raises:
         SpecError: If the method cannot work in fragments.

@@ -45,7 +45,7 @@ class WholeTable:
         """Of a table in files.
 
         Args:
-            engine: Reads them.
+            engine: Engine that reads the files.
             files: Parquet files of the table.
             schema: Schema of the table.
             sensitive: Sensitive attributes whose values matter; all are held in memory.

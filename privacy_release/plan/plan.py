@@ -208,5 +208,5 @@ def _publishing(spec: "ReleaseSpec", approved: bool) -> Iterator[Step]:
             effects=curator,
             retry=Retry.OUTSIDE,
         )
-    if spec.told_to_curator:
+    if spec.reports_to_curator:
         yield _step("publishing:curator_report", takes=(Slot.TABLE, Slot.STAGED), effects=curator)

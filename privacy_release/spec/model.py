@@ -1064,7 +1064,7 @@ class AlertsSpec(_Strict):
         k, l, t: Measured values, as far as the policy requires the models.
         epsilon: Epsilon that the release spends.
         gcp_lca, gcp_own, non_uniform_entropy, query_error, average_class_size, discernibility: Information
-            loss.
+            loss by each measure.
         suppressed_records, suppressed_cells: Share of records or cells without their original value.
         prosecutor_max, prosecutor_mean, journalist_max, journalist_mean, marketer, share_at_risk: Risk of
             linking.
@@ -1343,7 +1343,7 @@ class ReleaseSpec(_Strict):
         return tuple(dict.fromkeys(name for name, a in self.every_attribute if a.role == "identifier"))
 
     @property
-    def told_to_curator(self) -> bool:
+    def reports_to_curator(self) -> bool:
         """Whether a report compares the release with its source. Only for records drawn from a model."""
         if self.budget is None or self.release.random_answers:
             return False

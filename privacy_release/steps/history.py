@@ -208,7 +208,7 @@ def with_records(
     """Return the table with a selection of its records, in their order, and with their persons.
 
     Args:
-        table: The table.
+        table: Table to take records from.
         frame: Its records, shape (n, columns).
         kept: Flag of each record that stays, shape (n,).
         path: Path of the new file.
@@ -301,7 +301,7 @@ def earlier_releases(
     Args:
         table: The release table.
         persons: Persons of the new release. The earlier memberships must use the same key and form.
-        but: As in `published_releases`.
+        but: Release ID and run key of a run whose own publication is omitted, as in `published_releases`.
         marked: Number of the newest releases whose sensitive values are read, too, for persons who are in
             the new one. This takes about 5 s per 1,000,000 persons.
         registers: Whether the register of each release is read, too, if one was kept.
@@ -458,7 +458,8 @@ class Past:
         table: The release table.
         policy: Policy of the release combined with the floor policy.
         run: Release ID and run key of this run, so that a retry does not count itself as an earlier release.
-        k, m, departures, reserve, counterfeits, hold_back: As in `privacy_release.spec.model.HistorySpec`.
+        k, m, departures, reserve, counterfeits, hold_back: Guarantee over all releases and options to keep
+            it, as in `privacy_release.spec.model.HistorySpec`.
     """
 
     table: "ReleaseTable"
@@ -643,7 +644,7 @@ def record(staged: StagedRelease, name: str, release_id: str, register: Table | 
     """Record the memberships of a release. Recording the same release again changes nothing.
 
     Args:
-        staged: Staged release.
+        staged: Reference to the staged release.
         name: Name of the release table.
         release_id: ID of the release.
         register: Register of the population at the time of the release, whose persons are kept, too.

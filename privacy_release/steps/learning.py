@@ -112,7 +112,7 @@ def evaluate(trained: Trained, test: Table) -> Score:
     and only people who may see the records may see it.
 
     Args:
-        trained: Trained model.
+        trained: Trained model with its facts.
         test: Ingested table with the model's attributes and its class.
 
     Raises:
@@ -157,7 +157,7 @@ def write_model(lake: "Lake", path: str, trained: Trained, score: Score | None) 
     Args:
         lake: Lake that stores them.
         path: Path below the lake's root, without an extension.
-        trained: Trained model.
+        trained: Trained model with its facts.
         score: Score on public records, which is published with the model. None: no score is published.
     """
     from privacy_engine.learning.stored import model_to_dict

@@ -176,7 +176,7 @@ def read_cut(ref: FileRef, files: PrivateFiles | None = None) -> Cut:
 def account_bytes(account: Account) -> bytes:
     """Serialize the result of a fragment. Equal accounts give equal bytes."""
     fields = {
-        "told": account.claims.to_dict(),
+        "claims": account.claims.to_dict(),
         "schema": account.schema.to_dict(),
         "figures": account.figures.to_dict(),
     }
@@ -194,7 +194,7 @@ def read_account(ref: FileRef) -> Account:
 
     fields = json.loads(FilesHere.beside(ref).read(ref))
     return Account(
-        claims=Claims.from_dict(fields["told"]),
+        claims=Claims.from_dict(fields["claims"]),
         schema=DataSchema.from_dict(fields["schema"]),
         figures=FragmentFigures.from_dict(fields["figures"]),
     )

@@ -362,7 +362,7 @@ class FragmentReleaseRef(Reference):
     """The released records of one fragment in the work area.
 
     Attributes:
-        fragment, plan: As in `FragmentRef`.
+        fragment, plan: Number of the fragment and file of the cut, as in `FragmentRef`.
         account: File of facts about them: `fragment_files.Account`.
         seconds: Duration of the method in seconds.
     """

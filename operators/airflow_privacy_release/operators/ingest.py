@@ -423,7 +423,7 @@ class InventOperator(BaseOperator):
         self.types = types
 
     @recorded
-    def execute(self, context: "Context") -> Table:
+    def execute(self, context: "Context") -> "Table":
         """Write the empty table into the work area. Return a reference to it."""
         from privacy_release.spec.files import load_schema
         from privacy_release.steps.invent import invent

@@ -177,9 +177,10 @@ def stage_release(
         method: Registry key of the method.
         parameters: Parameters of the method, as plain values or rendered text.
         budget: Data set whose privacy budget is spent; None: no budget.
-        policy: As for `ReleaseOperator`.
+        policy: Requirements that the release must meet, as for `ReleaseOperator`; required with a budget.
         ledger: Airflow connection id of the budget's ledger.
-        over_time: As for `ReleaseOperator`.
+        over_time: Promise of the whole schedule, as for `ReleaseOperator`; None: the release is paid by
+            itself.
         memory: Memory of memoised answers; None: no such answers.
         past: Earlier releases whose people must stay protected; None: no history.
         engine: Engine that works on the table; None: the table's own.
@@ -266,10 +267,10 @@ class CutFragmentsOperator(BaseOperator):
         seed: Random seed of the cuts and of all fragments; None takes fresh entropy.
         engine: Engine of kind `fragments`, see `privacy_release.workarea.engines`; None: the one the table
             was ingested with.
-        requires: As for `ReleaseOperator`.
+        requires: Outputs of further tasks that must have succeeded, as for `ReleaseOperator`.
         series: Release table that the release will go to, to whose earlier releases `history` refers.
         lake: Airflow connection ID of the lake of that table.
-        history: As for `ReleaseOperator`.
+        history: Protection of people who are also in earlier releases of `series`, as for `ReleaseOperator`.
     """
 
     references: ClassVar = {"table": Table, "requires": list[Table]}

@@ -123,7 +123,7 @@ def _promises_to_persons_know_them(facts: Facts) -> Iterator[str]:
 
 
 @RULES.rule("over_time.engine", "over_time", "engine")
-def _takers_part_are_told_in_memory(facts: Facts) -> Iterator[str]:
+def _participants_are_counted_in_memory(facts: Facts) -> Iterator[str]:
     if facts.over_time is not None and facts.over_time.knows_people and facts.engine != LOCAL:
         yield (
             f"budget.promise cannot be combined with engine {facts.engine}, because participants are counted "

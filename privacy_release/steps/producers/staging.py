@@ -27,7 +27,7 @@ def stage(made: ProducedRelease, table: Table, job: Job) -> StagedRelease:
     """Write manifest, schema and report of written records, and return a reference to all of it.
 
     Args:
-        made: Produced release.
+        made: Release whose records were written.
         table: Table that the release was made from.
         job: Job of the producer.
     """

@@ -39,10 +39,10 @@ class LimitShown:
     Attributes:
         period: Period of the limit, in words.
         share: Share of the limit that is spent, 0 .. 1; with zCDP, of its rho.
-        rho: What is spent and left of rho, in words; empty if epsilons are added.
-        delta: What is spent and left of delta, in words; empty if the limit has none, or with zCDP.
+        rho: Sentence on the rho that is spent and left; empty if epsilons are added.
+        delta: Sentence on the delta that is spent and left; empty if the limit has no delta, or with zCDP.
         warning: Why the limit is low; empty if it is not.
-        chart: What was left over time; None for the limit of a single release.
+        chart: Chart of the remaining budget over time; None for the limit of a single release.
         unsuited: Why the limit does not fit the promises that spend it, one sentence each.
     """
 
