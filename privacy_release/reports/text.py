@@ -410,6 +410,18 @@ COUNTED: Mapping[str, tuple[str, str, str]] = {
     "epsilon": ("Epsilon spent", "number", ""),
 }
 
+# Number that an approval compares with the last release -> (label, unit)
+CHANGES: Mapping[str, tuple[str, str]] = {
+    "rows": ("Records", "count"),
+    "k": ("k: size of the smallest class", "number"),
+    "l": ("l: different sensitive values in the poorest class", "number"),
+    "t": ("t: distance of the farthest class from the whole table", "number"),
+    "epsilon": ("Epsilon: privacy loss of the release", "number"),
+    "gcp": ("Detail lost in quasi-identifiers (GCP)", "share"),
+    "suppressed": ("Share of records left out", "share"),
+    "rules kept": ("Rules of the policy that passed", "count"),
+}
+
 # Figures that verification counts on the bytes to be published, for any method.
 ALONE: Mapping[str, tuple[str, str, str]] = {
     "not_sensitive": (
@@ -452,8 +464,8 @@ RISKS: Mapping[str, tuple[str, str, str]] = {
     "hasr": (
         "Classes with one sensitive value",
         "share",
-        "Share of the classes in which all records have the same sensitive value. Knowing that a "
-        "person is in such a class reveals that value.",
+        "Share of the classes in which all records have the same sensitive value. Anyone found in one of "
+        "them has that value.",
     ),
     "values_left": (
         "Values left, all rows known",

@@ -1,6 +1,7 @@
 """Approval of a release: what the form shows, whom it names, and that nothing else is published."""
 
 import json
+import re
 from collections import defaultdict
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -141,7 +142,7 @@ def test_the_form_asks_for_what_was_verified_and_waits_for_two_days(
     assert asked["defaults"] is None
     assert "/privacy/approval?dag_id=people&run_id=run+1&task_id=approve" in asked["body"]
     assert asked["assigned_users"] == [{"id": "officer", "name": "officer"}]
-    assert asked["subject"] == "Publish release run 1 of people?"
+    assert asked["subject"] == "Publish a new release of people? (run 1)"
     assert asked["params"]["comment"]["value"] is None
     assert asked["params"]["comment"]["schema"]["type"] == ["null", "string"]
     assert made[1].sha256 in asked["body"]
@@ -374,11 +375,15 @@ def test_the_form_compares_with_the_last_release_that_is_not_retracted(
     publish_staged(*staged_in(work, k=40, label="second"), lake.table("people"), "second")
     retract(lake.table("people"), "second", "a mistake")
     text = shown(made, lake)
-    assert "The last one is **first**" in text
+    assert "The last release is **first**" in text
+    assert text.index("The last release is") < text.index("Guarantees, measured")  # what changed comes first
     was, now = (r.findings[0]["measured"] for r in (staged_in(work, k=20, label="first")[1], made[1]))
-    assert f"| k | {was:.0f} | {now:.0f} |" in text
-    assert "| rows | 120 | 120 |" in text
-    assert "| gcp |" in text
+    assert f"| {escaped('k: size of the smallest class')} | {was:.0f} | {now:.0f} |" in text
+    (same,) = re.findall(r"Unchanged: (.*)", text)
+    assert same.startswith("Records, ")
+    assert re.search(
+        r"\| Global certainty penalty\S* by common ancestor \| \S+ % \| \S+ % \|", text.replace("\\", "")
+    )
     assert "replaces" not in text
     assert "**replaces**" in shown(made, lake, release="first")
 

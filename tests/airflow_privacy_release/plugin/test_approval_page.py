@@ -249,6 +249,34 @@ def test_what_attackers_gain_is_drawn_after_what_they_gained_on_earlier_releases
     assert MARKUP not in text
 
 
+def test_what_changed_stands_above_the_decision_and_what_did_not_is_folded(
+    officer: Visit, approvals: Approvals, staged: Path
+) -> None:
+    difference = {
+        "release": f"{MARKUP} last",
+        "committed": "2026-11-18T10:00:00+00:00",
+        "replaces": False,
+        "new": ["note"],
+        "gone": [],
+        "numbers": [["rows", "28", "30"], ["k", "6", "6"], ["gcp", "8.2 %", "8.1 %"]],
+        "figures": [["Prosecutor risk, highest", "0.2", "0.2"], ["Median query error", "2 %", "1.5 %"]],
+    }
+    figures = [["Prosecutor risk, highest", "0.2", "Chance."], ["Median query error", "1.5 %", "How far."]]
+    approvals.waits(question(staged, difference=difference, figures=figures))
+    page = officer.get("/approval", PLACE).text
+    text = Page(page).text
+    assert "Publish a new release of people?" in text
+    changed, _, rest = text.partition("2 figures did not change")
+    assert "Records 28 30 Median query error 2 % 1.5 %" in changed
+    assert rest.index("k: size of the smallest class 6 6 Prosecutor risk, highest 0.2 0.2") < rest.index(
+        "Your decision"
+    )
+    assert "GCP) 8.2" not in text  # the figures have it, too
+    assert rest.index("Median query error How far. 1.5 %") < rest.index("1 figure as in the last release")
+    assert rest.index("1 figure as in the last release") < rest.index("Prosecutor risk, highest Chance. 0.2")
+    assert MARKUP not in page
+
+
 @pytest.mark.parametrize("user", ["visitor", None], ids=["reader", "nobody"])
 def test_others_see_nothing_and_answer_nothing(
     visit: Callable[..., Visit], officer: Visit, approvals: Approvals, staged: Path, user: str | None

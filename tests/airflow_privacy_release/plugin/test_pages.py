@@ -27,7 +27,7 @@ def links_to(page: str, text: str) -> list[str]:
 
 def rows_of(page: str) -> list[str]:
     """Release ids of the list, in its order."""
-    return re.findall(r'aria-label="Choose release (\S+) of', page)
+    return re.findall(r'aria-label="Choose \S+, release (\S+), version', page)
 
 
 @pytest.fixture

@@ -241,10 +241,10 @@ def verdict(question: Question, records: Records) -> str:
     findings, columns = question["findings"], question["columns"]
     broken = sum(not finding["passed"] for finding in findings)
     if broken:
-        return f"{broken} of {len(findings)} checks failed. This must not be published."
+        return f"{broken} of {counted(len(findings), 'check')} failed. This must not be published."
     plain = sum(column["role"] == "insensitive" for column in columns) if question["loss"] is None else 0
     left = f" ({plain} of them unchanged)" if plain else ""
-    checks = "the one check" if len(findings) == 1 else f"all {len(findings)} checks"
+    checks = {1: "the one check", 2: "both checks"}.get(len(findings), f"all {len(findings)} checks")
     size = f"{counted(question['rows'], 'record')} in {counted(len(columns), 'column')}{left}"
     return f"{size} would be published, and {checks} of the policy passed on exactly these bytes."
 
