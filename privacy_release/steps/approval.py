@@ -541,8 +541,12 @@ def _changes(difference: Difference | None) -> list[str]:
         if names
     ]
     again = ["The new release **replaces** it under the same name."] if difference["replaces"] else []
-    changed, same = changes_of(difference)
-    rest = f"Unchanged: {', '.join(escaped(label) for label, _, _ in same)}." if same else ""
+    found = changes_of(difference)
+    rest = [
+        f"{what}: {', '.join(escaped(label) for label, _, _ in rows)}."
+        for what, rows in (("Also changed", found.further), ("Unchanged", found.same))
+        if rows
+    ]
     about = (
         f"The last release is **{escaped(difference['release'])}**, published "
         f"{escaped(difference['committed'][:16])} UTC."
@@ -550,21 +554,37 @@ def _changes(difference: Difference | None) -> list[str]:
     return [
         heading,
         " ".join([about, *again, *changes]),
-        *([_table(("", "last release", "this release"), changed)] if changed else ["No figure changed."]),
-        *([rest] if rest and changed else []),
+        *([_table(("", "last release", "this release"), found.main)] if found.main else []),
+        *(rest if found.main or found.further else ["No figure changed."]),
     ]
 
 
-def changes_of(difference: Difference) -> tuple[list[list[str]], list[list[str]]]:
-    """Return the figures that changed since the last release, and those that did not: label, last, new."""
-    figures = difference.get("figures", [])
-    rows = [
-        [CHANGES.get(key, (key, ""))[0], was, now]
-        for key, was, now in difference["numbers"]
-        if not (key == "gcp" and figures)  # which have it, too
-    ]
-    rows += figures
-    return [row for row in rows if row[1] != row[2]], [row for row in rows if row[1] == row[2]]
+@dataclass(frozen=True, kw_only=True)
+class Changes:
+    """Figures of the last release and of this one, each with its label, last value and new value.
+
+    Attributes:
+        main: Changed counts and measures, and the highest risk.
+        further: Other figures of utility and risk that changed.
+        same: Figures that did not change.
+    """
+
+    main: list[list[str]]
+    further: list[list[str]]
+    same: list[list[str]]
+
+
+def changes_of(difference: Difference) -> Changes:
+    """Return which figures changed since the last release, the most important ones first."""
+    numbers = [[CHANGES.get(key, (key, ""))[0], was, now] for key, was, now in difference["numbers"]]
+    figures = [row for row in difference.get("figures", []) if row[0] != FIGURES["gcp_lca"][0]]  # see "gcp"
+    highest = [row for row in figures if row[0] == RISKS["prosecutor_max"][0]]
+    others = [row for row in figures if row not in highest]
+    return Changes(
+        main=[row for row in numbers + highest if row[1] != row[2]],
+        further=[row for row in others if row[1] != row[2]],
+        same=[row for row in numbers + highest + others if row[1] == row[2]],
+    )
 
 
 # neighbour relation -> the records that a privacy loss is about

@@ -197,6 +197,8 @@ def _page(
             "verdict": approvals.verdict(question, records) if question else "",
             "checks": [(f, approvals.check_in_words(f)) for f in question["findings"]] if question else [],
             "changes": changes_of(question["difference"]) if question and question["difference"] else None,
+            "unchanged": approvals.unchanged(question),
+            "meanings": approvals.MEANINGS,
             "expected": expectations_in_words(question) if question else "",
             "attacked": ATTACKED,
             "attacks": question.get("attacks", []) if question else [],
