@@ -33,6 +33,7 @@ from privacy_release.reports.text import (
     SHIFT_LIMIT,
     claim,
     figure,
+    limit_in_words,
     measured_in_words,
     neighbours_in_words,
     promise_in_words,
@@ -283,7 +284,7 @@ def _pages() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    pages.filters.update(figure=figure, measured=measured_in_words)
+    pages.filters.update(figure=figure, limit=limit_in_words, measured=measured_in_words)
     return pages
 
 

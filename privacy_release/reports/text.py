@@ -410,16 +410,32 @@ COUNTED: Mapping[str, tuple[str, str, str]] = {
     "epsilon": ("Epsilon spent", "number", ""),
 }
 
-# Number that an approval compares with the last release -> (label, unit)
-CHANGES: Mapping[str, tuple[str, str]] = {
-    "rows": ("Records", "count"),
-    "k": ("k: size of the smallest class", "number"),
-    "l": ("l: different sensitive values in the poorest class", "number"),
-    "t": ("t: distance of the farthest class from the whole table", "number"),
-    "epsilon": ("Epsilon: privacy loss of the release", "number"),
-    "gcp": ("Detail lost in quasi-identifiers (GCP)", "share"),
-    "suppressed": ("Share of records left out", "share"),
-    "rules kept": ("Rules of the policy that passed", "count"),
+# Number that an approval compares with the last release -> (label, unit, description)
+CHANGES: Mapping[str, tuple[str, str, str]] = {
+    "rows": ("Records", "count", ""),
+    "k": (
+        "k: size of the smallest class",
+        "number",
+        "A class is a set of records that look the same in all quasi-identifiers.",
+    ),
+    "l": ("l: different sensitive values in the poorest class", "number", ""),
+    "t": (
+        "t: distance of the farthest class from the whole table",
+        "number",
+        "Of its sensitive values, from 0 (the same distribution) to 1.",
+    ),
+    "epsilon": (
+        "Epsilon: privacy loss of the release",
+        "number",
+        "How much the release may depend on any one person. At 0 it would reveal nothing.",
+    ),
+    "gcp": (
+        "Detail lost in quasi-identifiers (GCP)",
+        "share",
+        "0 % keeps every value, 100 % keeps nothing.",
+    ),
+    "suppressed": ("Share of records left out", "share", ""),
+    "rules kept": ("Rules of the policy that passed", "count", ""),
 }
 
 # Figures that verification counts on the bytes to be published, for any method.
@@ -445,7 +461,7 @@ RISKS: Mapping[str, tuple[str, str, str]] = {
     ),
     "prosecutor_mean": ("Prosecutor risk, mean", "risk", "The same for the average record."),
     "share_at_risk": (
-        "Records above a risk of 0.2",
+        "Records with a risk above 20 %",
         "share",
         "Share of the records in classes of fewer than five.",
     ),
@@ -609,7 +625,25 @@ def measured_in_words(finding: Mapping[str, Any]) -> str:
         if str(finding.get("note") or "").startswith("Not applicable"):
             return "not applicable"
         return "tried" if finding["passed"] else "not measurable"
-    return signed(value, 3) if str(finding["rule"]).startswith("attack_risk") else figure(value)
+    if str(finding["rule"]).startswith("attack_risk"):
+        return signed(value, 3)
+    return shown(value, _unit_of(finding))
+
+
+def limit_in_words(finding: Mapping[str, Any]) -> str:
+    """Return the limit of a rule in the unit of what was measured.
+
+    >>> (
+    ...     limit_in_words({"rule": "max_gcp", "threshold": 0.12}),
+    ...     limit_in_words({"rule": "k(k=5)", "threshold": 5}),
+    ... )
+    ('12 %', '5')
+    """
+    return shown(finding["threshold"], _unit_of(finding))
+
+
+def _unit_of(finding: Mapping[str, Any]) -> str:
+    return "share" if str(finding["rule"]).startswith(("max_gcp", "max_suppressed")) else "number"
 
 
 def shown(value: float, unit: str) -> str:

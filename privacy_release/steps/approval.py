@@ -29,6 +29,7 @@ from privacy_release.reports.text import (
     STRUCTURE_LIMITS,
     SYNTHETIC_LIMITS,
     figure,
+    limit_in_words,
     measured_in_words,
     promise_in_words,
     shown,
@@ -373,7 +374,7 @@ def _finding(finding: Mapping[str, Any]) -> tuple[str, str, str, str]:
     result = "passed" if finding["passed"] else "FAILED"
     return (
         finding["rule"],
-        figure(finding["threshold"]),
+        limit_in_words(finding),
         measured,
         "" if measured == "not applicable" else result,
     )
@@ -576,7 +577,9 @@ class Changes:
 
 def changes_of(difference: Difference) -> Changes:
     """Return which figures changed since the last release, the most important ones first."""
-    numbers = [[CHANGES.get(key, (key, ""))[0], was, now] for key, was, now in difference["numbers"]]
+    numbers = [
+        [CHANGES[key][0] if key in CHANGES else key, was, now] for key, was, now in difference["numbers"]
+    ]
     figures = [row for row in difference.get("figures", []) if row[0] != FIGURES["gcp_lca"][0]]  # see "gcp"
     highest = [row for row in figures if row[0] == RISKS["prosecutor_max"][0]]
     others = [row for row in figures if row not in highest]

@@ -22,7 +22,7 @@ from privacy_engine.vocabulary import bounds_of
 from privacy_release.config.durations import parse_duration
 from privacy_release.lake.read import manifest_of, releases
 from privacy_release.lake.store import Lake
-from privacy_release.reports.text import ALONE
+from privacy_release.reports.text import ALONE, limit_in_words
 from privacy_release.reports.text import shown as shown_as
 from privacy_release.running.run import run_release
 from privacy_release.spec.files import load_schema
@@ -358,7 +358,7 @@ def test_an_approval_task_that_was_marked_as_successful_publishes_nothing(
 def test_the_form_shows_every_rule_with_limit_and_measure_and_the_report(made: Any, lake: Lake) -> None:
     text = shown(made, lake)
     for finding in made[1].findings:
-        limit = f"{finding['threshold']:g}"
+        limit = limit_in_words(finding)
         assert f"| {escaped(finding['rule'])} | {escaped(limit)} |" in text
     assert "(/privacy/report?dag_id=the+dag&run_id=run+1)" in text
     assert "Global certainty penalty" in text

@@ -26,7 +26,7 @@ from sqlalchemy.orm import Session, joinedload
 from airflow_privacy_release.hooks.work import work_store
 from privacy_engine.errors import PrivacyEngineError
 from privacy_engine.vocabulary import counted
-from privacy_release.reports.text import FIGURES, PROMISES, RISKS
+from privacy_release.reports.text import CHANGES, FIGURES, PROMISES, RISKS
 from privacy_release.steps.approval import COMMENT, Question
 from privacy_release.workarea.area import WorkArea, work_area_root
 from privacy_release.workarea.file_sets import Part, folder_of_list, is_list, parts_of
@@ -252,7 +252,8 @@ def verdict(question: Question, records: Records) -> str:
 def unchanged(question: Question | None) -> list[str]:
     """Return the labels of the figures of utility and risk that are the same as in the last release."""
     difference = question["difference"] if question else None
-    return [label for label, was, now in (difference or {}).get("figures", []) if was == now]
+    figures = difference.get("figures", []) if difference else []
+    return [label for label, was, now in figures if was == now]
 
 
 def check_in_words(finding: Mapping[str, Any]) -> str:
@@ -275,7 +276,9 @@ _CHECKS: Mapping[str, str] = {
     "max_suppress": "The largest share of records that may be left out.",
     "columns": "What the released columns may contain, checked on the released records.",
 }
-MEANINGS: Mapping[str, str] = {label: meaning for label, _, meaning in (*FIGURES.values(), *RISKS.values())}
+MEANINGS: Mapping[str, str] = {
+    label: meaning for known in (CHANGES, FIGURES, RISKS) for label, _, meaning in known.values()
+}
 ROLES: Mapping[str, tuple[str, str]] = {
     "quasi_identifier": ("quasi-identifier", "others may know it and could use it to find a person"),
     "sensitive": ("sensitive", "must not be learned about any person"),

@@ -6,7 +6,7 @@ from typing import Any
 
 from airflow_privacy_release.plugin.views.releases import Release
 from airflow_privacy_release.plugin.views.words import moment, number
-from privacy_release.reports.text import FIGURES, RISKS, figure, measured_in_words, shown
+from privacy_release.reports.text import FIGURES, RISKS, figure, limit_in_words, measured_in_words, shown
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,7 +107,10 @@ def _measured(release: Release) -> _Values:
     for finding in release.manifest.measured:
         value, limit = finding.measured, finding.threshold
         text = measured_in_words(vars(finding))
-        figures[finding.rule] = (value, f"{text} (limit {figure(limit)})" if limit is not None else text)
+        figures[finding.rule] = (
+            value,
+            f"{text} (limit {limit_in_words(vars(finding))})" if limit is not None else text,
+        )
     return figures
 
 
