@@ -257,7 +257,7 @@ def _rho_in_words(standing: Standing) -> str:
     if not limit.is_zcdp:
         return ""
     spent, left, whole = (number(float(rho)) for rho in (standing.rho, standing.left_rho, limit.rho))
-    return f"Rho {spent} spent, {left} of {whole} left; epsilon is computed at delta {limit.delta:g}."
+    return f"Rho {spent} spent, {left} of {whole} left; epsilon is computed at delta {number(limit.delta)}."
 
 
 def _delta_in_words(standing: Standing) -> str:
@@ -265,9 +265,9 @@ def _delta_in_words(standing: Standing) -> str:
     if limit.is_zcdp or not limit.delta:
         return ""
     if limit.period.name == "release":
-        return f"Delta at most {limit.delta:g}."
+        return f"Delta at most {number(limit.delta)}."
     spent, left = float(standing.spent_delta), float(standing.left_delta)
-    return f"Delta {spent:g} spent, {left:g} of {limit.delta:g} left."
+    return f"Delta {number(spent)} spent, {number(left)} of {number(limit.delta)} left."
 
 
 def _words(period: Period) -> str:
