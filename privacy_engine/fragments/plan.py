@@ -154,11 +154,11 @@ def plan_again(
         engine: Reads the table.
         files: Parquet files of the table.
         schema: Schema of the table.
-        method: Anonymizer.
+        method: Anonymizer that the fragments are released by.
         standing: Cut of the earlier release.
         leaf_of: Leaf of each record.
         last: Records of the last release in each leaf, shape (leaves,).
-        seed: As for `plan_fragments`.
+        seed: Seed of the cuts and of all fragments, as for `plan_fragments`.
 
     Raises:
         SpecError, SchemaError, InfeasibleError, IntegrityError: As `plan_fragments`.

@@ -84,16 +84,16 @@ def release_followed(
     """Release a fragment so that it is safe together with its part of the earlier releases.
 
     Args:
-        method: As for `release_incrementally`.
+        method: Anonymizer of the release, as for `release_incrementally`.
         frame: Records of the fragment, shape (n, columns).
         schema: Schema of the records, with the domains of the whole table.
-        rng: Random choices.
+        rng: Random generator of the method's choices.
         persons: Person of each record, shape (n,) text.
         waited: Releases that each person has waited, shape (n,).
         past: Part of the earlier releases.
         across: Models that must hold over all releases.
-        hold_back: As for `release_incrementally`.
-        reserve: As for `release_incrementally`.
+        hold_back: Number of releases that a person may wait, as for `release_incrementally`.
+        reserve: Share of persons kept in reserve, as for `release_incrementally`.
 
     Returns:
         As for `release_incrementally`: rows from n on are records of `past.last`.
@@ -118,7 +118,7 @@ def within_fragments(persons: Texts, table: pd.DataFrame, schema: DataSchema, fr
 
     Args:
         persons: Person of each record, shape (n,) text.
-        table: Released records.
+        table: Released records of all fragments.
         schema: Schema of the records.
         fragments: Fragment of each record, shape (n,).
     """

@@ -171,10 +171,10 @@ def method_of_newcomers(
     """Return the method with what each class needs that is published for the first time.
 
     Args:
-        method: As for `release_incrementally`.
+        method: Anonymizer of the release, as for `release_incrementally`.
         across: Models that must hold over all releases.
         schema: Schema of the records.
-        reserve: As for `release_incrementally`.
+        reserve: Share of persons kept in reserve, as for `release_incrementally`.
     """
     required = _Required(tuple(across))
     planned = math.ceil(max(method.k, required.k) * reserve)

@@ -589,7 +589,7 @@ class EarlierFragments:
         version: Version of the release table.
         membership: Classes of its persons within the fragments.
         regions: Region of each of these persons.
-        last: As from `Past.last`, if it is the newest. None for all others.
+        last: Last release from `Past.last`, if this one is the newest. None for all others.
     """
 
     version: int

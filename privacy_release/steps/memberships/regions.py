@@ -82,7 +82,7 @@ class Regions:
 
         Args:
             persons: Person of each record, shape (n,) text.
-            table: Released records.
+            table: Released records of all fragments.
             schema: Schema of the records.
             pieces: Path of the file.
         """

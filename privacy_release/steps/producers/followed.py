@@ -89,10 +89,10 @@ def cut_followed(
         table: Table to cut, with its persons.
         engine: Engine that reads the table.
         folder: Empty private folder.
-        past: Earlier releases.
+        past: Earlier releases of the same people.
         method: Registry key of the method.
         parameters: Parameters of the method.
-        seed: As for `fragments.cut_table`.
+        seed: Seed of the cuts and of all fragments, as for `fragments.cut_table`.
 
     Raises:
         VerificationError: If earlier releases cannot be continued in fragments.

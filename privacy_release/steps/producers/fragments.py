@@ -119,7 +119,7 @@ def cut_and_keep(
         label: Prefix of its name.
         method: Registry key of the method.
         parameters: Parameters of the method.
-        seed: As for `cut_table`.
+        seed: Seed of the cuts and of all fragments, as for `cut_table`.
         past: Earlier releases of the same people. None: people are not followed.
     """
     if past is None:
