@@ -211,7 +211,7 @@ def transport(p: npt.NDArray[np.float64], q: npt.NDArray[np.float64]) -> float:
 
 
 def _sized(name: str, rows: int) -> str:
-    """The name of a network whose tables are of so many records; the usual number goes without saying.
+    """Return the name of a network, with its number of records if that is not the usual one.
 
     >>> _sized("Alarm", ROWS), _sized("Alarm", MANY_ROWS)
     ('Alarm', 'Alarm, 100,000 records')

@@ -93,7 +93,7 @@ def release_followed(
         past: Part of the earlier releases.
         across: Models that must hold over all releases.
         hold_back: Number of releases that a person may wait, as for `release_incrementally`.
-        reserve: Share of persons kept in reserve, as for `release_incrementally`.
+        reserve: Size of a class that is published for the first time, in multiples of k, >= 1.
 
     Returns:
         As for `release_incrementally`: rows from n on are records of `past.last`.

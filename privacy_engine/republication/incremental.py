@@ -174,7 +174,7 @@ def method_of_newcomers(
         method: Anonymizer of the release, as for `release_incrementally`.
         across: Models that must hold over all releases.
         schema: Schema of the records.
-        reserve: Share of persons kept in reserve, as for `release_incrementally`.
+        reserve: Size of a class that is published for the first time, in multiples of k, >= 1.
     """
     required = _Required(tuple(across))
     planned = math.ceil(max(method.k, required.k) * reserve)

@@ -360,13 +360,13 @@ def _tiles(
             meaning = f"of epsilon {figure(least.limit)}, {least.period}"
             tiles.append(Line(label="Budget left", text=figure(least.left), meaning=meaning))
     elif "smallest_class" in risk:
-        noun = "persons" if release.schema.by else "records"
+        noun = "persons who" if release.schema.by else "records that"
         classes = counted(round(risk["classes"]), "class", "classes")
         tiles += [
             Line(
                 label="Smallest class",
                 text=f"{risk['smallest_class']:,.0f}",
-                meaning=f"{noun} that look alike; {classes} in all",
+                meaning=f"{noun} look alike; {classes} in all",
             ),
             Line(
                 label="Highest risk",

@@ -34,7 +34,7 @@ def _losses_have_a_budget(facts: Facts) -> Iterator[str]:
         )
     if not must_be_booked and facts.budget:
         yield (
-            f"release: {name} spends no epsilon, so it has no loss to book; remove the "
+            f"release: {name} makes no differential privacy claim that a budget pays for; remove the "
             "budget, or use a method that claims one, see `privacy-release list-methods`"
         )
 

@@ -400,7 +400,7 @@ def test_a_reservation_of_a_dead_attempt_is_used_by_its_retry(ingest: Any, ledge
     ("operator", "given", "message"),
     [
         (ERRPHOperator, {"budget": None}, "must name the budget that it spends"),
-        (TRROperator, {"epsilon": None}, "spends no epsilon"),
+        (TRROperator, {"epsilon": None}, "makes no differential privacy claim"),
         (ERRPHOperator, {"budget": "others"}, "must have a privacy budget"),
         (ERRPHOperator, {"epsilon": 40.0}, "cannot pay epsilon"),
     ],

@@ -171,7 +171,7 @@ def fewer(fields: dict[str, Any]) -> None:
 
 
 def another_claim(fields: dict[str, Any]) -> None:
-    fields["told"]["guarantees"][0]["k"] = 2
+    fields["claims"]["guarantees"][0]["k"] = 2
 
 
 def test_a_cut_gives_each_record_to_one_fragment(released: Released) -> None:
