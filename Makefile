@@ -18,11 +18,11 @@ DEMO_KERNELS := $(VENV)/.kernels-demo
 SPARK_CLASSES := $(VENV)/.spark-classes.jsa
 CODE := conftest.py $(wildcard privacy_engine privacy_release operators dags benchmarks deploy docs tests)
 
-# With it set, every process would compile Airflow anew: an import of 1.5 s takes 10 s.
+# With it set, every process would compile Airflow again: an import of 1.5 s takes 10 s.
 unexport PYTHONDONTWRITEBYTECODE
 # Whatever the caller's shell points at must not leak into the tools below.
 unexport PYTHONPATH VIRTUAL_ENV
-# Where a proxy signs with an authority of its own, the system knows it and the list that uv brings does not.
+# If a proxy signs with its own authority, the system knows that authority, and uv's bundled list does not.
 export UV_SYSTEM_CERTS := 1
 # A busy index or machine may take longer than the 30 s after which uv gives up.
 export UV_HTTP_TIMEOUT := 300
@@ -80,7 +80,7 @@ lint: $(STAMP)  ## Format check, lint and types
 	$(BIN)/mypy
 
 .PHONY: format
-format: $(STAMP)  ## Format, and mend what lint can mend by itself
+format: $(STAMP)  ## Format, and fix what lint can fix by itself
 	$(BIN)/ruff format $(CODE)
 	$(BIN)/ruff check --fix $(CODE)
 
@@ -96,6 +96,7 @@ audit: $(STAMP) $(KERNELS)  ## Attack every method with a privacy loss: what it 
 docs: $(STAMP)  ## Write the operators and the list of methods, the stubs and the pages of reference
 	@$(BIN)/python docs/make_operators.py
 	@$(BIN)/python docs/make_reference.py
+	@$(BIN)/python docs/make_papers.py
 	@$(BIN)/python -m privacy_release.spec.methods > privacy_release/spec/methods.txt
 
 .PHONY: signatures
@@ -114,7 +115,7 @@ BOTH = pyproject.toml operators/pyproject.toml
 # What the image has beside the package itself.
 IMAGE_EXTRAS = --extra samples --extra text --extra postgres --extra celery --extra fab --extra statsd --extra s3 --extra azure --extra pdf
 .PHONY: lock
-lock: $(STAMP)  ## Resolve the lock files anew (ARGS=--upgrade for newer versions)
+lock: $(STAMP)  ## Resolve the lock files again (ARGS=--upgrade for newer versions)
 	$(COMPILE) $(ARGS) $(BOTH) --extra dev --extra bench --extra samples --extra postgres --extra adbc --extra spark --extra statsd --extra text --extra pdf -o $(LOCK)
 	$(COMPILE) $(BOTH) --extra samples -c $(LOCK) -o locks/runtime.lock
 	$(COMPILE) $(BOTH) $(IMAGE_EXTRAS) -c $(LOCK) -o locks/production.lock

@@ -274,8 +274,14 @@ def verdicts(case: Case, found: Mapping[str, Runs]) -> list[str]:
         for peer, label in LABELS.items()
         if label in found
     } | {f"{peer}, measured elsewhere": quoted for peer, quoted in case.quoted.items()}
+    repeated = {
+        f"{peer}, measured here": min(len(runs) for runs in found[label].values())
+        for peer, label in LABELS.items()
+        if label in found
+    }
     if half := at_half(found):
         theirs[HALF.strip("*")] = half
+        repeated[HALF.strip("*")] = repeated[f"{MST}, measured here"]
     for peer, known in theirs.items():
         reached = {e: other for e, other in known.items() if e in far}
         judged.append(
@@ -283,6 +289,7 @@ def verdicts(case: Case, found: Mapping[str, Runs]) -> list[str]:
                 f"{name}: {LATENT_CLASS} has less TVD of 3-way marginals than {peer}, wherever known",
                 all(far[e].value < other for e, other in reached.items()),
                 ", ".join(f"{far[e].value:.3f} / {other:.3f} at {e:g}" for e, other in reached.items()),
+                runs=repeated.get(peer),
             )
         )
     return judged

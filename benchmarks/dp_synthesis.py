@@ -13,9 +13,10 @@ from benchmarks.dp_methods import DPSM_BAYES, METHODS, PRIVBAYES, Made, syntheti
 from benchmarks.dp_scores import Runs, Scores, accuracies, lead, scores, tvd
 from benchmarks.dp_tables import TRAIN, Data, Split, split
 from benchmarks.environments import UnavailableError
-from benchmarks.intervals import Mean, signs
+from benchmarks.intervals import Mean
 from benchmarks.report import Section, line_plot, markdown_table, panel_plot, verdict
 from benchmarks.tables import Table
+from benchmarks.verdicts import places
 from privacy_engine.dp.amplification import inner_epsilon
 from privacy_engine.synthesizers.bayes.dpsm_bayes import DPSMBayes, Sampling, best_sample_size
 from privacy_engine.synthesizers.bayes.scores import mutual_information_sensitivity
@@ -166,7 +167,7 @@ def ablation(data: Data, found: Mapping[str, Runs], epsilons: Sequence[float], r
     return [
         WHY.format(
             runs=runs,
-            signs=signs(sampling),
+            signs=places(sampling),
             least=min(m.value for m in sampling.values()),
             most=max(m.value for m in sampling.values()),
             low=min(m.value for m in threshold.values()),
@@ -256,7 +257,7 @@ def equal_degree_methods() -> dict[str, Made]:
 
 def claims(what: str, leads: Mapping[float, Mean]) -> list[str]:
     """Judge paired leads: at or better everywhere, and clearly better at the small epsilons."""
-    figures = f"{signs(leads)}; leads {', '.join(f'{m.value:+.3f}' for m in leads.values())}"
+    figures = f"{places(leads)}; leads {', '.join(f'{m.value:+.3f}' for m in leads.values())}"
     small = {e: m for e, m in leads.items() if e <= SMALL}
     return [
         verdict(
@@ -267,6 +268,6 @@ def claims(what: str, leads: Mapping[float, Mean]) -> list[str]:
         verdict(
             f"{what}: DPSM-Bayes is clearly ahead up to epsilon {SMALL:g}",
             all(m.low > 0 for m in small.values()),
-            signs(small),
+            places(small),
         ),
     ]

@@ -1,7 +1,7 @@
 """A mean over runs with its 95 % interval, Student's t, where there are runs enough for one."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -54,17 +54,3 @@ class Mean:
 def difference(ours: Sequence[float], theirs: Sequence[float]) -> Mean:
     """Of paired runs: what both share (the split, the test records) cancels out."""
     return Mean.of([a - b for a, b in zip(ours, theirs, strict=True)])
-
-
-def signs(leads: Mapping[float, Mean]) -> str:
-    """Where a paired lead is clear of zero, and where it is not."""
-    parts = {
-        "ahead": [e for e, lead in leads.items() if lead.low > 0],
-        "tied": [e for e, lead in leads.items() if lead.low <= 0 <= lead.high],
-        "behind": [e for e, lead in leads.items() if lead.high < 0],
-    }
-    return "; ".join(f"{word} at {_list(at)}" for word, at in parts.items() if at)
-
-
-def _list(epsilons: Sequence[float]) -> str:
-    return ", ".join(f"{e:g}" for e in epsilons)

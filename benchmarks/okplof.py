@@ -90,6 +90,12 @@ CLAIM_NOTE = """The paper's claim, both halves at once. Our LOF is no slow one: 
 searches a tree of them. OKPLOF among all records searches around the survivors, around their neighbours and
 around theirs, and clusters before; among survivors it searches around these alone."""
 
+WHICH = """Which to take: OKPLOF among all records has the scores of LOF and takes about as long, so it pays
+only if you want to know which records lie well inside a cluster. Among survivors, as in the paper, it takes
+less time and finds the same outliers if they are far out, 2 to 3 ranges here; of outliers 1 to 2 ranges out
+it misses some. So the default is all records. Use `reference: survivors` for large tables and gross errors,
+and `lof` if you need the scores only."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Found:
@@ -216,28 +222,34 @@ def peer(matrix: npt.NDArray[np.float64], neighbours: int) -> object:
 
 
 def large_blocks(frame: pd.DataFrame, rows: int) -> list[str]:
-    """OKPLOF with its defaults on resampled records, their numbers as they are or moved a little."""
+    """OKPLOF and LOF on resampled records, their numbers as they are or moved a little."""
     rng = np.random.default_rng(1)
     resampled = frame.iloc[rng.integers(len(frame), size=rows)].reset_index(drop=True)
     moved = resampled.copy()
     for name in NUMBERS:
         extent = float(frame[name].max() - frame[name].min())
         moved[name] = moved[name] + rng.normal(0.0, 0.01 * extent, rows)
+    compared: Mapping[str, OutlierDetector] = {
+        "OKPLOF (default)": OKPLOF(),
+        f"OKPLOF {AMONG_SURVIVORS}": OKPLOF(reference="survivors"),
+        "LOF": LOF(),
+    }
     lines, seconds = [], []
     for name, table in (("resampled", resampled), ("resampled, numbers moved by 1 % of their range", moved)):
-        detector = OKPLOF()
-        distinct = detector.detect(table, schema()).distinct
-        timing = interleaved({name: partial(detector.detect, table, schema())}, {name: 1})[name]
-        seconds.append(least(timing))
-        lines.append([name, f"{distinct:,}", f"{seconds[-1]:.1f}"])
-        print(f"[okplof] {rows:,} records, {name}: {seconds[-1]:.1f} CPU s", flush=True)
+        distinct = len(table.drop_duplicates())
+        calls = {which: partial(one.detect, table, schema()) for which, one in compared.items()}
+        timings = interleaved(calls, dict.fromkeys(calls, 1))
+        seconds.append([least(timings[which]) for which in compared])
+        lines.append([name, f"{distinct:,}", *(f"{s:.1f}" for s in seconds[-1])])
+        print(f"[okplof] {rows:,} records, {lines[-1]}", flush=True)
     return [
-        markdown_table([f"OKPLOF, {rows:,} records", "distinct", "CPU seconds"], lines),
+        markdown_table([f"CPU seconds, {rows:,} records", "distinct", *compared], lines),
         verdict(
             f"OKPLOF rates {rows:,} records in under {LARGE_BAR:.0f} CPU s",
-            max(seconds) < LARGE_BAR,
-            " and ".join(f"{s:.1f}" for s in seconds),
+            max(line[0] for line in seconds) < LARGE_BAR,
+            " and ".join(f"{line[0]:.1f}" for line in seconds),
         ),
+        WHICH,
     ]
 
 

@@ -189,6 +189,7 @@ def peer_verdict(where: str, ours: Sequence[Accuracies], peers: Sequence[Accurac
         all(by.high >= -POINTS for by in lead.values()),
         f"points, {len(pairs)} runs: "
         + ", ".join(f"{100 * by.value:+.1f} at {e:g}" for e, by in lead.items()),
+        runs=len(pairs),
     )
 
 

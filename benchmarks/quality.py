@@ -16,7 +16,7 @@ ILP_BASED = "ILP-based, refined, l = 3 (default)"
 METHODS: Mapping[str, tuple[str, Mapping[str, object]]] = {
     "Mondrian, widest cut (paper)": ("mondrian", {"rule": "widest"}),
     "Mondrian, cut of least loss (default)": ("mondrian", {}),
-    "Bottom-up, price of the union (paper)": ("bottom_up", PLAIN),
+    "Bottom-up, price of the union, batches and splits": ("bottom_up", PLAIN),
     "Bottom-up, price of the increase": ("bottom_up", {"refine": False}),
     "Bottom-up, price of the union, refined": ("bottom_up", {"price": "whole"}),
     BOTTOM_UP: ("bottom_up", {}),
@@ -33,7 +33,7 @@ METHODS: Mapping[str, tuple[str, Mapping[str, object]]] = {
 }
 PLOTTED = (
     "Mondrian, cut of least loss (default)",
-    "Bottom-up, price of the union (paper)",
+    "Bottom-up, price of the union, batches and splits",
     BOTTOM_UP,
     ILP_BASED,
     "KACLUK (paper)",

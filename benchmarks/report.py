@@ -13,6 +13,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullFormatter, NullLocator
 
+from benchmarks.verdicts import of_claim, sentence
+
 PACKAGES = ("numpy", "pandas", "pyarrow", "numba", "scikit-learn", "anjana", "anonypy", "pycanon")
 HEAD = """# Benchmarks
 
@@ -44,9 +46,9 @@ def markdown_table(headers: Sequence[str], rows: Sequence[Sequence[object]]) -> 
     return "\n".join("| " + " | ".join(map(str, row)) + " |" for row in (headers, rule, *rows))
 
 
-def verdict(claim: str, good: bool, figures: str) -> str:
-    """A sentence whose judgement comes from the numbers."""
-    return f"- {'**Holds**' if good else '**Does not hold**'}: {claim} ({figures})."
+def verdict(claim: str, good: bool, figures: str, *, runs: int | None = None) -> str:
+    """A sentence whose judgement comes from the numbers; ``runs`` as in `verdicts.of_claim`."""
+    return sentence(of_claim(good, runs), claim, figures)
 
 
 def line_plot(

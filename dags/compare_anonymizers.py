@@ -15,6 +15,7 @@ from airflow_privacy_release import (
     CompareOperator,
     IngestParquetOperator,
     ReleaseOperator,
+    ValidateOperator,
     VerifyOperator,
     clean_up_after,
 )
@@ -64,9 +65,10 @@ with DAG(
     raw = IngestParquetOperator(
         task_id="ingest", uri=str(ADULT), schema=SCHEMA, columns=list(SCHEMA), nulls="drop"
     )
+    valid = ValidateOperator(task_id="validate", table=raw.output, suite="expectations/adult_people.json")
     staged = ReleaseOperator.partial(
         task_id="anonymize",
-        table=raw.output,
+        table=valid.output,
         seed=7,
         map_index_template="{{ task.method }}",
         # Each method uses all cores; methods side by side would slow each other down and distort the times.

@@ -16,6 +16,7 @@ from airflow_privacy_release import (
     MondrianOperator,
     PublishOperator,
     TransformOperator,
+    ValidateOperator,
     VerifyOperator,
     clean_up_after,
     release_transform,
@@ -40,6 +41,16 @@ DECADES = {
     "education": EDUCATION,
     "salary-class": {"role": "sensitive", "kind": "categorical"},
 }
+SUITE = {
+    "name": "ages",
+    "expectations": [
+        {"type": "expect_table_row_count_to_be_between", "kwargs": {"min_value": 1000}},
+        {
+            "type": "expect_column_values_to_be_between",
+            "kwargs": {"column": "age", "min_value": 17, "max_value": 90},
+        },
+    ],
+}
 POLICY = {"require": [{"model": "k_anonymity", "k": 5}], "max_suppressed": 0.02}
 
 
@@ -59,9 +70,10 @@ with DAG(
     raw = IngestParquetOperator(
         task_id="ingest", uri=str(ADULT), schema=SCHEMA, columns=list(SCHEMA), nulls="drop"
     )
+    valid = ValidateOperator(task_id="validate", table=raw.output, suite=SUITE)
     adults = TransformOperator(
         task_id="adults",
-        table=raw.output,
+        table=valid.output,
         sql='SELECT _record, age // 10 AS decade, education, "salary-class" FROM records WHERE age >= 20',
         schema=DECADES,
     )

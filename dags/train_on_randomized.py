@@ -10,7 +10,12 @@ from pathlib import Path
 
 from airflow.sdk import DAG, Asset
 
-from airflow_privacy_release import IngestParquetOperator, TrainNaiveBayesOperator, clean_up_after
+from airflow_privacy_release import (
+    IngestParquetOperator,
+    TrainNaiveBayesOperator,
+    ValidateOperator,
+    clean_up_after,
+)
 from airflow_privacy_release.compat import partitions_of
 
 CUSTOMERS = Path(__file__).parents[1] / "data" / "samples" / "bank_customers_test.parquet"
@@ -42,7 +47,10 @@ with DAG(
     tags=["example"],
 ):
     test = IngestParquetOperator(task_id="ingest_test", uri=str(CUSTOMERS), schema=SCHEMA)
+    valid = ValidateOperator(
+        task_id="validate_test", table=test.output, suite="expectations/bank_customers.json"
+    )
     trained = TrainNaiveBayesOperator(
-        task_id="train", name=RELEASE, target="value", test=test.output, public_test=True
+        task_id="train", name=RELEASE, target="value", test=valid.output, public_test=True
     )
     clean_up_after(trained)

@@ -82,8 +82,8 @@ Secrets of the command line are variables, or files that a variable with `_FILE`
 POLICY = """\
 ## Policy
 
-A file of its own, which `policy` of a release names: what the staged bytes must keep, whatever method made
-them.
+A separate file that the field `policy` of a release names. It states the requirements on the staged bytes,
+whatever method made them.
 
 ```yaml
 require:
@@ -134,24 +134,24 @@ def commands() -> str:
     """The page of commands."""
     parser = build_parser()
     parts = [COMMANDS, parser.description or "", "", parser.epilog or "", ""]
-    for name, told, command in _commands(parser):
+    for name, summary, command in _commands(parser):
         if any(isinstance(action, argparse._SubParsersAction) for action in command._actions):
             continue
         rows = [_argument(action) for action in command._actions if action.dest != "help"]
         usage = " ".join(command.format_usage().removeprefix("usage: ").split())
-        about = command.description or told
+        about = command.description or summary
         parts += [f"## {name}", "", f"{about[:1].upper()}{about[1:].rstrip('.')}.", "", f"    {usage}", ""]
         parts += ["| argument | |", "|---|---|", *rows, ""] if rows else []
     return "\n".join(parts)
 
 
 def _commands(parser: argparse.ArgumentParser) -> Iterator[tuple[str, str, argparse.ArgumentParser]]:
-    """All commands below a parser: name, help, and the parser of its own."""
+    """All commands below a parser: name, help, and the command's parser."""
     for action in parser._actions:
         if isinstance(action, argparse._SubParsersAction):
-            told = {choice.dest: choice.help or "" for choice in action._choices_actions}
+            summaries = {choice.dest: choice.help or "" for choice in action._choices_actions}
             for name, command in action.choices.items():
-                yield command.prog, told.get(name, ""), command
+                yield command.prog, summaries.get(name, ""), command
                 yield from _commands(command)
 
 
@@ -173,11 +173,11 @@ def _methods() -> str:
 
 def meanings() -> str:
     """What each parameter of each method means, for forms that import no method."""
-    told = {
+    found = {
         name: {field: _plain(text) for field, text in _documented(method_class(name)).items()}
         for name in method_names()
     }
-    return json.dumps(told, indent=1, ensure_ascii=False) + "\n"
+    return json.dumps(found, indent=1, ensure_ascii=False) + "\n"
 
 
 def manifest_schema() -> str:
@@ -215,7 +215,7 @@ def _type_schema(hint: Any, found: dict[str, Any]) -> dict[str, Any]:
         return {"type": "array", "items": _type_schema(inner[0], found)}
     if inspect.isclass(hint) and issubclass(hint, ManifestSection):
         if hint.__name__ not in found:
-            found[hint.__name__] = {}  # a section may hold sections of its own kind
+            found[hint.__name__] = {}  # a section may hold sections of the same kind
             found[hint.__name__] = _section_schema(hint, found)
         return {"$ref": f"#/$defs/{hint.__name__}"}
     return {"type": _JSON[hint]} if hint in _JSON else {}

@@ -23,7 +23,7 @@ def translated(error: BaseException, what: str) -> PrivacyEngineError | None:
     >>> translated(KeyError("a cell"), "people.parquet")
 
     Args:
-        error: Caught error.
+        error: Error that was caught from the other library.
         what: Name of the file or step that failed; it begins the message.
     """
     if isinstance(error, PrivacyEngineError):

@@ -28,7 +28,7 @@ class Entry:
 
     Attributes:
         home: Location of the class, as `module:class`.
-        family: What the method does to a table.
+        family: Kind of method: anonymizer, synthesizer, randomizer, detector or structure.
         fragments: Whether the method can work on the fragments of a table one by one. A method that makes a
             choice for the whole table cannot, since each fragment would make its own choice.
         followed: Whether later releases of a schedule can measure the tables of a first one again.
@@ -113,7 +113,7 @@ def family_of(name: str) -> Family:
     """The family of a release method.
 
     Args:
-        name: Registry key.
+        name: Registry key of the method.
 
     Raises:
         KeyError: if it is no release method.
@@ -132,16 +132,13 @@ _KINDS: Mapping[Family, ReleaseKind] = MappingProxyType(
 )
 
 
-def kind_of(name: str) -> ReleaseKind:
-    """Return the kind of releases that a method makes; imports nothing.
+def kind_of(name: str) -> ReleaseKind | None:
+    """Return the kind of releases that a method makes; imports nothing. None for methods unknown here.
 
     >>> kind_of("latent_class").value
     'synthetic'
-
-    Raises:
-        KeyError: If it is no release method.
     """
-    return _KINDS[family_of(name)]
+    return _KINDS[family_of(name)] if name in METHODS else None
 
 
 def shown_method(name: str, parameters: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:

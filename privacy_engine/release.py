@@ -25,7 +25,7 @@ class Release:
     """A table that may be verified and published.
 
     Attributes:
-        table: Released records.
+        table: Released records in the columns of `schema`.
         schema: Schema of ``table``.
         method: Registry key of the method.
         parameters: Parameters of the method as plain values.

@@ -16,7 +16,12 @@ _HOME = {
         "MeasureChoiceOperator",
         "SampleRecordsOperator",
     ),
-    "operators.ingest": ("IngestParquetOperator", "IngestSqlOperator", "IngestTablesOperator"),
+    "operators.ingest": (
+        "IngestParquetOperator",
+        "IngestSqlOperator",
+        "IngestTablesOperator",
+        "InventOperator",
+    ),
     "operators.learning": ("TrainNaiveBayesOperator",),
     "operators.methods": (
         "BottomUpOperator",
@@ -52,7 +57,6 @@ _HOME = {
         "ReleaseFragmentOperator",
         "ReleaseOperator",
     ),
-    "operators.step": ("InventOperator",),
     "operators.transform": ("TransformOperator", "release_transform"),
     "operators.validate": ("ValidateOperator",),
     "operators.verify": ("AttackOperator", "HoldOutOperator", "VerifyOperator"),

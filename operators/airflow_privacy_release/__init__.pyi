@@ -13,6 +13,7 @@ from .operators.compare import SampleRecordsOperator as SampleRecordsOperator
 from .operators.ingest import IngestParquetOperator as IngestParquetOperator
 from .operators.ingest import IngestSqlOperator as IngestSqlOperator
 from .operators.ingest import IngestTablesOperator as IngestTablesOperator
+from .operators.ingest import InventOperator as InventOperator
 from .operators.learning import TrainNaiveBayesOperator as TrainNaiveBayesOperator
 from .operators.methods import BottomUpOperator as BottomUpOperator
 from .operators.methods import DPSMBayesOperator as DPSMBayesOperator
@@ -42,7 +43,6 @@ from .operators.release import CutFragmentsOperator as CutFragmentsOperator
 from .operators.release import JoinFragmentsOperator as JoinFragmentsOperator
 from .operators.release import ReleaseFragmentOperator as ReleaseFragmentOperator
 from .operators.release import ReleaseOperator as ReleaseOperator
-from .operators.step import InventOperator as InventOperator
 from .operators.transform import TransformOperator as TransformOperator
 from .operators.transform import release_transform as release_transform
 from .operators.validate import ValidateOperator as ValidateOperator

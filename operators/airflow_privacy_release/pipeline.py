@@ -377,8 +377,7 @@ def _release(task: _Task) -> Any:
     if Slot.FRAGMENTS in task.handed:
         fragments = task.handed[Slot.FRAGMENTS]
         return JoinFragmentsOperator(fragments=fragments, title=spec.name, **task.settings)
-    spent, history = spec.budget, spec.history
-    kept = None if history is None or not history.keep else {"policy": spec.policy, **history.kept}
+    spent = spec.budget
     return ReleaseOperator(
         table=task.handed[Slot.TABLE],
         requires=task.waited,
@@ -394,9 +393,16 @@ def _release(task: _Task) -> Any:
         replaces=spec.release.replaces,
         series=spec.publish.table,
         lake=spec.publish.lake,
-        history=kept,
+        history=_history(spec),
         **task.settings,
     )
+
+
+def _history(spec: ReleaseSpec) -> dict[str, Any] | None:
+    """Return an operator's `history`. None if releases are not made with the earlier ones."""
+    if spec.history is None or not spec.history.keep:
+        return None
+    return {"policy": spec.policy, **spec.history.kept}
 
 
 def _over_time(spec: ReleaseSpec) -> dict[str, Any] | None:
@@ -414,6 +420,9 @@ def _cut(task: _Task) -> CutFragmentsOperator:
         method=spec.release.method,
         parameters=_parameters(spec),
         seed=spec.release.seed,
+        series=spec.publish.table,
+        lake=spec.publish.lake,
+        history=_history(spec),
         **task.settings,
     )
 

@@ -73,6 +73,11 @@ _PLACES = {
         "By default none.",
         "our_models.text:find_names",
     ),
+    "paper_releases": (
+        "Whether the releases in releases/papers/ of the include folder, one for each method of the papers, "
+        "have DAGs: `show` or `hide`. By default `hide`.",
+        "show",
+    ),
     "curator": (
         "Absolute folder for files that only the curator may read, such as exact comparisons with the "
         "source. By "

@@ -138,7 +138,7 @@ class Anonymizer(ABC):
         """Anonymize a table, or a part of one.
 
         Args:
-            table: Records.
+            table: Records of the table, or of the part, that is anonymized.
             schema: Schema of the records.
             rng: Method's random choices.
             whole: Sensitive attribute -> its values in the whole table, where these are the records of a part

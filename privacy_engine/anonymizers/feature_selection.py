@@ -85,7 +85,7 @@ def forward_pass(
     The classes of one subset are refined by the next feature, never counted again from the records' values.
 
     Args:
-        encoded: Table.
+        encoded: Encoded table whose records the features describe.
         features: Features that may be kept.
         order: Features' numbers, the best first.
         models: Models that all classes must satisfy.
@@ -132,7 +132,7 @@ def gain_order(
     any information, the others follow in the given order. O(features x kept features) privacy tests.
 
     Args:
-        encoded: Table.
+        encoded: Encoded table whose records the features describe.
         features: Features that may be kept.
         order: Numbers of the features; of equally informative ones the earlier comes first.
         models: Models that all classes must satisfy.

@@ -95,7 +95,7 @@ def distort(
     class has at least l records and each group at least l values, so this always ends.
 
     Args:
-        encoded: Table.
+        encoded: Encoded table with the sensitive values.
         row: Row of the sensitive attribute.
         labels: Classes, -1 = suppressed, shape (n,).
         groups: Clusters of the sensitive values.

@@ -8,8 +8,9 @@ of Computers 33(8), 2010, sections 3 and 4. Deviations:
 * The weights w_ij follow ``reading``: ``literal``, as section 5.2 prints them, or ``complement``, since by
   the paper's own words a low entry of the utility matrix is a great utility.
 * A sensitive value that is too rare for l - 1 companions joins the nearest cluster that has them; the
-release's notes
-  have the number of such values and of clusters.
+  release's notes have the number of such values and of clusters.
+* Merges are made cheapest first and large classes are split, see `agglomeration`; the paper merges class
+  after class.
 * A cluster of fewer than k records joins the most similar cluster.
 * ``refine`` lowers the loss afterwards, over the whole table and with all models as constraints.
 """
@@ -19,6 +20,7 @@ from enum import StrEnum
 from typing import ClassVar
 
 import numpy as np
+import numpy.typing as npt
 
 from privacy_engine.anonymizers.anonymizer import Anonymizer
 from privacy_engine.anonymizers.groups import distort, label_groups, sensitive_groups
@@ -49,6 +51,13 @@ class Repair(StrEnum):
     SUPPRESS = "suppress"  # merge, then suppress within the limit what pays
 
 
+class MergeWeights(StrEnum):
+    """The sensitive values whose weights price a merge inside a cluster."""
+
+    ALL_VALUES = "all_values"  # all m values, as section 3.2 prints the ILP
+    CLUSTER = "cluster"  # the values of the cluster only: a record's loss counts for values it may have
+
+
 @dataclass(frozen=True, kw_only=True)
 class ILPLDiversity(Anonymizer):
     """Cluster the sensitive values, merge records inside each cluster, and repair the classes to l-diversity.
@@ -69,6 +78,8 @@ class ILPLDiversity(Anonymizer):
             informative.
         price: Price of a merge: `increase`, the increase of the table's loss, or `whole`, the loss of the
             union.
+        merge_weights: Sensitive values whose weights price a merge: `all_values`, as the paper prints it, or
+            `cluster`, the values of the cluster that the merged records belong to.
         refine: Whether records are moved, swapped and regrouped afterwards wherever the total loss falls.
         regroup: Number of sweeps after `refine` in which neighbouring classes are taken apart and formed
             again; 0 for none. Each takes 1 to 2 CPU s for 30,000 records and gains less than the one
@@ -85,6 +96,7 @@ class ILPLDiversity(Anonymizer):
     reading: Reading = Reading.LITERAL
     utility: tuple[tuple[float, ...], ...] | None = None
     price: MergePrice = MergePrice.INCREASE
+    merge_weights: MergeWeights = MergeWeights.ALL_VALUES
     refine: bool = True
     regroup: int = 0
     block_size: int | None = 50_000
@@ -96,6 +108,7 @@ class ILPLDiversity(Anonymizer):
         object.__setattr__(self, "repair", choice(Repair, self.repair, "repair"))
         object.__setattr__(self, "reading", choice(Reading, self.reading, "reading"))
         object.__setattr__(self, "price", choice(MergePrice, self.price, "price"))
+        object.__setattr__(self, "merge_weights", choice(MergeWeights, self.merge_weights, "merge_weights"))
         if self.utility is not None:
             object.__setattr__(self, "utility", tuple(tuple(float(u) for u in row) for row in self.utility))
         if self.repair is Repair.DISTORT and self.l > self.k:
@@ -134,7 +147,7 @@ class ILPLDiversity(Anonymizer):
                 groups,
                 lambda group: agglomerate(
                     part.codes[group.rows],
-                    part.geometry(attribute_weights(weights, group.values)),
+                    part.geometry(self._merge_weights(weights, group.values)),
                     self.least,
                     stream,
                     self.price,
@@ -163,6 +176,13 @@ class ILPLDiversity(Anonymizer):
             regroup=self.regroup,
             block_size=self.block_size,
         )
+
+    def _merge_weights(self, weights: FloatMatrix, values: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
+        """(q,) weights that price merges in the cluster of sensitive ``values``, summing to 1.
+
+        Section 3.2: ILP_Ai(t) = sum_j w_ij (z_i - y_i) / |A_i|, the sum being over all m sensitive values.
+        """
+        return attribute_weights(weights, values if self.merge_weights is MergeWeights.CLUSTER else None)
 
     def _utility(self, encoded: EncodedTable, row: int) -> FloatMatrix:
         if self.utility is None:

@@ -62,7 +62,7 @@ class LocalRecoding:
         """(n,) int64 classes 0 .. c - 1, -1 = suppressed.
 
         Args:
-            encoded: Table.
+            encoded: Encoded table whose records are put into classes.
             merge: Makes classes of at least k of some records.
             rng: Passed to ``merge``, and the order in which refinement tries records.
         """
@@ -276,8 +276,8 @@ def inside_blocks(
 
     Args:
         block_labels: Block of each record, 0 .. blocks - 1, shape (n,) int64.
-        rng: Is spawned.
-        work: from the records of a block, ascending, to their labels.
+        rng: Generator from which each block's own stream is spawned.
+        work: Function from the rows of a block, ascending, and its stream to labels 0, 1, ... or -1.
     """
     order = np.argsort(block_labels, kind="stable")
     rows = np.split(order, np.flatnonzero(np.diff(block_labels[order])) + 1) if len(order) else []

@@ -248,8 +248,8 @@ def linked_recoding(
     counted exactly, and groups that miss a model are merged and aligned again.
 
     Args:
-        tables: Tables.
-        people: Their persons.
+        tables: Encoded tables that share the persons.
+        people: Persons of the rows of all tables.
         grouped: Groups of persons, of their table.
         models: Models that every group must satisfy.
         suppression_limit: Share of the records that may be suppressed to meet the models; those that find no
@@ -470,7 +470,7 @@ def with_pseudonyms(
     choices would learn nothing else from them.
 
     Args:
-        table: Released records.
+        table: Released records without a column for the person.
         schema: Schema of the rows, which names the person.
         persons: Person of each row, shape (n,).
         rng: Draws the pseudonyms.

@@ -110,7 +110,7 @@ def _side(
 
     Args:
         release: Release that they are in.
-        name: Sensitive attribute.
+        name: Name of the sensitive attribute.
         rows: Their rows there, shape (p,).
         group: Group of each of its classes, shape (c,).
         more: Number of records with a value by which this release exceeds the other one, for each pair of a

@@ -29,9 +29,9 @@ class _Sought(NamedTuple):
         low, high, null, codes: Cells of the records, as in `Cells`.
         truth, of: Ordered values of the people, (t, o), NaN = null, and values of the others, (t, c).
         used: Whether each attribute counts, shape (t, a) or (records, a).
-        flat, starts, values, sizes: As in `Space`.
-        block_low, block_high, block_null, block_words, cell_words: As in `Blocks`, for the records, or for
-            the people if these are searched.
+        flat, starts, values, sizes: Coverage of the cells of other attributes in one array, as in `Space`.
+        block_low, block_high, block_null, block_words, cell_words: Spans and values of blocks, as in
+            `Blocks`, of the records, or of the people if these are searched.
     """
 
     low: Floats

@@ -167,7 +167,7 @@ def _features(
 
     Args:
         case: Case, for whether a leak is planted: then half of the release are true records.
-        table: Released records.
+        table: Released records, of the release itself or of a shadow.
         own: True records that it was made from.
         groups: Records to score.
         rng: Source of randomness for sampling released records.

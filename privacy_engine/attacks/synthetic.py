@@ -117,7 +117,7 @@ def distance_to_closest_record(
     Args:
         train: Records that the synthetic ones were made from.
         holdout: Records of the same population that were not used.
-        synthetic: Synthetic records.
+        synthetic: Synthetic records that are released.
         schema: Schema of all three; each attribute but identifiers with a public domain.
         rng: Source of randomness for sampling rows.
         rows: Most synthetic records to compare.
@@ -152,7 +152,7 @@ def closeness_to_source(
 
     Args:
         source: Records that the synthetic ones were made from.
-        synthetic: Synthetic records.
+        synthetic: Synthetic records that are released.
         schema: Schema of both; each attribute but identifiers with a public domain.
         rng: Source of randomness for sampling rows.
         rows: Most records of each table to compare.
@@ -188,7 +188,7 @@ def membership_inference(
     Args:
         members: Records that the synthetic ones were made from.
         non_members: Records of the same population that were not used; half of them become the reference.
-        synthetic: Synthetic records.
+        synthetic: Synthetic records that are released.
         schema: Schema of all three; each attribute but identifiers with a public domain.
         rng: Source of randomness for the reference and for sampling rows.
         rows: Most members, and most non-members, to compare.

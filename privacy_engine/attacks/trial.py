@@ -166,7 +166,7 @@ class Case:
     """Evidence read as cells, and the people who are attacked.
 
     Attributes:
-        released: Released records.
+        released: Released records, read as cells.
         people: True records that the release was made from.
         targets: Indexes of the people who are attacked, shape (t,).
         outsiders: People who are not in the release, in random order.

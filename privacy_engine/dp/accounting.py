@@ -173,6 +173,8 @@ def total(spends: Iterable[Spend], neighbours: Neighbours, delta: float = 0.0) -
         ValueError: If there is none; or one spends rho, and delta is 0 or another one spends a delta.
     """
     parts = tuple(spends)
+    if not parts:
+        raise ValueError("epsilon must be > 0, but no mechanism spends any")
     if any(s.rho is not None for s in parts):
         rho = sum((s.exact_rho for s in parts), Fraction(0))
         return PrivacyLoss.of_zcdp(rounded_up(rho), delta, neighbours)

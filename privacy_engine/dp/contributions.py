@@ -4,8 +4,8 @@ Neighbour relation: all rows of one person replaced by another person's rows. Th
 public, the number of rows is not. There are two ways to limit the change by such a replacement:
 
 * ``max_rows`` m: m rows of a person with more are kept, each with equal probability. A person has 1 .. m
-records. * ``weight`` person: each person is dealt W units, shared by the person's r rows: each row has W / r
-of them,
+  records.
+* ``weight`` person: each person is dealt W units, shared by the person's r rows: each row has W / r of them,
   rounded up or down so that they sum to W. Every person has the same weight, whatever r: the measured
   distribution is that of rows drawn by first drawing a person, then one of the person's rows. W is a function
   of P only.
@@ -73,7 +73,7 @@ class Contribution:
 
     Attributes:
         max_rows: Most rows of a person, >= 1.
-        weight: `person`.
+        weight: Text `person` for the same weight for each person; None: `max_rows` limits the rows.
     """
 
     max_rows: int | None = None

@@ -27,7 +27,7 @@ class PrivacyLoss:
     any record; it has no delta and is not booked.
 
     Attributes:
-        epsilon, delta: Claimed values.
+        epsilon, delta: Claimed upper bounds on the privacy loss, >= 0; delta 0 is pure epsilon.
         neighbours: Neighbour relation of the claim.
         rho: Rho, if the release is rho-zCDP and that implies its (epsilon, delta): then composition adds
             rho's and converts their sum, which is tighter. None if it was not accounted as zCDP.
@@ -84,6 +84,8 @@ class PrivacyLoss:
 
         With delta 0 it is a loss of pure epsilon.
         """
+        if not epsilon > 0:
+            raise ValueError(f"epsilon must be > 0 and finite, got {epsilon}")
         rho = zcdp_rho(epsilon, delta) if delta else None
         return cls(epsilon=epsilon, delta=delta, neighbours=neighbours, rho=rho)
 

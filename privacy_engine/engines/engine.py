@@ -99,7 +99,7 @@ class Engine(Protocol):
 
         Args:
             files: Parquet files of the table.
-            column: Sensitive attribute.
+            column: Name of the sensitive attribute.
             person: Column with the person of each record.
             values: Values of the column, and their codes.
 
@@ -120,10 +120,10 @@ class Engine(Protocol):
 
         Args:
             files: Parquet files of the table.
-            columns: Quasi-identifiers.
+            columns: Names of the quasi-identifiers.
             sensitive: One sensitive attribute, and its values in the whole table.
             person: Column with the person of each record.
-            linked: As for `Grouping`.
+            linked: Whether the rows of a person are linked, as in `Grouping`.
 
         Returns:
             Columns ``left``, ``persons`` and ``records``, all int64, ascending by the first.

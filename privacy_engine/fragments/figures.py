@@ -143,7 +143,8 @@ class FragmentFigures:
         """As `distributions.distributions`: what may be published of the quasi-identifiers before and after.
 
         Args:
-            smallest_count: >= 2; counts of the source below it are hidden, others rounded to its multiples.
+            smallest_count: Smallest count of the source that is shown, >= 2; smaller ones are hidden, others
+                rounded to its multiples.
         """
         return shown(self.tallies, smallest_count)
 

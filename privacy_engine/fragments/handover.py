@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from privacy_engine.engines.engine import Engine, Files
+from privacy_engine.engines.engine import Assign, Engine, Files
 from privacy_engine.engines.frames import to_frame
 from privacy_engine.errors import IntegrityError
 from privacy_engine.fragments.cut_tree import CutTree
@@ -40,20 +40,26 @@ class Contents:
 
 
 def count_leaves(
-    engine: Engine, files: Files, tree: CutTree, whole: WholeTable, constraints: Constraints
+    engine: Engine,
+    files: Files,
+    tree: CutTree,
+    whole: WholeTable,
+    constraints: Constraints,
+    *,
+    leaf_of: Assign | None = None,
 ) -> Contents:
-    """Count every record of a table; each fragment of the tree must be one leaf.
+    """Count every record of a table in the leaves of a tree.
 
-    Sensitive attributes are counted one after the other, and only those with a rule: their combinations may
-    be many.
+    By default, `leaf_of` is that of the tree, each of whose fragments must be one leaf. Sensitive attributes
+    are counted one after the other, and only those with a rule: their combinations may be many.
     """
-    leaves = len(tree.fragment_of)
+    leaves, assign = len(tree.fragment_of), leaf_of or tree.assign
     sizes = np.zeros(leaves, np.int64)
     counts = np.zeros((leaves, constraints.start[-1]), np.int32)
     ruled: list[int | None] = [*np.unique(constraints.attribute).tolist()] or [None]
     for a in ruled:
         names = [] if a is None else [whole.sensitive_names[a]]
-        table = engine.count_fragments(files, tree.assign, names)
+        table = engine.count_fragments(files, assign, names)
         leaf, records = (table.column(name).to_numpy() for name in ("fragment", "count"))
         sizes = np.bincount(leaf, records, leaves).astype(np.int64)
         if a is not None:
@@ -64,9 +70,7 @@ def count_leaves(
     _require_unchanged(int(sizes.sum()) == whole.rows)
     people = None
     if person := whole.schema.by:  # one row for each person of a leaf
-        people = np.bincount(
-            engine.count_fragments(files, tree.assign, [person])["fragment"], minlength=leaves
-        )
+        people = np.bincount(engine.count_fragments(files, assign, [person])["fragment"], minlength=leaves)
     return Contents(sizes=sizes, people=people, counts=counts)
 
 
@@ -83,7 +87,7 @@ def hand_over(
     """Join fragments until each is allowed, or one is left.
 
     Args:
-        tree: Tree in which each fragment is one leaf.
+        tree: Tree of the leaves. Leaves that are one fragment stay together.
         contents: Contents of the leaves.
         least: Persons that a fragment needs; those of joined leaves are added up, so a person in several
             leaves counts more than once; the release of a fragment with too few persons is refused.
@@ -92,8 +96,11 @@ def hand_over(
     Returns:
         The tree with the leaves' new fragments, and the size of each.
     """
-    owner, sizes, counts = np.arange(len(contents.sizes)), contents.sizes.copy(), contents.counts.copy()
-    people = (contents.sizes if contents.people is None else contents.people).copy()
+    leaves, owner = len(contents.sizes), np.array(tree.fragment_of)
+    people = contents.sizes if contents.people is None else contents.people
+    sizes, people = (np.bincount(owner, n, leaves).astype(np.int64) for n in (contents.sizes, people))
+    counts = np.zeros_like(contents.counts)
+    np.add.at(counts, owner, contents.counts)
     routes = _routes(tree)
 
     def stands(fragment: int) -> bool:
@@ -153,9 +160,9 @@ def _next_to(tree: CutTree, cut: int, side: int, place: int) -> Iterator[int]:
 
     Args:
         tree: Tree of the cuts.
-        cut: One.
+        cut: Index of the cut in `tree.cuts`.
         side: Side on which to find the neighbour.
-        place: Behind the other side.
+        place: Subtree behind the other side: index of a cut, or `~leaf` of a leaf.
     """
     if place < 0:
         yield ~place

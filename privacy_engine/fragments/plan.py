@@ -1,19 +1,21 @@
 """How a table is cut into fragments that a method can anonymize one by one, and whether it may."""
 
+import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from privacy_engine.anonymizers.anonymizer import Anonymizer
-from privacy_engine.engines.engine import Engine, Files
+from privacy_engine.engines.engine import Assign, Engine, Files
 from privacy_engine.engines.frames import to_frame
 from privacy_engine.errors import SpecError
 from privacy_engine.fragments.cut_tree import CutTree
 from privacy_engine.fragments.cutting import cut
 from privacy_engine.fragments.handover import count_leaves, hand_over
-from privacy_engine.fragments.whole import WholeTable
+from privacy_engine.fragments.whole import WholeTable, widened
+from privacy_engine.recoding.grouping.constraints import Constraints
 from privacy_engine.recoding.grouping.model_rules import compile_constraints, require_one_class
 from privacy_engine.release import ReleaseMethod
 from privacy_engine.tables.schema import DataSchema
@@ -73,6 +75,34 @@ class FragmentPlan:
         )
 
 
+@dataclass(frozen=True, kw_only=True)
+class StandingCut:
+    """A cut that later releases keep. PRIVATE: it holds values of the source.
+
+    Attributes:
+        tree: Cut tree, with the fragment of each leaf.
+        schema: Closed schema, whose domains have all values that released cells may cover.
+    """
+
+    tree: CutTree
+    schema: DataSchema
+
+    @classmethod
+    def of(cls, plan: FragmentPlan) -> "StandingCut":
+        """Return the cut of a plan."""
+        return cls(tree=plan.tree, schema=plan.whole.schema)
+
+    def to_json(self) -> str:
+        """Return text for `from_json`, the same for equal cuts."""
+        return json.dumps({"tree": self.tree.to_dict(), "schema": self.schema.to_dict()}, ensure_ascii=False)
+
+    @classmethod
+    def from_json(cls, text: str) -> "StandingCut":
+        """Read the output of `to_json`."""
+        given = json.loads(text)
+        return cls(tree=CutTree.from_dict(given["tree"]), schema=DataSchema.from_dict(given["schema"]))
+
+
 def plan_fragments(
     engine: Engine, files: Files, schema: DataSchema, method: ReleaseMethod, *, rows: int, seed: int | None
 ) -> FragmentPlan:
@@ -82,10 +112,10 @@ def plan_fragments(
         engine: Reads the table.
         files: Parquet files of the table.
         schema: Schema of the table.
-        method: Anonymizer.
+        method: Anonymizer that later works on each fragment.
         rows: Most records of a fragment; more if they are equal in all quasi-identifiers, or if a neighbour
             could not meet the guarantees by itself.
-        seed: >= 0, of all random choices; None takes fresh entropy.
+        seed: Seed of all random choices, >= 0; None takes fresh entropy.
 
     Raises:
         SpecError: If the method cannot work in fragments.
@@ -93,12 +123,8 @@ def plan_fragments(
         InfeasibleError: If the whole table cannot be one class.
         IntegrityError: If the table changes during the work.
     """
-    anonymizer = fragmentable(method)
-    seed = int(np.random.SeedSequence(seed).generate_state(1)[0]) if seed is None else seed
-    whole = WholeTable.of_files(engine, files, schema, _attributes_of(anonymizer.sensitive_models, schema))
-    constraints = compile_constraints(anonymizer.sensitive_models, whole)
-    counts = np.concatenate([np.zeros(0, np.int64), *whole.sensitive_counts]).astype(np.int32)
-    require_one_class(whole.rows, anonymizer.least, counts, constraints, whole.sensitive_names)
+    anonymizer, seed = fragmentable(method), _drawn(seed)
+    whole, constraints = _whole_of(engine, files, schema, anonymizer)
     tree = CutTree()
     if whole.rows > rows:
         sample = to_frame(engine.sample(files, SAMPLE, seed))
@@ -107,6 +133,58 @@ def plan_fragments(
     # room for more than one class: a fragment of fewer than 2k records could only be generalized as a whole
     tree, sizes = hand_over(tree, contents, 2 * anonymizer.least, constraints)
     return FragmentPlan(schema=schema, whole=whole, tree=tree, sizes=sizes, seed=seed)
+
+
+def plan_again(
+    engine: Engine,
+    files: Files,
+    schema: DataSchema,
+    method: ReleaseMethod,
+    *,
+    standing: StandingCut,
+    leaf_of: Assign,
+    last: Sequence[int],
+    seed: int | None,
+) -> FragmentPlan:
+    """Plan a release in the fragments of an earlier one, some of which may become one.
+
+    A fragment with too few records, now or in the last release, joins a neighbour, as in `plan_fragments`.
+
+    Args:
+        engine: Reads the table.
+        files: Parquet files of the table.
+        schema: Schema of the table.
+        method: Anonymizer that the fragments are released by.
+        standing: Cut of the earlier release.
+        leaf_of: Leaf of each record.
+        last: Records of the last release in each leaf, shape (leaves,).
+        seed: Seed of the cuts and of all fragments, as for `plan_fragments`.
+
+    Raises:
+        SpecError, SchemaError, InfeasibleError, IntegrityError: As `plan_fragments`.
+    """
+    anonymizer, seed = fragmentable(method), _drawn(seed)
+    whole, constraints = _whole_of(engine, files, schema, anonymizer)
+    whole = replace(whole, schema=widened(whole.schema, schema, standing.schema))
+    contents = count_leaves(engine, files, standing.tree, whole, constraints, leaf_of=leaf_of)
+    contents = replace(contents, people=np.minimum(contents.sizes, np.asarray(last, dtype=np.int64)))
+    tree, sizes = hand_over(standing.tree, contents, 2 * anonymizer.least, constraints)
+    return FragmentPlan(schema=schema, whole=whole, tree=tree, sizes=sizes, seed=seed)
+
+
+def _drawn(seed: int | None) -> int:
+    return int(np.random.SeedSequence(seed).generate_state(1)[0]) if seed is None else seed
+
+
+def _whole_of(
+    engine: Engine, files: Files, schema: DataSchema, method: Anonymizer
+) -> tuple[WholeTable, Constraints]:
+    """Return the facts about a table, and the requirements on each class, which the whole table must meet."""
+    whole = WholeTable.of_files(engine, files, schema, _attributes_of(method.sensitive_models, schema))
+    constraints = compile_constraints(method.sensitive_models, whole)
+    counts = np.concatenate([np.zeros(0, np.int64), *whole.sensitive_counts]).astype(np.int32)
+    require_one_class(whole.rows, method.least, counts, constraints, whole.sensitive_names)
+    return whole, constraints
 
 
 def _attributes_of(models: Sequence[PrivacyModel], schema: DataSchema) -> list[str]:

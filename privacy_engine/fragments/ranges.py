@@ -50,7 +50,7 @@ class Ranges:
         ranges also only depends on the values of the records.
 
         Args:
-            sample: at least one record.
+            sample: Sampled records of the table, at least one.
             ranges: Number of ranges; there are fewer if records are equal.
 
         Returns:

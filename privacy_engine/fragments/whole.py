@@ -45,7 +45,7 @@ class WholeTable:
         """Of a table in files.
 
         Args:
-            engine: Reads them.
+            engine: Engine that reads the files.
             files: Parquet files of the table.
             schema: Schema of the table.
             sensitive: Sensitive attributes whose values matter; all are held in memory.
@@ -105,6 +105,32 @@ def closed(schema: DataSchema, engine: Engine, files: Files) -> DataSchema:
         for a in schema.attributes
     )
     return replace(schema, attributes=attributes)
+
+
+def widened(schema: DataSchema, source: DataSchema, before: DataSchema) -> DataSchema:
+    """Return a closed schema whose domains also have the values of an earlier one.
+
+    Args:
+        schema: Schema that `closed` returned for the table.
+        source: The same before it was closed.
+        before: Closed schema of an earlier release, whose cells may be published again.
+    """
+    known = {a.name: a for a in before.quasi_identifiers}
+    attributes = tuple(
+        _widened(a, known[a.name]) if a.name in known and not source[a.name].has_public_domain else a
+        for a in schema.attributes
+    )
+    return replace(schema, attributes=attributes)
+
+
+def _widened(attribute: Attribute, before: Attribute) -> Attribute:
+    if attribute.categories is not None and before.categories is not None:
+        both = dict.fromkeys((*before.categories, *attribute.categories))
+        return replace(attribute, categories=tuple(both))
+    ends = [a.bounds for a in (attribute, before) if a.bounds is not None]
+    if not ends:
+        return attribute
+    return replace(attribute, bounds=(min(low for low, _ in ends), max(high for _, high in ends)))
 
 
 def _closed(attribute: Attribute, engine: Engine, files: Files) -> Attribute:

@@ -76,7 +76,7 @@ class DTPD(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-lear
 
     Attributes:
         classes_: Classes, sorted, shape (c,).
-        tree_: Root.
+        tree_: Root of the fitted tree.
     """
 
     def __init__(self, theta: float = 0.8, *, least_share: float = 0.002) -> None:

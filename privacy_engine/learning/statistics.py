@@ -25,7 +25,7 @@ class ListedStatistics:
     """Counts of each released value by class.
 
     Attributes:
-        name: Attribute.
+        name: Name of the attribute.
         channel: Through which it was released.
         counts: Float64, shape (classes, k).
     """
@@ -45,7 +45,7 @@ class ListedStatistics:
 
         Args:
             sizes: Records of each true class, > 0, shape (classes,).
-            unmix: from sums by released class to those by true class, shape (classes, classes).
+            unmix: Matrix from sums by released class to sums by true class, shape (classes, classes).
             alpha: Number of records added to each value of each class.
         """
         shares = (unmix @ self.counts @ self.channel.inverse) / sizes[:, None]
@@ -63,7 +63,7 @@ class NumericStatistics:
     """Sums of scores of a number by class.
 
     Attributes:
-        name: Attribute.
+        name: Name of the attribute.
         mechanism: Mechanism that released it.
         sums: Sums of the products of 1 and the scores of x - centre and of its square, shape (classes, 3, 3).
         centre: Near the mean, fixed by the first records.
@@ -98,7 +98,7 @@ class NumericStatistics:
 
         Args:
             sizes: Records of each true class, > 0, shape (classes,).
-            unmix: from sums by released class to those by true class, shape (classes, classes).
+            unmix: Matrix from sums by released class to sums by true class, shape (classes, classes).
             var_smoothing: Share of the attribute's largest variance over all records that is a class's least
                 variance.
             shrinkage: Whether to shrink variances; never done if neither number nor class was randomized.

@@ -38,8 +38,8 @@ def association(
     """Compute it from the cells of released records: an interval counts as its middle.
 
     Args:
-        table: Released records.
-        schema: Theirs.
+        table: Released records of all columns in the schema.
+        schema: Schema of the released records.
         most: Number of attributes to use, the first ones; the number of pairs grows with the square.
         spanned: Quasi-identifiers that are released as the two bounds of an interval. Any other column is
             taken as it is, whatever its name.

@@ -40,8 +40,8 @@ def mean_bounds(surely: Truths, maybe: Truths, low: Floats, high: Floats) -> Bou
     """The mean of a number over the records that meet a condition.
 
     Args:
-        surely: As for ``count_bounds``, shape (n,).
-        maybe: As for ``count_bounds``, shape (n,).
+        surely: Whether a record meets the condition whatever its values are, shape (n,).
+        maybe: Whether some of its values let it meet the condition, shape (n,).
         low: Least number that each may have while it meets the condition, shape (n,).
         high: Largest, shape (n,).
 

@@ -52,7 +52,7 @@ class GaussianCopula:
 
     Attributes:
         ends: For each attribute, (values + 1,) cumulative frequencies of its values, 0 .. 1.
-        correlations: of the normal variables, shape (a, a).
+        correlations: Correlations of the normal variables behind the attributes, shape (a, a).
         codes: Records of the sample, as numbers of values, shape (n, a).
     """
 

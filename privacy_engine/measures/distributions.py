@@ -62,7 +62,8 @@ class Tally:
     """One quasi-identifier before and after, in exact counts: as private as the source.
 
     Attributes:
-        attribute, ordered, groups, after: as in `Distribution`.
+        attribute, ordered, groups, after: Name, order, labels and released counts of the attribute, as in
+            `Distribution`.
         before: Records of the source, shape (g,).
     """
 
@@ -105,7 +106,8 @@ def distributions(recoding: Recoding, smallest_count: int) -> list[Distribution 
 
     Args:
         recoding: Recoding; all source records count as before.
-        smallest_count: >= 2; counts of the source below it are hidden, others rounded to its multiples.
+        smallest_count: Smallest count of the source that is shown, >= 2; smaller ones are hidden, others
+            rounded to its multiples.
 
     Raises:
         ValueError: If smallest_count is below 2.

@@ -44,7 +44,7 @@ def grouped_marginals(tables: Sequence[CodedTable], schema: DataSchema) -> list[
     """Each attribute of the tables, in the schema's order.
 
     Args:
-        tables: at least one, encoded over the same domains.
+        tables: Tables to compare, at least one, encoded over the same domains.
         schema: Schema of all tables.
     """
     found = []

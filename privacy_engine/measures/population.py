@@ -95,7 +95,7 @@ def people_in_population(release: pd.DataFrame, population: pd.DataFrame, source
     They are what `risk.journalist_max` and `risk.journalist_mean` ask for, one number a class.
 
     Args:
-        release: Released records.
+        release: Released records with their quasi-identifiers.
         population: Quasi-identifiers of everyone, including those in the release.
         source: Schema of the source.
 

@@ -335,7 +335,7 @@ def code_forms(source: DataSchema, released: DataSchema) -> dict[str, str]:
         source: Schema of the released table, with its values coded.
         released: Schema of the release.
     """
-    sentences = {a.name: a.codes_told() for a in source.attributes}
+    sentences = {a.name: a.codes_in_words() for a in source.attributes}
     return {
         column: codes
         for name, codes in sentences.items()

@@ -50,8 +50,10 @@ class Assessment:
         wasserstein: Wasserstein distance of each attribute on a scale.
         correlation: Difference of the correlation of each pair of attributes.
         scores: Scores of classifiers, by target; empty if no attribute can be one.
-        closeness: see `closeness_to_source`; None for tables of a few records.
-        closest_record, membership: see `privacy_engine.attacks.synthetic`; None without a holdout.
+        closeness: Closeness of synthetic records to the source, see `closeness_to_source`; None for tables of
+            a few records.
+        closest_record, membership: Results of the attacks in `privacy_engine.attacks.synthetic`; None without
+            a holdout.
     """
 
     marginals: tuple[MarginalDistances, ...]
@@ -78,9 +80,9 @@ def assess(
 
     Args:
         source: Records that the synthetic ones were made from, all of them.
-        synthetic: Synthetic records.
+        synthetic: Synthetic records that are compared with the source.
         schema: Schema of the source; each attribute but identifiers with a public domain.
-        rng: Draws samples.
+        rng: Source of randomness for the samples.
         holdout: Records of the same population that the synthesizer has not seen. Without them it cannot be
             measured whether the synthetic records are closer to people in the source than to people outside:
             none are held back from a release for that.

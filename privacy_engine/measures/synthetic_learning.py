@@ -25,8 +25,8 @@ class Score:
     """Share of the test records whose target is predicted correctly, by training data.
 
     Attributes:
-        real: from records of the source (TRTR): what can be had.
-        synthetic: from synthetic records (TSTR).
+        real: Share for a classifier trained on records of the source (TRTR), which is the best to expect.
+        synthetic: Share for a classifier trained on synthetic records (TSTR).
         majority: Share if the most frequent value of the real training records is always predicted, the
             baseline.
     """
@@ -52,7 +52,7 @@ def train_on_synthetic(
 
     Args:
         train: Real records; in TRTR they are what `synthetic` is in TSTR.
-        synthetic: Synthetic records.
+        synthetic: Synthetic records to train on.
         test: Real records that are not in ``train``. Where the synthesizer has seen them, TSTR flatters a
             synthesizer that remembers records; a differentially private one almost never can.
         schema: Schema of all three; each attribute but identifiers with a public domain.

@@ -160,7 +160,7 @@ def wasserstein(real: pd.DataFrame, synthetic: pd.DataFrame, schema: DataSchema)
 
     Args:
         real: Records of the source.
-        synthetic: Synthetic records.
+        synthetic: Synthetic records that are compared with the source.
         schema: Schema of both, which they fit.
     """
     found = {}
@@ -227,7 +227,7 @@ def correlation_difference(
 
     Args:
         real: Records of the source.
-        synthetic: Synthetic records.
+        synthetic: Synthetic records that are compared with the source.
         schema: Schema of both; each attribute but identifiers with a public domain.
 
     Raises:

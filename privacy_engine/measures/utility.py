@@ -72,7 +72,7 @@ def ilp(recoding: Recoding, weights: npt.ArrayLike) -> float:
     sensitive value i, so only the column sums of the weights matter.
 
     Args:
-        recoding: Recoding.
+        recoding: Recoding of the quasi-identifiers that is measured.
         weights: Weights w_ij of sensitive value i and quasi-identifier j, summing to 1, shape (m, q).
 
     Raises:
@@ -152,7 +152,7 @@ def query_error(
     cannot see suppressed records. Zhang, Koudas, Srivastava and Yu (2007), section 6.
 
     Args:
-        recoding: Recoding.
+        recoding: Recoding of the quasi-identifiers that is measured.
         rng: Draws the queries.
         queries: Number of queries.
         attributes: Quasi-identifiers in each query; all, if there are fewer.
@@ -248,7 +248,7 @@ def figures(recoding: Recoding, rng: np.random.Generator | None = None) -> dict[
     """All of them, by name; ``gcp`` and ``suppressed`` are the shares that a policy may limit.
 
     Args:
-        recoding: Recoding.
+        recoding: Recoding of the quasi-identifiers that is measured.
         rng: Source of randomness for the queries of ``query_error``, which is omitted without it.
     """
     by_lca = gcp(recoding, Charge.LCA)

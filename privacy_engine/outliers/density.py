@@ -23,7 +23,7 @@ def local_outlier_factors(
     """The factor of some points among the points of reference.
 
     Args:
-        space: Points.
+        space: Points with their distances.
         rated: Points to rate, all of them in ``reference``, shape (r,).
         reference: Ascending, shape (s,); neighbours are taken from them.
         neighbours: K; as many as there are others where these are fewer.

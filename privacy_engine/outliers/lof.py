@@ -24,8 +24,8 @@ class LOF:
     Attributes:
         neighbours: Distinct records around each, >= 1; as many as there are where these are fewer.
         penalty: Lambda, squared distance of two unequal categories, > 0; numbers are scaled to [0, 1].
-        top: Number of the highest scores to report ...
-        threshold: ... or all scores above this one, > 0; 1.5 where neither is given.
+        top: Number of the highest scores to report; not with `threshold`.
+        threshold: Score above which a record is reported, > 0, instead of `top`; 1.5 if neither is given.
         attributes: Columns outliers may show in; all quasi-identifiers where none are given.
     """
 

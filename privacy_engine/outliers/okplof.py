@@ -46,16 +46,18 @@ class OKPLOF:
 
     Attributes:
         clusters: K', >= 1; by default records / ``average_cluster_size``, at most the distinct records.
-        average_cluster_size: >= 1.
+        average_cluster_size: Records per cluster from which the number of clusters follows, >= 1; used if
+            `clusters` is not given.
         neighbours: Distinct records around each, >= 1; as many as there are where these are fewer.
         smallest_pruned: Least records of a cluster that is pruned, >= 1; by default ``neighbours``.
         penalty: Lambda, squared distance of two unequal categories, > 0; numbers are scaled to [0, 1].
-        reference: Records that may be neighbours; among ``survivors``, as in the paper, it is faster, and
-            misses some outliers that are less far out.
+        reference: Records that may be neighbours. Among ``all`` the scores are those of plain LOF, which
+            takes about as long. Among ``survivors``, as in the paper, it is faster and finds gross errors as
+            well, but misses some outliers that are less far out: use it for large tables.
         rounds: Largest number of rounds of the clustering, >= 1; pruning requires little of it (section 1.2),
             and five rounds prune and find on Adult as much as twenty.
-        top: Number of the highest scores to report ...
-        threshold: ... or all scores above this one, > 0; 1.5 where neither is given.
+        top: Number of the highest scores to report; not with `threshold`.
+        threshold: Score above which a record is reported, > 0, instead of `top`; 1.5 if neither is given.
         attributes: Columns outliers may show in; all quasi-identifiers where none are given.
     """
 

@@ -286,7 +286,7 @@ def _of_bands(diagonal: IntArray, distances: IntArray, first: IntArray, last: In
     """(k, k) weights of clamped noise, which only depend on the distance, except in the end columns.
 
     Args:
-        diagonal: it takes what rounding left, shape (k,).
+        diagonal: Weights of unchanged values, with the remainder of all rounding, shape (k,).
         distances: Weights at the distances 1 .. k - 2, shape (k - 2,).
         first: First column, where all the tail below it falls, shape (k,).
         last: Last column, shape (k,).

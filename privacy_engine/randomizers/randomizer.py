@@ -44,7 +44,8 @@ class RandomizedRelease(Release):
     """A release whose attributes were randomized one by one.
 
     Attributes:
-        randomization: with what; it is public, and needed to learn from the release.
+        randomization: Probabilities with which each attribute was randomized; they are public, and needed to
+            learn from the release.
     """
 
     randomization: Randomization
@@ -189,8 +190,8 @@ class Memoised:
     """A release method whose answers are a function of a secret: unchanged values are answered as before.
 
     Attributes:
-        method: Randomizer.
-        secret: Never shown.
+        method: Randomizer whose answers are memoised.
+        secret: Secret key of the answers, which is never shown.
     """
 
     method: Randomizer

@@ -129,7 +129,7 @@ class KeyedSource:
     """Keyed BLAKE2b of (attribute, mechanism, value, individual); deterministic.
 
     Attributes:
-        secret: Key.
+        secret: Secret key of the hash.
         individuals: Individual of each record, all different, shape (n,).
     """
 

@@ -31,7 +31,7 @@ class Published:
     """A table as it would be published.
 
     Attributes:
-        table: Released records.
+        table: Released records with their counterfeits.
         schema: Schema of the records.
         rows: Source row of each record, shape (n,) int64; `NO_ROW` for a counterfeit.
     """
@@ -107,10 +107,10 @@ def filled(
     """Return the table with its counterfeits, and the column with their number in each class.
 
     Args:
-        plain: Table without.
+        plain: Table without its counterfeits.
         labels: Class of each of its records, shape (n,).
         needed: Counterfeits of each class, from `counterfeits_needed`.
-        attribute: Sensitive attribute.
+        attribute: Name of the sensitive attribute.
         source: Source column, by whose type values are written.
     """
     first = np.zeros(len(needed), np.int64)

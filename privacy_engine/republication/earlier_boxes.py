@@ -34,7 +34,7 @@ class Known:
     """A table of persons, encoded, and what earlier releases reveal about each.
 
     Attributes:
-        encoded: Table.
+        encoded: Encoded table of the persons.
         persons: Person of each record, shape (n,) text.
         history: History of these persons, without the new release.
         core: Box of `points` that is the core of each, shape (n,) int64; -1 = none.
@@ -70,7 +70,7 @@ def known_of(
     """Encode a table with its persons' cores.
 
     Args:
-        table: Records.
+        table: Records, one for each person.
         schema: Schema of the records.
         persons: Person of each row, shape (n,) text.
         earlier: Earlier releases, oldest first.
@@ -301,7 +301,7 @@ def require_followed(
 
     Args:
         persons: Identifier of each record, shape (n,).
-        table: Records.
+        table: Records that are to be followed.
         schema: Schema of the records.
         owners: Person of each record, shape (n,); None: each person has one record.
 

@@ -71,7 +71,8 @@ class LastRelease:
     Attributes:
         table: Released records, shape (n,).
         persons: Person of each record, shape (n,) text.
-        owners: As in `Membership`, if a person may have several records, shape (n,) int64.
+        owners: Person of each record as in `Membership`, if a person may have several records, shape (n,)
+            int64.
     """
 
     table: pd.DataFrame
@@ -105,16 +106,16 @@ def release_incrementally(
 
     Args:
         method: Method that makes the classes of new persons, with the requirements on each class.
-        table: Records.
+        table: Records of the source, from which the release is made.
         schema: Schema of the records.
-        rng: Random choices.
+        rng: Source of randomness for all choices.
         persons: Person of each record, shape (n,) text; with owners, the identifier of each record.
         earlier: Classes of the earlier releases, oldest first.
         last: Newest of them as it was published; None: there is no earlier one.
         across: Models that must hold over all releases.
         hold_back: Most releases that an arrival waits for similar ones.
         waited: Person -> releases that this person has waited so far; none: everyone else.
-        reserve: >= 1, how many times k a class holds that is published for the first time.
+        reserve: Size of a class that is published for the first time, in multiples of k, >= 1.
         limit: Largest share of records that may be withheld; None: the method's `suppression_limit`. Arrivals
             who wait do not count.
         owners: Person of each record, if the schema names a person, shape (n,) int64; the same number in all
@@ -141,9 +142,8 @@ def release_incrementally(
             "were made with another `person`, or publish under a new table name"
         )
     required = _Required(tuple(across))
+    first = method_of_newcomers(method, across, schema, reserve)
     method = replace(method, k=max(method.k, required.k))
-    planned, rules = math.ceil(method.k * reserve), required.values(schema)
-    first = replace(method, k=planned, require=(*method.require, *rules))
     if last is None or not earlier:
         release = first.release(table, schema, rng)
         notes = release.notes | dict.fromkeys(("withheld", "held_back", "outdated"), 0.0)
@@ -165,12 +165,28 @@ def release_incrementally(
     return made.release(method, waits >= hold_back, allowed)
 
 
+def method_of_newcomers(
+    method: Anonymizer, across: Sequence[CrossReleaseModel], schema: DataSchema, reserve: float
+) -> Anonymizer:
+    """Return the method with what each class needs that is published for the first time.
+
+    Args:
+        method: Anonymizer of the release, as for `release_incrementally`.
+        across: Models that must hold over all releases.
+        schema: Schema of the records.
+        reserve: Size of a class that is published for the first time, in multiples of k, >= 1.
+    """
+    required = _Required(tuple(across))
+    planned = math.ceil(max(method.k, required.k) * reserve)
+    return replace(method, k=planned, require=(*method.require, *required.values(schema)))
+
+
 @dataclass(frozen=True)
 class _Required:
     """What must hold over all releases.
 
     Attributes:
-        across: Models.
+        across: Models over all releases.
     """
 
     across: tuple[CrossReleaseModel, ...]
@@ -433,8 +449,8 @@ def _trim(of: _Persons, units: _Units, spare: Ints, rng: np.random.Generator) ->
     """Publish classes as they were, without some of those who left.
 
     Args:
-        of: Persons.
-        units: Units.
+        of: Persons of the table and their earlier releases.
+        units: Units of the proposal, changed in place.
         spare: Records to drop of each class, 0 = none, shape (c,).
         rng: Source of randomness for choosing among those who left.
     """
@@ -457,11 +473,11 @@ def _join(
     """Join near classes, where that adds less in a window than one for each outdated record.
 
     Args:
-        of: Persons.
-        units: Units.
+        of: Persons of the table and their earlier releases.
+        units: Units of the proposal, changed in place.
         classes: Those of the last release that may be joined; each lost some persons.
         losses: Mean loss of a record of each class, shape (c,).
-        required: Requirements.
+        required: Requirements over all releases.
         rng: Cuts between groups of near classes.
     """
     if len(classes) < 2:
@@ -555,9 +571,9 @@ class _Made:
     """A release by some units.
 
     Attributes:
-        of: Persons.
-        units: Units.
-        table: Released records.
+        of: Persons of the table and their earlier releases.
+        units: Units that the release consists of.
+        table: Released records of all units.
         schema: Schema of the records.
         rows: Record of the table, n and more: of the last release, shape (m,).
     """

@@ -87,7 +87,7 @@ def search(
     Args:
         space: Costs of the q attributes.
         people: People to put into classes, shape (n,).
-        labels: >= 0, classes to begin with, shape (n,) int64; those of fixed members are only merged.
+        labels: Classes to begin with, >= 0, shape (n,) int64; those of fixed members are only merged.
         k: Least number of members.
         planned: Same of classes without fixed members, >= k.
         constraints: Further requirements on a class.

@@ -92,14 +92,14 @@ def republish(
         method: Method that makes the classes of new persons, with the requirements on every class.
         table: Records, one per person.
         schema: Schema of the records.
-        rng: Random choices.
+        rng: Source of randomness for all choices.
         persons: Person of each record, shape (n,) text.
         earlier: Classes of the earlier releases, oldest first.
         k: Least number of persons whom no one with all releases can distinguish, >= 2.
         m: Sensitive attribute -> least number of values of a class, which must be the same in all releases of
             a person; anyone who would need another set of values is withheld.
         departures: Whether someone with all releases knows who left, see `CrossReleaseKAnonymity`.
-        reserve: >= 1, how many times k a class holds that is published for the first time.
+        reserve: Size of a class that is published for the first time, in multiples of k, >= 1.
         limit: Largest share of records that may be withheld; None: the method's `suppression_limit`.
         counterfeits: Largest share of the records that may be added as counterfeits. Above 0 the release has
             the column `counterfeits`, with the number in each record's class.
@@ -180,10 +180,10 @@ class _Filling:
     """Buckets of persons of one signature each, whose classes counterfeits may complete.
 
     Attributes:
-        attribute: Sensitive one.
+        attribute: Name of the sensitive attribute.
         values: Value of each person, shape (n,) text.
         buckets: Buckets of the persons.
-        allowed: Most counterfeits.
+        allowed: Largest number of counterfeits.
     """
 
     attribute: str
@@ -218,7 +218,7 @@ class _Requirements:
         method: Method with all requirements on a class.
         least: Least class size.
         planned: Same of classes that are published for the first time.
-        k, m, departures: As for `republish`.
+        k, m, departures: Guarantee over all releases, as for `republish`.
         filling: Buckets whose classes counterfeits may complete; None: no counterfeits.
         unique: Whether counterfeits may complete m-unique classes; None: classes need not be m-unique.
     """

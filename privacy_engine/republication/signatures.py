@@ -52,8 +52,8 @@ def buckets_of(
     """The signatures of persons: those that they have, and of newcomers those that fit them best.
 
     Args:
-        known: Persons.
-        attribute: Sensitive attribute.
+        known: Persons with their earlier releases.
+        attribute: Name of the sensitive attribute.
         values: Value of each person, shape (n,) text.
         m: Values of a signature.
         least: Persons of a class that is made for the first time.

@@ -49,7 +49,7 @@ class Wanted:
     """The requirements on m-unique classes.
 
     Attributes:
-        attribute: Sensitive attribute.
+        attribute: Name of the sensitive attribute.
         m: Least number of values of a new signature.
         k: Least number of persons of a class.
         counterfeits: Whether counterfeits may complete a class.
@@ -68,7 +68,7 @@ class Bucket:
     """Persons of one signature.
 
     Attributes:
-        signature: Sorted values.
+        signature: Sensitive values of the bucket, sorted.
         whole: Whether they are one class.
         rows: Value -> the persons with it, those who were released before first.
     """

@@ -22,8 +22,8 @@ def descend(
 
     Args:
         objective: Function from a place to its value and its gradient (p,).
-        start: (p,).
-        steps: at most.
+        start: Place to start from, shape (p,).
+        steps: Largest number of steps.
         memory: Number of pairs of gradients to keep.
 
     >>> descend(lambda x: (float(x @ x), 2 * x), np.array([3.0, -4.0]), steps=50).round(6) + 0

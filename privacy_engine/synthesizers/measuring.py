@@ -57,7 +57,7 @@ def coded_files(
     Args:
         engine: Engine that reads the files and limits the memory.
         files: Parquet files of the table.
-        schema: with a public domain for each attribute.
+        schema: Schema with a public domain for each attribute.
         levels: Level of the hierarchy at which an attribute's values are distinguished; 0 if not named.
         earlier: Storages of the release that this one continues, see ``with_nullable_types``.
 
@@ -112,10 +112,11 @@ def coded_people(
     Args:
         engine: Engine that reads the files and limits the memory.
         files: Parquet files of the table, with the column of the person.
-        schema: with a public domain for each attribute; it names the person.
+        schema: Schema with a public domain for each attribute; it names the person.
         contribution: Most of each person.
-        levels: As for ``coded_files``.
-        earlier: As for ``coded_files``.
+        levels: Level of the hierarchy at which an attribute's values are distinguished, as for
+            ``coded_files``.
+        earlier: Storages of the release that this one continues, as for ``coded_files``.
 
     Raises:
         SchemaError, CapacityError, IntegrityError: As ``coded_files``.
@@ -205,9 +206,10 @@ class Encode:
 
     Attributes:
         schema: Schema of the input, without identifiers except the person's.
-        levels: As for ``coded_files``.
+        levels: Level of the hierarchy at which an attribute's values are distinguished, as for
+            ``coded_files``.
         kinds: Fields of the codes, named by their index, because an attribute may have any name.
-        earlier: As for ``coded_files``.
+        earlier: Storages of the release that this one continues, as for ``coded_files``.
     """
 
     schema: DataSchema

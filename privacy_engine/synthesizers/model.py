@@ -20,7 +20,7 @@ class SynthesizerModel:
     Attributes:
         method: Registry key of the synthesizer.
         parameters: Those that shaped the measurement, plain values.
-        network: Noisy distribution.
+        network: Noisy distribution of the records.
         rows: Number of records of the source, which is public; for a source with many rows per person, the
             default number of records of a release, which is public as well.
         spends: Every mechanism that touched the records.

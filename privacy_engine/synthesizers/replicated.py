@@ -48,8 +48,9 @@ class ReplicatedModel:
 
     Attributes:
         model: Model that answers.
-        replicates: at least two.
-        misfit, unseen, together: As in ``ReplicateModels``.
+        replicates: Replicates of the model, at least two.
+        misfit, unseen, together: Variances beyond the noise and the sets of attributes measured together, as
+            in ``ReplicateModels``.
     """
 
     model: ClassTables
@@ -83,8 +84,9 @@ class ReplicatedModel:
         """The mean of a number in each group, of those of its records that have one.
 
         Args:
-            chosen: As for ``shares``; also for `of` itself, if the question is about some of its values.
-            of: Attribute.
+            chosen: Part of each value's records that is in each group, as for ``shares``; also for `of`
+                itself, if the question is about some of its values.
+            of: Name of the attribute with the number.
             numbers: Number of each of its values, shape (size,); NaN for null.
             level: Confidence level of the interval, in (0, 1).
         """

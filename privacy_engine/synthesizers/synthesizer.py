@@ -55,8 +55,8 @@ class Learned(NamedTuple):
     """The result of an algorithm.
 
     Attributes:
-        network: Noisy distribution.
-        spends: What each mechanism spent on it.
+        network: Noisy distribution of the records.
+        spends: Spends of all mechanisms that read the records.
         replicates: Replicates of the model, only from noisy figures; None for a method without them.
         follow: Plain values of noisy figures, by which later releases go on; None where none do.
     """
@@ -191,7 +191,7 @@ class Synthesizer(ABC):
         Args:
             engine: Reads the files.
             files: Parquet files of the table.
-            schema: with a public domain for each attribute.
+            schema: Schema with a public domain for each attribute.
             earlier: Storages of the release that this one continues; None if it continues none.
 
         Raises:
@@ -271,7 +271,7 @@ class Synthesizer(ABC):
 
         Args:
             table: All rows, which are all checked against the schema.
-            schema: with a public domain for each attribute; it names the person.
+            schema: Schema with a public domain for each attribute; it names the person.
             takes_part: Whether the person of each row does, shape (n,).
 
         Raises:
@@ -346,8 +346,8 @@ class Synthesizer(ABC):
         """The same records part by part, so that no more than a part is in memory.
 
         Args:
-            model: Measured model.
-            schema: it was measured with.
+            model: Model that was measured.
+            schema: Schema that the model was measured with.
             rows: Total number of records to draw.
             rng: Draws them; another size of the parts gives other records.
             size: Most records of a part, >= 1.

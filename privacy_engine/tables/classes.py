@@ -278,7 +278,7 @@ class EquivalenceClasses:
         """Compute the classes of a released table from its columns only.
 
         Args:
-            table: Released records.
+            table: Released records, from which the classes are computed.
             schema: Schema of the released records.
             persons: Person of each record, numbers or texts, shape (n,); None: each record counts as a
                 person. If rows are linked, the table's own pseudonyms identify persons, and a class consists

@@ -184,7 +184,7 @@ class DateForm:
 
     Attributes:
         clock: Unit: days for a date, seconds for a timestamp.
-        format: strptime format of a text column; None for other columns.
+        format: Format of a text column in the notation of `strptime`; None for other columns.
         zone: Time zone of the clock on which times with a zone are read, such as Europe/Berlin; None: UTC.
         precision: Period to which values are cut; None: the finest period of the calendar, else a day or a
             second.

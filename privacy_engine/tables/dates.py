@@ -369,7 +369,7 @@ def moments(column: pd.Series, form: str | None = None, zone: str | None = None)
 
     Args:
         column: Column of dates, times, or text.
-        form: strptime format of text.
+        form: Format of text in the notation of `strptime`; required for a column of text.
         zone: Time zone of the clock; text without a zone must be times that this clock showed.
     """
     if isinstance(column.dtype, pd.CategoricalDtype):

@@ -64,7 +64,7 @@ def with_nullable_types(
     For frames from typed files, whose columns have a declared type; the values do not change.
 
     Args:
-        frame: Records.
+        frame: Records with the columns of the schema.
         schema: Schema, which has the nullable columns.
         earlier: Storages of the earlier release in a series, whose domains must not change: earlier versions
             of this package used REAL for nullable whole numbers and TEXT for truth values.
@@ -108,7 +108,7 @@ class BinnedDomain:
     """Numbers between public bounds, in bins.
 
     Attributes:
-        name: Attribute.
+        name: Name of the attribute.
         edges: Edges, ascending, shape (b + 1,). Bin i holds edges[i] <= value < edges[i + 1], and the last
             bin its end as well; for whole numbers, a bin holds edges[i] .. edges[i + 1] - 1.
         whole: Whether values are whole numbers.
@@ -159,7 +159,7 @@ class DatedDomain:
     """Dates or times between public bounds, in bins of successive periods.
 
     Attributes:
-        name: Attribute.
+        name: Name of the attribute.
         form: Form that cuts it into periods.
         low: First day or second of the first period.
         edges: First period of each bin, ascending: bin i holds the periods edges[i] .. edges[i + 1] - 1, from
@@ -209,7 +209,7 @@ class LabelledDomain:
     """Listed values, or groups of them.
 
     Attributes:
-        name: Attribute.
+        name: Name of the attribute.
         labels: Text of each value, shape (v,).
         groups: Code of each value, shape (v,) int64; shared by values under
             one node if a hierarchy is read above its leaves.
@@ -434,7 +434,7 @@ class CodedTable:
         """Check a table against its schema and encode all attributes except identifiers.
 
         Args:
-            table: Records.
+            table: Records of the table.
             schema: Schema with a public domain for each attribute.
             levels: Level of the hierarchy at which an attribute's values are distinguished; 0 if not named.
 

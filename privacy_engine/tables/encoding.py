@@ -120,7 +120,7 @@ class EncodedTable:
         """Check a table against its schema and encode it.
 
         Args:
-            table: Records.
+            table: Records of the table.
             schema: Schema of the records.
             whole: Sensitive attribute -> its values in the whole table, if these records are a part of it.
                 Codes are then those of the whole table.

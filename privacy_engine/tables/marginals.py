@@ -66,7 +66,7 @@ def contingency(coded: CodedTable | WeightedRecords, attributes: Sequence[int]) 
     """The joint counts of some attributes.
 
     Args:
-        coded: Records.
+        coded: Records as codes, with or without weights.
         attributes: Numbers of distinct attributes, in the order of the result's axes; may be empty.
 
     Returns:

@@ -360,7 +360,7 @@ class Attribute:
 
         return replace(self, coding=self.coding.as_of(day, number_of))
 
-    def codes_told(self) -> str:
+    def codes_in_words(self) -> str:
         """Explanation of its codes in a sentence; empty if values are not coded."""
         return self.coding.meaning_of(self._label, dated=self.dates is not None) if self.coding else ""
 
@@ -451,7 +451,7 @@ class DataSchema:
     """All attributes of a table, in column order, and the person of each row.
 
     Attributes:
-        attributes: Columns.
+        attributes: Attributes in the order of the columns.
         person: Person of each row; None: not stated, and each row counts as a person. The column that names
             the person is an identifier, so a released table no longer has it; if rows are linked, it has a
             pseudonym there, which is insensitive.

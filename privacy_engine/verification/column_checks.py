@@ -44,7 +44,7 @@ class Broken:
         rule: Rule with its parameter.
         column: Column that breaks the rule.
         records: Number of records that break it; None: all, because of the column's schema.
-        remedy: What to do about it.
+        remedy: Advice on how to release the column, as text.
     """
 
     rule: str

@@ -30,7 +30,7 @@ def counterfeits_column() -> Attribute:
     return Attribute(name=COUNTERFEITS, role=Role.INSENSITIVE, kind=Kind.NUMERIC, meaning=Meaning.OTHER)
 
 
-def of_nobody(persons: npt.NDArray[np.object_]) -> Bools:
+def without_person(persons: npt.NDArray[np.object_]) -> Bools:
     """(n,) which records belong to no person."""
     return np.asarray(pd.isna(persons), dtype=np.bool_)
 

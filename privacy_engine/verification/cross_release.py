@@ -139,7 +139,7 @@ class Membership:
 
         Args:
             persons: Person of each row as text, shape (n,); None for counterfeit rows.
-            table: Released records.
+            table: Released records, from which the classes are computed.
             schema: Schema of the released records.
             owners: Owner of each record, as in the attributes.
         """
@@ -160,10 +160,10 @@ class Membership:
         import pandas as pd
 
         from privacy_engine.tables.columns import NULL
-        from privacy_engine.verification.counterfeits import of_nobody, recognisable, texts_of_sets
+        from privacy_engine.verification.counterfeits import recognisable, texts_of_sets, without_person
         from privacy_engine.verification.published_boxes import cell_texts
 
-        labels, fake = classes.labels, of_nobody(persons)
+        labels, fake = classes.labels, without_person(persons)
         own = ~fake
         people = None if owners is None else np.unique(owners, return_inverse=True)[1]
         signatures, sets, seen, counts, values_of = {}, {}, {}, {}, {}
@@ -291,7 +291,7 @@ def cores(
     Args:
         labels: For each release (n,) the class of each person there, -1 = not in it.
         releases: Classes of each release.
-        source: As for `History`.
+        source: Schema with which released cells are parsed; None: a cell covers only an equal one.
 
     Returns:
         As for `History.core`.

@@ -73,8 +73,8 @@ class ReleasePolicy:
             people; in a file they are listed in `require` as well.
         attacks: Most that attacks on the release may gain. They run before an approval is requested; in a
             file they are listed in `require` as well, together with a model or an epsilon.
-        all_columns: k-anonymity over every released column that is not sensitive, whatever role the release
-            gives it; in a file it is listed in `require` as well.
+        all_columns: Models of k-anonymity over every released column that is not sensitive, whatever role the
+            release gives it; in a file they are listed in `require` as well.
         max_suppressed: Largest share of suppressed records, 0 .. 1.
         max_gcp: Largest global certainty penalty, 0 .. 1.
         max_distorted: Largest share of records whose sensitive value was changed, 0 .. 1.

@@ -120,9 +120,9 @@ def tallied(
 
     Args:
         parts: Classes, part by part.
-        policy: As for `Tally`.
-        schema: As for `Tally`.
-        by_person: As for `Tally`.
+        policy: Policy whose models are measured, as for `Tally`.
+        schema: Schema of the released records.
+        by_person: Whether the classes are counted by persons.
         of_table: Whether the classes belong to one of several tables.
     """
     tally = Tally(policy, schema, by_person=by_person)

@@ -96,7 +96,7 @@ def nearly_unique_columns(schema: DataSchema, names: Sequence[str] | None, sizes
     Args:
         schema: Schema of the released records.
         names: Names of the columns to check; None: all but pseudonyms.
-        sizes: As for `uniqueness_of`.
+        sizes: Function from columns to the sizes of the classes of equal values in them.
     """
     counted = [name for name in _counted(schema) if names is None or name in names]
     return {name: share for name in counted if (share := nearly_unique(sizes([name])))}

@@ -19,7 +19,7 @@ from privacy_engine.tables.schema import DataSchema
 from privacy_engine.verification.all_columns import AllColumnsKAnonymity
 from privacy_engine.verification.attack_risk import NOT_TRIED
 from privacy_engine.verification.column_checks import Broken, Values, broken
-from privacy_engine.verification.counterfeits import of_nobody, wrong_counts
+from privacy_engine.verification.counterfeits import without_person, wrong_counts
 from privacy_engine.verification.cross_release import CrossReleaseModel, History, Membership
 from privacy_engine.verification.known_rows import RowIntersection, persons_below
 from privacy_engine.verification.models import classes_asked, rule_of
@@ -48,7 +48,7 @@ class Finding:
         passed: Whether the rule holds.
         failing_classes, failing_rows: Number of classes and rows that fail, if the rule is about classes.
         failing_persons: Number of persons who fail, if the rule is about all rows of a person.
-        remedy: What to do, if not to use another method.
+        remedy: Advice on how to meet the rule; empty if there is no better advice than to use another method.
         note: Which parts of the rule were judged and which were not, if it has parts.
     """
 
@@ -133,7 +133,7 @@ def verify(
     """Measure every rule of a policy on released records.
 
     Args:
-        table: Released records.
+        table: Released records with all columns of the schema.
         schema: Schema of the released records. Its identifiers must not be among the columns.
         policy: Policy that must be met.
         loss: Privacy loss that the release claims; it is compared with limits on epsilon and delta.
@@ -321,12 +321,12 @@ def with_counterfeits(
 
     Args:
         findings: Findings on all of its records.
-        table: Released records.
+        table: Released records, counterfeits included.
         schema: Schema of the released records.
         policy: Policy that must be met.
         persons: Person of each row, shape (n,); None for counterfeits.
     """
-    fake = of_nobody(persons)
+    fake = without_person(persons)
     claimed = table[COUNTERFEITS] if COUNTERFEITS in table and not schema.linked else None
     if claimed is None and not fake.any():
         return list(findings)
@@ -379,12 +379,18 @@ def set_aside(policy: ReleasePolicy, loss: PrivacyLoss | None) -> tuple[ReleaseP
     return policy.of_invented_records(), findings
 
 
-def kind_findings(policy: ReleasePolicy, kind: ReleaseKind) -> tuple[Finding, ...]:
-    """Return the finding on whether the policy allows releases of a kind; none if it allows all."""
+def kind_findings(policy: ReleasePolicy, kind: ReleaseKind | None) -> tuple[Finding, ...]:
+    """Return the finding on whether the policy allows releases of a kind; none if it allows all.
+
+    Args:
+        policy: Policy that must be met.
+        kind: Kind of the release. None for a method that is not known, which only a policy without `kinds`
+            allows.
+    """
     if policy.kinds is None:
         return ()
     allowed = kind in policy.kinds
-    remedy = "" if allowed else f"use a method that makes one of these, not {kind} ones"
+    remedy = "" if allowed else f"use a method that makes one of these, not {kind or 'unknown'} ones"
     rule = f"kinds: {', '.join(policy.kinds)}"
     return (Finding(rule=rule, threshold=1, measured=float(allowed), passed=allowed, remedy=remedy),)
 
@@ -416,17 +422,17 @@ def verify_tallies(
         tallies: Tallies of all classes, each in one of them, from `tallied`; only consumed after everything
             else has been checked.
         columns: All columns of the records.
-        schema: As for `verify`.
+        schema: Schema of the released records, as for `verify`.
         policy: Policy that must be met.
-        loss: As for `verify`.
-        figures: As for `verify`.
+        loss: Privacy loss that the release claims; it is compared with limits on epsilon and delta.
+        figures: Shares for the limits on them, by name, as for `verify`.
         across: Result of ``across_findings``; required if the policy has models across releases, which are
             about people and not about counts of classes.
         persons: Number of persons; required if the classes were counted by persons.
         known: Values left of each sensitive attribute of ``attributes_of``; required likewise.
         values: Values of the columns; required if the policy has rules for them.
         sizes: Sizes of the classes of some columns; required if the policy limits unique records.
-        year: As for `verify`.
+        year: Year of the release; required by a policy that limits ages.
 
     Raises:
         VerificationError: If columns are missing, unknown, or identifiers, if an argument that the policy
@@ -477,10 +483,10 @@ def unique_findings(
 
     Args:
         policy: Policy that must be met, from `as_declared`.
-        schema: As for `verify`.
+        schema: Schema of the released records.
         sizes: Sizes of the classes of some columns; None: they are not counted.
         by_person: Whether a person may have several records.
-        loss: As for `verify`.
+        loss: Privacy loss that the release claims; None if it claims none.
 
     Raises:
         VerificationError: If the policy requires sizes that are not counted.

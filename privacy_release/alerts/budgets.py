@@ -4,6 +4,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from privacy_release.reports.text import figure
+
 if TYPE_CHECKING:
     from privacy_engine.dp.ledger import Standing
 
@@ -29,9 +31,10 @@ class BudgetLowNotice:
     resource: str = "epsilon"
 
     def __str__(self) -> str:
+        when = "in total" if self.period == "total" else f"in any {self.period.removesuffix('d')} days"
         return (
-            f"{self.left:g} of {self.resource} {self.limit:g} is left of {self.dataset} ({self.period}); "
-            "plan the next releases, or grant more with `privacy-release budget grant`"
+            f"{self.dataset}: {figure(self.left)} of {self.resource} {figure(self.limit)} is left ({when}). "
+            "Plan the next releases, or grant more with `privacy-release budget grant`."
         )
 
 

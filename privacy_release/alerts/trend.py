@@ -47,7 +47,7 @@ def find_alerts(
     """Return the figures of a verified release that exceed their limits. Never raises.
 
     Args:
-        staged: Staged release.
+        staged: Reference to the staged release.
         report: Verification report of the release.
         requested: Limits, as in a specification.
         table: Function that opens the release table. None: the table is not known.

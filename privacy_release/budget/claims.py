@@ -47,7 +47,7 @@ def bookkeeping_findings(
     The spent loss is read from the model in the ledger, never from what is being verified.
 
     Args:
-        staged: Staged release.
+        staged: Reference to the staged release.
         manifest: Manifest that is going to be published.
         claim: Privacy loss in the manifest.
         frames: Released records, all at once or part by part.

@@ -19,7 +19,7 @@ def typed_records(
     """Return a staged table whose columns have the types of the file, whether there are nulls or not.
 
     Args:
-        table: Staged table.
+        table: Reference to the staged table.
         schema: Schema of the table.
         earlier: Types of the release that this one continues, whose domains stay. None: there is none.
 

@@ -122,6 +122,9 @@ def _settings() -> Iterator[Place]:
     yield _place(
         "text_recognizer", "additional recognizer of text", lambda: setting("text_recognizer") or "none"
     )
+    yield _place(
+        "paper_releases", "releases of the papers' methods", lambda: setting("paper_releases") or "hide"
+    )
     yield _place("floor_policy", "policy that every release must meet", _floor)
     yield _place("signing_key", "key that signs releases", lambda: setting("signing_key") or "none")
 

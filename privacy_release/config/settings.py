@@ -40,6 +40,7 @@ VARIABLES: Mapping[str, str] = MappingProxyType(
         "sources": "PRIVACY_SOURCES",
         "http_sources": "PRIVACY_HTTP_SOURCES",
         "text_recognizer": "PRIVACY_TEXT_RECOGNIZER",
+        "paper_releases": "PRIVACY_PAPER_RELEASES",
     }
 )
 PROJECT_FILE = "privacy_release.toml"
@@ -47,7 +48,7 @@ PROJECT = "PRIVACY_RELEASE_PROJECT"
 _NO_PATHS = frozenset(
     {
         *("work_area_idle", "work_area_connection", "connections", "context_plugins", "sources"),
-        *("http_sources", "text_recognizer"),
+        *("http_sources", "text_recognizer", "paper_releases"),
     }
 )
 

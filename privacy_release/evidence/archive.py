@@ -142,7 +142,7 @@ def check(data: bytes, keys: Iterable[PublicKey]) -> Pack:
 
     Args:
         data: Bytes of the archive.
-        keys: Trusted keys.
+        keys: Public keys that are trusted.
 
     Raises:
         IntegrityError: If it is no archive, no trusted key signed it, or a file is changed, missing or added.

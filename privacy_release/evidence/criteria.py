@@ -80,7 +80,7 @@ class _Shown:
     """What a manifest shows, sorted by subject.
 
     Attributes:
-        manifest: Whole manifest.
+        manifest: Manifest with all its sections.
         classes, values: Rules about classes, and about sensitive values in them, that were met, in words.
         attacks: Sentences on each rule about an attack, by attack.
         failed: Rules that were not met.

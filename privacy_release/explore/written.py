@@ -59,7 +59,7 @@ def write_page(
     """Write the page into the curator's folder, replacing one of the same release and run. Return its path.
 
     Args:
-        cells: Measured choices.
+        cells: Measured figures of each choice.
         records: Records that they were measured on.
         spec: Specification of the release.
         file: Path of the specification, as the command takes it.

@@ -92,7 +92,7 @@ class ReleaseTable:
     """A release table: its lake and its name.
 
     Args:
-        lake: The lake.
+        lake: Lake that holds the table.
         name: Name of the table: 1 to 100 letters, digits, `_` or `-`, beginning with a letter or digit.
 
     Raises:
@@ -326,7 +326,7 @@ def dataset_of(table: ReleaseTable, delta: "DeltaTable", wanted: "PartitionFilte
 
     Args:
         table: The release table.
-        delta: Opened table.
+        delta: The same table, opened with Delta Lake.
         wanted: Column, comparison and value of the partitions to read.
     """
     local = None if table.lake.folder is None else _below(table.lake.folder / table.name)

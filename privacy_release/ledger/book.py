@@ -85,7 +85,7 @@ class Book:
     """The end of a data set's ledger. `append` is the only way to change it.
 
     Attributes:
-        rows: Stored rows.
+        rows: Rows of the data set as stored.
         head: Last entry of the chain as stored. An unknown data set has an empty head that is not stored.
         totals: Running totals after the newest entry.
         now: Time of this transaction, UTC, never before the newest entry.

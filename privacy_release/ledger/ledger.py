@@ -188,7 +188,7 @@ class BudgetLedger:
         Args:
             dataset: Data set whose budget pays.
             key: Key of the booking.
-            model: Measured model.
+            model: Measured model as text.
             token: Token of the booking from `reserve`.
             detail: Further details for the entry.
 

@@ -20,7 +20,7 @@ def carry_over(rows: Rows, head: Head, *, zcdp: bool) -> None:
     """Recompute the running totals of all entries, and check their whole chain on the way.
 
     Args:
-        rows: Stored rows.
+        rows: Rows of the data set as stored.
         head: Head of the chain.
         zcdp: Whether rho's are added up.
 
@@ -37,7 +37,7 @@ def check_whole(rows: Rows, head: Head, tell: Callable[[int, int], None]) -> tup
     """Check every entry, every running total and every stored model against its hash. Return the entries.
 
     Args:
-        rows: Stored rows.
+        rows: Rows of the data set as stored.
         head: Head of the chain.
         tell: Progress callback, called with the number of checked entries and of all.
 

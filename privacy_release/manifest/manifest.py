@@ -54,7 +54,7 @@ class Claims(ManifestSection):
         rows: Number of released records.
         suppressed: Number of records of the source that were left out.
         classes: Number of equivalence classes; null where there are none.
-        columns: Released columns.
+        columns: Released columns in their order.
         notes: Figures that a reader must know, by name.
         tables: Released tables, where there are several.
         model: Private model of a synthetic release.
@@ -106,20 +106,20 @@ class Manifest(Claims):
         sha256: Hash of the verified records.
         seeded: Whether the random choices can be repeated.
         software: Package that made the release.
-        person: Whose record a row is, where the schema says it.
+        person: Identification of the person of a row, where the schema states it.
         outliers: Searches for outliers before the release.
-        history: What is kept over this release and the earlier ones.
+        history: Guarantees over this release and the earlier ones.
         membership: Private file of who is in which class, where later releases are compared with this one.
-        over_time: What a schedule promises to each person.
+        over_time: Promise of the schedule to each person over all its releases.
         booking: Entry of the ledger that paid for the release.
         replaces: Fingerprint of a secret of memoised answers that was given up on purpose.
         left_out: Figures and pages that could not be made, each with the class of the error.
-        policy: What had to hold, the floor policy included.
+        policy: Policy that the release had to meet, combined with the floor policy.
         measured: Findings of the verification.
         verification: Hashes that tie the findings to report and policies.
         floor_policy: Hash of the floor policy of the deployment.
         attacks: Figures of attacks, where the policy publishes them.
-        approval: Who approved the release, where an approval was possible.
+        approval: Approval of the release, where an approval was possible.
         schema: Schema of the released columns, where the release is signed.
     """
 

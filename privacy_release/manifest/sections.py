@@ -53,7 +53,7 @@ class ColumnSection(ManifestSection):
         kind: `categorical`, `ordinal`, `numeric`, `date` or `timestamp`.
         nulls: Meaning of a null.
         meaning: Where identifiers may come from, as the schema classifies the column.
-        codes: What the codes in the column stand for.
+        codes: Meaning of the codes in the column.
         precision: Period to which dates were cut.
     """
 
@@ -86,7 +86,7 @@ class FragmentsSection(ManifestSection):
         count: Number of fragments.
         rows: Records of a fragment: `most` that it may have, `smallest` and `largest` that there are.
         engine: Engine that worked on them.
-        meaning: What the cut means for the figures, in words.
+        meaning: Effect of the cut on the figures, in words.
     """
 
     count: int
@@ -196,7 +196,7 @@ class OutliersSection(ManifestSection):
 
     Attributes:
         method: Key of the detector.
-        action: What was done with them: `report`, `fail`, `set_aside` or `suppress`.
+        action: Action on the outliers: `report`, `fail`, `set_aside` or `suppress`.
         records: Number of records that were examined.
         flagged: Number of outliers.
         share: Share of the records that are outliers.
@@ -354,11 +354,11 @@ class FindingSection(ManifestSection):
     Attributes:
         rule: The rule with its parameters, as text.
         passed: Whether the release keeps it.
-        measured: What was measured; null where nothing could be.
+        measured: Measured value; null where nothing could be measured.
         threshold: Limit that the policy sets.
         failing_classes: Number of classes that miss the limit.
         failing_rows: Number of records in them.
-        note: What a reader must know about the figure.
+        note: Remark that a reader of the figure must know.
     """
 
     rule: str
@@ -390,7 +390,7 @@ class ExcessSection(ManifestSection):
     """What an attack gained on one subject.
 
     Attributes:
-        subject: What was attacked.
+        subject: Subject of the attack, such as a sensitive attribute.
         excess: Share of right guesses beyond those about people who are not in the release.
         low: Lower end of the interval of the excess.
         high: Upper end of the interval of the excess.
@@ -409,7 +409,7 @@ class AttackSection(ManifestSection):
     Attributes:
         attack: Name of the attack.
         bound: Largest excess that the policy allows.
-        outcomes: What the attack gained, by subject.
+        outcomes: Gains of the attack, one entry per subject.
         confidence: Confidence of the intervals.
     """
 
@@ -426,7 +426,7 @@ class ApprovalSection(ManifestSection):
     Attributes:
         by: Name of the person who approved, or id and name as Airflow has them.
         at: Time of the approval, ISO 8601.
-        comment: What the person said, for all readers of the release.
+        comment: Comment of the person who approved, for all readers of the release.
         automatic: Whether the release was published without a person's approval.
         report_sha256: Hash of the report that was approved.
         question_sha256: Hash of the question that was shown.

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from privacy_release.plan.step import Effect, Retry, Slot, Step
 
@@ -78,16 +78,6 @@ def plan_of(
     )
 
 
-def invent_step(settings: Mapping[str, Any]) -> Step:
-    """Return the step that prepares a table without records. No source is read.
-
-    Args:
-        settings: `schema` or `tables` and their `person`, as of the operators that read a source, and `types`
-            of columns, as of `Structure`.
-    """
-    return _step("preparing:invent", gives=Slot.TABLE, settings=settings)
-
-
 def _step(work: str, name: str | None = None, /, **more: object) -> Step:
     """Return a step by its work, `module:function`. Its name is that of the function unless one is given."""
     return Step(name=name or work.partition(":")[2], work=f"{_WORK}{work}", **more)  # type: ignore[arg-type]
@@ -113,7 +103,7 @@ def _preparing(spec: "ReleaseSpec") -> Iterator[Step]:
     A method that reads no records gets a table without any, which nothing is validated or searched in.
     """
     if not spec.reads_records:
-        yield invent_step(spec.invented)
+        yield _step("preparing:invent", gives=Slot.TABLE, settings=spec.invented)
         if spec.transform is not None:
             yield _step("preparing:transform", takes=(Slot.TABLE,), gives=Slot.TABLE)
         return
@@ -144,8 +134,15 @@ def _releasing(spec: "ReleaseSpec", mapped: bool) -> Iterator[Step]:
         *(f"validate_{name}" for name, own in (spec.tables or {}).items() if own.suite_given is not None),
     ]
     engine = Retry.ENGINE if spec.scaled else Retry.NEVER
+    outside = spec.budget is not None or (spec.history is not None and spec.history.keep)
     if mapped:
-        yield Step(name="cut", takes=(Slot.TABLE,), gives=Slot.CUT, after=(*required,), retry=engine)
+        yield Step(
+            name="cut",
+            takes=(Slot.TABLE,),
+            gives=Slot.CUT,
+            after=(*required,),
+            retry=Retry.OUTSIDE if outside else engine,
+        )
         yield Step(
             name="release_fragment",
             takes=(Slot.CUT,),
@@ -155,7 +152,6 @@ def _releasing(spec: "ReleaseSpec", mapped: bool) -> Iterator[Step]:
         )
         yield Step(name="release", takes=(Slot.FRAGMENTS,), gives=Slot.STAGED, retry=engine)
         return
-    outside = spec.budget is not None or (spec.history is not None and spec.history.keep)
     yield _step(
         "releasing:release",
         takes=(Slot.TABLE,),
@@ -212,5 +208,5 @@ def _publishing(spec: "ReleaseSpec", approved: bool) -> Iterator[Step]:
             effects=curator,
             retry=Retry.OUTSIDE,
         )
-    if spec.told_to_curator:
+    if spec.reports_to_curator:
         yield _step("publishing:curator_report", takes=(Slot.TABLE, Slot.STAGED), effects=curator)

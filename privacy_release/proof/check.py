@@ -133,7 +133,7 @@ def check_table(
 
     Args:
         table: The release table.
-        keys: Trusted keys.
+        keys: Public keys that are trusted.
         release_id: ID of the only release whose rows are checked. None: all, and that there are no others.
         demanded: Policy that the releases must meet in addition to their own. None: none.
         since: Smallest allowed position of the last statement, from an earlier check. A table that was

@@ -25,7 +25,7 @@ class Tick:
 
     Attributes:
         at: Place, in the unit of the chart.
-        text: Its number.
+        text: Number of the mark as text.
         close: Whether it is close to others, so that a narrow chart omits it.
     """
 
@@ -87,7 +87,7 @@ class Series:
     """Points of one name in a plot with axes, joined by a line.
 
     Attributes:
-        label: Its name.
+        label: Name of the series.
         kind: Class of its shapes; the points of a `mark` are not drawn.
         points: Places of its points, from left to right.
         label_y: Height of its name, which stands to the right of the last point.
@@ -180,7 +180,7 @@ class HeatCell:
 
     Attributes:
         row, column: Numbers of the two names, the row's the larger one.
-        pair: Both names.
+        pair: Both names as text.
         value: Number of the pair, 0 .. 1.
         text: Its numbers in words.
         opacity: How full the cell is, 0 .. 1.

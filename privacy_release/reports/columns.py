@@ -187,7 +187,7 @@ def changed_shares(
     percents, but never to 0 or 100. Columns of midpoints are omitted, because they do not show it.
 
     Args:
-        batches: Released records.
+        batches: Released records in batches.
         source: Schema of the table that was released.
         columns: Columns from `described_columns`.
     """

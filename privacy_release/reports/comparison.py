@@ -48,7 +48,7 @@ def render_comparison(staged: Sequence[StagedRelease], reports: Sequence[ReportR
     """Return the comparison as one HTML page that loads nothing.
 
     Args:
-        staged: Staged releases.
+        staged: References to the staged releases.
         reports: Verification reports of the releases, in the same order.
         title: Title of the page.
 

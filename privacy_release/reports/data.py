@@ -98,6 +98,11 @@ class ReportData:
     shares: Sequence[SharesPart] = ()
     association: "Association | None" = None
 
+    @property
+    def invented(self) -> bool:
+        """Whether the release depends on no record, so that no rule about people applies to it."""
+        return self.loss is not None and not self.loss.must_be_booked
+
 
 def data_of_release(release: "Release", smallest_count: int, attempts: Attempts | None = None) -> ReportData:
     """Return the data of a release whose table is in memory.

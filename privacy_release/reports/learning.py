@@ -65,7 +65,7 @@ def render_model_report(trained: Trained, score: Score | None) -> str:
     """Return the report as HTML.
 
     Args:
-        trained: Trained model.
+        trained: Trained model with its facts.
         score: Score on public records. None: no score is shown.
     """
     moments = reconstructed_moments(trained.released, trained.manifest.stored)

@@ -32,6 +32,9 @@ from privacy_release.reports.text import (
     RISKS,
     SHIFT_LIMIT,
     claim,
+    figure,
+    limit_in_words,
+    measured_in_words,
     neighbours_in_words,
     promise_in_words,
     shown,
@@ -175,11 +178,12 @@ def render(
     guarantees = [_guarantee(measured, of_persons=bool(data.schema.by)) for measured in data.guarantees]
     sizes = make("class sizes", partial(_class_sizes, data.class_sizes)) if linkable else None
     heat = None
-    if data.association is not None:
+    if data.association is not None and not data.invented:  # of invented records it would mean nothing
         heat = make("columns that go together", partial(drawing, data.association))
     return page_template("report.html.j2").render(
         title=title,
         release=data,
+        summary=_summary(data, guarantees, checked=findings is not None),
         source_rows=source_rows,
         about=about or {},
         parameters={name: _plain(value) for name, value in data.parameters.items()},
@@ -199,7 +203,11 @@ def render(
         neighbours=neighbours_in_words(loss.neighbours.value, participants=data.participants) if loss else "",
         participants=data.participants,
         promise=promise_in_words(promise) if (promise := (budget or {}).get("promise")) else None,
-        notes=[Line(label=n, text=f"{v:.4g}", meaning=NOTES.get(n, "")) for n, v in data.notes.items() if v],
+        notes=[
+            Line(label=n.replace("_", " "), text=figure(v), meaning=NOTES.get(n, ""))
+            for n, v in data.notes.items()
+            if v
+        ],
         limits=[
             *data.limits,
             *([NULLS] if linkable and _may_be_null(data) else []),
@@ -269,13 +277,40 @@ def page_template(name: str) -> Template:
 @cache
 def _pages() -> Environment:
     """Return the environment of the templates, made once per process, which caches compiled pages."""
-    return Environment(
+    pages = Environment(
         loader=PackageLoader("privacy_release.reports", "templates"),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    pages.filters.update(figure=figure, limit=limit_in_words, measured=measured_in_words)
+    return pages
+
+
+def _summary(data: ReportData, guarantees: Sequence[Mapping[str, Any]], *, checked: bool) -> str:
+    """Return the verdict on a release that keeps all of its rules, in one sentence."""
+    if data.invented:
+        return "All records are invented: the file shows the columns of a release and nothing about people."
+    kept = ", and every rule of the policy passed" if checked else ""
+    if guarantees:
+        names = list(dict.fromkeys(g["claim"].model for g in guarantees))
+        held = f"The guarantee of {names[0]} holds" if len(names) == 1 else f"{_listed(names)} hold"
+        return f"{held} on the released records{kept}."
+    if data.loss is None and data.randomized is not None:
+        return f"Values were randomized, but no guarantee covers a whole record{kept}."
+    if data.loss is None:
+        return f"The method claims no privacy guarantee for this table{kept}."
+    limit = f"epsilon {figure(data.loss.epsilon)}"
+    if data.randomized is not None:
+        return (
+            f"The values were randomized one by one, with a privacy loss of at most {limit} per record{kept}."
+        )
+    return f"The release is differentially private, with a privacy loss of at most {limit}{kept}."
+
+
+def _listed(names: Sequence[str]) -> str:
+    return f"{', '.join(names[:-1])} and {names[-1]}"
 
 
 def _may_be_null(data: ReportData) -> bool:
@@ -304,12 +339,12 @@ def _tiles(
 ) -> list[Line]:
     """Return the figures at the top of the page."""
     of_source = f"of {source_rows:,} in the source" if release.loss is None else ""
-    invented = release.synthetic or (release.loss is not None and not release.loss.must_be_booked)
+    invented = release.synthetic or release.invented
     tiles = [
         Line(
             label="Records released",
             text=f"{release.rows:,}",
-            meaning="none of them a person's" if invented else of_source,
+            meaning="none of them belongs to a person" if invented else of_source,
         ),
     ]
     if "suppressed_records" in figures:
@@ -317,19 +352,21 @@ def _tiles(
         count = f"{figures['suppressed_records']:,.0f}"
         tiles.append(Line(label="Suppressed", text=count, meaning=f"{share} of the source"))
     if release.loss is not None:
-        delta = f"delta {release.loss.delta:g}"
-        tiles.append(Line(label="Epsilon", text=f"{release.loss.epsilon:g}", meaning=delta))
+        delta = f"privacy loss; delta {figure(release.loss.delta)}"
+        meaning = "no record was read" if release.invented else delta
+        tiles.append(Line(label="Epsilon", text=figure(release.loss.epsilon), meaning=meaning))
         if budget:
             least = min(budget, key=lambda line: line.left)
-            meaning = f"of {least.limit:.4g}, {least.period}"
-            tiles.append(Line(label="Budget left", text=f"{least.left:.4g}", meaning=meaning))
+            meaning = f"of epsilon {figure(least.limit)}, {least.period}"
+            tiles.append(Line(label="Budget left", text=figure(least.left), meaning=meaning))
     elif "smallest_class" in risk:
-        counted = "persons" if release.schema.by else "records"
+        noun = "persons who" if release.schema.by else "records that"
+        classes = counted(round(risk["classes"]), "class", "classes")
         tiles += [
             Line(
                 label="Smallest class",
                 text=f"{risk['smallest_class']:,.0f}",
-                meaning=f"{counted}; {risk['classes']:,.0f} classes",
+                meaning=f"{noun} look alike; {classes} in all",
             ),
             Line(
                 label="Highest risk",
@@ -342,7 +379,7 @@ def _tiles(
             Line(
                 label="Information lost",
                 text=shown(figures["gcp"], "share"),
-                meaning="GCP, by common ancestor",
+                meaning="of the detail in quasi-identifiers",
             )
         )
     return tiles
@@ -353,8 +390,8 @@ def _guarantee(measured: Measured, *, of_persons: bool) -> dict[str, Any]:
     model = measured.model
     return {
         "claim": claim(model_to_dict(model), of_persons=of_persons),
-        "required": f"{'at least' if model.at_least else 'at most'} {model.threshold:.6g}",
-        "measured": f"{measured.number:.4g}",
+        "required": f"{'at least' if model.at_least else 'at most'} {figure(model.threshold)}",
+        "measured": figure(measured.number),
         "holds": measured.holds,
     }
 

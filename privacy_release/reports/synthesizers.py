@@ -93,7 +93,7 @@ def render_synthesizers(
     """Return the comparison as one HTML page that loads nothing.
 
     Args:
-        entries: Synthetic tables.
+        entries: Synthetic tables with their figures.
         reports: Verification reports, of which any one provides the rules of the policy.
         title: Title of the page.
         rows: Number of records in the source.

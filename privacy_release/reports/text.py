@@ -1,5 +1,7 @@
 """The meaning of a release's numbers and guarantees, in plain words for its readers."""
 
+import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -351,8 +353,9 @@ FIGURES: Mapping[str, tuple[str, str, str]] = {
     "gcp_lca": (
         "Global certainty penalty, by common ancestor",
         "share",
-        "Mean loss of a quasi-identifier cell: width of its interval, or leaves under its node, over the "
-        "domain. 0 keeps all, 1 keeps nothing.",
+        "How much coarser the released quasi-identifiers are than the source: 0 % keeps every value, 100 % "
+        "keeps nothing. A cell counts as the share of the domain that its interval or its node in the "
+        "hierarchy covers.",
     ),
     "gcp_own": (
         "Global certainty penalty, by own values",
@@ -373,12 +376,13 @@ FIGURES: Mapping[str, tuple[str, str, str]] = {
     "query_error": (
         "Median query error",
         "share",
-        "How far counts over random regions of two quasi-identifiers are off when asked of the release.",
+        "How far counts over random ranges of two quasi-identifiers are off if they are computed on the "
+        "release.",
     ),
     "average_class_size": (
         "Average class size",
         "number",
-        "Records that look alike. At best the promised k.",
+        "Mean number of records that look alike. The smaller, the more detail is left.",
     ),
     "discernibility": (
         "Discernibility penalty",
@@ -406,6 +410,34 @@ COUNTED: Mapping[str, tuple[str, str, str]] = {
     "epsilon": ("Epsilon spent", "number", ""),
 }
 
+# Number that an approval compares with the last release -> (label, unit, description)
+CHANGES: Mapping[str, tuple[str, str, str]] = {
+    "rows": ("Records", "count", ""),
+    "k": (
+        "k: size of the smallest class",
+        "number",
+        "A class is a set of records that look the same in all quasi-identifiers.",
+    ),
+    "l": ("l: different sensitive values in the poorest class", "number", ""),
+    "t": (
+        "t: distance of the farthest class from the whole table",
+        "number",
+        "Of its sensitive values, from 0 (the same distribution) to 1.",
+    ),
+    "epsilon": (
+        "Epsilon: privacy loss of the release",
+        "number",
+        "How much the release may depend on any one person. At 0 it would reveal nothing.",
+    ),
+    "gcp": (
+        "Detail lost in quasi-identifiers (GCP)",
+        "share",
+        "0 % keeps every value, 100 % keeps nothing.",
+    ),
+    "suppressed": ("Share of records left out", "share", ""),
+    "rules kept": ("Rules of the policy that passed", "count", ""),
+}
+
 # Figures that verification counts on the bytes to be published, for any method.
 ALONE: Mapping[str, tuple[str, str, str]] = {
     "not_sensitive": (
@@ -429,15 +461,15 @@ RISKS: Mapping[str, tuple[str, str, str]] = {
     ),
     "prosecutor_mean": ("Prosecutor risk, mean", "risk", "The same for the average record."),
     "share_at_risk": (
-        "Records above a risk of 0.2",
+        "Records with a risk above 20 %",
         "share",
         "Share of the records in classes of fewer than five.",
     ),
     "journalist_max": (
         "Journalist risk, highest",
         "risk",
-        "As above, when it is not known who is in the table; without a population table the prosecutor's "
-        "risk is its upper bound.",
+        "The same chance if the attacker does not know who is in the table. Without data about the whole "
+        "population, the prosecutor risk is given, which is its upper bound.",
     ),
     "journalist_mean": ("Journalist risk, mean", "risk", "The same for the average record."),
     "marketer": (
@@ -448,7 +480,8 @@ RISKS: Mapping[str, tuple[str, str, str]] = {
     "hasr": (
         "Classes with one sensitive value",
         "share",
-        "In them, everyone's sensitive value is disclosed without picking a record.",
+        "Share of the classes in which all records have the same sensitive value. Anyone found in one of "
+        "them has that value.",
     ),
     "values_left": (
         "Values left, all rows known",
@@ -523,8 +556,9 @@ def _opened(over_time: Mapping[str, Any]) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class Claim:
-    """The explanation of a model with its parameters filled in."""
+    """The explanation of a model with its parameters filled in. `name` is `model` with the attribute."""
 
+    model: str
     name: str
     rule: str
     protects: str
@@ -543,11 +577,13 @@ def claim(fields: Mapping[str, Any], *, of_persons: bool = False) -> Claim:
     """
     promise = PROMISES.get(str(fields["model"]))
     if promise is None:
+        model = str(fields["model"])
         return Claim(
-            name=str(fields["model"]), rule="", protects="Not explained here.", leaves="Not explained here."
+            model=model, name=model, rule="", protects="Not explained here.", leaves="Not explained here."
         )
     attribute = fields.get("attribute")
     return Claim(
+        model=promise.name,
         name=f"{promise.name} of {attribute}" if attribute is not None else promise.name,
         rule=((of_persons and promise.of_persons) or promise.rule).format_map(fields),
         protects=promise.protects.format_map(fields),
@@ -555,17 +591,81 @@ def claim(fields: Mapping[str, Any], *, of_persons: bool = False) -> Claim:
     )
 
 
+def figure(value: float) -> str:
+    """Format a number for readers: at most four significant digits, an exponent only for the very small.
+
+    >>> figure(5.0), figure(0.25), figure(30162), figure(0.123456), figure(51234.5)
+    ('5', '0.25', '30,162', '0.1235', '51,234')
+    >>> figure(1e-9), figure(-7.555e-05), figure(math.inf)
+    ('1e-9', '-7.6e-5', 'unlimited')
+    """
+    if not math.isfinite(value):
+        return "unlimited" if value > 0 else str(value)
+    if float(value).is_integer() or abs(value) >= 10_000:
+        return f"{value:,.0f}"
+    if abs(value) < 0.0001:
+        return re.sub(r"e-0*", "e-", f"{value:.2g}")
+    return f"{value:,.4g}"
+
+
+def measured_in_words(finding: Mapping[str, Any]) -> str:
+    """Return what the check of a rule measured.
+
+    >>> measured_in_words({"rule": "k_anonymity(k=5)", "measured": 6.0, "passed": True})
+    '6'
+    >>> measured_in_words({"rule": "attack_risk(...)", "measured": -7.555e-05, "passed": True})
+    '0.000'
+    >>> measured_in_words(
+    ...     {"rule": "k_anonymity(k=5)", "measured": None, "passed": True, "note": "Not applicable"}
+    ... )
+    'not applicable'
+    """
+    value = finding["measured"]
+    if value is None:
+        if str(finding.get("note") or "").startswith("Not applicable"):
+            return "not applicable"
+        return "tried" if finding["passed"] else "not measurable"
+    if str(finding["rule"]).startswith("attack_risk"):
+        return signed(value, 3)
+    return shown(value, _unit_of(finding))
+
+
+def limit_in_words(finding: Mapping[str, Any]) -> str:
+    """Return the limit of a rule in the unit of what was measured.
+
+    >>> (
+    ...     limit_in_words({"rule": "max_gcp", "threshold": 0.12}),
+    ...     limit_in_words({"rule": "k(k=5)", "threshold": 5}),
+    ... )
+    ('12 %', '5')
+    """
+    return shown(finding["threshold"], _unit_of(finding))
+
+
+def _unit_of(finding: Mapping[str, Any]) -> str:
+    return "share" if str(finding["rule"]).startswith(("max_gcp", "max_suppressed")) else "number"
+
+
 def shown(value: float, unit: str) -> str:
     """Format a figure with its unit.
 
     >>> shown(0.03309, "share"), shown(0.2, "risk"), shown(150824.0, "count"), shown(5.25, "number")
-    ('3.31 %', '0.200 (1 in 5.0)', '150,824', '5.25')
+    ('3.31 %', '20 % (1 in 5)', '150,824', '5.25')
+    >>> shown(0.00000012, "share"), shown(0.9999, "share")
+    ('below 0.01 %', '99.99 %')
     """
-    if unit == "share":
-        return f"{100 * value:.3g} %"
-    if unit == "risk":
-        return f"{value:.3f} (1 in {1 / value:,.1f})" if value else "0"
-    return f"{value:,.0f}" if unit == "count" else f"{value:,.4g}"
+    if unit in ("share", "risk"):
+        share = _percent(value)
+        often = f"{1 / value:,.1f}".removesuffix(".0") if value else ""
+        return f"{share} (1 in {often})" if unit == "risk" and value else share
+    return f"{value:,.0f}" if unit == "count" else figure(value)
+
+
+def _percent(value: float) -> str:
+    if 0 < value < 0.0001:
+        return "below 0.01 %"
+    digits = 4 if 0.995 <= value < 1 else 3  # 99.97 % is not 100 %
+    return f"{100 * value:.{digits}g} %"
 
 
 def signed(value: float, digits: int = 2) -> str:

@@ -30,8 +30,8 @@ def booked_release(
     """Make a private release in the work area. The same bytes and parameters cost nothing again.
 
     Args:
-        table: Ingested table.
-        work: Work area.
+        table: Reference to the ingested table.
+        work: Work area of the run.
         method: Registry key of the method.
         parameters: Parameters of the method.
         label: Beginning of the files' names.

@@ -26,7 +26,7 @@ class Outcome:
     """Result of a run.
 
     Attributes:
-        staged: Staged release.
+        staged: Reference to the staged release.
         report: Verification report of the release.
         published: Version and table in which the release was published.
         evidence: Evidence in the curator's folder. None if none is kept.

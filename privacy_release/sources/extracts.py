@@ -28,7 +28,7 @@ class Records:
     """A stream of records in batches.
 
     Attributes:
-        types: Column types.
+        types: Types of the columns, by name.
         batches: Records in these types.
         origin: Facts about the origin for the manifest, without values and addresses.
     """

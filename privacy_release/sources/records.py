@@ -83,7 +83,8 @@ class Wanted:
     Attributes:
         source: Files of the source.
         schema: Schema that the columns must match.
-        columns, nulls, individual, max_expansion: As in `copying.copy_source`.
+        columns, nulls, individual, max_expansion: Columns to read, treatment of nulls, kept identifier and
+            largest expansion, as in `copying.copy_source`.
         people: Collector of the identifiers of kept records.
         pseudonyms, shifts, disguise: Replacements of identifiers, true dates and persons.
         sha256: Required SHA-256 of the only file, or fingerprint of several. None: any.

@@ -12,11 +12,12 @@ from typing import TypeVar
 
 from privacy_engine.errors import PrivacyEngineError, SpecError
 from privacy_release.config.problems import wrong
+from privacy_release.config.settings import setting
 from privacy_release.spec.check import check_files
 from privacy_release.spec.files import include_folder
 from privacy_release.spec.floor import Floor, floor_policy
 from privacy_release.spec.lines import located
-from privacy_release.spec.model import ReleaseSpec, ScheduleSpec, load_spec
+from privacy_release.spec.model import PAPERS, ReleaseSpec, ScheduleSpec, load_spec
 from privacy_release.spec.rules.judge import judged
 
 _SUFFIXES = (".yaml", ".yml")
@@ -74,8 +75,21 @@ def only_of_its_name(path: Path) -> None:
 
 
 def release_files() -> list[Path]:
-    """Return the files of all releases of the include folder."""
-    return sorted(p for p in (include_folder() / "releases").glob("*.y*ml") if p.suffix in _SUFFIXES)
+    """Return the files of all releases of the include folder.
+
+    Those in `releases/papers/`, one for each method of the papers that no other release shows, only count if
+    the setting `paper_releases` is `show`.
+
+    Raises:
+        SpecError: If the setting has another value than `show` or `hide`.
+    """
+    folder = include_folder() / "releases"
+    chosen = setting("paper_releases") or "hide"
+    if chosen not in ("show", "hide"):
+        raise SpecError(f"the setting paper_releases must be `show` or `hide`, got {chosen!r}")
+    folders = [folder, folder / PAPERS] if chosen == "show" else [folder]
+    found = (path for one in folders for path in one.glob("*.y*ml"))
+    return sorted(path for path in found if path.suffix in _SUFFIXES)
 
 
 def attempted(place: Path, make: Callable[[], Made]) -> tuple[Made | None, str | None]:
@@ -145,6 +159,6 @@ def _only(path: Path, others: Iterable[Path]) -> None:
 
 def _by_release(files: Iterable[Path]) -> Iterator[tuple[Path, list[Path]]]:
     """Yield each release's file with the others of its name: one may end in `.yaml` and one in `.yml`."""
-    for _, same in groupby(sorted(files), key=lambda path: path.stem):
+    for _, same in groupby(sorted(files, key=lambda path: (path.stem, path)), key=lambda path: path.stem):
         first, *others = same
         yield first, others

@@ -63,13 +63,14 @@ def _mapping(value: object) -> object:
 EngineField = Annotated[EngineSpec, BeforeValidator(_mapping, json_schema_input_type=Kind | EngineSpec)]
 
 
-def problem_of_engine(kind: str, method: str, *, history: bool) -> str | None:
+def problem_of_engine(kind: str, method: str, *, history: bool, kept: bool = False) -> str | None:
     """Return why a release cannot be made with an engine, with the remedy. None if it seems possible.
 
     Args:
         kind: Kind of the engine.
         method: Registry key of the release method.
         history: Whether memberships are recorded, across releases of the same people.
+        kept: Whether the release is made with the earlier ones.
     """
     if kind == LOCAL:
         return None
@@ -78,9 +79,15 @@ def problem_of_engine(kind: str, method: str, *, history: bool) -> str | None:
             f"release.method {method} must see the whole table, but engine {kind} shows it one fragment at a "
             "time, each of which would keep other features; choose another method, or engine local"
         )
-    if history:
+    if history and kind == SPARK:
         return (
-            f"history cannot be combined with engine {kind}: it follows each record into its class, but "
-            "fragments do not show where a record was; remove it, or choose engine local"
+            "history cannot be combined with engine spark: the people of all releases are compared on one "
+            "machine; remove it, or choose engine local or fragments"
+        )
+    if history and not kept:
+        return (
+            f"history.keep: false cannot be combined with engine {kind}: fragments follow people only where "
+            "releases are made with the earlier ones; remove keep (or give the task history), or choose "
+            "engine local"
         )
     return None

@@ -131,7 +131,7 @@ def read_floor(path: Path, note: str) -> Floor:
     """Read a floor policy from its file.
 
     Args:
-        path: Absolute path.
+        path: Absolute path of the file.
         note: End of the message of an error.
 
     Raises:

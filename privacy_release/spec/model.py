@@ -111,6 +111,7 @@ _SECTIONS = {
     "schema": "attributes",
 }
 _KEPT = ("k", "m", "departures", "reserve", "counterfeits", "hold_back")  # fields of a kept history
+PAPERS = "papers"  # folder in `releases` of the methods of papers, see the setting `paper_releases`
 RELEASE = "{release}"  # placeholder of the release ID in the address of a source
 _NAME = r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}"  # valid as DAG ID, table name and folder name
 
@@ -1063,7 +1064,7 @@ class AlertsSpec(_Strict):
         k, l, t: Measured values, as far as the policy requires the models.
         epsilon: Epsilon that the release spends.
         gcp_lca, gcp_own, non_uniform_entropy, query_error, average_class_size, discernibility: Information
-            loss.
+            loss by each measure.
         suppressed_records, suppressed_cells: Share of records or cells without their original value.
         prosecutor_max, prosecutor_mean, journalist_max, journalist_mean, marketer, share_at_risk: Risk of
             linking.
@@ -1342,7 +1343,7 @@ class ReleaseSpec(_Strict):
         return tuple(dict.fromkeys(name for name, a in self.every_attribute if a.role == "identifier"))
 
     @property
-    def told_to_curator(self) -> bool:
+    def reports_to_curator(self) -> bool:
         """Whether a report compares the release with its source. Only for records drawn from a model."""
         if self.budget is None or self.release.random_answers:
             return False
@@ -1479,8 +1480,17 @@ class ReleaseSpec(_Strict):
         return None if self.suite_given is None else load_suite(self.suite_given)
 
 
+def _home_of(path: Path) -> Path:
+    folder = path.parent
+    if folder.name == PAPERS and folder.parent.name == "releases":
+        folder = folder.parent
+    return folder.parent if folder.name == "releases" else folder
+
+
 def load_spec(path: str | Path, *, judge: bool = True) -> ReleaseSpec:
     """Read a specification. Other files are searched in the folder that contains `releases/`.
+
+    A file in `releases/papers/` belongs to that folder, too.
 
     Args:
         path: Path of the file.
@@ -1491,7 +1501,7 @@ def load_spec(path: str | Path, *, judge: bool = True) -> ReleaseSpec:
         SpecError: Naming the file, each wrong field and the remedy.
     """
     path = Path(path).absolute()
-    home = path.parents[1] if path.parent.name == "releases" else path.parent
+    home = _home_of(path)
     fields = read_mapping(path)
     try:
         spec = ReleaseSpec.model_validate(fields, context={"home": home})

@@ -10,7 +10,7 @@ import string
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, Any, NotRequired, TypedDict
 from urllib.parse import urlencode
 
 from privacy_engine.dp.loss import PrivacyLoss
@@ -19,6 +19,7 @@ from privacy_engine.verification.republication.notes import notes_over_time
 from privacy_engine.vocabulary import counted
 from privacy_release.reports.text import (
     ALONE,
+    CHANGES,
     FIGURES,
     LIMITS,
     PRIVATE_LIMITS,
@@ -27,6 +28,9 @@ from privacy_release.reports.text import (
     RISKS,
     STRUCTURE_LIMITS,
     SYNTHETIC_LIMITS,
+    figure,
+    limit_in_words,
+    measured_in_words,
     promise_in_words,
     shown,
     signed,
@@ -159,7 +163,9 @@ class Difference(TypedDict):
         release, committed: ID of the last release and time of its publication.
         replaces: Whether the new release replaces the last one under the same ID.
         new, gone: Names of columns that are new, and of columns that no longer exist.
-        numbers: Counts and measures in the last release and in this one.
+        numbers: Counts and measures in the last release and in this one, by their keys in `CHANGES`.
+        figures: Figures of utility and risk in the last release and in this one, by their labels. Missing in
+            questions of earlier versions.
     """
 
     release: str
@@ -168,6 +174,7 @@ class Difference(TypedDict):
     new: list[str]
     gone: list[str]
     numbers: list[list[str]]
+    figures: NotRequired[list[list[str]]]
 
 
 def approval_of(report: ReportRef, by: str | None, at: str) -> ApprovalRef:
@@ -229,7 +236,7 @@ def escaped(text: object) -> str:
 
 def subject(name: str, release_id: str) -> str:
     """Return the heading of the form, which is shown as plain text."""
-    return f"Publish release {release_id} of {name}?"
+    return f"Publish a new release of {name}? ({release_id})"
 
 
 def page_address(dag_id: str, run_id: str, task_id: str, map_index: int = -1) -> str:
@@ -307,20 +314,20 @@ def body(
     parts = [
         f"**[Decide on the page of this approval]({page})**: it shows the columns and some records as "
         f"they would be published, and asks you to confirm a rejection.{two}",
-        f"Release **{escaped(asked['release'])}** of the table **{escaped(asked['table'])}**: "
+        f"Table **{escaped(asked['table'])}**, release **{escaped(asked['release'])}**: "
         f"{counted(asked['rows'], 'record')}, made by {escaped(asked['method'])}.{_counterfeits(asked)} "
         f"[Read the whole report]({link}).",
+        *_alerts(asked),
+        *_changes(asked["difference"]),
         _heading("Guarantees, measured on the bytes that would be published"),
-        _table(("rule", "limit", "measured", "kept"), map(_finding, asked["findings"])),
+        _table(("rule", "limit", "measured", "result"), map(_finding, asked["findings"])),
         *map(escaped, asked.get("over_time", ())),
         *_expectations(asked),
         *_loss(asked),
         *_measures("Utility", FIGURES, asked),
         *_measures("Risk", RISKS, asked),
         *_measures("Uniqueness", ALONE, asked),
-        *_alerts(asked),
         *_attacked(asked),
-        *_changes(asked["difference"]),
         _heading("What your answer does"),
         f"**{APPROVE}** publishes exactly these bytes (sha256 {asked['sha256']}). **{REJECT}**, "
         f"or no answer in time, publishes nothing and removes the staged records. **{SEND_BACK}** does the "
@@ -363,12 +370,13 @@ def _table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
 
 
 def _finding(finding: Mapping[str, Any]) -> tuple[str, str, str, str]:
-    measured = finding["measured"]
+    measured = measured_in_words(finding)
+    result = "passed" if finding["passed"] else "FAILED"
     return (
         finding["rule"],
-        f"{finding['threshold']:g}",
-        "nothing" if measured is None else f"{measured:.4g}",
-        "yes" if finding["passed"] else "NO",
+        limit_in_words(finding),
+        measured,
+        "" if measured == "not applicable" else result,
     )
 
 
@@ -377,7 +385,8 @@ def _loss(asked: Question) -> list[str]:
     if loss is None:
         return []
     text = (
-        f"Epsilon **{loss['epsilon']:g}**, delta {loss['delta']:g}, neighbours {escaped(loss['neighbours'])}"
+        f"Epsilon **{figure(loss['epsilon'])}**, delta {figure(loss['delta'])}: the most that the release "
+        f"may depend on {_PROTECTED.get(loss['neighbours'], 'any one person')}"
     )
     dataset = asked["dataset"]
     paid = f", paid from the privacy budget of **{escaped(dataset)}**" if dataset else ""
@@ -422,7 +431,11 @@ def _difference(
     if not standing:
         return None
     last = standing[-1]
-    before = standing_manifest(table, last["release_id"]).figures
+    manifest = standing_manifest(table, last["release_id"])
+    before = manifest.figures
+    # The figures of a private release describe its source, so they are never compared.
+    comparable = staged.loss is None and last["figures"].get("loss") is None
+    then, now_ = (before, staged.figures) if comparable else ({}, {})
     findings = last["figures"].get("measured") or []
     was = _numbers(findings, last["figures"].get("loss"), before) | {"rows": last["rows"]}
     now = _numbers(report.findings, staged.loss, staged.figures) | {"rows": staged.rows}
@@ -435,7 +448,14 @@ def _difference(
         new=[c for c in columns if c not in had],
         gone=[c for c in had if c not in columns],
         numbers=[
-            [key, _number(was.get(key)), _number(now.get(key))] for key in _ORDER if key in was or key in now
+            [key, _number(key, was.get(key)), _number(key, now.get(key))]
+            for key in CHANGES
+            if key in was or key in now
+        ],
+        figures=[
+            [label, shown(then[key], unit), shown(now_[key], unit)]
+            for key, (label, unit, _) in (*FIGURES.items(), *RISKS.items())
+            if key in then and key in now_
         ],
     )
 
@@ -510,9 +530,9 @@ def _attacked(asked: Question) -> list[str]:
 
 
 def _changes(difference: Difference | None) -> list[str]:
-    heading = _heading("Difference from the last release")
+    heading = _heading("What changed since the last release")
     if difference is None:
-        return [heading, "There is none: this would be the first release of the table."]
+        return [heading, "This would be the first release of the table."]
     changes = [
         f"{what}: {', '.join(map(escaped, names))}."
         for what, names in (
@@ -521,19 +541,61 @@ def _changes(difference: Difference | None) -> list[str]:
         )
         if names
     ]
-    again = ["It **replaces** the release of that name."] if difference["replaces"] else []
+    again = ["The new release **replaces** it under the same name."] if difference["replaces"] else []
+    found = changes_of(difference)
+    rest = [
+        f"{what}: {', '.join(escaped(label) for label, _, _ in rows)}."
+        for what, rows in (("Also changed", found.further), ("Unchanged", found.same))
+        if rows
+    ]
     about = (
-        f"The last one is **{escaped(difference['release'])}**, published "
+        f"The last release is **{escaped(difference['release'])}**, published "
         f"{escaped(difference['committed'][:16])} UTC."
     )
     return [
         heading,
         " ".join([about, *again, *changes]),
-        _table(("", "last", "this one"), difference["numbers"]),
+        *([_table(("", "last release", "this release"), found.main)] if found.main else []),
+        *(rest if found.main or found.further else ["No figure changed."]),
     ]
 
 
-_ORDER = ("rows", "k", "l", "t", "epsilon", "gcp", "suppressed", "rules kept")
+@dataclass(frozen=True, kw_only=True)
+class Changes:
+    """Figures of the last release and of this one, each with its label, last value and new value.
+
+    Attributes:
+        main: Changed counts and measures, and the highest risk.
+        further: Other figures of utility and risk that changed.
+        same: Figures that did not change.
+    """
+
+    main: list[list[str]]
+    further: list[list[str]]
+    same: list[list[str]]
+
+
+def changes_of(difference: Difference) -> Changes:
+    """Return which figures changed since the last release, the most important ones first."""
+    numbers = [
+        [CHANGES[key][0] if key in CHANGES else key, was, now] for key, was, now in difference["numbers"]
+    ]
+    figures = [row for row in difference.get("figures", []) if row[0] != FIGURES["gcp_lca"][0]]  # see "gcp"
+    highest = [row for row in figures if row[0] == RISKS["prosecutor_max"][0]]
+    others = [row for row in figures if row not in highest]
+    return Changes(
+        main=[row for row in numbers + highest if row[1] != row[2]],
+        further=[row for row in others if row[1] != row[2]],
+        same=[row for row in numbers + highest + others if row[1] == row[2]],
+    )
+
+
+# neighbour relation -> the records that a privacy loss is about
+_PROTECTED: Mapping[str, str] = {
+    "add_remove": "any one record",
+    "replace_one": "any one record",
+    "replace_person": "all rows of any one person",
+}
 
 
 def _numbers(
@@ -547,5 +609,5 @@ def _numbers(
     return symbols_of(findings) | figures_of_loss
 
 
-def _number(value: float | None) -> str:
-    return "none" if value is None else f"{value:,}" if isinstance(value, int) else f"{value:.4g}"
+def _number(key: str, value: float | None) -> str:
+    return "none" if value is None else shown(value, CHANGES[key][1])

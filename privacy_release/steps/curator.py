@@ -106,7 +106,7 @@ def compare_synthetic(
 
     Args:
         source: Table that the releases were made from.
-        staged: Staged releases.
+        staged: References to the staged releases.
         reports: Verification reports of the releases, in the same order.
         title: Title of the page.
         public: Whether exact figures of the source may be published. Otherwise the page carries a warning.
@@ -164,7 +164,7 @@ def report_to_curator(source: Table, staged: StagedRelease, name: str, release_i
 
     Args:
         source: Table that the release was made from.
-        staged: Staged release.
+        staged: Reference to the staged release.
         name: Name of the release. Each has its own folder.
         release_id: ID of the release.
 

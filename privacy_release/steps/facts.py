@@ -51,7 +51,7 @@ def facts_of_table(
     Args:
         table: Table that is to be released.
         schema: Schema of the table.
-        releaser: Release method.
+        releaser: Release method, built with its parameters.
         parameters: Parameters that the method was built with.
         budget: Budget that is to pay for the release. None if none does.
         past: Earlier releases that this one stays safe with.
@@ -96,7 +96,7 @@ def facts_of_method(
 
     Args:
         schema: Schema of the method's input.
-        releaser: Release method.
+        releaser: Release method, built with its parameters.
         parameters: Parameters that the method was built with.
         budget: Budget that is to pay for the release. None if none does.
         policy: Policy of the release, including the floor policy. None if it is not known.

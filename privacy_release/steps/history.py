@@ -39,6 +39,13 @@ from privacy_release.lake.log import State
 from privacy_release.lake.read import releases
 from privacy_release.steps.memberships.last import last_release, read_waiting, write_waiting
 from privacy_release.steps.memberships.marks import marks_of, values_of
+from privacy_release.steps.memberships.regions import (
+    Regions,
+    in_fragments,
+    read_pieces,
+    regions_of_frame,
+    require_one_cut,
+)
 from privacy_release.steps.memberships.registers import population_of, read_population, write_population
 from privacy_release.workarea.area import WorkArea, sha256_file
 from privacy_release.workarea.parquet import parquet_bytes, read_private, write_private
@@ -62,7 +69,12 @@ _SIGNATURE, _SET, _CELL, _VALUES = "signature of ", "set of ", "cell of ", "valu
 _SALT, _MARK = "salt", "mark of "
 _OWNER, _OWNERS = "number of the person", "form of the persons"
 _REGISTER, _WAITING, _SCHEMA = "sha256 of the register", "sha256 of who waits", "schema of the release"
-_KINDS = ("register", "records", "waiting")  # files that are kept with the memberships of a release
+_KINDS = (
+    "register",
+    "records",
+    "waiting",
+    "fragments",
+)  # files that are kept with the memberships of a release
 
 
 class Persons:
@@ -196,7 +208,7 @@ def with_records(
     """Return the table with a selection of its records, in their order, and with their persons.
 
     Args:
-        table: The table.
+        table: Table to take records from.
         frame: Its records, shape (n, columns).
         kept: Flag of each record that stays, shape (n,).
         path: Path of the new file.
@@ -289,7 +301,7 @@ def earlier_releases(
     Args:
         table: The release table.
         persons: Persons of the new release. The earlier memberships must use the same key and form.
-        but: As in `published_releases`.
+        but: Release ID and run key of a run whose own publication is omitted, as in `published_releases`.
         marked: Number of the newest releases whose sensitive values are read, too, for persons who are in
             the new one. This takes about 5 s per 1,000,000 persons.
         registers: Whether the register of each release is read, too, if one was kept.
@@ -446,7 +458,8 @@ class Past:
         table: The release table.
         policy: Policy of the release combined with the floor policy.
         run: Release ID and run key of this run, so that a retry does not count itself as an earlier release.
-        k, m, departures, reserve, counterfeits, hold_back: As in `privacy_release.spec.model.HistorySpec`.
+        k, m, departures, reserve, counterfeits, hold_back: Guarantee over all releases and options to keep
+            it, as in `privacy_release.spec.model.HistorySpec`.
     """
 
     table: "ReleaseTable"
@@ -502,6 +515,35 @@ class Past:
         sha256 = _require_recorded(path, recorded, self.table.name, entry)
         return read_last(path, sha256, memberships[version], entry)
 
+    def in_fragments(self, persons: PersonsRef) -> "tuple[EarlierFragments, ...]":
+        """Return the earlier releases as they were made in fragments, oldest first.
+
+        Raises:
+            VerificationError: As `earlier_releases`, or if one of them was made in one piece or in fragments
+                of another cut.
+            IntegrityError: If a file is missing, damaged or not the published one.
+            PublishError: If the lake cannot be reached.
+        """
+        found, entries = list[EarlierFragments](), published_releases(self.table, self.run)
+        recorded, name = _recorded(self.table.name, entries), self.table.name
+        for entry in entries:
+            newest, what = entry is entries[-1], f"version {entry['version']} of table {name}"
+            path = _path(name, entry["release_id"], entry["sha256"])
+            sha256 = _require_recorded(path, recorded.get(path), name, entry)
+            frame = in_fragments(read_private(path, sha256), what)
+            membership = _read(frame, path, name, persons, entry, marked=newest, register=False)
+            regions, last = regions_of_frame(frame), None
+            if newest:
+                pieces = read_pieces(frame, _beside(path, "fragments"))
+                last = read_last(path, sha256, membership, entry, (pieces, regions.fragments))
+            found.append(
+                EarlierFragments(
+                    version=int(entry["version"]), membership=membership, regions=regions, last=last
+                )
+            )
+        require_one_cut([release.regions.cut.tree for release in found])
+        return tuple(found)
+
     def kept(self, schema: "DataSchema") -> dict[str, Any]:
         """Return the parameters that every person is guaranteed over all releases.
 
@@ -537,6 +579,23 @@ class Past:
         if any(isinstance(model, MInvariance) and model.unique for model in models):
             kept["unique"] = True
         return kept | ({"counterfeits": self.counterfeits} if self.counterfeits else {})
+
+
+@dataclass(frozen=True, kw_only=True)
+class EarlierFragments:
+    """An earlier release that was made in fragments.
+
+    Attributes:
+        version: Version of the release table.
+        membership: Classes of its persons within the fragments.
+        regions: Region of each of these persons.
+        last: Last release from `Past.last`, if this one is the newest. None for all others.
+    """
+
+    version: int
+    membership: "Membership"
+    regions: Regions
+    last: "tuple[LastRelease, dict[str, int]] | None" = None
 
 
 @contextmanager
@@ -585,7 +644,7 @@ def record(staged: StagedRelease, name: str, release_id: str, register: Table | 
     """Record the memberships of a release. Recording the same release again changes nothing.
 
     Args:
-        staged: Staged release.
+        staged: Reference to the staged release.
         name: Name of the release table.
         release_id: ID of the release.
         register: Register of the population at the time of the release, whose persons are kept, too.
@@ -613,7 +672,6 @@ def record(staged: StagedRelease, name: str, release_id: str, register: Table | 
     if membership.owners is not None:
         frame[_OWNER], frame[_OWNERS] = membership.owners, kept.owners
     frame[_RECORDS] = staged.rows
-    frame = frame.sort_values(_PERSON, ignore_index=True)  # the order must not reveal whose record is whose
     path = _path(name, release_id, staged.sha256)
     if staged.waiting is not None:
         frame[_WAITING] = write_waiting(
@@ -623,22 +681,34 @@ def record(staged: StagedRelease, name: str, release_id: str, register: Table | 
         copy = write_private(_beside(path, "records"), Path(staged.uri).read_bytes())
         if copy != staged.sha256:
             raise IntegrityError("the records of the release changed since they were staged; start a new run")
+    if staged.regions is not None:
+        table, schema = read_private(staged.uri, staged.sha256), read_schema(staged.schema)
+        regions = Regions.read(staged.regions)
+        frame = frame.assign(**regions.kept(persons, table, schema, _beside(path, "fragments")))
     if (everybody := population(register, kept)) is not None:
         frame[_REGISTER] = write_population(everybody, _beside(path, "register"))
+    frame = frame.sort_values(_PERSON, ignore_index=True)  # the order must not reveal whose record is whose
     return write_private(path, parquet_bytes(frame))
 
 
 def read_last(
-    path: Path, sha256: str, membership: "Membership", entry: Mapping[str, Any]
+    path: Path,
+    sha256: str,
+    membership: "Membership",
+    entry: Mapping[str, Any],
+    fragments: "tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]] | None" = None,
 ) -> "tuple[LastRelease, dict[str, int]] | None":
-    """Read the kept copy of a release whose classes may be published again, as for `Past.last`."""
+    """Read the kept copy of a release whose classes may be published again, as for `Past.last`.
+
+    `fragments` is as for `last_release`.
+    """
     frame = read_private(str(path), sha256)
     if _WAITING not in frame:
         return None
     waited = read_waiting(str(_beside(path, "waiting")), frame[_WAITING].iloc[0])
     records = read_private(str(_beside(path, "records")), entry["sha256"])
     schema = DataSchema.from_dict(json.loads(frame[_SCHEMA].iloc[0]))
-    return last_release(records, schema, membership), waited
+    return last_release(records, schema, membership, fragments), waited
 
 
 def forget_unpublished(staged: StagedRelease, name: str, release_id: str) -> None:

@@ -71,7 +71,7 @@ def ingest(
         nulls: `fail` raises on a null in a quasi-identifier or sensitive attribute that is not nullable,
             `drop` drops its record, `keep` treats null as a value, as if each attribute were nullable.
         storage_options: Options for fsspec if the address is in an object store.
-        filesystem: fsspec file system to use instead, such as that of an `ObjectStoragePath`.
+        filesystem: File system of fsspec to use instead, such as that of an `ObjectStoragePath`.
         people: Identifier and key by which persons are recognised across releases. Keyed hashes are kept in
             a file next to the table. If the schema names a person, persons also get numbers that are made
             with the same key.

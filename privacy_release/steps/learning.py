@@ -49,6 +49,7 @@ def train(
     features: Sequence[str] | None = None,
     alpha: float = 1.0,
     var_smoothing: float = 1e-9,
+    shrinkage: bool = True,
 ) -> Trained:
     """Train naive Bayes on releases, one after the other.
 
@@ -60,6 +61,8 @@ def train(
         features: Names of the attributes to learn from. None: all others.
         alpha: Number of records that are added to each listed value of each class (smoothing).
         var_smoothing: Smallest variance of a number within a class, as a share of the attribute's variance.
+        shrinkage: Whether variances that are mostly noise are pulled towards that of all classes. False: the
+            paper's estimator.
 
     Raises:
         PublishError: If a release does not exist, or the lake cannot be reached.
@@ -88,7 +91,9 @@ def train(
         _require_columns(frame, target, names)
     named = sorted(set().union(*(frame[target].unique() for frame in frames)))
     classes = None if target in attributes else named  # a channel lists its own classes
-    model = PrivateNaiveBayes(manifests[0].stored, label=target, alpha=alpha, var_smoothing=var_smoothing)
+    model = PrivateNaiveBayes(
+        manifests[0].stored, label=target, alpha=alpha, var_smoothing=var_smoothing, shrinkage=shrinkage
+    )
     for frame in frames:
         model.partial_fit(frame[names], frame[target], classes)
     return Trained(
@@ -107,7 +112,7 @@ def evaluate(trained: Trained, test: Table) -> Score:
     and only people who may see the records may see it.
 
     Args:
-        trained: Trained model.
+        trained: Trained model with its facts.
         test: Ingested table with the model's attributes and its class.
 
     Raises:
@@ -152,7 +157,7 @@ def write_model(lake: "Lake", path: str, trained: Trained, score: Score | None) 
     Args:
         lake: Lake that stores them.
         path: Path below the lake's root, without an extension.
-        trained: Trained model.
+        trained: Trained model with its facts.
         score: Score on public records, which is published with the model. None: no score is published.
     """
     from privacy_engine.learning.stored import model_to_dict

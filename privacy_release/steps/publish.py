@@ -104,8 +104,8 @@ def publish_staged(
     raise_if_failed(report)
     require_attacked(report)
     approval = None if approved is None else public_approval(approved, report)
-    by_somebody = approval is not None and not approval["automatic"]
-    require_floor(report.floor_policy, approved=by_somebody, signed=signer is not None)
+    by_person = approval is not None and not approval["automatic"]
+    require_floor(report.floor_policy, approved=by_person, signed=signer is not None)
     require_classified(source.classification for source in tables_of(staged.source))
     if report.sha256 != staged.sha256:
         raise IntegrityError(
@@ -164,7 +164,7 @@ def publish_staged(
                 run_key=run_key,
                 proofs=described.proofs,
                 words=described.words,
-                signer=None if signer is None else signer.about(manifest, approved=by_somebody),
+                signer=None if signer is None else signer.about(manifest, approved=by_person),
                 rules=rules,
             )
         if staged.persons is not None and done.completed:

@@ -23,6 +23,50 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Followed:
+    """The facts about people who are followed over the releases of a table that is cut.
+
+    Attributes:
+        versions: Earlier versions of the release table.
+        kept: Guarantee over all releases, as in `Past.kept`.
+        across: Models that must hold over all releases, as plain values.
+        records: Records of the table, each with its position, its person and the person's region.
+        people: Person and region of each record of the table, and then of each record of the last release.
+        pasts: Part of the earlier releases that belongs to each fragment. Empty if there are none.
+    """
+
+    versions: tuple[int, ...]
+    kept: Mapping[str, Any]
+    across: tuple[Mapping[str, Any], ...]
+    records: FileRef
+    people: FileRef
+    pasts: Mapping[int, FileRef]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values for `from_dict`."""
+        return {
+            "versions": list(self.versions),
+            "kept": dict(self.kept),
+            "across": list(self.across),
+            "records": self.records.to_ref(),
+            "people": self.people.to_ref(),
+            "pasts": {str(fragment): ref.to_ref() for fragment, ref in self.pasts.items()},
+        }
+
+    @classmethod
+    def from_dict(cls, given: Mapping[str, Any]) -> "Followed":
+        """Read the output of `to_dict`."""
+        return cls(
+            versions=tuple(given["versions"]),
+            kept=given["kept"],
+            across=tuple(given["across"]),
+            records=FileRef.from_ref(given["records"]),
+            people=FileRef.from_ref(given["people"]),
+            pasts={int(fragment): FileRef.from_ref(ref) for fragment, ref in given["pasts"].items()},
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
 class Cut:
     """The cut of a table into fragments, and the release method for each.
 
@@ -30,6 +74,7 @@ class Cut:
         table: Table that was cut, including its `engine`.
         method, parameters: Registry key and parameters of the release method.
         seeded: Whether the random choices can be repeated.
+        followed: Facts about people who are followed. None: they are not.
     """
 
     table: Table
@@ -37,6 +82,7 @@ class Cut:
     method: str
     parameters: Mapping[str, Any]
     seeded: bool
+    followed: Followed | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,6 +150,7 @@ def write_cut(cut: Cut, path: Path) -> FileRef:
         "method": cut.method,
         "parameters": dict(cut.parameters),
         "seeded": cut.seeded,
+        "followed": None if cut.followed is None else cut.followed.to_dict(),
     }
     return FileRef(uri=str(path), sha256=write_private(path, _bytes(fields)))
 
@@ -122,13 +169,14 @@ def read_cut(ref: FileRef, files: PrivateFiles | None = None) -> Cut:
 
     fields = json.loads((files or FilesHere.beside(ref)).read(ref))
     table, plan = Table.from_ref(fields["table"]), FragmentPlan.from_dict(fields["plan"])
-    return Cut(**fields | {"table": table, "plan": plan})
+    followed = None if fields["followed"] is None else Followed.from_dict(fields["followed"])
+    return Cut(**fields | {"table": table, "plan": plan, "followed": followed})
 
 
 def account_bytes(account: Account) -> bytes:
     """Serialize the result of a fragment. Equal accounts give equal bytes."""
     fields = {
-        "told": account.claims.to_dict(),
+        "claims": account.claims.to_dict(),
         "schema": account.schema.to_dict(),
         "figures": account.figures.to_dict(),
     }
@@ -146,7 +194,7 @@ def read_account(ref: FileRef) -> Account:
 
     fields = json.loads(FilesHere.beside(ref).read(ref))
     return Account(
-        claims=Claims.from_dict(fields["told"]),
+        claims=Claims.from_dict(fields["claims"]),
         schema=DataSchema.from_dict(fields["schema"]),
         figures=FragmentFigures.from_dict(fields["figures"]),
     )

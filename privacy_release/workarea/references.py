@@ -17,7 +17,7 @@ PATHS = frozenset(
 NESTED = frozenset(
     {
         *("persons", "holdout", "people", "plan", "account", "outliers", "made_from", "held_out", "table"),
-        *("register", "numbered", "waiting"),
+        *("register", "numbered", "waiting", "regions", "past"),
     }
 )
 
@@ -346,6 +346,7 @@ class FragmentRef(Reference):
     Attributes:
         fragment: Number of the fragment, from 0.
         plan: File of the cut and the release method: `fragment_files.Cut`.
+        past: File of its part of the earlier releases, if people are followed and there are any.
     """
 
     uri: str
@@ -353,6 +354,7 @@ class FragmentRef(Reference):
     sha256: str
     fragment: int
     plan: FileRef
+    past: FileRef | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -360,7 +362,7 @@ class FragmentReleaseRef(Reference):
     """The released records of one fragment in the work area.
 
     Attributes:
-        fragment, plan: As in `FragmentRef`.
+        fragment, plan: Number of the fragment and file of the cut, as in `FragmentRef`.
         account: File of facts about them: `fragment_files.Account`.
         seconds: Duration of the method in seconds.
     """
@@ -415,6 +417,7 @@ class StagedRelease(Table):
         earlier: Versions of the release table that it was made with, if that was required.
         waiting: Private file of held-back persons and the number of releases they have waited, if classes
             may be published again.
+        regions: Private file of the region of each record's person, if people are followed in fragments.
         booking, model, mechanisms: Entry of the ledger, path of the measured model, and loss spent on which
             attributes, for a differentially private release.
     """
@@ -431,6 +434,7 @@ class StagedRelease(Table):
     source_schema: str | None = None
     earlier: list[int] | None = None
     waiting: FileRef | None = None
+    regions: FileRef | None = None
     booking: BookingRef | None = None
     model: str | None = None
     mechanisms: list[dict[str, Any]] = field(default_factory=list)

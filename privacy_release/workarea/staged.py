@@ -64,7 +64,7 @@ def facts_of(table: Table) -> dict[str, str]:
 
 def codes_of(table: Table) -> dict[str, str]:
     """Return descriptions of values that were coded when the table was read, for the report."""
-    described = {a.name: a.codes_told() for a in read_schema(table.schema).attributes}
+    described = {a.name: a.codes_in_words() for a in read_schema(table.schema).attributes}
     return {f"codes of {name}": codes for name, codes in described.items() if codes}
 
 

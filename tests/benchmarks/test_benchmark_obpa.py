@@ -42,6 +42,8 @@ def test_judgements_of_suppressed_cells_follow_the_numbers(cells: float, words: 
         obpa.DSAED: {16: replace(RESULT, cells=55_000)},
     }
     assert [re.findall(r"\*\*(.*)\*\*", line)[0] for line in obpa.verdicts(measured)[:3]] == words
+    measured[obpa.OBPA] = {16: replace(RESULT, cells=cells, runs=2)}  # of two seeds
+    assert all("**Undecided**" in line for line in obpa.verdicts(measured)[:3])
 
 
 @pytest.mark.parametrize(

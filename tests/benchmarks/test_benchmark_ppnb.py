@@ -116,8 +116,9 @@ def test_judgements_of_figure_three_follow_the_numbers(ours, tree, words: list[s
 
 
 def test_a_peer_that_is_better_is_said_to_be() -> None:
-    ours = [{ppnb.OURS: {1.0: 0.5}}, {ppnb.OURS: {1.0: 0.51}}]
-    better = [{"peer": {1.0: 0.6}}, {"peer": {1.0: 0.61}}]
-    alike = [{"peer": {1.0: 0.51}}, {"peer": {1.0: 0.5}}]
+    ours = [{ppnb.OURS: {1.0: accuracy}} for accuracy in (0.5, 0.51, 0.5, 0.51, 0.5)]
+    better = [{"peer": {1.0: accuracy}} for accuracy in (0.6, 0.61, 0.6, 0.61, 0.6)]
+    alike = [{"peer": {1.0: accuracy}} for accuracy in (0.51, 0.5, 0.51, 0.5, 0.51)]
     assert "**Does not hold**" in ppnb.peer_verdict("x", ours, better, "peer")
     assert "**Holds**" in ppnb.peer_verdict("x", ours, alike, "peer")
+    assert "**Undecided**" in ppnb.peer_verdict("x", ours, better[:4], "peer")

@@ -126,7 +126,7 @@ def test_of_a_private_release_only_the_budget_and_released_records_are_told(
     assert done.state == "success", done.tasks
     rows, left = done.returned("verify")["alerts"]
     assert (rows["figure"], rows["value"]) == ("rows", done.returned("publish")["rows"])
-    assert left["text"].startswith("0.125 of epsilon 1 is left of people (total)")
+    assert left["text"].startswith("people: 0.125 of epsilon 1 is left (in total)")
 
 
 @pytest.mark.parametrize("figure", ["gcp_lca", "suppressed_records", "prosecutor_max"])

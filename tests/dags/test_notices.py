@@ -128,7 +128,7 @@ def test_a_budget_that_runs_low_is_told_once_it_does(
     assert str(run_with("release", on_success_callback=tell_low_budget(letters)).state) == "success"
     ((subject, text),) = letters.sent
     assert subject == "people: the privacy budget is nearly used up"
-    assert "0.125 of epsilon 1 is left of people (total)" in text
+    assert "people: 0.125 of epsilon 1 is left (in total)." in text
 
 
 @pytest.mark.slow  # a whole run

@@ -17,7 +17,7 @@ from tests.added_step import add_count_rows
 from tests.dags.conftest import POLICY
 from tests.import_graph import ROOT
 
-SHIPPED = sorted((ROOT / "include" / "releases").glob("*.yaml"))
+SHIPPED = sorted((ROOT / "include" / "releases").rglob("*.yaml"))
 
 
 def edges(dag: Any) -> dict[str, set[str]]:

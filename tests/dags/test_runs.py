@@ -18,13 +18,13 @@ from privacy_engine.synthesizers.synthesizer import Synthesizer
 from privacy_release.lake.read import manifest_of, read_release, read_tables, releases
 from privacy_release.lake.store import Lake
 from privacy_release.ledger.default import default_ledger
-from privacy_release.spec.model import RELEASE, load_spec
+from privacy_release.spec.model import PAPERS, RELEASE, load_spec
 from tests.dags.officers import Officers
 from tests.dags.weeks import key_of
 
 pytestmark = pytest.mark.usefixtures("samples")
 
-FILES = sorted((checkout() / "include" / "releases").glob("*.yaml"))
+FILES = sorted((checkout() / "include" / "releases").rglob("*.yaml"))
 # By method, policy or table alone they differ from others: no faster test finds that these three do not fit.
 ALIKE = {
     "adult_attacked",
@@ -35,7 +35,9 @@ ALIKE = {
     "visits_safe_harbor",
 }
 SINGLE = [
-    pytest.param(file, id=file.stem, marks=pytest.mark.slow if file.stem in ALIKE else ())
+    pytest.param(
+        file, id=file.stem, marks=pytest.mark.slow if file.stem in ALIKE or file.parent.name == PAPERS else ()
+    )
     for file in FILES
     if file.stem != "clinic_tables"  # several tables have a test to themselves
 ]
@@ -55,6 +57,12 @@ def dags_folder(request: pytest.FixtureRequest, dags_folder: Path) -> Path:
     folder.mkdir(exist_ok=True)
     (folder / name).write_text(text.replace(line, replacement))
     return folder
+
+
+@pytest.fixture(autouse=True)
+def paper_releases(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The releases of the papers' methods have DAGs, as in the checkout."""
+    monkeypatch.setenv("PRIVACY_PAPER_RELEASES", "show")
 
 
 @pytest.fixture(autouse=True)
@@ -223,6 +231,22 @@ def test_outliers_are_set_aside_before_the_others_are_anonymized_and_told_by_cou
     assert not list(work_root.iterdir())
 
 
+@pytest.mark.slow  # two whole runs
+def test_a_classifier_is_trained_on_transformed_numbers(
+    run: Callable[[str], Any], airflow_lake: Lake, work_root: Path
+) -> None:
+    released = run("bank_customers_transformed")
+    assert released.state == "success", released.tasks
+    done = run("train_on_transformed")
+    assert done.state == "success", done.tasks
+    trained = done.returned("train")
+    assert trained["releases"] == [released.run_id]
+    assert trained["epsilon"] is None
+    assert {"age", "deposit"} <= set(trained["breach_width"])
+    assert json.loads(Path(trained["model"]).read_text())["shrinkage"] is False
+    assert not list(work_root.iterdir())
+
+
 def test_own_steps_in_sql_and_python_stand_in_the_manifest(
     run: Callable[[str], Any], airflow_lake: Lake, work_root: Path
 ) -> None:
@@ -248,6 +272,7 @@ def test_there_is_a_dag_for_every_release_and_no_import_error(load: Callable[...
         "structure_by_hand",
         "sweep_work_areas",
         "train_on_randomized",
+        "train_on_transformed",
     }
     assert all(dag.doc_md and dag.tags for dag in bag.dags.values())
 

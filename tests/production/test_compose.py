@@ -209,7 +209,7 @@ def test_the_example_releases_find_the_samples_where_they_look_for_them() -> Non
     include = next(
         volume.split(":")[1] for volume in services()["worker"]["volumes"] if "/include:" in volume
     )
-    for file in (checkout() / "include" / "releases").glob("*.yaml"):
+    for file in (checkout() / "include" / "releases").rglob("*.yaml"):
         spec = yaml.safe_load(file.read_text())
         for table in spec.get("tables", {"": spec}).values():
             address = table["source"]["uri"]

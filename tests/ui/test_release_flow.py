@@ -86,7 +86,7 @@ def approval_page(run_id: str, dag_id: str = ANONYMIZED) -> str:
 def open_approval(server: Server, page: Any, run_id: str, dag_id: str = ANONYMIZED) -> None:
     """Open the page on which a release is decided on."""
     page.goto(f"{server.address}{approval_page(run_id, dag_id)}")
-    page.get_by_role("heading", name="Publish release").wait_for()
+    page.get_by_role("heading", name="Publish a new release").wait_for()
 
 
 def finished(server: Server, dag_id: str, run_id: str) -> str:
@@ -253,7 +253,7 @@ def test_a_rejected_release_fails_publishes_nothing_and_leaves_no_report(
     page.get_by_label("Why").fill("not by a test")
     picture(page, "approval-page-reject")
     page.get_by_role("button", name="Reject", exact=True).click()
-    assert page.get_by_role("heading", name="Publish release").is_visible()  # it was not confirmed
+    assert page.get_by_role("heading", name="Publish a new release").is_visible()  # it was not confirmed
     page.get_by_label("I want to reject this release.").check()
     page.get_by_role("button", name="Reject", exact=True).click()
     page.get_by_role("heading", name="Answered").wait_for()
@@ -322,7 +322,7 @@ def release_before(server: Server, name: str) -> None:
 def released(server: Server) -> set[str]:
     """Ids of the published releases."""
     page = get(server, "/privacy/releases")
-    return set(re.findall(r'aria-label="Choose release (\S+) of', page))
+    return set(re.findall(r'aria-label="Choose \S+, release (\S+), version', page))
 
 
 def test_the_budget_drops_by_what_a_private_release_spends(

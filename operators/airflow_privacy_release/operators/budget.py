@@ -44,8 +44,8 @@ class BudgetGuardOperator(BaseOperator):
             checked against the policy, and the privacy loss is computed from them.
         policy: Policy of the release, as for `ReleaseOperator`; required. With an epsilon, which may cover
             several releases, the policy must be readable, and the tasks that release check its limits.
-        over_time: As for `ReleaseOperator`. The budget must then cover what the whole schedule promises,
-            once.
+        over_time: Promise of the whole schedule, as for `ReleaseOperator`. The budget must then cover once
+            what the schedule promises.
         ledger: Airflow connection id of the ledger.
         action: `skip` skips every task except the clean-up, so the run succeeds; `fail` fails without
             retries.

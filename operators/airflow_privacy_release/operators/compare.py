@@ -338,8 +338,8 @@ class MeasureChoiceOperator(BaseOperator):
         records: Output of `SampleRecordsOperator`.
         budget: Data set whose privacy budget pays, if the records are the source of a differentially private
             method. None: nothing is booked.
-        policy: As for `ReleaseOperator`; required with a budget. A choice that it would refuse books nothing,
-            and the page shows the reason.
+        policy: Policy of the release, as for `ReleaseOperator`; required with a budget. A choice that it
+            would refuse books nothing, and the page shows the reason.
         ledger: Airflow connection id of the budget's ledger.
     """
 

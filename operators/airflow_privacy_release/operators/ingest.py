@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Literal, NoReturn
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NoReturn
 
 from airflow.providers.standard.triggers.temporal import DateTimeTrigger
 from airflow.sdk import BaseOperator
@@ -397,3 +397,36 @@ class IngestTablesOperator(BaseOperator):
             if left_out := origin.left_out:
                 self.log.warning("hidden or empty files were not read", table=name, files=left_out)
         return table
+
+
+class InventOperator(BaseOperator):
+    """Prepare a table without records in the form of a source, for `StructureOperator`. No source is read.
+
+    Args:
+        schema: Schema of the source, as of `IngestParquetOperator`. All domains must be public.
+        types: Type of a column, as of `StructureOperator`, where it does not follow from the schema.
+    """
+
+    template_fields = ("schema", "types")
+    template_fields_renderers: ClassVar = {"schema": "json", "types": "json"}
+    ui_color = "#e3eefb"
+
+    def __init__(
+        self,
+        *,
+        schema: str | Mapping[str, Any],
+        types: Mapping[str, str] | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.schema = schema
+        self.types = types
+
+    @recorded
+    def execute(self, context: "Context") -> "Table":
+        """Write the empty table into the work area. Return a reference to it."""
+        from privacy_release.spec.files import load_schema
+        from privacy_release.steps.invent import invent
+
+        with run_work_area(context) as work:
+            return invent(load_schema(self.schema), work, types=self.types, label=file_label(context))

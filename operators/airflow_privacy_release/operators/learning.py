@@ -33,14 +33,15 @@ class TrainNaiveBayesOperator(BaseOperator):
         features: Attributes to learn from; None: all others.
         test: Reference to an ingested table of true records; None: no test.
         public_test: Whether anyone may know exact figures of the test table.
-        alpha, var_smoothing: Smoothing parameters, see `privacy_engine.learning.ppnb.PrivateNaiveBayes`.
+        alpha, var_smoothing, shrinkage: Smoothing parameters, see
+            `privacy_engine.learning.ppnb.PrivateNaiveBayes`; with `shrinkage=False` as in the paper.
         lake: Airflow connection id of the lake.
     """
 
     references: ClassVar = {"test": Table}
     template_fields = (
         *("name", "target", "releases", "features", "test", "public_test"),
-        *("alpha", "var_smoothing", "lake"),
+        *("alpha", "var_smoothing", "shrinkage", "lake"),
     )
     template_fields_renderers = {"test": "json", "releases": "json", "features": "json"}  # noqa: RUF012  Airflow's own declaration
     ui_color = "#dfe8f5"
@@ -56,6 +57,7 @@ class TrainNaiveBayesOperator(BaseOperator):
         public_test: bool | str = False,
         alpha: float | str = 1.0,
         var_smoothing: float | str = 1e-9,
+        shrinkage: bool | str = True,
         lake: str = DEFAULT_LAKE,
         **kwargs: Any,
     ) -> None:
@@ -68,6 +70,7 @@ class TrainNaiveBayesOperator(BaseOperator):
         self.public_test = public_test
         self.alpha = alpha
         self.var_smoothing = var_smoothing
+        self.shrinkage = shrinkage
         self.lake = lake
 
     @guarded
@@ -94,6 +97,7 @@ class TrainNaiveBayesOperator(BaseOperator):
             features=self.features,
             alpha=read_field("learning: alpha", self.alpha, float),
             var_smoothing=read_field("learning: var_smoothing", self.var_smoothing, float),
+            shrinkage=read_field("learning: shrinkage", self.shrinkage, bool),
         )
         score = evaluate(trained, self.test) if self.test is not None else None
         path = f"_models/{quote(dag, safe='')}/{quote(run, safe='')}"

@@ -34,7 +34,7 @@ class MethodOperator(BaseOperator):
     Args:
         table: Reference to an ingested table.
         title: Heading of the report.
-        requires: As for `ReleaseOperator`.
+        requires: Outputs of further tasks that must have succeeded, as for `ReleaseOperator`.
 
     Attributes:
         method: Registry key of the method.

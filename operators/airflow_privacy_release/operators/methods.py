@@ -349,6 +349,8 @@ class ILPLDiversityOperator(AnonymizerOperator):
             informative.
         price: Price of a merge: `increase`, the increase of the table's loss, or `whole`, the loss of the
             union.
+        merge_weights: Sensitive values whose weights price a merge: `all_values`, as the paper prints it, or
+            `cluster`, the values of the cluster that the merged records belong to.
         refine: Whether records are moved, swapped and regrouped afterwards wherever the total loss falls.
         regroup: Number of sweeps after `refine` in which neighbouring classes are taken apart and formed
             again; 0 for none. Each takes 1 to 2 CPU s for 30,000 records and gains less than the one before.
@@ -370,6 +372,7 @@ class ILPLDiversityOperator(AnonymizerOperator):
         reading: str = "literal",
         utility: Sequence[Sequence[float]] | None = None,
         price: str = "increase",
+        merge_weights: str = "all_values",
         refine: bool | str = True,
         regroup: int | str = 0,
         block_size: int | str | None = 50_000,
@@ -381,6 +384,7 @@ class ILPLDiversityOperator(AnonymizerOperator):
         self.reading = reading
         self.utility = utility
         self.price = price
+        self.merge_weights = merge_weights
         self.refine = refine
         self.regroup = regroup
         self.block_size = block_size

@@ -54,8 +54,8 @@ class PublishOperator(BaseOperator):
             and a line is logged; the floor policy may forbid it.
         mode: Releases that the table holds: `snapshot` only the newest, `partitions` one per partition key,
             `append` all. None: `partitions` for a run with a partition key, else `snapshot`.
-        superseded: What happens to a release when a newer one replaces it: `drop` deletes it, `history` moves
-            it to `history_lake`.
+        superseded: Handling of a release that a newer one replaces: `drop` deletes it, `history` moves it to
+            `history_lake`.
         history_lake: Airflow connection id of the lake that keeps superseded releases, as table
             `<name>_history`.
         grace: How long the files of a superseded release are kept for queries that are still running, for

@@ -177,9 +177,10 @@ def stage_release(
         method: Registry key of the method.
         parameters: Parameters of the method, as plain values or rendered text.
         budget: Data set whose privacy budget is spent; None: no budget.
-        policy: As for `ReleaseOperator`.
+        policy: Requirements that the release must meet, as for `ReleaseOperator`; required with a budget.
         ledger: Airflow connection id of the budget's ledger.
-        over_time: As for `ReleaseOperator`.
+        over_time: Promise of the whole schedule, as for `ReleaseOperator`; None: the release is paid by
+            itself.
         memory: Memory of memoised answers; None: no such answers.
         past: Earlier releases whose people must stay protected; None: no history.
         engine: Engine that works on the table; None: the table's own.
@@ -266,12 +267,24 @@ class CutFragmentsOperator(BaseOperator):
         seed: Random seed of the cuts and of all fragments; None takes fresh entropy.
         engine: Engine of kind `fragments`, see `privacy_release.workarea.engines`; None: the one the table
             was ingested with.
-        requires: As for `ReleaseOperator`.
+        requires: Outputs of further tasks that must have succeeded, as for `ReleaseOperator`.
+        series: Release table that the release will go to, to whose earlier releases `history` refers.
+        lake: Airflow connection ID of the lake of that table.
+        history: Protection of people who are also in earlier releases of `series`, as for `ReleaseOperator`.
     """
 
     references: ClassVar = {"table": Table, "requires": list[Table]}
-    template_fields = ("table", "method", "parameters", "seed", "engine", "requires")
-    template_fields_renderers = {"table": "json", "requires": "json", "parameters": "json", "engine": "json"}  # noqa: RUF012  Airflow's own declaration
+    template_fields = (
+        *("table", "method", "parameters", "seed", "engine", "requires"),
+        *("series", "lake", "history"),
+    )
+    template_fields_renderers = {  # noqa: RUF012  Airflow's own declaration
+        "table": "json",
+        "requires": "json",
+        "parameters": "json",
+        "engine": "json",
+        "history": "json",
+    }
     ui_color = "#e5f3e1"
 
     def __init__(
@@ -283,6 +296,9 @@ class CutFragmentsOperator(BaseOperator):
         seed: int | str | None = None,
         engine: str | Mapping[str, Any] | None = None,
         requires: "Sequence[Table | XComArg] | None" = None,
+        series: str | None = None,
+        lake: str = DEFAULT_LAKE,
+        history: Mapping[str, Any] | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -292,12 +308,16 @@ class CutFragmentsOperator(BaseOperator):
         self.parameters = parameters
         self.seed = seed
         self.engine = engine
+        self.series = series
+        self.lake = lake
+        self.history = history
 
     @recorded
     @monitored("cut")
     def execute(self, context: "Context") -> "list[Fragments]":
         """Cut the table. Return references to its fragments, in batches if there are too many to map over."""
         from privacy_release.steps.producers import fragments
+        from privacy_release.steps.producers.followed import too_large
         from privacy_release.steps.release import with_required, worked_on_by
 
         table = worked_on_by(chosen_engine(self.engine), with_required(self.table, self.requires))
@@ -307,14 +327,18 @@ class CutFragmentsOperator(BaseOperator):
                 "ReleaseOperator"
             )
         with run_work_area(context) as work, open_engine(table.engine, work.folder) as engine:
-            cut = fragments.cut_table(
+            cut, plan = fragments.cut_and_keep(
                 table,
                 engine,
+                work,
+                file_label(context),
                 method=self.method,
                 parameters=method_parameters(self.method, self.parameters or {}),
                 seed=read_text(self.seed, int | None),
+                past=past_of(self, context),
             )
-            plan = fragments.keep(cut, work, file_label(context))
+            if warning := too_large(cut):
+                self.log.warning(warning)
             refs = fragments.partition(cut, plan, engine)
         self.log.info("cut", rows=table.rows, fragments=len(refs))
         return fragments.in_batches(refs, most_mapped())

@@ -1,4 +1,4 @@
-"""Operators for steps of the plan that have no other operator."""
+"""Operator for a step of the plan that has no named operator."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -7,7 +7,6 @@ from airflow.sdk import BaseOperator
 
 from airflow_privacy_release.task.errors import recorded
 from airflow_privacy_release.task.run import release_id, run_work_area
-from privacy_release.plan.plan import invent_step
 from privacy_release.plan.step import Slot, Step
 from privacy_release.workarea.references import Published, ReportRef, StagedRelease, Table
 
@@ -66,24 +65,3 @@ class StepOperator(BaseOperator):
         given: Mapping[Slot, Any] = {slot: getattr(self, slot.value) for slot in self.step.takes}
         run = Handed(release_id=release_id(context), work=run_work_area(context), handed=dict(given))
         return work_of(self.step.work)(run, self.step)
-
-
-class InventOperator(StepOperator):
-    """Prepare a table without records in the form of a source, for `StructureOperator`. No source is read.
-
-    Args:
-        schema: Schema of the source, as of `IngestParquetOperator`. All domains must be public.
-        types: Type of a column, as of `StructureOperator`, where it does not follow from the schema.
-    """
-
-    def __init__(
-        self,
-        *,
-        schema: str | Mapping[str, Any],
-        types: Mapping[str, str] | None = None,
-        **kwargs: Any,
-    ) -> None:
-        settings = {"schema": schema, "tables": {}, "person": "", "types": dict(types or {})}
-        super().__init__(step=invent_step(settings), **kwargs)
-        self.schema = schema
-        self.types = types

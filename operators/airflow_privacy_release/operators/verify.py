@@ -149,7 +149,8 @@ class HoldOutOperator(BaseOperator):
 
     Args:
         table: Reference to the table to be released.
-        policy: As for `VerifyOperator`. Its rules `attack_risk` set the share of people to hold out.
+        policy: YAML file of the policy, or the policy itself, as for `VerifyOperator`. Its rules
+            `attack_risk` set the share of people to hold out.
     """
 
     references: ClassVar = {"table": Table}

@@ -139,7 +139,7 @@ def logged(user: BaseUser, deed: str, about: Mapping[str, Any], **where: Any) ->
         user: User who acts.
         deed: Name of the action, one word.
         about: Details of the action, as plain values.
-        where: columns of the log, such as `dag_id`.
+        where: Further columns of the log entry, such as `dag_id`.
     """
     return Log(
         event=f"privacy_release.{deed}",

@@ -13,6 +13,7 @@ from jinja2 import ChoiceLoader, Environment, PackageLoader, PrefixLoader, Stric
 from airflow_privacy_release.plugin.auth import name_of
 from airflow_privacy_release.plugin.views.words import breakable, day, moment, number
 from privacy_engine.vocabulary import counted
+from privacy_release.reports.text import limit_in_words, measured_in_words
 
 CONTENT_POLICY = (
     "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; frame-src 'self'; "
@@ -132,6 +133,8 @@ def _environment() -> Environment:
         "moment": moment,
         "day": day,
         "number": number,
+        "limit": limit_in_words,
+        "measured": measured_in_words,
         "breakable": breakable,
         "counted": counted,
     }

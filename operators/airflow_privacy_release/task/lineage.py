@@ -30,7 +30,7 @@ def lineage_of(
     addresses; no figure of the source is included.
 
     Args:
-        staged: Staged release.
+        staged: Reference to the staged release that was published.
         published: Reference to the published release.
         report: Findings of the verification.
         dictionary: Data dictionary of the release; None: no standard facets are added.

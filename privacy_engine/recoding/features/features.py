@@ -42,7 +42,7 @@ def value_features(encoded: EncodedTable, bins: int, *, generalize: bool) -> lis
     """One feature for each value or bin that occurs: the columns of a one-hot encoding.
 
     Args:
-        encoded: Table.
+        encoded: Encoded table whose values become features.
         bins: Number of bins of an ordered attribute, if its schema has none.
         generalize: Whether a feature may fall back to its ancestors in the hierarchy, or to wider bins.
     """

@@ -263,14 +263,14 @@ def cheapest(
 
     Args:
         space: Costs of the attributes.
-        boxes: All boxes.
+        boxes: All boxes among which partners are searched.
         grown: Their search tree.
-        lo: with `hi` the given box, shape (q,) int32.
-        hi: Int32, shape (q,).
+        lo: Lower ends of the given box, shape (q,) int32.
+        hi: Upper ends of the given box, shape (q,) int32.
         size: Records of the given box.
         cost: Loss of one of them.
         skip: Number of a box to leave out, or -1.
-        criterion: `Criterion`.
+        criterion: Number of the `Criterion` that prices a union.
         bar: Price above which partners are ignored; infinity for none.
         found: Filled with the numbers of boxes, cheapest first, shape (few,).
         price: Filled with their prices, shape (few,).

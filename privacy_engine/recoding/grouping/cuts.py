@@ -56,9 +56,9 @@ def bucket_by(task: Task, rows: Ints, j: int, ancestor: int, bucket: Ints) -> Bu
     """Sort records into buckets by attribute j.
 
     Args:
-        task: Table.
+        task: Table and rules of the search.
         rows: Records of the class, shape (m,).
-        j: Attribute.
+        j: Index of the attribute.
         ancestor: Lowest common ancestor of the records, where j is a hierarchy.
         bucket: Filled with the bucket of each record, shape (m,).
     """
@@ -240,7 +240,7 @@ def widest_cut(task: Task, rows: Ints, lo: Codes, hi: Codes, part: Ints) -> int:
     added until it is large enough; otherwise into two groups of children of about equal size.
 
     Args:
-        task: Table.
+        task: Table and rules of the search.
         rows: Records of the class, shape (m,).
         lo: Class's box, shape (q,).
         hi: Upper ends of the class's box, shape (q,).

@@ -135,7 +135,7 @@ def require_feasible(
         n: Number of records.
         k: Least class size.
         sensitive: Codes, shape (s, n).
-        constraints: Rules.
+        constraints: Rules that every class must meet.
         names: Names of the sensitive attributes, for the message.
 
     Raises:
@@ -158,7 +158,7 @@ def require_one_class(
         n: Number of records.
         k: Least class size.
         whole: Records with each sensitive value, as `Constraints` concatenates them, shape (m_total,) int32.
-        constraints: Rules.
+        constraints: Rules that every class must meet.
         names: Names of the sensitive attributes, for the message.
 
     Raises:

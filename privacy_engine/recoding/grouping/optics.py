@@ -69,7 +69,7 @@ def mixed_distance(domains: Sequence[Domain], weights: Floats) -> MixedDistance:
 
     Args:
         domains: Domains of the attributes, shape (q,).
-        weights: >= 0, shape (q,).
+        weights: Weight of each attribute, >= 0, shape (q,).
     """
     levels = max((d.height + 1 for d in domains if isinstance(d, Hierarchy)), default=1)
     step = np.zeros((len(domains), levels))
@@ -120,7 +120,7 @@ def optics(points: Codes, counts: Ints, distance: MixedDistance, min_samples: in
     Args:
         points: Distinct records, m >= 1, shape (m, q) int32.
         counts: Number of records that each point represents, shape (m,) int64.
-        distance: Between them.
+        distance: Distance between two points.
         min_samples: Number of records, the point's own included, that make a point a core point, >= 1; if
             there are fewer, all.
 

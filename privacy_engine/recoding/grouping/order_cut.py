@@ -27,8 +27,8 @@ def lexicographic_order(codes: Codes, weights: Floats) -> Ints:
     """Records (n, q) sorted by attribute, ascending in entropy over weight: what changes least comes first.
 
     Args:
-        codes: Int32, shape (n, q).
-        weights: >= 0, shape (q,); an attribute of weight 0 comes last.
+        codes: Codes of the records, shape (n, q) int32.
+        weights: Weight of each attribute, >= 0, shape (q,); an attribute of weight 0 comes last.
 
     Returns:
         order: (n,) int64.

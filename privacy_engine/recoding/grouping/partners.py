@@ -52,7 +52,7 @@ class PartnerSearch:
         space: Costs of the attributes.
         boxes: Classes, shape (m,); the caller merges them in place, so that the size of each changed one
             grows or becomes 0.
-        criterion: `Criterion`.
+        criterion: Number of the `Criterion` that prices a union.
         propose: Looks up classes in a tree: `propose`, on all cores, or `propose_serially`.
     """
 

@@ -45,7 +45,7 @@ def repair(
     """Make every class meet the models.
 
     Args:
-        encoded: Table.
+        encoded: Encoded table whose classes are changed.
         labels: Classes, -1 = suppressed, shape (n,) int64; those stay suppressed.
         geometry: Costs by which merges are chosen.
         models: Models that every class must satisfy in addition to k.
@@ -79,20 +79,20 @@ def merge_until_kept(
     counts = class_counts(numbered, encoded.sensitive[:, kept], constraints.start, len(boxes.size))
     space = tabulate(geometry)
     if bounds_distribution(constraints):
-        mended = Boxes(boxes.lo.copy(), boxes.hi.copy(), boxes.size.copy(), boxes.cost.copy())
+        repaired = Boxes(boxes.lo.copy(), boxes.hi.copy(), boxes.size.copy(), boxes.cost.copy())
         with portion(0.5):
-            other = _merge_failing(space, mended, counts.copy(), constraints, k, mending=True)
-        into = _merge_failing(space, boxes, counts, constraints, k, mending=False)
-        if mended.size @ mended.cost < boxes.size @ boxes.cost:
+            other = _merge_failing(space, repaired, counts.copy(), constraints, k, repairing=True)
+        into = _merge_failing(space, boxes, counts, constraints, k, repairing=False)
+        if repaired.size @ repaired.cost < boxes.size @ boxes.cost:
             into = other
     else:
-        into = _merge_failing(space, boxes, counts, constraints, k, mending=False)
+        into = _merge_failing(space, boxes, counts, constraints, k, repairing=False)
     out[kept] = np.unique(into[numbered], return_inverse=True)[1]
     return out
 
 
 def _merge_failing(
-    space: Space, boxes: Boxes, counts: Codes, constraints: Constraints, k: int, *, mending: bool
+    space: Space, boxes: Boxes, counts: Codes, constraints: Constraints, k: int, *, repairing: bool
 ) -> Ints:
     """The rounds of agglomeration, for classes that break a rule instead of small ones."""
     into, first = np.arange(len(boxes.size)), 0
@@ -104,9 +104,9 @@ def _merge_failing(
             return follow(into)
         first = first or len(failing)
         advance(1.0 - len(failing) / first)
-        if mending:
+        if repairing:
             grown = plant(space, boxes, alive)
-            partner, price = _propose_mending(space, boxes, grown, failing, counts, constraints)
+            partner, price = _propose_repair(space, boxes, grown, failing, counts, constraints)
         else:
             partner, price = partners.of(failing)
         merge_cheapest_first(space, boxes, into, failing, partner, price)
@@ -124,7 +124,7 @@ def _fails(size: Floats, counts: Codes, constraints: Constraints, k: int) -> npt
 
 
 @kernel(nogil=True)
-def _propose_mending(
+def _propose_repair(
     space: Space, boxes: Boxes, grown: BoxTree, failing: Ints, counts: Codes, constraints: Constraints
 ) -> tuple[Ints, Floats]:
     """Of the cheapest partners of each failing class, return the one with the lowest price for its remedy.
@@ -143,12 +143,12 @@ def _propose_mending(
         partner[t], price[t], least = found[0], np.inf, np.inf
         for i in range(have):
             b = found[i]
-            mended = missed + boxes.size[b] * shortfall(counts[b], int(boxes.size[b]), constraints)
-            mended -= (size + boxes.size[b]) * shortfall(
+            repaired = missed + boxes.size[b] * shortfall(counts[b], int(boxes.size[b]), constraints)
+            repaired -= (size + boxes.size[b]) * shortfall(
                 counts[a] + counts[b], int(size + boxes.size[b]), constraints
             )
-            if mended > LEAST and (prices[i] + LEAST) / mended < least:
-                least = (prices[i] + LEAST) / mended
+            if repaired > LEAST and (prices[i] + LEAST) / repaired < least:
+                least = (prices[i] + LEAST) / repaired
                 partner[t], price[t] = b, least
     return partner, price
 
@@ -169,7 +169,7 @@ def suppress_where_it_pays(
     verified to meet the models.
 
     Args:
-        encoded: Table.
+        encoded: Encoded table whose classes are changed.
         labels: Classes that meet the models, 0 .. c - 1, shape (n,) int64; -1 = suppressed, which does not
             change and counts.
         k: Least class size.

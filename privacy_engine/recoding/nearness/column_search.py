@@ -261,7 +261,7 @@ def regroup_by_columns(
 
     Args:
         space: Costs of the attributes, of this ``geometry``.
-        geometry: Same.
+        geometry: Geometry of the quasi-identifiers, from which `space` was made.
         codes: Quasi-identifiers, shape (n, q) int32.
         labels: Classes of at least k, shape (n,) int64; -1 = suppressed, and stays so.
         k: Least class size.

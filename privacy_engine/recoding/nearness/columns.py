@@ -59,7 +59,7 @@ def least_gcp_by_columns(
     `least_gcp`, where that is known.
 
     Args:
-        encoded: Whole table.
+        encoded: Encoded table with all its records.
         labels: Partition to begin with, -1 = suppressed, shape (n,); any one gives a bound.
         k: Least class size.
         rounds: Number of rounds of pricing.

@@ -52,7 +52,7 @@ def step_boxes(
         boxes: Boxes of m classes.
         counts: Counts of their sensitive values.
         k: Least size of a class.
-        constraints: Rules.
+        constraints: Rules that every class must meet.
     """
     before = (boxes.size * boxes.cost).sum()
     lo, hi = np.empty(codes.shape[1], np.int32), np.empty(codes.shape[1], np.int32)

@@ -93,8 +93,8 @@ def compose(left: Ints, m: int, kind: int, places: Ints, constraints: Constraint
         m: Size of the class.
         kind: One that must be in it.
         places: Indexes of the kinds, see `Kinds`.
-        constraints: Rules.
-        quota: Filled.
+        constraints: Rules that every class must meet.
+        quota: Array that is filled with the result, shape (v,).
     """
     _apportion(left, m, quota)
     if quota[kind] == 0:

@@ -40,7 +40,7 @@ def grow_classes(
         places: Indexes of each kind, see `Kinds`, shape (v, s).
         order: Order in which records become seeds, shape (n,).
         k: Least size of a class.
-        constraints: Rules.
+        constraints: Rules that every class must meet.
     """
     n, v = len(codes), len(places)
     labels = np.full(n, -1)

@@ -43,7 +43,7 @@ class QuotaSearch:
         codes: Quasi-identifiers, in one memory layout, shape (n, q) int32.
         sensitive: Codes of the sensitive attributes, shape (s, n) int32.
         geometry: Costs of the quasi-identifiers.
-        constraints: Rules.
+        constraints: Rules that every class must meet.
         k: Least size of a class.
     """
 

@@ -63,7 +63,7 @@ class NetworkSynthesizer(Synthesizer):
         Args:
             coded: Records, for names, sizes and their number.
             epsilon: Epsilon for all tables together.
-            shared: As in ``theta_limit``.
+            shared: Whether families that are part of another one share its table, as in ``theta_limit``.
 
         Raises:
             InfeasibleError: If the table is too small, or a domain too large.

@@ -83,9 +83,10 @@ def integer_sensitivity(rows: int, cells: int, *, binary: bool, each: int = 1) -
     unit: |floor(a) - floor(b)| <= ceil(|a - b|). One unit more covers the rounding of this very formula.
 
     Args:
-        rows: N.
+        rows: Number of records N.
         cells: Most cells of a table that is scored.
-        binary: As in ``mutual_information_sensitivity``.
+        binary: Whether the child or the joint parent set of every pair has two values, which allows a smaller
+            bound.
         each: Number of records replaced together; S is that many times the sensitivity of one record.
     """
     change = each * mutual_information_sensitivity(rows, binary=binary) + 2 * rounding_error(rows, cells)
@@ -290,13 +291,13 @@ def selection_spend(
     """The entry in the books for picks of the same noise.
 
     Args:
-        names: Attributes.
+        names: Names of the attributes that the picks choose among.
         epsilon: Epsilon that the picks spend together, after amplification.
         pick: Epsilon of one of them, on the records that it sees.
         sensitivity: Sensitivity of the scores, in their units.
         runs: Number of picks.
-        sample: if they saw m of n records, shape (m, n).
-        group: As in ``Spend``.
+        sample: Numbers (m, n), if the picks saw m of n records; None: they saw all.
+        group: Number of records that are replaced with one person, as in ``Spend``.
     """
     return Spend(
         mechanism="noisy_max",

@@ -132,7 +132,7 @@ class BudgetPlan:
         for_attributes: Part of each of them.
         for_choices: Part of all choices of views.
         for_views: Part of all views.
-        most_rounds: Most views.
+        most_rounds: Largest number of views.
     """
 
     free: tuple[int, ...]
@@ -161,9 +161,9 @@ class BudgetPlan:
             inputs: Inputs of the run.
             free: Attributes that no other one determines.
             whole: Part to split.
-            attribute_share: As for `LatentClass`.
-            selection_share: As for `LatentClass`.
-            rounds: As for `LatentClass`.
+            attribute_share: Largest part for attributes of many values, in (0, 1), as for `LatentClass`.
+            selection_share: Part of the rest that chooses views, in (0, 1), as for `LatentClass`.
+            rounds: Number of views to measure, as for `LatentClass`; None: as many as are useful.
         """
         sizes = tuple(inputs.coded.sizes[a] for a in free)
         joint = inputs.mean_count(whole, sizes) >= TELLING and len(sizes) > 1

@@ -58,7 +58,7 @@ def score(counts: Ints, total: int) -> int:
     """Return how much better a function of a predicts b than b's most frequent value does, less its errors.
 
     Args:
-        counts: (a, b).
+        counts: Number of records with each pair of values, shape (a, b).
         total: Public number of records.
     """
     best = kept(counts)

@@ -305,7 +305,7 @@ def measure_attributes(inputs: Inputs, plan: BudgetPlan) -> GroupedAttributes:
         else:
             groups = ValueGroups.joining_rare(noisy, likely, least)
         cells = np.bincount(groups.group_of, likely).astype(np.float64)
-        view = View(members=(attribute,), cells=cells, scale=scale / inputs.n, mended=cells, groups=())
+        view = View(members=(attribute,), cells=cells, scale=scale / inputs.n, projected=cells, groups=())
         measured[attribute] = (groups, view)
     return GroupedAttributes.of(inputs, plan, measured)
 
@@ -317,8 +317,8 @@ def choose(
 
     Args:
         inputs: Inputs of the run.
-        plan: The candidates.
-        fitted: The model.
+        plan: Plan with the candidate views.
+        fitted: Model fitted to the views so far.
         number: Number of views measured so far.
         counts: Table of the records of a view.
     """
@@ -344,7 +344,7 @@ def measure_view(inputs: Inputs, plan: ViewPlan, members: Members, counts: Calla
         members=members,
         cells=noisy / inputs.n,
         scale=inputs.scale(plan.for_view, inputs.change) / inputs.n,
-        mended=project_to_simplex(noisy, inputs.n),
+        projected=project_to_simplex(noisy, inputs.n),
         groups=plan.grouping.get(members, ()),
     )
 

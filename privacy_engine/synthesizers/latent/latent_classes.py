@@ -51,7 +51,7 @@ class View:
         cells: Noisy probabilities, one axis per member; may be negative.
         scale: Scale of the Laplace noise of a cell, > 0; for Gaussian noise its standard deviation over
             sqrt(2).
-        mended: Same cells as a distribution.
+        projected: The same cells as a distribution: projected to the simplex, so >= 0 with sum 1.
         groups: One entry a member: the group of each of its values, where its axis counts groups; else None.
             Empty: None for each.
     """
@@ -59,7 +59,7 @@ class View:
     members: tuple[int, ...]
     cells: Floats
     scale: float
-    mended: Floats
+    projected: Floats
     groups: tuple[Ints | None, ...] = ()
 
     def tables_of(self, tables: Sequence[Floats]) -> list[Floats]:
@@ -119,7 +119,7 @@ def fit(
     """The model nearest to the views, from a start.
 
     Args:
-        views: at least one.
+        views: Measured views, at least one.
         start: Gives the number of classes and the sizes.
         on_scale: Number of leading values of each attribute that lie on a scale, shape (d,); empty: none.
         em_steps: Number of steps of expectation maximisation.
@@ -191,7 +191,7 @@ def em_step(views: Sequence[View], model: LatentClasses) -> LatentClasses:
     """One step of EM for the sum over views of the likelihood of their cells as distributions."""
 
     def responsibilities(view: View, cells: Floats) -> Floats:
-        return view.mended.ravel() / np.maximum(cells, LEAST)
+        return view.projected.ravel() / np.maximum(cells, LEAST)
 
     weights, tables = _accumulate(views, (model.weights, model.tables), responsibilities)
     weights = weights + SMOOTHING

@@ -57,10 +57,10 @@ def learn_model(measured: Measurement, *, classes: int, fits: int, replicates: i
     """Steps 11 and 12, and replicates.
 
     Args:
-        measured: What was measured.
-        classes: As for `LatentClass`.
-        fits: As for `LatentClass`.
-        replicates: As for `LatentClass`.
+        measured: Results of steps 1 to 10.
+        classes: Number of hidden classes, as for `LatentClass`.
+        fits: Number of models whose mean is released, as for `LatentClass`.
+        replicates: Number of replicates, as for `LatentClass`; 0: none.
     """
     inputs, attributes = measured.inputs, measured.attributes
     if not classes_tell_more(measured, classes):
@@ -100,8 +100,8 @@ def classes_tell_more(measured: Measurement, classes: int) -> bool:
         for view, is_joint in zip(views, joint, strict=True):
             noise = inputs.noise.imitated(inputs.rng, math.sqrt(2) * view.scale, view.cells.shape) * is_joint
             cells = view.cells + noise * COUPLING**0.5
-            mended = project_to_simplex(cells, 1) if is_joint else view.mended
-            fitted.append(replace(view, cells=cells, mended=mended))
+            projected = project_to_simplex(cells, 1) if is_joint else view.projected
+            fitted.append(replace(view, cells=cells, projected=projected))
             predicted.append(view.cells - noise / COUPLING**0.5)
         models = [
             fit(fitted, start, on_scale=measured.attributes.on_scale, **ROUND_STEPS)

@@ -71,8 +71,8 @@ def replicated(
     """Return a number of replicates of a model that was fitted to views, and the misfit.
 
     Args:
-        views: Measured views.
-        model: Released model.
+        views: Views that were measured.
+        model: Model that is released.
         starts: Fits of the model, from which those of the replicates set out, in turn.
         fit: Few steps of the model's own fit, from a start.
         imitated: Function that draws noise of the views' distribution, by a standard deviation and a shape.
@@ -98,7 +98,7 @@ def replicated(
 def renoised(view: View, noise: Floats) -> View:
     """A view with noise added to its cells."""
     cells = view.cells + noise
-    return replace(view, cells=cells, mended=project_to_simplex(cells, 1))
+    return replace(view, cells=cells, projected=project_to_simplex(cells, 1))
 
 
 def _misfit(

@@ -102,7 +102,7 @@ class Coverage:
         are left could not hold them all any more, those count that bring enough of them.
 
         Args:
-            candidates: at least one.
+            candidates: Sets of attributes to choose from, at least one.
             left: Number of sets still to be chosen, including this one.
         """
         unseen = [len(set(members) - self.attributes) for members in candidates]

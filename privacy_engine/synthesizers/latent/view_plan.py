@@ -60,7 +60,7 @@ class GroupedAttributes:
 
         Args:
             inputs: Inputs of the run, of which no record is read.
-            plan: The plan.
+            plan: Parts of the budget and the free attributes.
             measured: Groups and table of each attribute that was measured by itself.
         """
         bins = [inputs.bins(a) for a in plan.free]
@@ -141,9 +141,9 @@ class ViewPlan:
         Args:
             inputs: Inputs of the run, of which no record is read.
             attributes: The free attributes.
-            rounds: As for `LatentClass`.
-            width: As for `LatentClass`.
-            theta: As for `LatentClass`.
+            rounds: Number of views to measure, as for `LatentClass`; None: as many as are useful.
+            width: Most attributes of a view, as for `LatentClass`.
+            theta: Least ratio of a view's mean cell to its noise, as for `LatentClass`.
         """
         plan, sizes, noise, rng = attributes.plan, attributes.sizes, inputs.noise, inputs.rng
         if not plan.joint:

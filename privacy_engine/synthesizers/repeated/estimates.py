@@ -64,9 +64,9 @@ def likely_drift(rows: Floats, variances: Floats, noisy: Floats) -> float:
     The likelihood of what remains when the level of each cell is taken out (restricted maximum likelihood).
 
     Args:
-        rows: (m, t).
-        variances: (m,).
-        noisy: (m, cells).
+        rows: Measured rows as weights of the t counts, shape (m, t).
+        variances: Variances of the noise of the rows, > 0, shape (m,).
+        noisy: Noisy cells that the rows measured, shape (m, cells).
     """
     if rows.shape[1] < 2 or len(rows) < 2:
         return math.inf

@@ -57,7 +57,7 @@ class FixedViews:
         method: Method that chose them.
         free: Numbers of the attributes that no other one determines.
         groups: Groups of each free attribute's values, shape (free,).
-        found: Dependencies.
+        found: Dependencies among attributes, in the order in which they were found.
         members: Attributes of each table, as indexes in `free`, shape (k,).
         coarse: Coarser groups of each of its axes, shape (k,); empty if there are none.
         on_scale: Number of groups that lie on a scale, shape (free,).
@@ -191,7 +191,7 @@ class FixedViews:
                 cells=(cells := known.cells.reshape(shape)) / rows,
                 # The scale of the Laplace noise of that variance: the fit minds only how far the noise goes.
                 scale=math.sqrt(known.variance / 2) / rows,
-                mended=project_to_simplex(np.rint(cells).astype(np.int64), rows),
+                projected=project_to_simplex(np.rint(cells).astype(np.int64), rows),
                 groups=coarse,
             )
             for members, coarse, shape, known in zip(

@@ -78,7 +78,7 @@ def by_intersection(history: History, names: Sequence[str]) -> tuple[Left, Left]
 
     Args:
         history: Releases. Earlier ones without the values of their classes reveal nothing.
-        names: Sensitive attributes.
+        names: Names of the sensitive attributes.
 
     Returns:
         The results for the attackers `identity` and `membership`.
@@ -96,7 +96,7 @@ def subtractions(
     """Yield the subtraction of each earlier release in the window from the new one.
 
     Args:
-        history: Releases.
+        history: History of the releases, the new one included.
         classes: Classes of the new release, counterfeits included.
         names: Sensitive attributes. Values of departures are judged if the earlier release has the values of
             its classes, corrections if it has those of its persons.
@@ -215,8 +215,8 @@ class Subtraction:
         Args:
             pair: Persons of both releases.
             place: Group of each arrival, shape (p,).
-            name: Sensitive attribute.
-            least: As for `left`.
+            name: Name of the sensitive attribute.
+            least: Required number of values; the search stops there.
         """
         if pair.people is None:
             return None
@@ -239,7 +239,7 @@ class Subtraction:
             pair: Persons of both releases.
             place: Group of each value that left, shape (p,).
             gone: Old class and code of each value, (p,) each, from `_gone`.
-            least: As for `left`.
+            least: Required number of values; the search stops there.
         """
         if pair.gone_people is None:
             return None

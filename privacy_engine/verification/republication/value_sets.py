@@ -110,7 +110,7 @@ def _ways_of(
     Args:
         records: Each class of the person, and the number of records there.
         values: Class -> code -> how often it occurs.
-        least: As for `possible_sets`.
+        least: Required number of sets; the search stops there.
     """
     for label, number in records:
         fixed = {

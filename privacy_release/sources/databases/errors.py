@@ -24,7 +24,7 @@ def translated_error(error: Exception, connection: str, *, dropped: bool) -> Pri
     """Return an error with only the kind of the original one, its SQLSTATE, and the remedy.
 
     Args:
-        error: Original error.
+        error: Error of the database driver.
         connection: Name of the connection.
         dropped: Whether an unknown error means that the database was or became unreachable.
     """

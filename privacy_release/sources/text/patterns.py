@@ -93,7 +93,7 @@ class Pattern:
 
     Attributes:
         kind: Name of the kind, one word.
-        form: Regular expression.
+        form: Regular expression that finds it.
         check: Function that returns the part of a match that is an identifier, or None.
     """
 

@@ -25,7 +25,7 @@ RULES = Rules()
 
 
 @RULES.rule("pseudonyms.method", "columns", "method")
-def _pseudonyms_hide_nobody(facts: Facts) -> Iterator[str]:
+def _pseudonyms_need_an_anonymizer(facts: Facts) -> Iterator[str]:
     named = [name for name, column in facts.columns if column.pseudonym is not None]
     if named and not is_anonymizer(facts.method):
         yield (

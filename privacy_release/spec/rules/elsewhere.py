@@ -49,6 +49,7 @@ _LISTED: Mapping[Reason, Mapping[str, str]] = MappingProxyType(
             "privacy_release.budget.budget:require_left": "what is left of the budget",
             "privacy_release.budget.secrets:require_same_secret": "the secret of the last release",
             "privacy_release.steps.history:refuse_unseen": "releases that verification did not see",
+            "privacy_release.steps.memberships.regions:require_one_cut": "the fragments of earlier releases",
             "privacy_release.steps.publish:require_published_by": "the run that published a release",
         },
         Reason.PAID: {

@@ -39,7 +39,7 @@ class History:
         keep: Whether releases are made with the earlier ones, and not only verified against them.
         k: Smallest number of persons.
         m: Smallest number of distinct values, by sensitive attribute.
-        departures, counterfeits, hold_back: As in a release file.
+        departures, counterfeits, hold_back: Options for people who leave or arrive, as in a release file.
         accept_unjudged: Reason to publish after releases whose differences cannot be judged. None: there is
             none.
     """
@@ -142,7 +142,7 @@ class Facts:
         published: Assets that other files publish.
         upstream: Assets that the schedule waits for.
         schema: Schema of the method's input, with its hierarchies.
-        releaser: Release method.
+        releaser: Release method, built with its parameters.
         loss: Privacy loss of a release. None if it claims no loss.
         promise: Function that returns under which promise a loss is booked. None: no budget pays.
         dropped: Number of records omitted by ingest because of nulls.
@@ -174,7 +174,7 @@ class Facts:
     register_identifier: str | None = UNKNOWN
     nulls: str = UNKNOWN
     outliers: Sequence[str] = UNKNOWN
-    kind: ReleaseKind = UNKNOWN
+    kind: ReleaseKind | None = UNKNOWN
     method: str = UNKNOWN
     parameters: Mapping[str, Any] = UNKNOWN
     stated: Collection[str] = UNKNOWN

@@ -45,7 +45,7 @@ class Judged:
         """Raise if a rule is broken.
 
         Args:
-            found: Further problems.
+            found: Further problems to report.
 
         Raises:
             PrivacyEngineError: With all problems. A ProblemsError, unless all broken rules have another type

@@ -1,16 +1,17 @@
 """Rules on the person of a row, and on people who are followed from release to release."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from privacy_engine.registry import is_anonymizer, is_randomizer
 from privacy_release.spec.engine import problem_of_engine
 from privacy_release.spec.rules.facts import Facts
 from privacy_release.spec.rules.rule import Rules
 from privacy_release.spec.rules.text import unknown
-from privacy_release.workarea.engines import LOCAL
+from privacy_release.workarea.engines import FRAGMENTS, LOCAL
 
 RULES = Rules()
 INCREMENTAL = ("bottom_up", "ilp_l_diversity", "mondrian", "obpa")  # methods that can keep earlier classes
+_COMPARED = frozenset({"t_closeness", "beta_likeness", "delta_disclosure"})  # with all released records
 _BOUNDS = ("max_rows", "weight")  # parameters that limit what a person contributes
 
 
@@ -223,9 +224,43 @@ def _classes_of_different_values_are_of_one_attribute(facts: Facts) -> Iterator[
         )
 
 
+@RULES.rule("history.fragments", "engine", "history", "policy", "person", "parameters")
+def _fragments_are_safe_by_themselves(facts: Facts) -> Iterator[str]:
+    from privacy_engine.verification.cross_release import MInvariance
+    from privacy_engine.verification.republication.model import Republication, subtracting
+
+    across = facts.policy.across_people
+    if facts.engine != FRAGMENTS or facts.history is None or not facts.history.keep:
+        return
+    groups = [_model_name(own) for m in across if isinstance(m, Republication) for own in m.groups]
+    required = [_model_name(model) for model in facts.parameters.get("require") or ()]
+    compared = sorted({*groups, *required} & _COMPARED)
+    other = {
+        "a policy that names no attacker who subtracts, because its models are judged across fragments; add "
+        "`{model: republication, k: ..., m: ...}` to the policy": not subtracting(across),
+        "m_invariance, because classes of two fragments that look the same are one class with other values; "
+        "use `{model: republication, k: ..., m: ...}` instead": any(
+            isinstance(model, MInvariance) for model in across
+        ),
+        "person, because the records of a person may be in several fragments; aggregate the source to one "
+        "row per person": facts.person is not None,
+        f"{', '.join(compared)}, which compares with all records, because a fragment does not know whom the "
+        "others withhold; remove it": bool(compared),
+    }
+    for what in (what for what, given in other.items() if given):
+        yield f"history with engine {facts.engine} cannot be combined with {what}, or choose engine local"
+
+
+def _model_name(model: object) -> str:
+    name = model.get("model") if isinstance(model, Mapping) else getattr(model, "name", None)
+    return str(name)
+
+
 @RULES.rule("engine.method", "engine", "method", "history")
 def _engines_can_do_it(facts: Facts) -> Iterator[str]:
-    if problem := problem_of_engine(facts.engine, facts.method, history=facts.history is not None):
+    history = facts.history
+    kept = history is not None and history.keep
+    if problem := problem_of_engine(facts.engine, facts.method, history=history is not None, kept=kept):
         yield problem
 
 

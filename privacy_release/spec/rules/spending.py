@@ -34,7 +34,7 @@ def _losses_have_a_budget(facts: Facts) -> Iterator[str]:
         )
     if not must_be_booked and facts.budget:
         yield (
-            f"release: {name} spends no epsilon, so it has no loss to book; remove the "
+            f"release: {name} makes no differential privacy claim that a budget pays for; remove the "
             "budget, or use a method that claims one, see `privacy-release list-methods`"
         )
 
@@ -123,7 +123,7 @@ def _promises_to_persons_know_them(facts: Facts) -> Iterator[str]:
 
 
 @RULES.rule("over_time.engine", "over_time", "engine")
-def _takers_part_are_told_in_memory(facts: Facts) -> Iterator[str]:
+def _participants_are_counted_in_memory(facts: Facts) -> Iterator[str]:
     if facts.over_time is not None and facts.over_time.knows_people and facts.engine != LOCAL:
         yield (
             f"budget.promise cannot be combined with engine {facts.engine}, because participants are counted "

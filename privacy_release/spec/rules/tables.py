@@ -81,7 +81,7 @@ def _tables_are_read_at_once(facts: Facts) -> Iterator[Problem]:
 
 
 @RULES.rule("tables.columns", "described", "person")
-def _tables_name_the_person_and_nobody_else(facts: Facts) -> Iterator[Problem]:
+def _tables_name_their_person(facts: Facts) -> Iterator[Problem]:
     for name, table in facts.described.items():
         by, columns = table.person or facts.person, table.attributes
         known = columns.get(by)

@@ -56,7 +56,7 @@ def attack_staged(
 
     Args:
         table: Table that the release was made from. Its `holdout` are the people who were held out.
-        staged: Staged release.
+        staged: Reference to the staged release.
         report: Verification report of the release, which names the policy.
         title: Title of the release, for the curator's report.
         release_id: ID of the release.

@@ -47,13 +47,20 @@ def read_waiting(path: str, sha256: str) -> dict[str, int]:
     return dict(zip(frame[_PERSON].tolist(), frame[_WAITED].tolist(), strict=True))
 
 
-def last_release(table: "pd.DataFrame", schema: "DataSchema", membership: "Membership") -> "LastRelease":
+def last_release(
+    table: "pd.DataFrame",
+    schema: "DataSchema",
+    membership: "Membership",
+    fragments: "tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]] | None" = None,
+) -> "LastRelease":
     """Assign the records of a release to its persons.
 
     Args:
         table: Released records, shape (n, columns).
         schema: Schema of the records.
         membership: Persons of the release, with the values of those who are in the new release.
+        fragments: Fragment of each record, shape (n,), and of each person, shape (n,), if the release was
+            made in fragments.
 
     Raises:
         IntegrityError: If classes or values differ from those of the persons.
@@ -63,6 +70,9 @@ def last_release(table: "pd.DataFrame", schema: "DataSchema", membership: "Membe
     rows = _keyed(found, {name: _texts(found, name) for name in found.values})
     known = {name: _texts(membership, name) for name in found.values}
     people = _keyed(membership, known)
+    if fragments is not None:
+        for frame, own in zip((rows, people), fragments, strict=True):
+            frame["class"] = frame["class"] + [f" {fragment}" for fragment in own.tolist()]
     if len(rows) != len(people) or sorted(rows["class"]) != sorted(people["class"]):
         raise IntegrityError("the records of the last release must match its persons; restore both files")
     owner = np.full(len(table), -1)

@@ -28,7 +28,9 @@ from privacy_release.reports.data import FragmentsPart, Measured, ReportData, cl
 from privacy_release.reports.release import render, report_or_claims
 from privacy_release.spec.methods import build_method
 from privacy_release.steps.outliers import counted_in, suppressed_before
+from privacy_release.steps.producers.followed import POSITION, joined_people
 from privacy_release.steps.producers.job import Job, ProducedRelease
+from privacy_release.steps.producers.kept_safe import KeptSafe
 from privacy_release.steps.producers.staging import stage
 from privacy_release.workarea.area import WorkArea
 from privacy_release.workarea.engines import SPARK, engine_files, open_engine
@@ -47,6 +49,7 @@ from privacy_release.workarea.parquet import (
     opened_parquet,
     part_bytes,
     private_parquet,
+    read_private,
     require_unchanged,
     write_private,
 )
@@ -55,6 +58,7 @@ from privacy_release.workarea.references import FileRef, FragmentReleaseRef, Peo
 from privacy_release.workarea.staged import codes_of, facts_of, finite, json_bytes, read_schema
 
 if TYPE_CHECKING:
+    import numpy.typing as npt
     import pyarrow as pa
 
     from privacy_engine.engines.checking import Examined
@@ -114,13 +118,17 @@ def join(
     cut = replace(kept, table=job.work.fetch(kept.table))
     in_order = _each_once(released, plan, cut)
     joined = _Joined.of(cut, in_order)
-    written = _write(in_order, cut, job, engine, joined.schema.by)
+    if cut.followed is None:
+        written, people, positions = _write(in_order, cut, job, engine, joined.schema.by), None, None
+    else:
+        written, positions = _write(in_order, cut, job, engine, POSITION).without_people()
+        people = joined_people(cut, positions, job.work)
     try:
         examined, measured = _measured(joined, engine, written)
     except VerificationError:
         written.remove()
         raise
-    figures = joined.figures
+    figures, safe = joined.figures, None if people is None else people.safe
     utility = job.attempts.make("what the data lost", figures.utility) or {}
     utility = finite(figures.notes | utility)
     utility = counted_in(utility, suppressed_before(cut.table), figures.records, len(figures.attributes))
@@ -131,10 +139,16 @@ def join(
         figures=utility | risk,
         sha256=written.sha256,
         persons=written.people,
-        report=_report(joined, measured, (utility, risk), examined.sizes, job),
+        report=_report(joined, measured, (utility, risk), examined.sizes, job, safe),
         seconds=sum(ref.seconds for ref in in_order),
         seeded=cut.seeded,
         records=written.path,
+        positions=positions,
+        earlier=None if safe is None else list(safe.versions),
+        history=None if safe is None else safe.to_dict(figures.notes),
+        before=None if safe is None else safe.before,
+        waiting=None if safe is None else safe.waiting,
+        regions=None if people is None else people.regions,
     )
 
 
@@ -159,9 +173,12 @@ class _Joined:
         accounts = [read_account(ref.account) for ref in in_order]
         figures = FragmentFigures.total(account.figures for account in accounts)
         released, rows = sum(ref.rows for ref in in_order), cut.table.rows
-        if figures.records != rows or released != rows - figures.suppressed:
+        # Of people who are followed, some wait, and some records of the last release are published again.
+        records = figures.records + int(figures.counts.get("held_back", 0))
+        again = int(figures.counts.get("outdated", 0))
+        if records != rows or released - again != figures.records - figures.suppressed:
             raise IntegrityError(
-                f"the fragments must hold the {rows:,} records of the table, got {figures.records:,}, of "
+                f"the fragments must hold the {rows:,} records of the table, got {records:,}, of "
                 f"which {released:,} are released and {figures.suppressed:,} suppressed; cut the table again"
             )
         if not released:
@@ -249,6 +266,13 @@ class _Written:
     rows: int
     people: PeopleRef | None = None
 
+    def without_people(self) -> "tuple[_Written, npt.NDArray[np.int64]]":
+        """Return the records, and the numbers in the file of their persons, shape (n,), which is removed."""
+        people = need(self.people, "people")
+        numbers = read_private(people.uri, people.sha256)["person"].to_numpy(dtype="int64")
+        Path(people.uri).unlink()
+        return replace(self, people=None), numbers
+
     def remove(self) -> None:
         """Remove all written records."""
         for path in [self.path, *([Path(self.people.uri)] if self.people else [])]:
@@ -263,7 +287,8 @@ def _write(
     """Write all records in the order of their values, and their persons, if known, in the same order."""
     _require_unchanged(in_order)
     columns, rows = _alike(in_order), sum(ref.rows for ref in in_order)
-    kinds = _plain(columns) if rows > ROWS_OF_A_FILE else None
+    # The records of people who are followed are one file, a copy of which is kept with the memberships.
+    kinds = _plain(columns) if rows > ROWS_OF_A_FILE and cut.followed is None else None
     write = _one_file if kinds is None else partial(_several_files, kinds=kinds)
     written = write(in_order, cut, job, engine, person)
     try:
@@ -478,8 +503,10 @@ def _report(
     figures: tuple[Mapping[str, float], Mapping[str, float]],
     sizes: Mapping[int, int],
     job: Job,
+    safe: KeptSafe | None,
 ) -> str:
     """Return the report of a release that was never in memory as a whole. `figures` are loss and risk."""
+    over_time = {} if safe is None else {"earlier releases": safe.sentence(joined.figures.notes)}
     claims, table, make = joined.claims, joined.cut.table, job.attempts.make
     title, fragments = job.title or claims.method, need(claims.fragments, "fragments")
 
@@ -504,7 +531,7 @@ def _report(
             title=title,
             source_rows=table.rows + suppressed_before(table),
             smallest_count=least,
-            about=facts_of(table) | codes_of(table),
+            about=facts_of(table) | codes_of(table) | over_time,
             shifted=table.source.shifted,
             attempts=job.attempts,
         )

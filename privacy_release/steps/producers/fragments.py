@@ -24,6 +24,14 @@ from privacy_release.manifest.manifest import Claims
 from privacy_release.spec.methods import build_method
 from privacy_release.spec.rules.judge import refuse
 from privacy_release.steps.facts import facts_of_table
+from privacy_release.steps.history import Past
+from privacy_release.steps.producers.followed import (
+    POSITION,
+    ByRegion,
+    cut_followed,
+    released_followed,
+    too_large,
+)
 from privacy_release.steps.producers.fragment_join import join
 from privacy_release.steps.producers.job import Job, ProducedRelease
 from privacy_release.workarea.area import WorkArea, sha256_file
@@ -45,7 +53,7 @@ from privacy_release.workarea.staged import read_schema
 Fragments = FragmentRef | list[FragmentRef]  # the fragments that one task releases
 
 if TYPE_CHECKING:
-    from privacy_engine.engines.engine import Engine
+    from privacy_engine.engines.engine import Assign, Engine
     from privacy_engine.release import ReleaseMethod
     from privacy_engine.tables.schema import DataSchema
 
@@ -61,24 +69,68 @@ def released_in_fragments(
     with open_engine(table.engine, job.work.folder) as engine:
         job.tell("cutting the table")
         with portion(0.05):
-            cut = cut_table(table, engine, method=job.method, parameters=job.parameters, seed=job.seed)
-        plan = keep(cut, job.work, job.label)
+            cut, plan = cut_and_keep(
+                table,
+                engine,
+                job.work,
+                job.label,
+                method=job.method,
+                parameters=job.parameters,
+                seed=job.seed,
+                past=job.past,
+            )
+        if warning := too_large(cut):
+            job.tell(warning)
         released: list[FragmentReleaseRef] = []
         if away := executors_files(need(table.engine, "engine"), Path(plan.uri).parent.name):
             work_on = partial(release_records, job.work.send(plan), files=away)
         else:
             work_on = partial(release_records, plan)
-        files = paths_of(table.uri, table.sha256)
+        files, assign = _records_of(cut)
         with portion(0.8):
-            for ref in engine.apply_by_fragment(files, cut.plan.tree.assign, work_on):
+            for ref in engine.apply_by_fragment(files, assign, work_on):
                 released.append(FragmentReleaseRef.from_ref(job.work.fetch(ref)))
                 job.tell(f"fragment {len(released)} of {cut.plan.tree.fragments}")
                 advance(len(released) / cut.plan.tree.fragments)
-        require_unchanged(table.uri, table.sha256)
+        _require_unchanged(cut)
         job.tell("joining")
         made = join(released, plan, job, engine)
     shutil.rmtree(Path(plan.uri).parent)
     return made
+
+
+def cut_and_keep(
+    table: Table,
+    engine: "Engine",
+    work: WorkArea,
+    label: str,
+    *,
+    method: str,
+    parameters: Mapping[str, Any],
+    seed: int | None,
+    past: Past | None = None,
+) -> tuple[Cut, FileRef]:
+    """Cut a table and write the cut to a new private folder, as `cut_table` and `keep`.
+
+    Args:
+        table: Table to cut.
+        engine: Engine that reads the table.
+        work: Work area of the folder.
+        label: Prefix of its name.
+        method: Registry key of the method.
+        parameters: Parameters of the method.
+        seed: Seed of the cuts and of all fragments, as for `cut_table`.
+        past: Earlier releases of the same people. None: people are not followed.
+    """
+    if past is None:
+        cut = cut_table(table, engine, method=method, parameters=parameters, seed=seed)
+        return cut, keep(cut, work, label)
+    releaser, schema = build_method(method, parameters), read_schema(table.schema)
+    refuse(facts_of_table(table, schema, releaser, parameters, past=past, policy=past.policy))
+    require_unchanged(table.uri, table.sha256)
+    folder = _new_folder(work, label)
+    cut = cut_followed(table, engine, folder, past, method=method, parameters=dict(parameters), seed=seed)
+    return cut, _kept(cut, work, folder)
 
 
 def cut_table(
@@ -117,11 +169,33 @@ def keep(cut: Cut, work: WorkArea, label: str) -> FileRef:
 
     Files that an earlier attempt left there are removed.
     """
+    return _kept(cut, work, _new_folder(work, label))
+
+
+def _new_folder(work: WorkArea, label: str) -> Path:
     folder = work.path(f"{label}.fragments")
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(mode=0o700)
-    # The plan is a file, whose paths no task can translate. So the table's paths are those of other machines.
-    return write_cut(replace(cut, table=work.send(cut.table)), folder / "plan.json")
+    return folder
+
+
+def _kept(cut: Cut, work: WorkArea, folder: Path) -> FileRef:
+    # The plan is a file, whose paths no task can translate. So its paths are those of other machines.
+    followed = cut.followed and replace(cut.followed, people=work.send(cut.followed.people))
+    return write_cut(replace(cut, table=work.send(cut.table), followed=followed), folder / "plan.json")
+
+
+def _records_of(cut: Cut) -> tuple[Sequence[str], "Assign"]:
+    """Return the files of the records to release, and the function from a record to its fragment."""
+    if cut.followed is None:
+        return paths_of(cut.table.uri, cut.table.sha256), cut.plan.tree.assign
+    return [cut.followed.records.uri], ByRegion(cut.plan.tree.fragment_of)
+
+
+def _require_unchanged(cut: Cut) -> None:
+    """Raise if the records that were read are not those that were cut."""
+    read = cut.table if cut.followed is None else cut.followed.records
+    require_unchanged(read.uri, read.sha256)
 
 
 def partition(cut: Cut, plan: FileRef, engine: "Engine") -> list[FragmentRef]:
@@ -138,10 +212,10 @@ def partition(cut: Cut, plan: FileRef, engine: "Engine") -> list[FragmentRef]:
     """
     if not isinstance(engine, LocalEngine):
         raise SpecError("only the engine fragments writes fragments for tasks; set mapped: false")
-    table = cut.table
-    files = paths_of(table.uri, table.sha256)
-    found = engine.partition_by_fragment(files, cut.plan.tree.assign, Path(plan.uri).parent)
-    require_unchanged(table.uri, table.sha256)
+    pasts = {} if cut.followed is None else cut.followed.pasts
+    files, assign = _records_of(cut)
+    found = engine.partition_by_fragment(files, assign, Path(plan.uri).parent)
+    _require_unchanged(cut)
     return [
         FragmentRef(
             uri=str(path),
@@ -149,6 +223,7 @@ def partition(cut: Cut, plan: FileRef, engine: "Engine") -> list[FragmentRef]:
             sha256=sha256_file(path),
             fragment=fragment,
             plan=plan,
+            past=pasts.get(fragment),
         )
         for fragment, path in sorted(found.items())
     ]
@@ -177,11 +252,17 @@ def release_one(fragment: FragmentRef) -> FragmentReleaseRef:
         InfeasibleError: If the guarantees cannot be met.
     """
     records = pa.Table.from_batches(unchanged_batches(fragment.uri, fragment.sha256))
-    return FragmentReleaseRef.from_ref(release_records(fragment.plan, fragment.fragment, records))
+    made = release_records(fragment.plan, fragment.fragment, records, past=fragment.past)
+    return FragmentReleaseRef.from_ref(made)
 
 
 def release_records(
-    plan: FileRef, fragment: int, records: "pa.Table", *, files: PrivateFiles | None = None
+    plan: FileRef,
+    fragment: int,
+    records: "pa.Table",
+    *,
+    files: PrivateFiles | None = None,
+    past: FileRef | None = None,
 ) -> dict[str, Any]:
     """Release the records of a fragment, in any process, and write the result.
 
@@ -192,20 +273,29 @@ def release_records(
         fragment: Number of the fragment.
         records: All records of the fragment.
         files: Destination of the result. None: the folder of the plan.
+        past: Its part of the earlier releases. None: the one that the plan names, if there is one.
 
     Returns:
         A `FragmentReleaseRef` as plain values.
     """
     files = files or FilesHere.beside(plan)
     cut, name = read_cut(plan, files), f"fragment-{fragment:05d}"
-    releaser = fragmentable(build_method(cut.method, cut.parameters))
     began = time.perf_counter()
-    made = release_fragment(cut.plan, fragment, to_frame(records), releaser)
+    positions = None
+    if cut.followed is None:
+        releaser = fragmentable(build_method(cut.method, cut.parameters))
+        made = release_fragment(cut.plan, fragment, to_frame(records), releaser)
+    else:
+        own = past or cut.followed.pasts.get(fragment)
+        before = None if own is None else files.read(own)
+        made, positions = released_followed(cut, fragment, records, before)
     seconds = time.perf_counter() - began
     release = made.release
     table = _typed(to_arrow(release.table), release.schema, records.schema)
     if release.persons is not None:
         table = table.append_column(release.schema.by, pa.array(release.persons, pa.int64()))
+    if positions is not None:
+        table = table.append_column(POSITION, pa.array(positions, pa.int64()))
     released = files.write(f"{name}.released.parquet", part_bytes(table))
     account = Account(
         claims=Claims.from_dict(release.manifest()), schema=release.schema, figures=made.figures

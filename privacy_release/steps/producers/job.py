@@ -10,6 +10,7 @@ from privacy_release.budget.secrets import Memory
 from privacy_release.manifest.manifest import Claims
 from privacy_release.reports.attempts import Attempts
 from privacy_release.steps.history import Past
+from privacy_release.steps.memberships.regions import Regions
 from privacy_release.workarea.area import WorkArea
 from privacy_release.workarea.references import BookingRef, PeopleRef
 
@@ -79,6 +80,7 @@ class ProducedRelease:
         positions: Position of each released record in the table, shape (m,). None if there is none.
         before: Persons of further records, shape (l,). Positions after those of the table refer to them.
         waiting: Number of releases that each held-back person has waited. None if no one may be held back.
+        regions: Region of the person of each released record, if people are followed in fragments.
         persons: Person of each released record, in the order of the file, shape (m,), or a file of them, if
             persons may have several records.
         earlier: Versions of the release table that the release was made with. None if that is not required.
@@ -102,6 +104,7 @@ class ProducedRelease:
     positions: "npt.NDArray[np.integer[Any]] | None" = None
     before: "npt.NDArray[np.object_] | None" = None
     waiting: Mapping[str, int] | None = None
+    regions: Regions | None = None
     persons: "npt.NDArray[np.integer[Any]] | PeopleRef | None" = None
     earlier: list[int] | None = None
     booking: BookingRef | None = None

@@ -28,32 +28,30 @@ class KeptSafe:
     before: "npt.NDArray[np.object_] | None" = None
     waiting: Mapping[str, int] | None = None
 
-    def to_dict(self, release: "Release") -> dict[str, Any]:
-        """Return the section of the manifest. It contains nothing about a person."""
-        section = {"releases": len(self.versions), **self.kept, "withheld": int(release.notes["withheld"])}
-        section |= {
-            name: int(release.notes[name]) for name in ("held_back", "outdated") if name in release.notes
-        }
+    def to_dict(self, notes: Mapping[str, float]) -> dict[str, Any]:
+        """Return the section of the manifest, given the notes of the release. It says nothing of a person."""
+        section = {"releases": len(self.versions), **self.kept, "withheld": int(notes["withheld"])}
+        section |= {name: int(notes[name]) for name in ("held_back", "outdated") if name in notes}
         # The allowed number of counterfeits becomes the actual number. For unique classes there is no limit.
-        if "counterfeits" in release.notes:
+        if "counterfeits" in notes:
             section["counterfeits"] = {
                 "allowed": None if self.kept.get("unique") else self.kept["counterfeits"],
-                "added": int(release.notes["counterfeits"]),
+                "added": int(notes["counterfeits"]),
                 "column": COUNTERFEITS,
             }
         return section
 
-    def sentence(self, release: "Release") -> str:
-        """Return the sentence for the report."""
+    def sentence(self, notes: Mapping[str, float]) -> str:
+        """Return the sentence for the report, given the notes of the release."""
         k, departures = self.kept["k"], self.kept["departures"]
         kept = f"every person is one of at least {k} in all releases together, departures {departures}"
-        text = f"{len(self.versions)}; {kept}; {int(release.notes['withheld']):,} records withheld"
-        if "held_back" in release.notes:
-            waits, outdated = int(release.notes["held_back"]), int(release.notes["outdated"])
+        text = f"{len(self.versions)}; {kept}; {int(notes['withheld']):,} records withheld"
+        if "held_back" in notes:
+            waits, outdated = int(notes["held_back"]), int(notes["outdated"])
             return f"{text}; {waits:,} persons held back; {outdated:,} outdated records published again"
-        if "counterfeits" not in release.notes:
+        if "counterfeits" not in notes:
             return text
-        added = f"{int(release.notes['counterfeits']):,} counterfeit records added"
+        added = f"{int(notes['counterfeits']):,} counterfeit records added"
         return f"{text}; {added}, the column {COUNTERFEITS} states how many each class has"
 
 

@@ -30,7 +30,7 @@ def report_of(
     """Return the report of a release as HTML. If it cannot be made, a page of its claims.
 
     Args:
-        release: The release.
+        release: Release that the report describes.
         loss: Information loss, by name.
         risk: Disclosure risk, by name.
         table: Table that the release was made from.

@@ -27,7 +27,7 @@ def stage(made: ProducedRelease, table: Table, job: Job) -> StagedRelease:
     """Write manifest, schema and report of written records, and return a reference to all of it.
 
     Args:
-        made: Produced release.
+        made: Release whose records were written.
         table: Table that the release was made from.
         job: Job of the producer.
     """
@@ -66,6 +66,8 @@ def stage(made: ProducedRelease, table: Table, job: Job) -> StagedRelease:
         path = work.path(f"{label}.waiting.parquet")
         waiting = FileRef(uri=str(path), sha256=write_waiting(made.waiting, path))
         staged = replace(staged, waiting=waiting)
+    if made.regions is not None:
+        staged = replace(staged, regions=made.regions.write(work.path(f"{label}.regions.parquet")))
     if made.model is not None:
         write_private(work.path(f"{label}.model.json"), made.model.encode())
         staged = replace(staged, model=str(work.path(f"{label}.model.json")))

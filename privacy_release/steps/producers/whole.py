@@ -48,7 +48,7 @@ def anonymized(releaser: "ReleaseMethod", schema: "DataSchema", table: Table, jo
     bound = {} if before else job.attempts.make("the bound of the loss", partial(loss_bound, release)) or {}
     about = facts_of(table) | _facts_of_tables(claims)
     if history is not None:
-        about |= {"earlier releases": history.sentence(release)}
+        about |= {"earlier releases": history.sentence(release.notes)}
     return ProducedRelease(
         claims=claims,
         schema=release.schema,
@@ -60,7 +60,7 @@ def anonymized(releaser: "ReleaseMethod", schema: "DataSchema", table: Table, jo
         positions=release.rows,
         persons=release.persons,
         earlier=None if history is None else list(history.versions),
-        history=None if history is None else history.to_dict(release),
+        history=None if history is None else history.to_dict(release.notes),
         before=None if history is None else history.before,
         waiting=None if history is None else history.waiting,
     )

@@ -1,6 +1,7 @@
 """Approval of a release: what the form shows, whom it names, and that nothing else is published."""
 
 import json
+import re
 from collections import defaultdict
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -21,7 +22,7 @@ from privacy_engine.vocabulary import bounds_of
 from privacy_release.config.durations import parse_duration
 from privacy_release.lake.read import manifest_of, releases
 from privacy_release.lake.store import Lake
-from privacy_release.reports.text import ALONE
+from privacy_release.reports.text import ALONE, limit_in_words
 from privacy_release.reports.text import shown as shown_as
 from privacy_release.running.run import run_release
 from privacy_release.spec.files import load_schema
@@ -141,7 +142,7 @@ def test_the_form_asks_for_what_was_verified_and_waits_for_two_days(
     assert asked["defaults"] is None
     assert "/privacy/approval?dag_id=people&run_id=run+1&task_id=approve" in asked["body"]
     assert asked["assigned_users"] == [{"id": "officer", "name": "officer"}]
-    assert asked["subject"] == "Publish release run 1 of people?"
+    assert asked["subject"] == "Publish a new release of people? (run 1)"
     assert asked["params"]["comment"]["value"] is None
     assert asked["params"]["comment"]["schema"]["type"] == ["null", "string"]
     assert made[1].sha256 in asked["body"]
@@ -357,7 +358,7 @@ def test_an_approval_task_that_was_marked_as_successful_publishes_nothing(
 def test_the_form_shows_every_rule_with_limit_and_measure_and_the_report(made: Any, lake: Lake) -> None:
     text = shown(made, lake)
     for finding in made[1].findings:
-        limit = f"{finding['threshold']:g}"
+        limit = limit_in_words(finding)
         assert f"| {escaped(finding['rule'])} | {escaped(limit)} |" in text
     assert "(/privacy/report?dag_id=the+dag&run_id=run+1)" in text
     assert "Global certainty penalty" in text
@@ -374,11 +375,15 @@ def test_the_form_compares_with_the_last_release_that_is_not_retracted(
     publish_staged(*staged_in(work, k=40, label="second"), lake.table("people"), "second")
     retract(lake.table("people"), "second", "a mistake")
     text = shown(made, lake)
-    assert "The last one is **first**" in text
+    assert "The last release is **first**" in text
+    assert text.index("The last release is") < text.index("Guarantees, measured")  # what changed comes first
     was, now = (r.findings[0]["measured"] for r in (staged_in(work, k=20, label="first")[1], made[1]))
-    assert f"| k | {was:.0f} | {now:.0f} |" in text
-    assert "| rows | 120 | 120 |" in text
-    assert "| gcp |" in text
+    assert f"| {escaped('k: size of the smallest class')} | {was:.0f} | {now:.0f} |" in text
+    (same,) = re.findall(r"Unchanged: (.*)", text)
+    assert same.startswith("Records, ")
+    plain = text.replace("\\", "")
+    assert re.search(r"\| Detail lost in quasi-identifiers \(GCP\) \| \S+ % \| \S+ % \|", plain)
+    assert re.search(r"Also changed: .*Median query error", plain)
     assert "replaces" not in text
     assert "**replaces**" in shown(made, lake, release="first")
 

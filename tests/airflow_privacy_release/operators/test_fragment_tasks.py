@@ -236,3 +236,65 @@ def test_want_of_memory_and_a_dead_session_are_tried_again(error: PrivacyEngineE
 
     with pytest.raises(type(error), match=str(error)):
         Unlucky(task_id="unlucky").execute(context("unlucky"))
+
+
+def test_mapped_tasks_follow_people_as_one_task_does(
+    tmp_path: Path, airflow_lake: Lake, work_root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PRIVACY_CURATOR", str(tmp_path / "curator"))
+    login = {"conn_type": "generic", "password": "a secret of the tests alone, long enough"}
+    monkeypatch.setenv("AIRFLOW_CONN_MEMBERSHIP_DEFAULT", json.dumps(login))
+    rng, number = np.random.default_rng(3), 1_500
+    everybody = pd.DataFrame(
+        {
+            "name": [f"person {i}" for i in range(number)],
+            "age": rng.integers(20, 80, number),
+            "town": rng.choice(["north", "south"], number),
+            "disease": rng.choice(["cold", "flu", "gout"], number),
+        }
+    )
+    everybody.loc[40:52, ["age", "town"]] = (95, "east")  # left or moved later: no one is like them then
+    later = everybody.drop([40, 41]).iloc[:-30]
+    later.loc[42:52, ["age", "town"]] = (30, "north")
+    roles = {
+        "name": "identifier",
+        "age": "quasi_identifier",
+        "town": "quasi_identifier",
+        "disease": "sensitive",
+    }
+    schema: Any = {name: {"role": role, "kind": "categorical"} for name, role in roles.items()}
+    schema["age"]["kind"], path = "numeric", tmp_path / "people.parquet"
+    policy = {**POLICY, "repeated_people": "history"}
+    given = {"method": "mondrian", "parameters": {"k": 5, "l": 2, "suppression_limit": 0.1}, "seed": 7}
+    followed = {"series": "people", "history": {"policy": policy, "hold_back": 2}}
+    for release_number, rows in enumerate((everybody.iloc[20:], later)):
+        rows.to_parquet(path, index=False)
+        ingest = IngestParquetOperator(
+            task_id="ingest", uri=str(path), schema=schema, engine=ENGINE, person="name"
+        )
+        run = {"run_id": f"run {release_number}", "dag_id": "people", "map_index": -1}
+
+        def task(name: str, run: Any = run) -> Any:
+            return {"ti": SimpleNamespace(task_id=name, **run), "outlet_events": defaultdict(SimpleNamespace)}
+
+        table = ingest.execute(task("ingest"))
+        whole = ReleaseOperator(task_id="whole", table=table, **given, **followed).execute(task("whole"))
+        refs = CutFragmentsOperator(task_id="cut", table=table, **given, **followed).execute(task("cut"))
+        assert ["past" in ref for ref in refs] == [bool(release_number)] * len(refs)
+        parts = [
+            ReleaseFragmentOperator(task_id="release_fragment", fragment=ref).execute(
+                task("release_fragment")
+            )
+            for ref in refs
+        ]
+        staged = JoinFragmentsOperator(task_id="release", fragments=parts).execute(task("release"))
+        assert (staged["sha256"], staged["earlier"]) == (whole["sha256"], whole["earlier"])
+        for name in ("persons", "waiting", "regions"):
+            assert staged[name]["sha256"] == whole[name]["sha256"]
+        verify = VerifyOperator(task_id="verify", table=staged, policy=policy, name="people")
+        report = verify.execute(task("verify"))
+        publish = PublishOperator(task_id="publish", table=staged, report=report, name="people")
+        publish.execute(task("publish"))
+    stated = manifest_of(airflow_lake.table("people"), "run 1")
+    assert (stated["history"]["releases"], stated["fragments"]["count"]) == (1, len(refs))
+    assert stated["history"]["outdated"] + stated["history"]["held_back"] > 0

@@ -97,6 +97,22 @@ def test_the_stored_model_is_what_the_release_and_its_manifest_alone_give(
     assert (told["rows"], told["releases"]) == (ROWS, ["a"])
 
 
+@pytest.mark.parametrize("shrinkage", [True, False, "true", "False"])
+def test_the_papers_plain_estimator_is_chosen_by_shrinkage(
+    shrinkage: bool | str, release: Any, airflow_lake: Lake
+) -> None:
+    name = release()
+    trained = stored(train(shrinkage=shrinkage))
+    wanted = shrinkage in (True, "true")
+    table = read_release(airflow_lake.table("customers"), name).to_pandas()
+    manifest = manifest_of(airflow_lake.table("customers"), name)
+    ours = PrivateNaiveBayes(manifest, label=CLASS, shrinkage=wanted)
+    ours.fit(table[["deposit", "income-level"]], table[CLASS])
+    assert trained.shrinkage is wanted
+    asked = customers(99, 500)[["deposit", "income-level"]]
+    assert np.array_equal(trained.predict_proba(asked), ours.predict_proba(asked))
+
+
 def test_a_public_test_is_told_with_epsilon_breach_coefficient_and_breach_width(
     release: Any, test_table: Any
 ) -> None:

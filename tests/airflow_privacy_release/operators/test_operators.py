@@ -38,6 +38,7 @@ from airflow_privacy_release import (
     ReleaseOperator,
     RetractOperator,
     RFKAOperator,
+    StructureOperator,
     TRROperator,
     ValidateOperator,
     VerifyOperator,
@@ -75,6 +76,7 @@ NAMED = [
     PrivBayesOperator,
     PrivBayesROperator,
     RFKAOperator,
+    StructureOperator,
     TRROperator,
 ]
 # What is not the method's: the table, whose budget pays, and what a release is called.

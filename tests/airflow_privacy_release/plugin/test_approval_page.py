@@ -249,6 +249,35 @@ def test_what_attackers_gain_is_drawn_after_what_they_gained_on_earlier_releases
     assert MARKUP not in text
 
 
+def test_what_changed_stands_above_the_decision_and_what_did_not_is_folded(
+    officer: Visit, approvals: Approvals, staged: Path
+) -> None:
+    difference = {
+        "release": f"{MARKUP} last",
+        "committed": "2026-11-18T10:00:00+00:00",
+        "replaces": False,
+        "new": ["note"],
+        "gone": [],
+        "numbers": [["rows", "28", "30"], ["k", "6", "6"], ["gcp", "8.2 %", "8.1 %"]],
+        "figures": [["Prosecutor risk, highest", "0.2", "0.2"], ["Median query error", "2 %", "1.5 %"]],
+    }
+    figures = [["Prosecutor risk, highest", "0.2", "Chance."], ["Median query error", "1.5 %", "How far."]]
+    approvals.waits(question(staged, difference=difference, figures=figures))
+    page = officer.get("/approval", PLACE).text
+    text = Page(page).text
+    assert "Publish a new release of people?" in text
+    changed, _, folded = text.partition("1 further figure changed")
+    assert "Records 28 30" in changed
+    assert "(GCP) 0 % keeps every value, 100 % keeps nothing. 8.2 % 8.1 %" in changed
+    assert re.search(r"Median query error How far .* 2 % 1.5 % 2 figures did not change", folded)
+    assert re.search(
+        r"class A class is .* 6 6 Prosecutor risk, highest Chance .* 0.2 0.2 Your decision", folded
+    )
+    assert re.search(r"Median query error How far. 1.5 % 1 figure as in the last release", folded)
+    assert re.search(r"1 figure as in the last release .* Prosecutor risk, highest Chance. 0.2", folded)
+    assert MARKUP not in page
+
+
 @pytest.mark.parametrize("user", ["visitor", None], ids=["reader", "nobody"])
 def test_others_see_nothing_and_answer_nothing(
     visit: Callable[..., Visit], officer: Visit, approvals: Approvals, staged: Path, user: str | None

@@ -133,8 +133,8 @@ def test_a_delta_that_is_used_up_is_shown_and_named(
     moments(8).reserve("people", "key", asked)
     text = text_of(visit("visitor"))
     assert "Epsilon: 0.8714 of 1.5 left, in any 365 days" in text
-    assert "Delta 1e-09 spent, 0 of 1e-09 left." in text
-    assert "Too little delta for the next release, which needs delta 1e-09." in text
+    assert "Delta 1e-9 spent, 0 of 1e-9 left." in text
+    assert "Too little delta for the next release, which needs delta 1e-9." in text
 
 
 def test_the_history_is_newest_first_and_tells_no_key(

@@ -136,6 +136,6 @@ def test_a_limit_whose_releases_add_by_rho_is_set_and_shown_with_its_rho(
     assert officer.post("/grant", form(officer, accounting="zcdp", delta="1e-9")).status_code == 303
     ledger_file.reserve("people", "key", PrivacyLoss.of_zcdp(0.01, 1e-9, Neighbours.REPLACE_ONE))
     shown = Page(officer.get("/budget").text).text
-    assert "Rho 0.01 spent, 0.02249 of 0.03249 left; epsilon is computed at delta 1e-09." in shown
+    assert "Rho 0.01 spent, 0.02249 of 0.03249 left; epsilon is computed at delta 1e-9." in shown
     again = officer.get("/grant", PEOPLE).text
     assert '<option value="zcdp" selected>' in again

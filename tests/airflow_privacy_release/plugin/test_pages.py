@@ -27,7 +27,7 @@ def links_to(page: str, text: str) -> list[str]:
 
 def rows_of(page: str) -> list[str]:
     """Release ids of the list, in its order."""
-    return re.findall(r'aria-label="Choose release (\S+) of', page)
+    return re.findall(r'aria-label="Choose \S+, release (\S+), version', page)
 
 
 @pytest.fixture
@@ -323,7 +323,7 @@ def test_the_trend_draws_each_figure_over_the_releases_that_are_not_retracted(
     labels = [a["aria-label"] or "" for tag, a in read.tags if tag == "svg"]
     assert "Records released: from 30 to 20 over 2 releases" in labels
     assert "k, measured: size of the smallest class: from 5 to 9 over 2 releases" in labels
-    assert "Prosecutor risk, highest: from 0.200 (1 in 5.0) to 0.111 (1 in 9.0) over 2 releases" in labels
+    assert "Prosecutor risk, highest: from 20 % (1 in 5) to 11.1 % (1 in 9) over 2 releases" in labels
 
 
 def test_published_figures_of_attacks_are_shown_and_drawn(

@@ -189,7 +189,7 @@ def test_the_log_names_the_resource_of_a_budget_that_is_low(tmp_path: Path) -> N
     low = {"dataset": "people", "period": "total", "resource": "delta", "limit": 1e-9, "left": 0.0}
     assert logged == [{"event": "budget is low", **low}]
     (notice,) = low_budgets("people", ledger.standing("people"))
-    assert "0 of delta 1e-09 is left of people (total)" in str(notice)
+    assert "people: 0 of delta 1e-9 is left (in total)" in str(notice)
 
 
 def test_a_budget_that_is_spent_is_told_and_a_low_one_is_counted(

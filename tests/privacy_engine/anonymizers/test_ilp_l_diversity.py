@@ -7,8 +7,9 @@ import pandas as pd
 import pytest
 
 from benchmarks.tables import adult
-from privacy_engine import DataSchema, Hierarchy, InfeasibleError, Release, load_method
-from privacy_engine.anonymizers.sensitive_utility import Reading
+from privacy_engine import DataSchema, EncodedTable, Hierarchy, InfeasibleError, Release, load_method
+from privacy_engine.anonymizers.sensitive_utility import Reading, weight_matrix
+from privacy_engine.measures.utility import ilp
 
 # Zhu, Zhao, Wang (2010), figure 1: medical data without names; figure 2: what a register of voters tells.
 PATIENTS = pd.DataFrame(
@@ -151,6 +152,47 @@ def test_the_papers_repair_changes_diseases_and_says_how_many() -> None:
 def test_weights_are_by_default_those_that_the_paper_prints() -> None:
     assert load_method("ilp_l_diversity") == load_method("ilp_l_diversity", reading="literal")
     assert load_method("ilp_l_diversity") != load_method("ilp_l_diversity", reading="complement")
+
+
+# Two clusters of values, {a, b} and {c, d}, by the matrix of an expert. The four records of the first are the
+# corners of a rectangle of 4 x 6 in a table of 10 x 10; the second makes the table's ranges.
+CORNERS = pd.DataFrame(
+    [(0, 0, "a"), (4, 0, "b"), (0, 6, "b"), (4, 6, "a"), (10, 10, "c"), (10, 10, "d")],
+    columns=["x", "y", "value"],
+)
+CORNERS_SCHEMA = DataSchema.from_dict(
+    {
+        "x": {"role": "quasi_identifier", "kind": "numeric"},
+        "y": {"role": "quasi_identifier", "kind": "numeric"},
+        "value": {"role": "sensitive"},
+    }
+)
+EXPERT = ((0.9, 0.1), (0.9, 0.1), (0.3, 0.9), (0.3, 0.9))
+
+
+@pytest.mark.parametrize("price", ["whole", "increase"])
+@pytest.mark.parametrize(
+    ("options", "boxes", "penalty"),
+    [
+        # All four values: w_x = 2.4 / 4.4, w_y = 2.0 / 4.4. A pair along x costs w_x * 0.4 = 0.218 a record,
+        # a pair along y w_y * 0.6 = 0.273: the pairs along x are cheaper.
+        ({}, [("[0, 4]", "0"), ("[0, 4]", "6")], 4 * 2.4 / 4.4 * 0.4),
+        ({"merge_weights": "all_values"}, [("[0, 4]", "0"), ("[0, 4]", "6")], 4 * 2.4 / 4.4 * 0.4),
+        # Of a and b only: w_x = 0.9, w_y = 0.1, 0.36 against 0.06: along y. ILP(T) counts all values.
+        ({"merge_weights": "cluster"}, [("0", "[0, 6]"), ("4", "[0, 6]")], 4 * 2.0 / 4.4 * 0.6),
+    ],
+)
+def test_a_merge_is_priced_by_the_weights_of_all_values_or_of_the_cluster(
+    options: dict[str, object], boxes: list[tuple[str, str]], penalty: float, price: str
+) -> None:
+    plain = {"k": 2, "l": 2, "utility": EXPERT, "refine": False, "price": price, **options}
+    release = released("ilp_l_diversity", CORNERS, CORNERS_SCHEMA, **plain)
+    of_the_first = release.table[release.table["value"].isin(["a", "b"])].astype(str)
+    assert sorted(set(zip(of_the_first["x"], of_the_first["y"], strict=True))) == boxes
+    encoded = EncodedTable.encode(CORNERS, CORNERS_SCHEMA)
+    recoding = load_method("ilp_l_diversity", **plain).anonymize(encoded, np.random.default_rng(7))
+    weights = weight_matrix(np.array(EXPERT), Reading.LITERAL)
+    assert ilp(recoding, weights) == pytest.approx(penalty)
 
 
 def test_a_value_too_rare_for_companions_leaves_the_others_in_their_clusters() -> None:

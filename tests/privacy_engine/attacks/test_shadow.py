@@ -48,7 +48,12 @@ def filtering(table: pd.DataFrame, rng: np.random.Generator) -> pd.DataFrame:
 
 
 def attacked(
-    method: Method, schema: DataSchema, population: Callable[..., pd.DataFrame], rows: int, seed: int
+    method: Method,
+    schema: DataSchema,
+    population: Callable[..., pd.DataFrame],
+    rows: int,
+    seed: int,
+    confidence: float = 0.95,
 ) -> dict[str, Outcome]:
     rng = np.random.default_rng(seed)
     inside, outside = population(rows, rng), population(400, rng)
@@ -59,7 +64,7 @@ def attacked(
         outsiders=outside,
         shadows=shadows_of(method, outside, rng),
     )
-    found = try_attack(MembershipInference(), case_of(evidence, rng, targets=200), rng)
+    found = try_attack(MembershipInference(), case_of(evidence, rng, targets=200), rng, confidence)
     return {o.subject: o for o in found.outcomes}
 
 
@@ -68,7 +73,8 @@ def test_a_synthesizer_that_memorizes_is_caught() -> None:
 
 
 def test_a_private_synthesizer_is_not_and_a_planted_leak_is_seen() -> None:
-    found = attacked(private, SCHEMA, people, 400, 2)[BY_SHADOWS]
+    # Its noise cannot be seeded, so at 95 % one run in forty would see a leak: at this, one in a million.
+    found = attacked(private, SCHEMA, people, 400, 2, confidence=1 - 1e-6)[BY_SHADOWS]
     assert found.verdict is Verdict.QUIET
     assert found.planted.excess > 0.9
 

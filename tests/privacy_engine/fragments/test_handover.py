@@ -45,6 +45,14 @@ def test_a_small_fragment_goes_to_its_sibling() -> None:
     assert (tree.fragment_of, sizes) == ((0, 0, 1, 2), (39, 10, 10))
 
 
+def test_leaves_that_are_one_fragment_stay_together() -> None:
+    joined = CutTree(AGES.cuts, (0, 1, 1, 2))
+    tree, sizes = hand_over(joined, contents([10, 1, 9, 10]), 10, no_constraints())
+    assert (tree, sizes) == (joined, (10, 10, 10))
+    tree, sizes = hand_over(joined, contents([10, 1, 8, 10]), 10, no_constraints())
+    assert (tree.fragment_of, sizes) == ((0, 1, 1, 1), (10, 19))
+
+
 def test_an_empty_fragment_is_handed_over() -> None:
     tree, sizes = hand_over(AGES, contents([10, 10, 0, 10]), 1, no_constraints())
     assert (tree.fragment_of, sizes) == ((0, 1, 2, 2), (10, 10, 10))

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from privacy_engine.engines.engine import Engine
-from privacy_engine.fragments.whole import WholeTable
+from privacy_engine.fragments.whole import WholeTable, widened
 from privacy_engine.tables.encoding import EncodedTable
 from privacy_engine.tables.schema import DataSchema
 from tests.privacy_engine.fragments.tables import SCHEMA, people, stored
@@ -28,6 +28,28 @@ def test_domains_that_the_schema_leaves_open_are_those_of_the_table(whole: Whole
     assert [a for a in whole.schema.attributes if a.name not in ("salary", "colour")] == [
         a for a in SCHEMA.attributes if a.name not in ("salary", "colour")
     ]
+
+
+def test_a_later_table_has_the_domains_of_earlier_ones_too() -> None:
+    source = DataSchema.from_dict(
+        {
+            "age": {"role": "quasi_identifier", "kind": "numeric"},
+            "town": {"role": "quasi_identifier"},
+            "colour": {"role": "quasi_identifier", "categories": ["red"]},
+            "disease": {"role": "sensitive"},
+        }
+    )
+
+    def known(bounds: list[float], towns: list[str]) -> DataSchema:
+        fields = source.to_dict()
+        fields["age"]["bounds"], fields["town"]["categories"] = bounds, towns
+        return DataSchema.from_dict(fields)
+
+    found = widened(known([20, 60], ["a", "c"]), source, known([10, 50], ["b", "c"]))
+    assert found["age"].bounds == (10, 60)
+    assert found["town"].categories == ("b", "c", "a")  # sets of values are written in the same order
+    assert found["colour"] == source["colour"]
+    assert widened(source, source, source) == source
 
 
 def test_a_part_is_encoded_in_the_domains_of_the_whole(whole: WholeTable) -> None:

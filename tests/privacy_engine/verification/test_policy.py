@@ -73,7 +73,7 @@ def test_a_largest_epsilon_is_policy_enough() -> None:
     [
         ("", "must be a mapping"),
         ("- k_anonymity", "must be a mapping"),
-        ("requires: []", r"unknown fields \['requires'\]; known are \['require', 'max_suppressed'"),
+        ("requires: []", r"unknown fields \['requires'\]; known are \['require', 'kinds', 'max_suppressed'"),
         ("require: k_anonymity", "require must be a list"),
         ("require: {model: k_anonymity, k: 5}", "require must be a list"),
         ("require: [k_anonymity]", r"require\[0\]: .* must be a mapping with `model`"),

@@ -241,7 +241,7 @@ def test_little_left_of_a_budget_is_told(ledger: BudgetLedger, lake: Lake, probl
             tell=problems.append,
         )
         assert [a.value for a in found] == left
-    assert found[0].text.startswith("0.25 of epsilon 1 is left of people (total)")
+    assert found[0].text.startswith("people: 0.25 of epsilon 1 is left (in total)")
     assert problems == []
 
 

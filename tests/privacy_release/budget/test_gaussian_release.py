@@ -105,4 +105,4 @@ def test_a_smaller_claim_of_rho_than_was_booked_and_spent_fails(
 def test_its_report_tells_rho(table: Table, work: WorkArea, budget: Budget) -> None:
     words = " ".join(Path(released(table, work, budget).report).read_text().split())
     assert "Discrete Gaussian noise: rho" in words
-    assert "which gives the claim at its delta" in words
+    assert "which gives the claimed epsilon at its delta" in words

@@ -175,7 +175,7 @@ def test_run_prints_alerts_and_publishes_all_the_same(
     second = capsys.readouterr().out
     warned = [line for line in second.splitlines() if line.startswith("warning ")]
     assert warned[0] == ("warning   Records released: 150, more than 20 % below 200, the last release")
-    assert warned[1].startswith("warning   Prosecutor risk, highest: 0.")
+    assert warned[1].startswith("warning   Prosecutor risk, highest: 20 % (1 in 5), above 1 %")
     assert warned[2].startswith("warning   alerts are incomplete: t of this release are not known")
     assert "Records released" not in first
     assert first.count("warning   ") == 2

@@ -12,7 +12,7 @@ from tests import tables
 from tests.import_graph import ROOT
 from tests.private_run import PRIVATE
 
-SHIPPED = sorted((ROOT / "include" / "releases").glob("*.yaml"))
+SHIPPED = sorted((ROOT / "include" / "releases").rglob("*.yaml"))
 
 
 def specified(folder: Path, **fields: Any) -> ReleaseSpec:

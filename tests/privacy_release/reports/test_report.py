@@ -25,6 +25,7 @@ from privacy_engine.verification.models import (
     model_from_dict,
     model_to_dict,
 )
+from privacy_engine.verification.verify import NOT_APPLICABLE
 from privacy_engine.vocabulary import Intervals, Kind, Role
 from privacy_release.reports.release import page_template, render_report
 from privacy_release.reports.text import FIGURES, LIMITS, MECHANISMS, PROMISES, RISKS, SYNTHETIC_LIMITS, claim
@@ -181,6 +182,41 @@ def test_claims_are_measured_on_the_released_records() -> None:
     assert "Not fit for publication. 1 of the rules below fails" in bad
 
 
+def test_the_verdict_is_one_sentence_above_all_figures(synthetic: Release) -> None:
+    checked = Page(report_on(release_of(source(), schema()), findings=[])).text
+    one = "The guarantee of k-anonymity holds on the released records, and every rule of the policy passed."
+    assert checked.index(one) < checked.index("Records released")
+    two = (KAnonymity(k=5), DistinctLDiversity(l=2))
+    both = Page(report_on(release_of(source(), schema(), guarantees=two))).text
+    assert "k-anonymity and distinct l-diversity hold on the released records." in both
+    private = Page(report_on_synthetic(synthetic)).text
+    assert "The release is differentially private, with a privacy loss of at most epsilon 1." in private
+
+
+def test_a_structure_file_claims_invented_records_and_nothing_about_noise_or_people() -> None:
+    loss = PrivacyLoss(epsilon=0, neighbours=Neighbours.REPLACE_ONE)
+    rule = {"rule": "k_anonymity(k=5)", "threshold": 5.0, "measured": None, "passed": True}
+    findings = [rule | {"note": NOT_APPLICABLE}]
+    made = replace(
+        release_of(source(), schema(), guarantees=()), recoding=None, loss=loss, method="structure"
+    )
+    text = Page(report_on(made, findings=findings)).text
+    assert (
+        "All records are invented: the file shows the columns of a release and nothing about people." in text
+    )
+    assert "Epsilon 0 no record was read" in text
+    assert "k_anonymity(k=5) 5 not applicable" in text
+    assert "not applicable holds" not in text
+    for wrong in (
+        "noise",
+        "times likelier",
+        "Columns that go together",
+        "Protects against",
+        "differentially",
+    ):
+        assert wrong not in text
+
+
 def test_findings_of_the_verification_are_told() -> None:
     findings = [
         {"rule": "k_anonymity(k=5)", "threshold": 5.0, "measured": 6.0, "passed": True},
@@ -253,7 +289,7 @@ def test_a_synthetic_release_tells_its_loss_in_words_and_what_is_not_promised(sy
     html = report_on_synthetic(synthetic)
     require_closed_page(html)
     text = Page(html).text
-    assert "Epsilon 1 delta 0" in text
+    assert "Epsilon 1 privacy loss; delta 0" in text
     assert "at most e^1 = 2.72 times likelier with any one record exchanged for another" in text
     for name, limit in SYNTHETIC_LIMITS:
         assert name in text
@@ -285,7 +321,7 @@ def test_a_synthetic_release_draws_its_network(synthetic: Release) -> None:
 
 def test_a_synthetic_release_tells_what_is_spent_and_left_of_each_limit(synthetic: Release) -> None:
     text = Page(report_on_synthetic(synthetic, budget=BUDGET)).text
-    assert "Budget left 0.5 of 2, in any 365 days" in text  # the limit that is nearest
+    assert "Budget left 0.5 of epsilon 2, in any 365 days" in text  # the limit that is nearest
     assert "4, in all 1.5 / 2.5 2, in any 365 days 1.5 / 0.5" in text
     assert "people_weekly" in text
     assert "privacy budget" not in Page(report_on_synthetic(synthetic)).text
@@ -307,7 +343,7 @@ def test_no_figure_of_the_source_reaches_the_report_of_a_private_release(synthet
 def test_a_differentially_private_release_tells_its_loss_and_no_exact_number_of_the_source() -> None:
     loss = PrivacyLoss(epsilon=0.5, neighbours=Neighbours.ADD_REMOVE)
     text = Page(report_on(replace(release_of(source(), schema()), loss=loss))).text
-    assert "Epsilon 0.5 delta 0" in text
+    assert "Epsilon 0.5 privacy loss; delta 0" in text
     assert "with or without any one record" in text
     assert "of 60 in the source" not in text
     for section in (

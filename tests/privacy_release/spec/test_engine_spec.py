@@ -106,7 +106,6 @@ def test_each_mistake_is_named_by_field_and_remedy(engine: Any, message: str, wr
 
 BESIDE = [
     pytest.param({"release": {"method": "rfka", "k": 5}}, "rfka must see the whole table", id="features"),
-    pytest.param({"history": {"identifier": "name"}}, "history cannot be combined with", id="history"),
 ]
 
 
@@ -118,6 +117,16 @@ def test_what_needs_the_whole_table_is_refused_at_parse_time(
     with pytest.raises(SpecError, match=rf"{message}.*choose .*engine local"):
         load_spec(write(engine=kind, **changes))
     load_spec(write(engine="local"))
+
+
+def test_people_are_followed_in_fragments_and_not_on_spark(write: Write) -> None:
+    history = {"identifier": "name"}
+    spec = load_spec(write(engine="fragments", history={**history, "hold_back": 2}))
+    (cut,) = [task for task in release_dag(spec).tasks if task.task_id.endswith("cut")]
+    assert (cut.series, cut.lake) == (spec.publish.table, spec.publish.lake)
+    assert cut.history == {"policy": spec.policy, "hold_back": 2}
+    with pytest.raises(SpecError, match=r"history cannot be combined with engine spark.*choose engine local"):
+        load_spec(write(engine="spark", history=history))
 
 
 @pytest.mark.parametrize("kind", ["fragments", "spark"])
@@ -137,9 +146,9 @@ def test_what_an_engine_goes_with(kind: str, changes: dict[str, Any], write: Wri
 def test_a_curators_report_on_a_large_table_is_written_only_where_it_is_asked_for(write: Write) -> None:
     asked = {**PRIVATE, "budget": {"dataset": "people", "curator_report": True}}
     silent = {**PRIVATE, "budget": {"dataset": "people"}}
-    assert load_spec(write(engine="fragments", **asked)).told_to_curator
-    assert not load_spec(write(engine="fragments", **silent)).told_to_curator
-    assert load_spec(write(engine="local", **silent)).told_to_curator
+    assert load_spec(write(engine="fragments", **asked)).reports_to_curator
+    assert not load_spec(write(engine="fragments", **silent)).reports_to_curator
+    assert load_spec(write(engine="local", **silent)).reports_to_curator
 
 
 def test_the_methods_that_are_refused_are_those_that_the_engine_refuses() -> None:

@@ -171,7 +171,7 @@ def fewer(fields: dict[str, Any]) -> None:
 
 
 def another_claim(fields: dict[str, Any]) -> None:
-    fields["told"]["guarantees"][0]["k"] = 2
+    fields["claims"]["guarantees"][0]["k"] = 2
 
 
 def test_a_cut_gives_each_record_to_one_fragment(released: Released) -> None:
@@ -469,7 +469,7 @@ def test_an_infeasible_guarantee_fails_before_any_fragment_is_released(
             "mondrian",
             {"k": 5},
             {"persons": {"uri": "", "sha256": "", "key": "", "form": ""}},
-            "history cannot be combined with engine fragments.*engine local",
+            "history.keep: false cannot be combined with engine fragments.*engine local",
         ),
         (
             "mondrian",

@@ -131,7 +131,7 @@ def test_the_report_speaks_of_persons(source: str, work: WorkArea, engine: str) 
         "with records of at least 10 persons, its own included",
         "persons with at least 3 distinct sets of them",
         "Several known rows of a person",
-        "persons; ",
+        "persons who look alike; ",
     ):
         assert told in text
     assert "with at least 10 records" not in text

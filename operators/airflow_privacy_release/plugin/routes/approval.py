@@ -33,6 +33,7 @@ from privacy_release.steps.approval import (
     REJECT,
     SEND_BACK,
     Question,
+    changes_of,
     expectations_in_words,
     plain_comment,
 )
@@ -195,6 +196,9 @@ def _page(
             "records": records,
             "verdict": approvals.verdict(question, records) if question else "",
             "checks": [(f, approvals.check_in_words(f)) for f in question["findings"]] if question else [],
+            "changes": changes_of(question["difference"]) if question and question["difference"] else None,
+            "unchanged": approvals.unchanged(question),
+            "meanings": approvals.MEANINGS,
             "expected": expectations_in_words(question) if question else "",
             "attacked": ATTACKED,
             "attacks": question.get("attacks", []) if question else [],

@@ -22,14 +22,14 @@ from privacy_release.evidence.kept import has_evidence
 from privacy_release.lake.store import Lake
 from privacy_release.manifest.manifest import Manifest
 from privacy_release.reports.attacks import plotted
-from privacy_release.reports.text import FIGURES, RISKS, claim, shown
+from privacy_release.reports.text import COUNTED, FIGURES, RISKS, claim, shown
 
 router = APIRouter()
 
 # Columns of the list; the second group has numbers.
 _COLUMNS = {
-    "release": "Release",
     "table": "Table",
+    "release": "Release",
     "version": "Version",
     "method": "Method",
     "k": "k",
@@ -94,6 +94,7 @@ def one_release(request: Request, user: GetUserDep, lake: str, table: str, versi
                 row.entry.figures.get("measured") or [], followed=manifest.history is not None
             ),
             "loss": row.entry.figures.get("loss"),
+            "meanings": {symbol: meaning or "spent" for symbol, (_, _, meaning) in COUNTED.items()},
             "figures": [
                 (label, shown(figures[name], unit), meaning)
                 for name, (label, unit, meaning) in {**FIGURES, **RISKS}.items()

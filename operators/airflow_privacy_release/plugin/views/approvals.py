@@ -26,7 +26,7 @@ from sqlalchemy.orm import Session, joinedload
 from airflow_privacy_release.hooks.work import work_store
 from privacy_engine.errors import PrivacyEngineError
 from privacy_engine.vocabulary import counted
-from privacy_release.reports.text import PROMISES
+from privacy_release.reports.text import CHANGES, FIGURES, PROMISES, RISKS
 from privacy_release.steps.approval import COMMENT, Question
 from privacy_release.workarea.area import WorkArea, work_area_root
 from privacy_release.workarea.file_sets import Part, folder_of_list, is_list, parts_of
@@ -241,12 +241,19 @@ def verdict(question: Question, records: Records) -> str:
     findings, columns = question["findings"], question["columns"]
     broken = sum(not finding["passed"] for finding in findings)
     if broken:
-        return f"{broken} of {len(findings)} checks failed. This must not be published."
+        return f"{broken} of {counted(len(findings), 'check')} failed. This must not be published."
     plain = sum(column["role"] == "insensitive" for column in columns) if question["loss"] is None else 0
     left = f" ({plain} of them unchanged)" if plain else ""
-    checks = "the one check" if len(findings) == 1 else f"all {len(findings)} checks"
+    checks = {1: "the one check", 2: "both checks"}.get(len(findings), f"all {len(findings)} checks")
     size = f"{counted(question['rows'], 'record')} in {counted(len(columns), 'column')}{left}"
     return f"{size} would be published, and {checks} of the policy passed on exactly these bytes."
+
+
+def unchanged(question: Question | None) -> list[str]:
+    """Return the labels of the figures of utility and risk that are the same as in the last release."""
+    difference = question["difference"] if question else None
+    figures = difference.get("figures", []) if difference else []
+    return [label for label, was, now in figures if was == now]
 
 
 def check_in_words(finding: Mapping[str, Any]) -> str:
@@ -268,6 +275,9 @@ _CHECKS: Mapping[str, str] = {
     "max_gcp": "The most detail that may be lost. A release that loses more is of little use.",
     "max_suppress": "The largest share of records that may be left out.",
     "columns": "What the released columns may contain, checked on the released records.",
+}
+MEANINGS: Mapping[str, str] = {
+    label: meaning for known in (CHANGES, FIGURES, RISKS) for label, _, meaning in known.values()
 }
 ROLES: Mapping[str, tuple[str, str]] = {
     "quasi_identifier": ("quasi-identifier", "others may know it and could use it to find a person"),

@@ -39,10 +39,10 @@ class LimitShown:
     Attributes:
         period: Period of the limit, in words.
         share: Share of the limit that is spent, 0 .. 1; with zCDP, of its rho.
-        rho: What is spent and left of rho, in words; empty if epsilons are added.
-        delta: What is spent and left of delta, in words; empty if the limit has none, or with zCDP.
+        rho: Sentence on the rho that is spent and left; empty if epsilons are added.
+        delta: Sentence on the delta that is spent and left; empty if the limit has no delta, or with zCDP.
         warning: Why the limit is low; empty if it is not.
-        chart: What was left over time; None for the limit of a single release.
+        chart: Chart of the remaining budget over time; None for the limit of a single release.
         unsuited: Why the limit does not fit the promises that spend it, one sentence each.
     """
 
@@ -257,7 +257,7 @@ def _rho_in_words(standing: Standing) -> str:
     if not limit.is_zcdp:
         return ""
     spent, left, whole = (number(float(rho)) for rho in (standing.rho, standing.left_rho, limit.rho))
-    return f"Rho {spent} spent, {left} of {whole} left; epsilon is computed at delta {limit.delta:g}."
+    return f"Rho {spent} spent, {left} of {whole} left; epsilon is computed at delta {number(limit.delta)}."
 
 
 def _delta_in_words(standing: Standing) -> str:
@@ -265,9 +265,9 @@ def _delta_in_words(standing: Standing) -> str:
     if limit.is_zcdp or not limit.delta:
         return ""
     if limit.period.name == "release":
-        return f"Delta at most {limit.delta:g}."
+        return f"Delta at most {number(limit.delta)}."
     spent, left = float(standing.spent_delta), float(standing.left_delta)
-    return f"Delta {spent:g} spent, {left:g} of {limit.delta:g} left."
+    return f"Delta {number(spent)} spent, {number(left)} of {number(limit.delta)} left."
 
 
 def _words(period: Period) -> str:

@@ -6,7 +6,7 @@ from typing import Any
 
 from airflow_privacy_release.plugin.views.releases import Release
 from airflow_privacy_release.plugin.views.words import moment, number
-from privacy_release.reports.text import FIGURES, RISKS, shown
+from privacy_release.reports.text import FIGURES, RISKS, figure, limit_in_words, measured_in_words, shown
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,25 +56,32 @@ def _pairs(left: _Values, right: _Values) -> tuple[Pair, ...]:
             name=name,
             left=left.get(name, missing)[1],
             right=right.get(name, missing)[1],
-            change=_change(left.get(name, missing)[0], right.get(name, missing)[0]),
+            change=_change(left.get(name, missing), right.get(name, missing)),
         )
         for name in dict.fromkeys([*left, *right])
     )
 
 
-def _change(before: Any, after: Any) -> str:
-    """Return the difference of two numbers as text.
+def _change(left: tuple[Any, str], right: tuple[Any, str]) -> str:
+    """Return the difference of two numbers as text, empty if their texts are equal.
 
-    >>> _change(200, 150), _change(0.0, 2.0), _change("a", "b"), _change(3, 3)
-    ('-50 (-25 %)', '+2', '', '')
+    >>> _change((200, "200"), (150, "150")), _change((0.0, "0"), (2.0, "2")), _change(("a", "a"), ("b", "b"))
+    ('-50 (-25 %)', '+2', '')
+    >>> _change((0.0712, "7.12 %"), (0.0711, "7.11 %")), _change((0.07121, "7.12 %"), (0.07119, "7.12 %"))
+    ('-0.01 percentage points', '')
     """
+    (before, was), (after, now) = left, right
     numbers = all(isinstance(v, int | float) and not isinstance(v, bool) for v in (before, after))
-    if not numbers or before == after:
+    if not numbers or was == now:
         return ""
     more = after - before
     sign = "+" if more > 0 else "-"
-    share = f" ({sign}{100 * abs(more / before):.3g} %)" if before else ""
-    return f"{sign}{number(abs(more))}{share}"
+    if "%" in now or "%" in was:
+        return f"{sign}{figure(float(f'{100 * abs(more):.2g}'))} percentage points"
+    share = f"{100 * abs(more / before):.2g}" if before else "0"
+    return f"{sign}{number(float(f'{abs(more):.4g}'))}" + (
+        f" ({sign}{number(float(share))} %)" if float(share) >= 0.1 else ""
+    )
 
 
 def _about(release: Release) -> _Values:
@@ -87,7 +94,10 @@ def _about(release: Release) -> _Values:
         "Status": (None, row.status),
     }
     if loss is not None:
-        figures |= {"Epsilon": (loss.epsilon, f"{loss.epsilon:g}"), "Delta": (loss.delta, f"{loss.delta:g}")}
+        figures |= {
+            "Epsilon": (loss.epsilon, figure(loss.epsilon)),
+            "Delta": (loss.delta, figure(loss.delta)),
+        }
     return figures
 
 
@@ -96,8 +106,11 @@ def _measured(release: Release) -> _Values:
     figures = {}
     for finding in release.manifest.measured:
         value, limit = finding.measured, finding.threshold
-        text = "not measurable" if value is None else f"{value:.4g}"
-        figures[finding.rule] = (value, f"{text} (limit {limit:.4g})" if limit is not None else text)
+        text = measured_in_words(vars(finding))
+        figures[finding.rule] = (
+            value,
+            f"{text} (limit {limit_in_words(vars(finding))})" if limit is not None else text,
+        )
     return figures
 
 

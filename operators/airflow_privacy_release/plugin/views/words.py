@@ -4,6 +4,8 @@ from datetime import UTC, datetime
 
 from markupsafe import Markup, escape
 
+from privacy_release.reports.text import figure
+
 
 def moment(time: str | datetime | None) -> str:
     """Format a time to the minute, in UTC.
@@ -35,7 +37,7 @@ def number(value: float) -> str:
     >>> number(5.0), number(0.25), number(30162)
     ('5', '0.25', '30,162')
     """
-    return f"{value:,.0f}" if float(value).is_integer() else f"{value:,.4g}"
+    return figure(value)
 
 
 def breakable(name: str) -> Markup:

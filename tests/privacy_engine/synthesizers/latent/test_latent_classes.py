@@ -44,7 +44,7 @@ def by_enumeration(model: LatentClasses) -> np.ndarray:
 
 def exact_view(model: LatentClasses, members: tuple[int, ...], scale: float = 1e-3) -> View:
     cells = model.marginal(members)
-    return View(members=members, cells=cells, scale=scale, mended=cells)
+    return View(members=members, cells=cells, scale=scale, projected=cells)
 
 
 def two_kinds_of_people() -> LatentClasses:
@@ -83,7 +83,7 @@ def test_slopes_are_the_derivatives_of_the_misfit(model: LatentClasses, seed: in
     d = len(model.tables)
     members = [tuple(sorted(rng.choice(d, rng.integers(1, d + 1), replace=False).tolist())) for _ in range(3)]
     noisy = [model.marginal(m) + rng.normal(0, 0.1, [model.tables[a].shape[1] for a in m]) for m in members]
-    views = [View(members=m, cells=c, scale=0.3, mended=c) for m, c in zip(members, noisy, strict=True)]
+    views = [View(members=m, cells=c, scale=0.3, projected=c) for m, c in zip(members, noisy, strict=True)]
     parts = (model.weights, model.tables)
     _, slopes = misfit(views, parts)
     arrays = [model.weights, *model.tables]
@@ -134,7 +134,7 @@ def test_a_fit_keeps_the_blas_to_one_thread_and_gives_the_others_back() -> None:
             return np.asarray(self).ravel()
 
     cells = two_kinds_of_people().marginal((0, 1))
-    views = [View(members=(0, 1), cells=cells.view(Watched), scale=0.1, mended=cells)]
+    views = [View(members=(0, 1), cells=cells.view(Watched), scale=0.1, projected=cells)]
     with threadpool_limits(limits=2, user_api="blas"):
         fit(
             views,
@@ -156,7 +156,7 @@ def test_negative_noisy_cells_do_not_pull_the_fit_away() -> None:
             members=(0, 1),
             cells=truth.marginal((0, 1)) + error,
             scale=0.2,
-            mended=np.abs(truth.marginal((0, 1))),
+            projected=np.abs(truth.marginal((0, 1))),
         )
         for error in noise
     ]
@@ -192,9 +192,9 @@ def test_a_view_of_groups_teaches_the_values_in_them_alike() -> None:
     truth = LatentClasses(weights=np.array([0.5, 0.5]), tables=(table, table))
     pairs = np.array([0, 0, 1, 1])
     joint = truth.marginal((0, 1), (pairs, pairs))
-    alone = View(members=(0,), cells=truth.marginal((0,)), scale=1e-4, mended=truth.marginal((0,)))
+    alone = View(members=(0,), cells=truth.marginal((0,)), scale=1e-4, projected=truth.marginal((0,)))
     views = [
-        View(members=(0, 1), cells=joint, scale=1e-4, mended=joint, groups=(pairs, pairs)),
+        View(members=(0, 1), cells=joint, scale=1e-4, projected=joint, groups=(pairs, pairs)),
         alone,
         replace(alone, members=(1,)),
     ]
@@ -231,7 +231,7 @@ def test_single_values_are_what_the_views_say_of_them() -> None:
     """One class cannot hold two attributes that agree; each by itself it can."""
     single = np.array([0.7, 0.2, 0.06, 0.04])
     cells = np.diag(single)
-    view = View(members=(0, 1), cells=cells, scale=1e-4, mended=cells)
+    view = View(members=(0, 1), cells=cells, scale=1e-4, projected=cells)
     crooked = LatentClasses(weights=np.ones(1), tables=(np.array([[0.97, 0.01, 0.01, 0.01]]),) * 2)
     for table in with_single_values(crooked, [view]).tables:
         assert table[0] == pytest.approx(single, abs=1e-3)
@@ -244,7 +244,7 @@ def test_noise_moves_no_single_values() -> None:
     moved = 0
     for _ in range(100):
         cells = true + rng.laplace(scale=0.01, size=4)
-        view = View(members=(0,), cells=cells, scale=0.01, mended=cells)
+        view = View(members=(0,), cells=cells, scale=0.01, projected=cells)
         moved += not np.allclose(with_single_values(model, [view]).tables[0], true)
     assert moved <= 5
 
@@ -254,7 +254,7 @@ def test_dependencies_outlast_the_step_to_single_values() -> None:
         weights=np.array([0.6, 0.4]), tables=(np.array([[0.9, 0.1], [0.2, 0.8]]), np.array([[0.5, 0.5]] * 2))
     )
     cells = np.array([0.3, 0.7])
-    moved = with_single_values(model, [View(members=(0,), cells=cells, scale=1e-5, mended=cells)])
+    moved = with_single_values(model, [View(members=(0,), cells=cells, scale=1e-5, projected=cells)])
     (a, b), (c, d) = moved.tables[0]
     assert a * d / (b * c) == pytest.approx(36)  # .9 * .8 / (.1 * .2)
     assert moved.weights == pytest.approx(model.weights)

@@ -61,13 +61,15 @@ def views_and_start() -> tuple[list[View], list]:
     for members in ((0, 1), (1, 2, 3), (3, 4)):
         shape = tuple(SIZES[m] for m in members)
         told = rng.dirichlet(np.ones(int(np.prod(shape)))).reshape(shape)
-        views.append(View(members=members, cells=told, scale=0.003, mended=told))
+        views.append(View(members=members, cells=told, scale=0.003, projected=told))
     return views, [random_start(SIZES, 4, rng)]
 
 
 def made(scale: float = 1.0) -> Replicated:
     views, starts = views_and_start()
-    views = [View(members=v.members, cells=v.cells, scale=v.scale * scale, mended=v.mended) for v in views]
+    views = [
+        View(members=v.members, cells=v.cells, scale=v.scale * scale, projected=v.projected) for v in views
+    ]
     model = fit(views, starts[0], em_steps=20, descent_steps=60)
     return replicated(
         views,
@@ -124,7 +126,7 @@ def test_the_same_views_give_the_same_replicates() -> None:
 def test_a_misfit_that_noise_does_not_explain_is_found() -> None:
     """One class cannot hold a dependency whose cells lie hundreds of scales from independence."""
     told = np.array([[0.4, 0.1], [0.1, 0.4]])
-    views = [View(members=(0, 1), cells=told, scale=1e-4, mended=told)]
+    views = [View(members=(0, 1), cells=told, scale=1e-4, projected=told)]
     model = fit(views, random_start((2, 2), 1, np.random.default_rng(0)), em_steps=5, descent_steps=20)
     found = replicated(
         views,

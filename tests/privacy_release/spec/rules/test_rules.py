@@ -236,8 +236,19 @@ CASES: Mapping[str, tuple[dict[str, Any], dict[str, Any], str]] = {
         {"columns": COLUMNS},
         "must be of one sensitive attribute",
     ),
+    "history.fragments": (
+        {
+            "engine": "fragments",
+            "history": History(),
+            "policy": ReleasePolicy(across=(Republication(k=2),)),
+            "person": None,
+            "parameters": {"require": [{"model": "t_closeness", "t": 0.2}]},
+        },
+        {"parameters": {}},
+        "history with engine fragments cannot be combined with t_closeness, which compares with all records",
+    ),
     "engine.method": (
-        {"engine": "fragments", "method": "mondrian", "history": History()},
+        {"engine": "spark", "method": "mondrian", "history": History()},
         {"history": None},
         "engine local",
     ),
@@ -612,6 +623,55 @@ def test_unique_classes_are_as_large_as_there_are_values(
     else:
         with pytest.raises(ProblemsError, match=text):
             refuse(facts)
+
+
+SUBTRACTED = Republication(k=2, m=2)
+
+
+@pytest.mark.parametrize(
+    ("across", "changed", "text"),
+    [
+        ((SUBTRACTED,), {}, None),
+        ((SUBTRACTED,), {"engine": "local", "person": "name"}, None),
+        ((), {}, "a policy that names no attacker who subtracts"),
+        ((replace(SUBTRACTED, attackers=("identity", "membership")),), {}, "names no attacker who subtracts"),
+        ((SUBTRACTED, MInvariance(m=2)), {}, "m_invariance, because classes of two fragments that look the"),
+        ((replace(SUBTRACTED, groups=(TCloseness(t=0.2),)),), {}, "t_closeness, which compares with all"),
+        ((replace(SUBTRACTED, groups=(DistinctLDiversity(l=2),)),), {}, None),
+        (
+            (SUBTRACTED,),
+            {"parameters": {"require": [{"model": "beta_likeness", "beta": 1}]}},
+            "beta_likeness",
+        ),
+        ((SUBTRACTED,), {"person": "name"}, "the records of a person may be in several fragments"),
+    ],
+)
+def test_fragments_are_followed_where_each_is_safe_by_itself(
+    across: tuple[Any, ...], changed: dict[str, Any], text: str | None
+) -> None:
+    known = {"engine": "fragments", "history": History(), "person": None, "parameters": {}} | changed
+    facts = Facts(policy=ReleasePolicy(require=(KAnonymity(k=2),), across=across), **known)
+    (rule,) = (rule for rule in RULES if rule.id == "history.fragments")
+    if text is None:
+        assert not list(rule.problems(facts))
+    else:
+        with pytest.raises(ProblemsError, match=f"history with engine fragments cannot .*{text}.* or choose"):
+            raise ProblemsError(rule.problems(facts))
+
+
+@pytest.mark.parametrize(
+    ("engine", "keep", "text"),
+    [
+        ("spark", True, "history cannot be combined with engine spark"),
+        ("fragments", False, "history.keep: false cannot be combined with engine fragments"),
+        ("fragments", True, None),
+    ],
+)
+def test_releases_that_are_only_compared_are_in_one_piece(engine: str, keep: bool, text: str | None) -> None:
+    facts = Facts(engine=engine, method="mondrian", history=History(keep=keep))
+    found = [problem.text for problem in judged(facts).problems]
+    assert len(found) == (text is not None)
+    assert all(str(text) in problem for problem in found)
 
 
 @pytest.mark.parametrize(

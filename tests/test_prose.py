@@ -1,0 +1,249 @@
+"""The words of the project: entries that can be read by themselves, and words that it does not use."""
+
+import ast
+import inspect
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from functools import cache
+from itertools import chain
+from pathlib import Path
+
+import pytest
+
+from tests.import_graph import ROOT, statements
+
+PACKAGES = ("privacy_engine", "privacy_release", "operators")
+SECTIONS = ("Args:", "Attributes:")
+LEAST_WORDS = 3  # of an entry: what it is, its shape or unit, its default
+
+FOLDERS = (*PACKAGES, "benchmarks", "dags", "deploy", "docs", "include", ".ci")
+SUFFIXES = {
+    ".py",
+    ".pyi",
+    ".j2",
+    ".md",
+    ".yaml",
+    ".yml",
+    ".toml",
+    ".json",
+    ".js",
+    ".css",
+    ".html",
+    ".sh",
+    ".txt",
+}
+FILES = (
+    *("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "Makefile", "Dockerfile"),
+    *("conftest.py", "docker-compose.yaml", "mkdocs.yml", "privacy_release.toml", "pyproject.toml"),
+)
+
+# Word -> what to write instead.
+UNUSED = {
+    "told": "reported, passed",
+    "whoever": "anyone who, the user who",
+    "somebody": "someone, a reviewer",
+    "nobody": "no one, no person",
+    "anew": "again",
+    "mend": "fix, remedy",
+    "so many": "a number of, N",
+    "put back": "restored",
+    "held against": "compared with, checked against",
+    "goes by": "follows, uses",
+    "as ever": "as before",
+    "of its own": "its own, separate",
+}
+# The benchmarks are older than this list. A number here may only become smaller.
+MOST_IN_BENCHMARKS: Mapping[str, int] = {
+    "told": 59,
+    "whoever": 1,
+    "somebody": 10,
+    "nobody": 12,
+    "anew": 15,
+    "mend": 14,
+    "so many": 32,
+    "put back": 0,
+    "held against": 14,
+    "goes by": 0,
+    "as ever": 0,
+    "of its own": 28,
+}
+DOCUMENTED = '''
+def f(a, b):
+    """Do it.
+
+    Args:
+        a: Schema of the records.
+
+    Attributes:
+        {entry}
+
+    Raises:
+        ValueError: if not.
+    """
+'''
+RARE = ("alone", "stands", "leave", "asked", "beside", "tell", "who wants")
+
+
+def entries(docstring: str) -> Iterator[tuple[str, str]]:
+    """The names and texts of the entries of `Args:` and `Attributes:`, each text on one line."""
+    inside, name, text = False, "", ""
+    for line in [*docstring.splitlines(), "end"]:
+        indent = len(line) - len(line.lstrip())
+        if inside and name and indent > 4:
+            text += f" {line.strip()}"
+            continue
+        if name:
+            yield name, text
+            name = ""
+        if line.strip() and not indent:
+            inside = line in SECTIONS
+        elif inside and indent == 4 and (entry := re.match(r"([^:]+):(?: (.*))?$", line.strip())):
+            name, text = entry[1], entry[2] or ""
+
+
+def fault(text: str) -> str:
+    """Why the text of an entry cannot be read by itself; empty if it can."""
+    if not re.match(r"[A-Z0-9`(\[]", text):
+        return "it must begin with a capital letter, a digit, a backtick or a bracket"
+    if first := re.match(r"(Of|That|Who|Whose|What|As|To|By)\b", text):
+        return f"it must begin with a noun, not with {first[1]}"
+    if len(text.split()) < LEAST_WORDS:
+        return f"it must have at least {LEAST_WORDS} words: what it is, its shape or unit, its default"
+    return ""
+
+
+def faults(source: str) -> Iterator[str]:
+    """The entries in the docstrings of a module that cannot be read by themselves."""
+    module = ast.parse(source)
+    for node in chain([module], statements(module)):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            documented = ast.get_docstring(node, clean=False) or ""
+            if not any(section in documented for section in SECTIONS):
+                continue
+            for name, text in entries(inspect.cleandoc(documented)):
+                if reason := fault(text):
+                    yield f"{getattr(node, 'name', 'module')}: `{name}: {text}`: {reason}"
+
+
+def pattern(word: str) -> re.Pattern[str]:
+    """Find a word, in names as well; several words also across lines of comments and of strings."""
+    ending = "(?:s|ed|ing)?" if word == "mend" else ""
+    spaced = r"[\s\"'#*>]+".join(word.split())
+    return re.compile(rf"(?<![a-z]){spaced}{ending}(?![a-z])", re.IGNORECASE)
+
+
+@cache
+def texts() -> list[tuple[str, str]]:
+    """The path and content of each file that people write, without the tests."""
+    paths = [ROOT / name for name in FILES]
+    for folder in FOLDERS:
+        paths += sorted(path for path in (ROOT / folder).rglob("*") if path.suffix in SUFFIXES)
+    return [(path.relative_to(ROOT).as_posix(), path.read_text(encoding="utf-8")) for path in paths]
+
+
+def is_benchmark(path: str) -> bool:
+    return path.startswith(("benchmarks/", "docs/benchmarks"))
+
+
+def package_of(path: str) -> str:
+    parts = Path(path).parts
+    return "/".join(parts[:2]) if parts[0] in PACKAGES and len(parts) > 2 else parts[0]
+
+
+def places(word: str, path: str, text: str) -> list[str]:
+    """The lines on which a word is."""
+    if word.split()[-1] not in text.lower():  # much faster than the search
+        return []
+    return [f"{path}:{text.count(chr(10), 0, m.start()) + 1}" for m in pattern(word).finditer(text)]
+
+
+def test_each_argument_and_attribute_is_described_by_itself() -> None:
+    found = [
+        f"{path.relative_to(ROOT)}: {one}"
+        for package in PACKAGES
+        for path in sorted((ROOT / package).rglob("*.py"))
+        for one in faults(path.read_text(encoding="utf-8"))
+    ]
+    assert not found, "\n".join(found)
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("of the released records.", "a capital letter"),
+        ("Of the released records.", "a noun, not with Of"),
+        ("What is left of the budget.", "a noun, not with What"),
+        ("As for `verify`.", "a noun, not with As"),
+        ("Released records.", "at least 3 words"),
+        (">= 1, number of records.", "a capital letter"),
+        ("", "a capital letter"),
+    ],
+)
+def test_an_entry_that_cannot_be_read_by_itself_is_found(text: str, reason: str) -> None:
+    (found,) = faults(DOCUMENTED.format(entry=f"b: {text}"))
+    assert found.startswith("f: `b: ")
+    assert reason in found
+
+
+def test_an_entry_of_several_lines_is_read_as_a_whole() -> None:
+    assert not list(faults(DOCUMENTED.format(entry="b: Records\n            of the release.")))
+    (found,) = faults(DOCUMENTED.format(entry="b:\n            of the release."))
+    assert "a capital letter" in found
+
+
+@pytest.mark.parametrize(
+    "text", ["Number of records.", "`skip` or `fail`.", "(n,) class of a record.", "2 or more."]
+)
+def test_an_entry_that_can_be_read_by_itself_is_fine(text: str) -> None:
+    assert not fault(text)
+
+
+@pytest.mark.parametrize("word", UNUSED)
+def test_a_word_is_not_used(word: str) -> None:
+    found, in_benchmarks = [], []
+    for path, text in texts():
+        (in_benchmarks if is_benchmark(path) else found).extend(places(word, path, text))
+    assert not found, f"write {UNUSED[word]} instead of {word}: {', '.join(found)}"
+    most = MOST_IN_BENCHMARKS[word]
+    assert len(in_benchmarks) <= most, (
+        f"write {UNUSED[word]} instead of {word}: {len(in_benchmarks)} in the benchmarks, at most {most} "
+        f"are allowed: {', '.join(in_benchmarks)}"
+    )
+
+
+@pytest.mark.parametrize(
+    ("word", "text"),
+    [
+        ("told", "def codes_told(self):"),
+        ("told", "Told in counts"),
+        ("nobody", "nobody's"),
+        ("mend", "which no epsilon mends"),
+        ("mend", "mended = 1"),
+        ("so many", "# in so\n# many rows"),
+        ("of its own", '"a file of its "\n    "own"'),
+        ("as ever", "the same as  ever"),
+    ],
+)
+def test_a_word_is_found(word: str, text: str) -> None:
+    assert places(word, "a", text) == ["a:1"]
+
+
+@pytest.mark.parametrize(
+    ("word", "text"),
+    [("mend", "recommended"), ("mend", "amend"), ("anew", "Manew"), ("of its own", "of its owner")],
+)
+def test_a_part_of_another_word_is_not_found(word: str, text: str) -> None:
+    assert not places(word, "a", text)
+
+
+def test_words_to_use_with_care_are_counted() -> None:
+    """Only prints, for `pytest -s`."""
+    counts: dict[str, Counter[str]] = {}
+    for path, text in texts():
+        count = counts.setdefault(package_of(path), Counter())
+        count.update({word: len(places(word, path, text)) for word in RARE})
+    print(f"\n{'':40}" + "".join(f"{word:>10}" for word in RARE))  # noqa: T201
+    for package, count in sorted(counts.items()):
+        if count.total():
+            print(f"{package:40}" + "".join(f"{count[word]:10}" for word in RARE))  # noqa: T201
