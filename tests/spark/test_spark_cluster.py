@@ -104,9 +104,9 @@ def test_nothing_that_a_worker_raises_shows_a_record(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
     with caplog.at_level(logging.DEBUG):
-        with pytest.raises(EngineError, match="ValueError in a worker") as of_work:
+        with pytest.raises(EngineError, match="ValueError in a Spark worker") as of_work:
             list(engine.apply_by_fragment(people, by_number, quoting))
-        with pytest.raises(EngineError, match="KeyError in a worker") as of_assign:
+        with pytest.raises(EngineError, match="KeyError in a Spark worker") as of_assign:
             engine.count_fragments(people, failing, [])
     logs = [
         log.read_text() for worker in cluster.workers for log in worker.log.parent.glob("worker-*/**/std*")

@@ -284,7 +284,7 @@ def test_a_damaged_file_is_an_error_without_context(
     data = bytearray(Path(files[0]).read_bytes())
     data[100:1500] = bytes(1400)  # the footer is as it was
     (tmp_path / "damaged [1].parquet").write_bytes(data)
-    with pytest.raises(SchemaError, match=r"^damaged \[1\].parquet must be whole") as caught:
+    with pytest.raises(SchemaError, match=r"^damaged \[1\].parquet must be complete") as caught:
         local_spark.contingency([str(tmp_path / "damaged [1].parquet")], ["number", "Age", "age", "city"])
     assert caught.value.__context__ is None
 

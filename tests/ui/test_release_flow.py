@@ -462,7 +462,7 @@ def test_a_visitor_sees_releases_and_may_not_retract(
     page = log_in("visitor")
     address = urlencode({"lake": "lake_default", "table": ANONYMIZED, "version": 1})
     page.goto(f"{server.address}/privacy/release?{address}")
-    assert re.search(r"10\s*measured", page.locator("main").inner_text())
+    assert re.search(r"10\s*size of the smallest class", page.locator("main").inner_text())
     assert page.get_by_role("link", name="Retract ...").count() == 0
     assert page.goto(f"{server.address}/privacy/retract?{address}").status == 403
     picture(page, "forbidden")
