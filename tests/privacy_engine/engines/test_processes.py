@@ -90,7 +90,9 @@ def test_a_fragment_that_kills_every_process_is_an_error(
     engine: LocalEngine, paths: list[str], tmp_path: Path
 ) -> None:
     work = KilledOnce(tmp_path, fragment=2, always=True)
-    with pytest.raises(CapacityError, match=r"2 processes that worked on fragment 2 ended with SIGKILL. Memory"):
+    with pytest.raises(
+        CapacityError, match=r"2 processes that worked on fragment 2 ended with SIGKILL. Memory"
+    ):
         list(engine.apply_by_fragment(paths, Modulo("n", 5), work))
 
 
