@@ -31,7 +31,6 @@ from privacy_engine.verification.verify import (
     require_own_cells,
     require_own_pseudonyms,
     require_persons,
-    set_aside,
     verify_tallies,
 )
 from privacy_engine.vocabulary import Role
@@ -68,13 +67,13 @@ def verify_files(
     """
     columns = engine.columns(files).names
     check_columns(columns, schema)
-    policy, not_applicable = set_aside(as_declared(policy, schema), loss)
+    policy = as_declared(policy, schema)
     require_persons(schema, by_person is not None, loss)
     needed = attributes_of(policy.known_rows, schema)
     judging = _Judging(policy, schema, by_person=schema.linked or by_person is not None)
     tallies, persons = _counted(engine, files, schema, by_person, judging)
     tables, known = _by_table(engine, files, schema, needed, judging) if schema.tables else ((), {})
-    report = verify_tallies(
+    return verify_tallies(
         chain(tallies, tables),
         columns,
         schema,
@@ -88,7 +87,6 @@ def verify_files(
         sizes=partial(engine.class_sizes, files),
         year=year,
     )
-    return replace(report, findings=(*not_applicable, *report.findings))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -96,7 +96,7 @@ class Structure:
             SchemaError: If the schema leaves a domain to the records.
             InfeasibleError: If `like` cannot release as few records as `rows`.
         """
-        types = {str(name): str(kind) for name, kind in table.dtypes.items()} | dict(self.types)
+        types = {str(name): str(kind) for name, kind in table.dtypes.items()}
         return self.with_types(types, schema).invent(schema, rng)
 
     def with_types(self, types: Mapping[str, str], schema: DataSchema) -> "Structure":

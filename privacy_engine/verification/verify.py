@@ -155,7 +155,7 @@ def verify(
             the year is not given.
     """
     check_columns(list(table.columns), schema)
-    policy, not_applicable = set_aside(as_declared(policy, schema), loss)
+    policy = as_declared(policy, schema)
     require_persons(schema, persons is not None, loss)
     _require_own(table, schema, persons)
     released = ReleasedClasses.of_table(table, schema, persons if schema.by else None)
@@ -182,7 +182,6 @@ def verify(
         sizes=partial(_sizes, table),
         year=year,
     )
-    report = replace(report, findings=(*not_applicable, *report.findings))
     if persons is None:
         return report
     return replace(report, findings=tuple(with_counterfeits(report.findings, table, schema, policy, persons)))
@@ -360,8 +359,8 @@ def set_aside(policy: ReleasePolicy, loss: PrivacyLoss | None) -> tuple[ReleaseP
 
     Args:
         policy: Policy that must be met.
-        loss: Privacy loss that the release claims. With any loss but 0, all rules stay. The caller must prove
-            a loss of 0: these rules are then not measured.
+        loss: Privacy loss that the release claims. With any loss but 0, all rules stay. A claim of 0 is no
+            proof: only call this where it is proven, because these rules are then not measured.
 
     Returns:
         The rules that are measured, among them that epsilon is 0, and a finding for each that is not.

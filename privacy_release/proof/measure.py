@@ -9,7 +9,7 @@ from privacy_engine.engines.checking import verify_files
 from privacy_engine.errors import PrivacyEngineError, VerificationError
 from privacy_engine.registry import kind_of
 from privacy_engine.verification.models import rule_of
-from privacy_engine.verification.verify import kind_findings, require_persons
+from privacy_engine.verification.verify import kind_findings, require_persons, set_aside
 from privacy_engine.vocabulary import counted
 from privacy_release.manifest.manifest import Manifest
 from privacy_release.steps.verify import require_no_counterfeits, text_findings
@@ -64,12 +64,13 @@ def measured_again(
     if alone is None or why:
         return Measured(on_trust=dict.fromkeys(proven, why or _FOLLOWS), wrong=wrong)
     files = [str(rows)]
+    alone, not_applicable = set_aside(alone, _loss(manifest))  # on the word of the manifest that was proven
     try:
         measured = verify_files(
             engine, files, schema, alone, loss=_loss(manifest), figures=manifest.figures, year=year
         )
         of_kind = kind_findings(alone, kind_of(manifest.method))
-        findings = (*measured.findings, *text_findings(files, schema, alone), *of_kind)
+        findings = (*not_applicable, *measured.findings, *text_findings(files, schema, alone), *of_kind)
         report: list[dict[str, Any]] = replace(measured, findings=findings).to_dict()["findings"]
     except PrivacyEngineError as error:
         return Measured(wrong=[*wrong, f"it cannot be measured: {error}"])

@@ -11,6 +11,8 @@ from privacy_engine.registry import is_randomizer, load_method, method_names, ne
 from privacy_engine.release import Release
 from privacy_engine.structure.structure import Structure
 from privacy_engine.tables.schema import DataSchema
+from privacy_engine.verification.policy import ReleasePolicy
+from privacy_engine.verification.verify import verify
 from tests.contract.tables import PUBLIC_SCHEMA, people, quick
 
 SHOWN = [name for name in method_names() if not is_randomizer(name) and not needs_whole_table(name)]
@@ -80,3 +82,12 @@ def test_the_loss_is_zero_and_is_not_booked() -> None:
 def test_wrong_parameters_are_refused(parameters: dict[str, Any], words: str) -> None:
     with pytest.raises(ValueError, match=words):
         Structure(**parameters)
+
+
+def test_a_claim_of_zero_sets_no_rule_aside_where_nothing_proves_it() -> None:
+    table = people().drop(columns="name")
+    policy = ReleasePolicy.from_dict({"require": [{"model": "k_anonymity", "k": 5}]})
+    loss = structure().privacy_loss(PUBLIC_SCHEMA)
+    report = verify(table, PUBLIC_SCHEMA.without_identifiers(), policy, loss=loss)
+    assert not report.passed
+    assert report.findings[0].measured == 1
