@@ -20,7 +20,7 @@ from privacy_release.steps.history import (
     published_releases,
     silence_about_people,
 )
-from privacy_release.workarea.engines import LOCAL
+from privacy_release.workarea.engines import kind_of_engine
 from privacy_release.workarea.people import WRITTEN
 from privacy_release.workarea.references import Table
 
@@ -57,7 +57,7 @@ def facts_of_table(
         past: Earlier releases that this one stays safe with.
         policy: Policy of the release, including the floor policy. None if it is not known.
     """
-    followed, source = table.persons is not None, table.source
+    followed, source = table.follows_people, table.source
     history = None
     if past is not None:
         history = History(
@@ -72,15 +72,14 @@ def facts_of_table(
     return replace(
         facts_of_method(schema, releaser, parameters, budget=budget, policy=policy),
         tables=tuple(source.tables),
-        engine=table.engine.kind if table.engine is not None else LOCAL,
+        engine=kind_of_engine(table.engine),
         outliers=tuple(found.action for found in table.outliers),
         history=history,
         dropped=source.dropped,
         guessed=source.guessed,
         looking=tuple(step.name for step in source.transforms if not step.row_by_row),
         followed=followed,
-        numbered=table.numbered is not None
-        or (table.persons is not None and table.persons.owners is not None),
+        numbered=table.numbers_people,
     )
 
 

@@ -219,7 +219,7 @@ def with_records(
         uri=str(path),
         rows=int(kept.sum()),
         sha256=write_private(path, parquet_bytes(frame[kept])),
-        persons=None if table.persons is None else follow(table.persons, kept, persons),
+        persons=follow(need(table.persons, "persons"), kept, persons) if table.follows_people else None,
     )
 
 
@@ -241,7 +241,7 @@ def owners_of(staged: StagedRelease) -> "npt.NDArray[np.int64] | None":
     Raises:
         IntegrityError: If the file is missing, changed or about other records.
     """
-    if need(staged.persons, "persons").owners is None:
+    if not need(staged.persons, "persons").may_have_several_records:
         return None
     people = staged.people
     if people is None or people.of != staged.sha256:
@@ -620,15 +620,11 @@ def refuse_unseen(table: "ReleaseTable", run: tuple[str, str], report: ReportRef
     Raises:
         VerificationError: With the number of such releases.
     """
-    if report.compared is None:
+    if not report.was_compared:
         return
     mine = (run[0], report.sha256)  # the same bytes, from any run
-    unseen = [
-        entry
-        for entry in published_releases(table, run)
-        if entry["version"] not in report.compared and (entry["release_id"], entry["sha256"]) != mine
-    ]
-    if unseen:
+    others = (e for e in published_releases(table, run) if (e["release_id"], e["sha256"]) != mine)
+    if unseen := report.unseen(entry["version"] for entry in others):
         raise VerificationError(
             f"{len(unseen)} releases of table {table.name} were published after this one was verified "
             "against the earlier ones; start a new run"
@@ -803,7 +799,7 @@ def _require_owners(frame: "pd.DataFrame", persons: PersonsRef, what: str) -> No
         VerificationError: If persons with several records are known in only one of both, or in other forms.
     """
     forms = set(frame.get(_OWNERS, []))
-    if len(frame) and forms != ({persons.owners} if persons.owners is not None else set()):
+    if len(frame) and forms != ({persons.owners} if persons.may_have_several_records else set()):
         raise VerificationError(
             f"{what} was made with another `person`, or with another `exact` for it, so persons cannot be "
             "compared; restore the setting, retract that release, or publish under a new table name"
@@ -870,9 +866,9 @@ def population(register: Table | None, persons: PersonsRef) -> "Membership | Non
         SpecError: If the register has another key or form than the persons of the release.
         IntegrityError: If a file is missing or changed.
     """
-    if register is None or register.persons is None:
+    if register is None or not register.follows_people:
         return None
-    own = register.persons
+    own = need(register.persons, "persons")
     if (own.key, own.form) != (persons.key, persons.form):
         raise SpecError(
             "the register must be ingested with the membership key of the release and the same identifier, "

@@ -113,7 +113,7 @@ def make_release(
 def _producer_of(method: str, table: Table) -> Producer:
     """Return the producer for a table. An engine makes the release of an anonymizer in fragments."""
     family = family_of(method)
-    in_fragments = family is Family.ANONYMIZER and table.engine is not None
+    in_fragments = family is Family.ANONYMIZER and table.is_in_fragments
     return released_in_fragments if in_fragments else _PRODUCERS[family]
 
 

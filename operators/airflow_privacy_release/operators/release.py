@@ -23,7 +23,7 @@ from airflow_privacy_release.task.run import file_label, release_id, run_key, ru
 from privacy_engine.errors import SpecError
 from privacy_release.budget.budget import DEFAULT_LEDGER, Budget
 from privacy_release.budget.secrets import Memory, last_fingerprint
-from privacy_release.workarea.engines import FRAGMENTS, open_engine
+from privacy_release.workarea.engines import FRAGMENTS, kind_of_engine, open_engine
 from privacy_release.workarea.references import FragmentRef, FragmentReleaseRef, StagedRelease, Table
 
 if TYPE_CHECKING:
@@ -321,7 +321,7 @@ class CutFragmentsOperator(BaseOperator):
         from privacy_release.steps.release import with_required, worked_on_by
 
         table = worked_on_by(chosen_engine(self.engine), with_required(self.table, self.requires))
-        if table.engine is None or table.engine.kind != FRAGMENTS:
+        if kind_of_engine(table.engine) != FRAGMENTS:
             raise SpecError(
                 "mapped tasks require the engine `fragments`. Ingest the table with it, or use "
                 "ReleaseOperator"

@@ -62,7 +62,7 @@ def hold_out(table: Table, work: WorkArea, share: float, rules: "Sequence[Attack
             "attacks need one table whose rows are not linked; remove attack_risk from the policy, or "
             "release the tables separately"
         )
-    if table.engine is not None:
+    if table.is_in_fragments:
         raise SpecError(
             "attacks hold the table in memory; remove attack_risk from the policy, or use the engine local"
         )

@@ -200,11 +200,11 @@ def _require_alone(rule: "AttackRisk", manifest: Manifest, staged: StagedRelease
     """Raise unless the method can make this release by itself, from one table in memory."""
     promise = manifest.over_time
     follows = manifest.history is not None or (promise is not None and promise.follows)
-    if follows or staged.engine is not None:
+    if follows or staged.is_in_fragments:
         raise SpecError(
             f"{rule_of(rule)} requires shadow releases, but this release continues earlier ones, counts who "
             "is in them, or was made in fragments, so its method alone cannot make such a release; "
-            "remove shadows from the rule, or release without history and over_time, with the engine local"
+            "remove shadows from the rule, or release without history and promise, with the engine local"
         )
 
 
