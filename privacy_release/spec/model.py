@@ -739,23 +739,23 @@ class BudgetSpec(_Strict):
         return None
 
 
-class _OverTimeArgument(_Strict):
+class _PromiseArgument(_Strict):
     """The argument of operators that is the field `budget.promise` of a specification."""
 
-    over_time: OverTimeSpec
+    promise: OverTimeSpec
 
 
-def schedule_of(over_time: Mapping[str, Any]) -> dict[str, Any]:
+def schedule_of(promise: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields of a schedule that is given outside of a specification.
 
     Raises:
         SpecError: Naming each wrong field and the remedy.
     """
     try:
-        given = _OverTimeArgument.model_validate({"over_time": over_time})
+        given = _PromiseArgument.model_validate({"promise": promise})
     except ValidationError as error:
-        raise wrong("budget", "; ".join(problems_of(error, _OverTimeArgument))) from None
-    return BudgetSpec(dataset="any", promise=given.over_time).schedule or {}
+        raise wrong("budget", "; ".join(problems_of(error, _PromiseArgument))) from None
+    return BudgetSpec(dataset="any", promise=given.promise).schedule or {}
 
 
 class ApprovalSpec(_Strict):
@@ -1209,15 +1209,15 @@ class ReleaseSpec(_Strict):
     @model_validator(mode="after")
     def _spends_a_part(self) -> Self:
         """Compute what a release under a guarantee for a standing population spends."""
-        over_time = None if self.budget is None else self.budget.promise
-        if not isinstance(over_time, YearlySpec):
+        promise = None if self.budget is None else self.budget.promise
+        if not isinstance(promise, YearlySpec):
             return self
         if self.release.random_answers:
             raise ValueError(
                 f"budget.promise yearly cannot be combined with {self.release.method}: memoised answers "
                 "repeat, and are not paid for in parts; use a synthesizer, or remove promise"
             )
-        if over_time.opening is not None and not can_be_followed(self.release.method):
+        if promise.opening is not None and not can_be_followed(self.release.method):
             raise ValueError(
                 f"budget.promise.opening cannot be combined with {self.release.method}, which chooses no "
                 "tables that later releases could measure again; use latent_class, or remove it"
@@ -1225,9 +1225,9 @@ class ReleaseSpec(_Strict):
         try:
             part = part_of_promise(
                 self.release.method,
-                epsilon=over_time.epsilon,
-                delta=over_time.delta,
-                releases=over_time.releases,
+                epsilon=promise.epsilon,
+                delta=promise.delta,
+                releases=promise.releases,
             )
         except ValueError as error:
             raise ValueError(f"budget.promise: {error}; raise epsilon or lower releases") from None
@@ -1235,7 +1235,7 @@ class ReleaseSpec(_Strict):
         if any(value != part[name] for name, value in given.items()):
             raise ValueError(
                 f"release.{', '.join(given)} must be omitted with budget.promise yearly: each of "
-                f"{over_time.releases} releases spends {part}, an equal part of the promise; remove it"
+                f"{promise.releases} releases spends {part}, an equal part of the promise; remove it"
             )
         # The model is frozen for others; from here on it states what is spent.
         object.__setattr__(self, "release", self.release.model_copy(update=part))
@@ -1316,8 +1316,8 @@ class ReleaseSpec(_Strict):
     @property
     def numbering_key(self) -> str | None:
         """The connection whose password is the key of person numbers. None if there is none."""
-        over_time = None if self.budget is None else self.budget.promise
-        return over_time.key if isinstance(over_time, _KnowsPeople) else None
+        promise = None if self.budget is None else self.budget.promise
+        return promise.key if isinstance(promise, _KnowsPeople) else None
 
     @property
     def publish_mode(self) -> PublishMode:
@@ -1395,7 +1395,7 @@ class ReleaseSpec(_Strict):
 
     def facts(self) -> Facts:
         """Return the facts for rules. Nothing heavy is imported."""
-        over_time, history = None if self.budget is None else self.budget.promise, self.history
+        promise, history = None if self.budget is None else self.budget.promise, self.history
         method, shown = shown_method(self.release.method, self.release.parameters)
         return Facts(
             columns=self.every_attribute,
@@ -1420,7 +1420,7 @@ class ReleaseSpec(_Strict):
             parameters=shown,
             stated=tuple(self.release.parameters),
             budget=self.budget is not None,
-            over_time=OverTime.of(over_time),
+            over_time=OverTime.of(promise),
             history=None
             if history is None
             else History(

@@ -16,6 +16,7 @@ from airflow_privacy_release.hooks.connections import schedule_from, secret_of
 from airflow_privacy_release.hooks.lake import DEFAULT_LAKE, lake_of
 from airflow_privacy_release.hooks.ledger import ledger_of
 from airflow_privacy_release.task.errors import recorded
+from airflow_privacy_release.task.former import formerly
 from airflow_privacy_release.task.links import ReportLink
 from airflow_privacy_release.task.metrics import each, monitored, send_budget
 from airflow_privacy_release.task.rendering import chosen_engine, method_parameters, read_text
@@ -52,7 +53,7 @@ class ReleaseOperator(BaseOperator):
             release that the policy or the floor policy would refuse in the end is refused before anything is
             booked.
         ledger: Airflow connection ID of the budget's ledger.
-        over_time: Promise that all releases of the schedule keep together, as the field `budget.promise` of
+        promise: Promise that all releases of the schedule keep together, as the field `budget.promise` of
             a specification, and `schedule`, the name under which they count together. None: the release is
             paid by itself.
         secret: Airflow connection ID whose password is the secret of memoised answers: at least 32 random
@@ -80,7 +81,7 @@ class ReleaseOperator(BaseOperator):
     references: ClassVar = {"table": Table, "requires": list[Table]}
     template_fields = (
         *("table", "method", "parameters", "seed", "title", "requires"),
-        *("budget", "policy", "ledger", "over_time", "secret", "replaces", "series", "lake", "history"),
+        *("budget", "policy", "ledger", "promise", "secret", "replaces", "series", "lake", "history"),
         "engine",
     )
     template_fields_renderers = {  # noqa: RUF012  Airflow's own declaration
@@ -88,13 +89,14 @@ class ReleaseOperator(BaseOperator):
         "requires": "json",
         "parameters": "json",
         "policy": "json",
-        "over_time": "json",
+        "promise": "json",
         "history": "json",
         "engine": "json",
     }
     ui_color = "#e5f3e1"
     operator_extra_links = (ReportLink(),)
 
+    @formerly(over_time="promise")
     def __init__(
         self,
         *,
@@ -106,7 +108,7 @@ class ReleaseOperator(BaseOperator):
         budget: str | None = None,
         policy: str | Mapping[str, Any] | None = None,
         ledger: str = DEFAULT_LEDGER,
-        over_time: Mapping[str, Any] | None = None,
+        promise: Mapping[str, Any] | None = None,
         secret: str | None = None,
         replaces: str | None = None,
         series: str | None = None,
@@ -126,7 +128,7 @@ class ReleaseOperator(BaseOperator):
         self.budget = budget
         self.policy = policy
         self.ledger = ledger
-        self.over_time = over_time
+        self.promise = promise
         self.secret = secret
         self.replaces = replaces
         self.series = series
@@ -146,7 +148,7 @@ class ReleaseOperator(BaseOperator):
             budget=self.budget,
             policy=self.policy,
             ledger=self.ledger,
-            over_time=self.over_time,
+            promise=self.promise,
             memory=memory_of(self),
             past=past_of(self, context),
             engine=self.engine,
@@ -163,7 +165,7 @@ def stage_release(
     budget: str | None = None,
     policy: str | Mapping[str, Any] | None = None,
     ledger: str = DEFAULT_LEDGER,
-    over_time: Mapping[str, Any] | None = None,
+    promise: Mapping[str, Any] | None = None,
     memory: Memory | None = None,
     past: "Past | None" = None,
     engine: str | Mapping[str, Any] | None = None,
@@ -179,7 +181,7 @@ def stage_release(
         budget: Data set whose privacy budget is spent; None: no budget.
         policy: Requirements that the release must meet, as for `ReleaseOperator`; required with a budget.
         ledger: Airflow connection id of the budget's ledger.
-        over_time: Promise of the whole schedule, as for `ReleaseOperator`; None: the release is paid by
+        promise: Promise of the whole schedule, as for `ReleaseOperator`; None: the release is paid by
             itself.
         memory: Memory of memoised answers; None: no such answers.
         past: Earlier releases whose people must stay protected; None: no history.
@@ -200,7 +202,7 @@ def stage_release(
             run=run_key(context),
             ledger=ledger_of(ledger),
             connection=ledger,
-            schedule=schedule_from(over_time),
+            schedule=schedule_from(promise),
         )
 
     def say(step: str) -> None:
