@@ -55,11 +55,12 @@ def facts_of_table(
         parameters: Parameters that the method was built with.
         budget: Budget that is to pay for the release. None if none does.
         past: Earlier releases that this one stays safe with.
-        policy: Policy of the release, including the floor policy. None if it is not known.
+        policy: Policy of the release, including the floor policy. None: that of `past`, if there is one.
     """
     followed, source = table.follows_people, table.source
     history = None
     if past is not None:
+        policy = past.policy if policy is None else policy
         history = History(
             k=past.k,
             m=past.m,

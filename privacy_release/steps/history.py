@@ -50,7 +50,7 @@ from privacy_release.steps.memberships.registers import population_of, read_popu
 from privacy_release.workarea.area import WorkArea, sha256_file
 from privacy_release.workarea.parquet import parquet_bytes, read_private, write_private
 from privacy_release.workarea.people import WRITTEN, Identification, require_form
-from privacy_release.workarea.references import PersonsRef, ReportRef, StagedRelease, Table, need
+from privacy_release.workarea.references import PersonsRef, ReportRef, StagedRelease, Table
 from privacy_release.workarea.staged import read_schema
 
 if TYPE_CHECKING:
@@ -219,7 +219,7 @@ def with_records(
         uri=str(path),
         rows=int(kept.sum()),
         sha256=write_private(path, parquet_bytes(frame[kept])),
-        persons=follow(need(table.persons, "persons"), kept, persons) if table.follows_people else None,
+        persons=follow(table.followed_persons, kept, persons) if table.follows_people else None,
     )
 
 
@@ -230,9 +230,7 @@ def staged_membership(staged: StagedRelease) -> "Membership":
         IntegrityError: If a file is missing or changed.
     """
     frame, schema = read_private(staged.uri, staged.sha256), read_schema(staged.schema)
-    return Membership.of_table(
-        read_persons(need(staged.persons, "persons")), frame, schema, owners_of(staged)
-    )
+    return Membership.of_table(read_persons(staged.followed_persons), frame, schema, owners_of(staged))
 
 
 def owners_of(staged: StagedRelease) -> "npt.NDArray[np.int64] | None":
@@ -241,7 +239,7 @@ def owners_of(staged: StagedRelease) -> "npt.NDArray[np.int64] | None":
     Raises:
         IntegrityError: If the file is missing, changed or about other records.
     """
-    if not need(staged.persons, "persons").may_have_several_records:
+    if not staged.followed_persons.may_have_several_records:
         return None
     people = staged.people
     if people is None or people.of != staged.sha256:
@@ -648,7 +646,7 @@ def record(staged: StagedRelease, name: str, release_id: str, register: Table | 
     Returns:
         The SHA-256 of the file, which is published with the release.
     """
-    kept = need(staged.persons, "persons")
+    kept = staged.followed_persons
     membership, (persons, _, salts) = staged_membership(staged), _hashes_of(kept)
     own = salts[persons != None]  # noqa: E711 - elementwise
     columns = {_PERSON: membership.persons, _CLASS: membership.labels}
@@ -868,7 +866,7 @@ def population(register: Table | None, persons: PersonsRef) -> "Membership | Non
     """
     if register is None or not register.follows_people:
         return None
-    own = need(register.persons, "persons")
+    own = register.followed_persons
     if (own.key, own.form) != (persons.key, persons.form):
         raise SpecError(
             "the register must be ingested with the membership key of the release and the same identifier, "

@@ -117,11 +117,6 @@ _LOSSES = ("gcp", "gcp_lca", "gcp_own")
 _PRIVATE = ("scores", "aside")
 
 
-def suppressed_before(table: Table) -> int:
-    """Return the number of records that count as suppressed but never reached the release method."""
-    return sum(o.removed for o in table.outliers if o.action == Action.SUPPRESS)
-
-
 def public_outliers(outliers: Sequence[OutlierRef]) -> list[dict[str, Any]]:
     """Return the section of the manifest about outliers: counts, without the location of the scores."""
     return [{name: value for name, value in o.to_ref().items() if name not in _PRIVATE} for o in outliers]

@@ -49,11 +49,11 @@ from privacy_release.steps.history import (
     record,
     refuse_unseen,
 )
-from privacy_release.steps.verify import raise_if_failed, require_one_claim
+from privacy_release.steps.verify import raise_if_failed
 from privacy_release.workarea.file_sets import files_of
 from privacy_release.workarea.journal import sha256_of
 from privacy_release.workarea.references import Published, ReportRef, StagedRelease, need
-from privacy_release.workarea.staged import json_bytes, read_columns, read_manifest, read_schema, tables_of
+from privacy_release.workarea.staged import json_bytes, manifest_of, read_columns, read_schema, tables_of
 
 COMPLETED = (
     "an earlier attempt of this run published other rows and was interrupted before it signed its files; "
@@ -112,12 +112,11 @@ def publish_staged(
             f"the verified bytes (sha256 {report.sha256}) must be the staged bytes, got "
             f"{staged.sha256}; run the release and verify it again"
         )
-    manifest = read_manifest(staged.manifest)
+    manifest = manifest_of(staged)
     if manifest.sha256 != report.sha256:
         raise IntegrityError(
             "the manifest must be that of the staged release; run the release and verify it again"
         )
-    require_one_claim(staged, manifest)
     rules = rules or TableRules(mode=PublishMode.SNAPSHOT)
     followed = report.was_compared or staged.follows_people
     if rules.mode is PublishMode.APPEND and not followed:

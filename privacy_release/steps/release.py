@@ -88,8 +88,6 @@ def make_release(
     tell, given = progress or say_nothing, dict(parameters or {})
     table, schema = worked_on_by(engine, table), read_schema(table.schema)
     releaser = keyed(build_method(method, given), memory, seed)
-    if policy is None and past is not None:
-        policy = past.policy
     facts = facts_of_table(table, schema, releaser, given, budget=budget, past=past, policy=policy)
     job = Job(
         work=work,

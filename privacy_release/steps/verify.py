@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 
 from privacy_engine.engines.checking import verify_files
 from privacy_engine.engines.frames import to_frame
-from privacy_engine.errors import IntegrityError, VerificationError
+from privacy_engine.errors import VerificationError
 from privacy_engine.progress import portion
 from privacy_engine.registry import kind_of
 from privacy_engine.verification.republication.model import Attacker, window_of
@@ -46,8 +46,8 @@ from privacy_release.workarea.engines import open_engine
 from privacy_release.workarea.file_sets import paths_of
 from privacy_release.workarea.parquet import read_private, require_unchanged, unchanged_batches
 from privacy_release.workarea.people import counted_by_person
-from privacy_release.workarea.references import ReportRef, StagedRelease, Table, need
-from privacy_release.workarea.staged import read_manifest, read_schema
+from privacy_release.workarea.references import ReportRef, StagedRelease, Table
+from privacy_release.workarea.staged import manifest_of, read_schema
 
 if TYPE_CHECKING:
     import numpy as np
@@ -97,8 +97,7 @@ def verify_staged(
         CapacityError: If the engine has too little memory or disk.
         LedgerError: If the ledger cannot be reached.
     """
-    schema, manifest = read_schema(staged.schema), read_manifest(staged.manifest)
-    require_one_claim(staged, manifest)
+    schema, manifest = read_schema(staged.schema), manifest_of(staged)
     floor = floor_policy()
     demanded = under_floor(policy, floor)
     loss = staged.privacy_loss
@@ -203,18 +202,6 @@ def text_findings(
     )
 
 
-def require_one_claim(staged: StagedRelease, manifest: Manifest) -> None:
-    """Raise if the manifest claims another loss than the release that is verified and published with it.
-
-    Raises:
-        IntegrityError: See above.
-    """
-    if (manifest.loss and manifest.loss.stored) != staged.loss:
-        raise IntegrityError(
-            "the manifest must claim the privacy loss of the staged release; run the release again"
-        )
-
-
 def _frames(staged: StagedRelease) -> "Iterator[pd.DataFrame]":
     """Yield the staged records, part by part."""
     for batch in unchanged_batches(staged.uri, staged.sha256):
@@ -258,7 +245,7 @@ def _held_together(
         if policy.across:
             earlier = earlier_releases(
                 known(table),
-                need(staged.persons, "persons"),
+                staged.followed_persons,
                 run,
                 marked=window_of(policy.across, Attacker.CORRECTION),
                 registers=register is not None,
@@ -290,7 +277,7 @@ def _unjudged(
     table, run = earlier_of
     if not staged.follows_people or not asks_for_differences(policy):
         return ()
-    table, form = known(table), need(staged.persons, "persons").form
+    table, form = known(table), staged.followed_persons.form
     found = unjudged_finding(table.name, published_releases(table, run), form, accepted)
     return () if found is None else (found,)
 
@@ -341,7 +328,7 @@ def _people_of(staged: StagedRelease, register: Table | None) -> _People:
     """Read the persons of the released records, and those of the register."""
     if not staged.follows_people:
         return _People()
-    kept = need(staged.persons, "persons")
+    kept = staged.followed_persons
     return _People(persons=read_persons(kept), owners=owners_of(staged), register=population(register, kept))
 
 
@@ -351,7 +338,7 @@ def _with_counterfeits(
     """Adjust findings if records may include counterfeits, which belong to no person and count for no k."""
     if not staged.follows_people:
         return findings
-    frame, persons = read_private(staged.uri, staged.sha256), read_persons(need(staged.persons, "persons"))
+    frame, persons = read_private(staged.uri, staged.sha256), read_persons(staged.followed_persons)
     return with_counterfeits(findings, frame, schema, policy, persons)
 
 

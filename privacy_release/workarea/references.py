@@ -22,6 +22,8 @@ NESTED = frozenset(
     }
 )
 
+SUPPRESSED = "suppress"  # action on outliers, see `privacy_release.spec.outliers.Action`
+
 T = TypeVar("T")
 Origin = Literal["source", "public", "simulated", "booked"]
 
@@ -352,6 +354,34 @@ class Table(Reference):
         """Whether a person has the same number in every run."""
         followed = self.persons is not None and self.persons.may_have_several_records
         return followed or self.numbered is not None
+
+    @property
+    def working_engine(self) -> EngineRef:
+        """The engine that works on the table in parts.
+
+        Raises:
+            IntegrityError: If there is none.
+        """
+        return need(self.engine, "engine")
+
+    @property
+    def followed_persons(self) -> PersonsRef:
+        """The persons of the records.
+
+        Raises:
+            IntegrityError: If people are not followed.
+        """
+        return need(self.persons, "persons")
+
+    @property
+    def suppressed(self) -> int:
+        """Number of outliers that count as suppressed, which the release method is not given."""
+        return sum(found.removed for found in self.outliers if found.action == SUPPRESSED)
+
+    @property
+    def rows_with_suppressed(self) -> int:
+        """Number of records that the release stands for: those of the table, and the suppressed ones."""
+        return self.rows + self.suppressed
 
     @property
     def held_out(self) -> FileRef:

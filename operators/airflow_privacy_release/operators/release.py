@@ -320,6 +320,7 @@ class CutFragmentsOperator(BaseOperator):
         """Cut the table. Return references to its fragments, in batches if there are too many to map over."""
         from privacy_release.steps.producers import fragments
         from privacy_release.steps.producers.followed import too_large
+        from privacy_release.steps.producers.job import Job
         from privacy_release.steps.release import with_required, worked_on_by
 
         table = worked_on_by(chosen_engine(self.engine), with_required(self.table, self.requires))
@@ -329,16 +330,15 @@ class CutFragmentsOperator(BaseOperator):
                 "ReleaseOperator"
             )
         with run_work_area(context) as work, open_engine(table.engine, work.folder) as engine:
-            cut, plan = fragments.cut_and_keep(
-                table,
-                engine,
-                work,
-                file_label(context),
+            job = Job(
+                work=work,
+                label=file_label(context),
                 method=self.method,
                 parameters=method_parameters(self.method, self.parameters or {}),
                 seed=read_text(self.seed, int | None),
                 past=past_of(self, context),
             )
+            cut, plan = fragments.cut_and_keep(table, engine, job)
             if warning := too_large(cut):
                 self.log.warning(warning)
             refs = fragments.partition(cut, plan, engine)

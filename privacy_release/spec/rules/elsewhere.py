@@ -75,9 +75,9 @@ _LISTED: Mapping[Reason, Mapping[str, str]] = MappingProxyType(
             "privacy_release.steps.attacks.shadows:require_enough": "the number of people for an attack",
             "privacy_release.steps.attacks.tries:require_attacked": "the attacks in a report",
             "privacy_release.steps.verify:require_no_counterfeits": "the columns of staged files",
-            "privacy_release.steps.verify:require_one_claim": "the claims of staged files",
             "privacy_release.workarea.parquet:require_unchanged": "the hash of a file",
             "privacy_release.workarea.people:require_form": "the form of the identifiers in a stored file",
+            "privacy_release.workarea.staged:require_one_claim": "the claims of staged files",
             "privacy_release.config.places:require_below": "the addresses in the metadata of a table",
         },
         Reason.ARGUMENTS: {

@@ -35,7 +35,7 @@ from privacy_release.manifest.manifest import Manifest
 from privacy_release.spec.methods import build_method
 from privacy_release.workarea.area import WorkArea
 from privacy_release.workarea.parquet import parquet_bytes, read_private, write_private
-from privacy_release.workarea.references import StagedRelease, Table, need
+from privacy_release.workarea.references import StagedRelease, Table
 from privacy_release.workarea.staged import json_bytes, read_manifest, read_schema
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ def shadows_kept(
     """
     manifest, schema = read_manifest(staged.manifest), read_schema(table.schema)
     _require_alone(rule, manifest, staged)
-    aside = need(table.holdout, "holdout")
+    aside = table.held_out
     outsiders = read_private(aside.uri, aside.sha256)
     persons = factorize(outsiders[schema.by]).codes if schema.by else np.arange(len(outsiders))
     require_enough(len(np.unique(persons)), [rule])

@@ -185,7 +185,7 @@ def _memberships(
     """Return the classes of people in this release and the earlier ones. Empty if people are not followed."""
     if not staged.follows_people:
         return ()
-    earlier = earlier_releases(known(table), need(staged.persons, "persons"), run)
+    earlier = earlier_releases(known(table), staged.followed_persons, run)
     return (staged_membership(staged), *earlier.values())
 
 

@@ -59,6 +59,11 @@ class Job:
     past: Past | None = None
 
     @property
+    def continues(self) -> bool:
+        """Whether the release must stay safe together with earlier releases of the same people."""
+        return self.past is not None
+
+    @property
     def records(self) -> Path:
         """The path of the released records."""
         return self.work.path(f"{self.label}.parquet")

@@ -11,11 +11,11 @@ from privacy_release.reports.figures import BOUND
 from privacy_release.steps.history import follow
 from privacy_release.steps.memberships.last import write_waiting
 from privacy_release.steps.memberships.regions import Regions
-from privacy_release.steps.outliers import public_outliers, suppressed_before
+from privacy_release.steps.outliers import public_outliers
 from privacy_release.steps.producers.job import Job, ProducedRelease
 from privacy_release.workarea.parquet import unchanged_batches, write_private
 from privacy_release.workarea.people import write_people
-from privacy_release.workarea.references import FileRef, PeopleRef, PersonsRef, StagedRelease, Table, need
+from privacy_release.workarea.references import FileRef, PeopleRef, PersonsRef, StagedRelease, Table
 from privacy_release.workarea.staged import json_bytes, public_source, read_schema, software, write_schema
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ def _persons(made: ProducedRelease, table: Table, path: Path) -> PersonsRef | No
     """Write the person of each released record. Return None if people are not followed."""
     if not table.follows_people or made.positions is None:
         return None
-    return follow(need(table.persons, "persons"), made.positions, path, made.before)
+    return follow(table.followed_persons, made.positions, path, made.before)
 
 
 def _write_waiting(waiting: Mapping[str, int], path: Path) -> FileRef:
@@ -95,7 +95,7 @@ def _manifest(made: ProducedRelease, table: Table, people: PeopleRef | None, job
     """
     outliers = [] if made.private else table.outliers
     staged = {
-        "suppressed": made.claims.suppressed + suppressed_before(table) if outliers else None,
+        "suppressed": made.claims.suppressed + table.suppressed if outliers else None,
         "outliers": public_outliers(outliers) or None,
         "history": made.history,
         "booking": made.booking and public_booking(made.booking),
