@@ -16,6 +16,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -38,7 +39,7 @@ from privacy_release.config.settings import curator_folder
 from privacy_release.lake.log import State
 from privacy_release.lake.read import releases
 from privacy_release.steps.memberships.last import last_release, read_waiting, write_waiting
-from privacy_release.steps.memberships.marks import marks_of, values_of
+from privacy_release.steps.memberships.marks import marks_of, salts_of, values_of
 from privacy_release.steps.memberships.regions import (
     Regions,
     in_fragments,
@@ -66,7 +67,8 @@ _RESERVE = 1.0
 _PERSON, _CLASS, _KEY, _RELEASE = "person", "class", "key", "sha256 of the release"
 _RECORDS, _FORM, _WRITTEN = "records of the release", "form of the identifiers", "person as written"
 _SIGNATURE, _SET, _CELL, _VALUES = "signature of ", "set of ", "cell of ", "values of "
-_SALT, _MARK = "salt", "mark of "
+_SALT, _OLD_MARK = "salt", "mark of "  # of earlier versions
+_SECRET, _MARK = "secret of the marks", "value mark of "
 _OWNER, _OWNERS = "number of the person", "form of the persons"
 _REGISTER, _WAITING, _SCHEMA = "sha256 of the register", "sha256 of who waits", "schema of the release"
 _KINDS = (
@@ -119,7 +121,7 @@ class Persons:
         """Write the persons to a private file. Raises the errors of `hashes`."""
         form = WRITTEN if self._exact else FORM
         self.hashes()  # raises if a record has no person, or two share one
-        return write_persons(self._all, path, self._by.key_id, form)
+        return write_persons(self._all, path, self._by.key_id, form, self._by.secret)
 
     @property
     def _all(self) -> "npt.NDArray[np.object_]":
@@ -142,17 +144,22 @@ class Persons:
         return hashes
 
 
-def write_persons(hashes: "npt.NDArray[np.object_]", path: Path, key_id: str, form: str) -> PersonsRef:
+def write_persons(
+    hashes: "npt.NDArray[np.object_]", path: Path, key_id: str, form: str, secret: str | None
+) -> PersonsRef:
     """Write the persons of a table's records to a private file.
 
     Args:
-        hashes: Hash of the person, hash of the identifier as written, and salt of the person's marks, for
-            each record, shape (3, n). None for counterfeits and for unknown salts.
+        hashes: Hash of the person, hash of the identifier as written, and salt of the person's marks in files
+            of earlier versions, for each record, shape (3, n). None for counterfeits and for unknown salts.
         path: Path of the file.
         key_id: ID of the key of the hashes.
         form: Form of the identifiers that were hashed.
+        secret: Hexadecimal secret of the marks. None if the run that copied the source did not state it.
     """
-    frame = pd.DataFrame(dict(zip((_PERSON, _WRITTEN, _SALT), hashes, strict=True)))
+    frame = pd.DataFrame(dict(zip((_PERSON, _WRITTEN, _SALT), hashes, strict=True))).assign(
+        **{_SECRET: secret}
+    )
     sha256 = write_private(path, parquet_bytes(frame))
     return PersonsRef(uri=str(path), sha256=sha256, key=key_id, form=form)
 
@@ -168,7 +175,7 @@ def read_persons(persons: PersonsRef) -> "npt.NDArray[np.object_]":
 
 
 def _hashes_of(persons: PersonsRef) -> "npt.NDArray[np.object_]":
-    """Return persons, hashes of the identifiers as written, and salts of their marks, shape (3, n).
+    """Return persons, hashes of the identifiers as written, and salts of earlier versions, shape (3, n).
 
     A file that was written before marks existed has None for each salt.
     """
@@ -176,6 +183,12 @@ def _hashes_of(persons: PersonsRef) -> "npt.NDArray[np.object_]":
     found = found.reindex(columns=[_PERSON, _WRITTEN, _SALT])
     found = found.where(found.notna(), None)
     return np.stack([found[name].to_numpy(dtype=object) for name in found.columns])
+
+
+def _secret_of(persons: PersonsRef) -> str | None:
+    """Return the secret of the marks. None for a file without records, or of an earlier version."""
+    found = read_private(persons.uri, persons.sha256)
+    return found[_SECRET].iloc[0] if _SECRET in found and len(found) else None
 
 
 def follow(
@@ -198,7 +211,7 @@ def follow(
     found = known[:, rows].copy()
     if rows.dtype != np.bool_:
         found[:, rows < 0] = None
-    followed = write_persons(found, path, persons.key, persons.form)
+    followed = write_persons(found, path, persons.key, persons.form, _secret_of(persons))
     return replace(followed, owners=persons.owners)
 
 
@@ -390,7 +403,8 @@ def made_before(name: str, published: Sequence[Mapping[str, Any]], form: str) ->
         except (OSError, pa.ArrowException):  # missing or damaged: verification refuses it
             continue
         named = [column.removeprefix(_SIGNATURE) for column in columns if column.startswith(_SIGNATURE)]
-        without = any(kind + own not in columns for own in named for kind in (_VALUES, _MARK))
+        values, marks = ({_VALUES + own} for own in named), ({_MARK + own, _OLD_MARK + own} for own in named)
+        without = any(either.isdisjoint(columns) for either in chain(values, marks))
         found += bool(named) and (without or set(known) != {form})
     return found
 
@@ -647,8 +661,7 @@ def record(staged: StagedRelease, name: str, release_id: str, register: Table | 
         The SHA-256 of the file, which is published with the release.
     """
     kept = staged.followed_persons
-    membership, (persons, _, salts) = staged_membership(staged), _hashes_of(kept)
-    own = salts[persons != None]  # noqa: E711 - elementwise
+    membership, persons = staged_membership(staged), read_persons(kept)
     columns = {_PERSON: membership.persons, _CLASS: membership.labels}
     signatures = {_SIGNATURE + name: texts for name, texts in membership.signatures.items()}
     sets = {_SET + name: texts for name, texts in membership.sets.items()}
@@ -657,8 +670,8 @@ def record(staged: StagedRelease, name: str, release_id: str, register: Table | 
         _VALUES + name: pd.Series(counts.to_json(), dtype=object).to_numpy()[membership.labels]
         for name, counts in membership.counts.items()
     }
-    if any(salt is not None for salt in own):  # salts of persons who left, or of another form, are missing
-        marked = marks_of(membership, own, staged.sha256)
+    if (secret := _secret_of(kept)) is not None:
+        marked = marks_of(membership, salts_of(membership.persons.tolist(), secret), staged.sha256)
         values |= {_MARK + name: texts for name, texts in marked.items()}
     frame = pd.DataFrame({**columns, **signatures, **sets, **cells, **values}).assign(
         **{_KEY: kept.key, _FORM: kept.form, _RELEASE: staged.sha256}
@@ -822,18 +835,21 @@ def _values(
     persons: PersonsRef,
     release: str,
 ) -> "dict[str, npt.NDArray[np.int64]]":
-    """Return the sensitive values of persons who are in the new release, as `values_of`.
+    """Return the sensitive values of the persons of an earlier release, as `values_of`.
 
-    Empty for files from before marks existed, or with another form of identifiers, which has other salts.
+    Values in files of earlier versions are known only for persons who are in the source now, and not at all
+    if the file is older than marks or has another form of identifiers.
     """
+    marks, secret, people = _columns(frame, _MARK), _secret_of(persons), frame[_PERSON].tolist()
+    if marks and secret is not None:
+        return values_of(marks, counts, labels, salts_of(people, secret), release)
     if set(frame.get(_FORM, [WRITTEN])) != {persons.form}:
         return {}
     own, _, salts = _hashes_of(persons)
     known = dict(zip(own.tolist(), salts.tolist(), strict=True))
-    if None in {salt for person, salt in known.items() if person is not None}:
-        return {}
-    of_row = [known.get(person) for person in frame[_PERSON].tolist()]
-    return values_of(_columns(frame, _MARK), counts, labels, of_row, release)
+    return values_of(
+        _columns(frame, _OLD_MARK), counts, labels, [known.get(person) for person in people], release
+    )
 
 
 def _register(frame: "pd.DataFrame", path: Path, persons: PersonsRef) -> "Membership | None":

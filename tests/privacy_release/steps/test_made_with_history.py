@@ -564,7 +564,7 @@ def test_a_release_that_hides_which_records_are_of_nobody_is_refused(
             persons[real] = None
         told = staged.persons
         hashes = np.stack([persons, persons, np.full(len(persons), None)])
-        staged = replace(staged, persons=write_persons(hashes, Path(told.uri), told.key, told.form))
+        staged = replace(staged, persons=write_persons(hashes, Path(told.uri), told.key, told.form, None))
         report = privacy_release.verify_staged(staged, policy, table=lake.table("people"))
         failed = {
             finding["rule"].split(":")[0].split("(")[0]
