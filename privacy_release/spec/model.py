@@ -783,7 +783,7 @@ class HistorySpec(_Strict):
         key: Airflow connection ID whose password is the key. Without Airflow, the key is
             $PRIVACY_MEMBERSHIP_KEY.
         keep: Whether a release is made so that it stays safe together with the earlier ones of its table, see
-            `privacy_release.steps.history.Past`. Otherwise only the verification considers them.
+            `privacy_release.steps.memberships.past.Past`. Otherwise only the verification considers them.
         k, m, departures: Guarantee over all releases: smallest number of persons, smallest number of distinct
             values of each sensitive attribute, and whether it is known who left. None: as the policy
             requires, which judges the release in any case.

@@ -13,13 +13,9 @@ from privacy_release.budget.recorded import lacks_entries
 from privacy_release.budget.schedules import schedule_named
 from privacy_release.spec.rules.facts import UNKNOWN, Facts, History, OverTime
 from privacy_release.spec.rules.judge import refuse
-from privacy_release.steps.history import (
-    Past,
-    asks_for_differences,
-    made_before,
-    published_releases,
-    silence_about_people,
-)
+from privacy_release.steps.memberships.earlier import published_releases
+from privacy_release.steps.memberships.past import Past
+from privacy_release.steps.memberships.unjudged import asks_for_differences, made_before, silence_about_people
 from privacy_release.workarea.engines import kind_of_engine
 from privacy_release.workarea.people import WRITTEN
 from privacy_release.workarea.references import Table

@@ -12,7 +12,7 @@ import pandas as pd
 from privacy_engine.errors import InfeasibleError, SchemaError, SpecError
 from privacy_engine.outliers.detector import USUAL_THRESHOLD
 from privacy_release.spec.outliers import REMOVING, Action, build_detector, check_action
-from privacy_release.steps.history import with_records
+from privacy_release.steps.memberships.persons import with_records
 from privacy_release.workarea.area import WorkArea
 from privacy_release.workarea.parquet import parquet_bytes, read_private, write_private
 from privacy_release.workarea.references import OutlierRef, Table

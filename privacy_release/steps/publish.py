@@ -42,7 +42,7 @@ from privacy_release.spec.classification import require_classified
 from privacy_release.spec.floor import require_floor
 from privacy_release.steps.approval import ApprovalRef, public_approval
 from privacy_release.steps.attacks.tries import published_attacks, require_attacked
-from privacy_release.steps.history import (
+from privacy_release.steps.memberships.recording import (
     forget_unpublished,
     is_recorded,
     one_at_a_time,

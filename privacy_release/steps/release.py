@@ -11,7 +11,7 @@ from privacy_release.budget.secrets import Memory, keyed
 from privacy_release.reports.attempts import Attempts
 from privacy_release.spec.methods import build_method
 from privacy_release.steps.facts import facts_of_table, loss_by_rules
-from privacy_release.steps.history import Past
+from privacy_release.steps.memberships.past import Past
 from privacy_release.steps.producers.fragments import released_in_fragments
 from privacy_release.steps.producers.job import Job, ProducedRelease, say_nothing
 from privacy_release.steps.producers.randomized import randomized

@@ -30,14 +30,12 @@ from privacy_release.lake.store import takes_table
 from privacy_release.manifest.manifest import Manifest
 from privacy_release.sources.text.scan import found_in_release
 from privacy_release.spec.floor import floor_policy, under_floor
-from privacy_release.steps.history import (
+from privacy_release.steps.memberships.earlier import earlier_releases, known, published_releases
+from privacy_release.steps.memberships.persons import read_persons
+from privacy_release.steps.memberships.recording import owners_of
+from privacy_release.steps.memberships.registers import population
+from privacy_release.steps.memberships.unjudged import (
     asks_for_differences,
-    earlier_releases,
-    known,
-    owners_of,
-    population,
-    published_releases,
-    read_persons,
     silence_about_people,
     unjudged_finding,
 )

@@ -30,7 +30,7 @@ from privacy_release.workarea.references import FragmentRef, FragmentReleaseRef,
 if TYPE_CHECKING:
     from airflow.sdk import Context, XComArg
 
-    from privacy_release.steps.history import Past
+    from privacy_release.steps.memberships.past import Past
     from privacy_release.steps.producers.fragments import Fragments
 
 
@@ -456,7 +456,7 @@ def past_of(operator: Any, context: "Context") -> "Past | None":
     from privacy_release.spec.files import load_policy
     from privacy_release.spec.floor import floor_policy, under_floor
     from privacy_release.spec.model import kept_of
-    from privacy_release.steps.history import Past
+    from privacy_release.steps.memberships.past import Past
 
     if operator.history is None:
         return None

@@ -23,7 +23,7 @@ import numpy as np
 from privacy_engine.errors import InfeasibleError, SpecError
 from privacy_engine.tables.columns import factorize
 from privacy_release.steps.attacks.shadows import require_enough
-from privacy_release.steps.history import with_records
+from privacy_release.steps.memberships.persons import with_records
 from privacy_release.workarea.area import WorkArea
 from privacy_release.workarea.parquet import parquet_bytes, read_private, write_private
 from privacy_release.workarea.references import FileRef, Table

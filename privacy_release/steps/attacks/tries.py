@@ -25,7 +25,8 @@ from privacy_release.reports.attacks import attack_page, figures_of, published_f
 from privacy_release.reports.curator import write_for_curator
 from privacy_release.steps.attacks.earlier import keep_figures
 from privacy_release.steps.attacks.shadows import shadows_kept
-from privacy_release.steps.history import earlier_releases, known, staged_membership
+from privacy_release.steps.memberships.earlier import earlier_releases, known
+from privacy_release.steps.memberships.recording import staged_membership
 from privacy_release.workarea.area import WorkArea
 from privacy_release.workarea.parquet import read_private
 from privacy_release.workarea.references import AttackRef, ReportRef, StagedRelease, Table, TrialRef, need

@@ -28,7 +28,8 @@ from privacy_engine.verification.models import model_from_dict, model_to_dict
 from privacy_engine.verification.policy import ACROSS_MODELS
 from privacy_engine.verification.republication.class_values import ClassValues
 from privacy_release.spec.methods import build_method
-from privacy_release.steps.history import EarlierFragments, Past, read_persons
+from privacy_release.steps.memberships.past import EarlierFragments, Past
+from privacy_release.steps.memberships.persons import read_persons
 from privacy_release.steps.memberships.regions import Regions
 from privacy_release.steps.producers.job import Job
 from privacy_release.steps.producers.kept_safe import KeptSafe

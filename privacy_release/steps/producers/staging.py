@@ -8,8 +8,8 @@ from privacy_release.budget.budget import public_booking
 from privacy_release.manifest.manifest import Manifest
 from privacy_release.reports.columns import with_origins
 from privacy_release.reports.figures import BOUND
-from privacy_release.steps.history import follow
 from privacy_release.steps.memberships.last import write_waiting
+from privacy_release.steps.memberships.persons import follow
 from privacy_release.steps.memberships.regions import Regions
 from privacy_release.steps.outliers import public_outliers
 from privacy_release.steps.producers.job import Job, ProducedRelease

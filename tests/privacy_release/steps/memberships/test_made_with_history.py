@@ -41,7 +41,8 @@ from privacy_release.proof.keys import SigningKey
 from privacy_release.proof.statement import StatementSigner
 from privacy_release.running.run import Outcome, run_release
 from privacy_release.spec.model import ReleaseSpec, load_spec
-from privacy_release.steps.history import Past, read_persons, write_persons
+from privacy_release.steps.memberships.past import Past
+from privacy_release.steps.memberships.persons import read_persons, write_persons
 from privacy_release.steps.publish import publish_staged
 from privacy_release.steps.release import make_release
 from privacy_release.steps.retraction import retract_release

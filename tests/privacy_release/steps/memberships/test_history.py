@@ -37,8 +37,10 @@ from privacy_release.spec.check import check_files
 from privacy_release.spec.model import load_spec
 from privacy_release.spec.reading import read_mapping
 from privacy_release.steps.approval import body, escaped, question
-from privacy_release.steps.history import Persons, earlier_releases, staged_membership
+from privacy_release.steps.memberships.earlier import earlier_releases
 from privacy_release.steps.memberships.marks import marks_of
+from privacy_release.steps.memberships.persons import Persons
+from privacy_release.steps.memberships.recording import staged_membership
 from privacy_release.workarea.area import WorkArea
 from privacy_release.workarea.parquet import parquet_bytes, read_private, write_private
 from privacy_release.workarea.people import Identification
