@@ -148,7 +148,7 @@ def publish_staged(
         refuse_unseen(table, run, report)
         # Written before the commit, which states its hash: a file that an earlier attempt committed is kept.
         if staged.follows_people and not (
-            is_recorded(staged, table.name, release_id) and store.committed(table, *run)
+            is_recorded(table.name, release_id, report.sha256) and store.committed(table, *run)
         ):
             found["membership"] = {"sha256": record(staged, table.name, release_id, report.register)}
         manifest = manifest.extended(found)
@@ -167,7 +167,7 @@ def publish_staged(
                 rules=rules,
             )
         if staged.follows_people and done.completed:
-            forget_unpublished(staged, table.name, release_id)
+            forget_unpublished(table.name, release_id, report.sha256)
         published = _published_as(table.lake, done)
         if not done.completed:
             published = replace(published, left_out=described.left_out, alerts=report.alerts)

@@ -114,9 +114,9 @@ def refuse_unseen(table: "ReleaseTable", run: tuple[str, str], report: ReportRef
         )
 
 
-def is_recorded(staged: StagedRelease, name: str, release_id: str) -> bool:
-    """Return whether the membership file of a release exists. Its content is not checked."""
-    return file_of(name, release_id, staged.sha256).is_file()
+def is_recorded(name: str, release_id: str, sha256: str) -> bool:
+    """Return whether the membership file of a release of these bytes exists. Its content is not checked."""
+    return file_of(name, release_id, sha256).is_file()
 
 
 def record(staged: StagedRelease, name: str, release_id: str, register: Table | None = None) -> str:
@@ -169,9 +169,9 @@ def record(staged: StagedRelease, name: str, release_id: str, register: Table | 
     return write_private(path, parquet_bytes(frame))
 
 
-def forget_unpublished(staged: StagedRelease, name: str, release_id: str) -> None:
+def forget_unpublished(name: str, release_id: str, sha256: str) -> None:
     """Remove what `record` kept about staged bytes that were not published."""
-    remove(file_of(name, release_id, staged.sha256))
+    remove(file_of(name, release_id, sha256))
 
 
 def forget(table: "ReleaseTable", release_id: str) -> int:
