@@ -682,7 +682,7 @@ def _still_there(given: Any) -> Any:
     return given
 
 
-OverTimeSpec = Annotated[
+PromiseSpec = Annotated[
     ParticipationSpec | ArrivalsSpec | YearlySpec,
     Field(discriminator="regime"),
     BeforeValidator(_still_there),
@@ -709,7 +709,7 @@ class BudgetSpec(_Strict):
     """
 
     dataset: Name
-    promise: OverTimeSpec | None = None
+    promise: PromiseSpec | None = None
     ledger: Connection = "ledger_default"
     when_short: Literal["skip", "fail"] = "fail"
     curator_report: bool = True
@@ -742,7 +742,7 @@ class BudgetSpec(_Strict):
 class _PromiseArgument(_Strict):
     """The argument of operators that is the field `budget.promise` of a specification."""
 
-    promise: OverTimeSpec
+    promise: PromiseSpec
 
 
 def schedule_of(promise: Mapping[str, Any]) -> dict[str, Any]:
