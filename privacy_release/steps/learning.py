@@ -9,6 +9,7 @@ import json
 import warnings
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 import pandas as pd
 
@@ -149,6 +150,19 @@ def figures_of(trained: Trained) -> dict[str, Any]:
         "breach_coefficient": max(known, default=None),
         "breach_width": {a.attribute: a.width for a in found if a.width is not None},
     }
+
+
+def model_path(name: str, release_id: str) -> str:
+    """Return the path of a model below the root of a lake, without an extension.
+
+    Args:
+        name: Name of the DAG or of the release file.
+        release_id: Name of the release in its table.
+
+    >>> model_path("train", "manual/1")
+    '_models/train/manual%2F1'
+    """
+    return f"_models/{quote(name, safe='')}/{quote(release_id, safe='')}"
 
 
 def write_model(lake: "Lake", path: str, trained: Trained, score: Score | None) -> dict[str, str]:

@@ -237,13 +237,17 @@ def test_a_classifier_is_trained_on_transformed_numbers(
 ) -> None:
     released = run("bank_customers_transformed")
     assert released.state == "success", released.tasks
+    learned = released.returned("learn")
+    assert learned["releases"] == [released.run_id]
     done = run("train_on_transformed")
     assert done.state == "success", done.tasks
     trained = done.returned("train")
     assert trained["releases"] == [released.run_id]
     assert trained["epsilon"] is None
     assert {"age", "deposit"} <= set(trained["breach_width"])
-    assert json.loads(Path(trained["model"]).read_text())["shrinkage"] is False
+    models = [json.loads(Path(told["model"]).read_text()) for told in (trained, learned)]
+    assert models[0] == models[1]
+    assert models[0]["shrinkage"] is False
     assert not list(work_root.iterdir())
 
 

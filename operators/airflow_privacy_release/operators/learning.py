@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
-from urllib.parse import quote
 
 from airflow.sdk import BaseOperator
 
@@ -79,6 +78,7 @@ class TrainNaiveBayesOperator(BaseOperator):
         from privacy_release.steps.learning import (
             evaluate,
             figures_of,
+            model_path,
             newest_release,
             train,
             write_model,
@@ -100,9 +100,8 @@ class TrainNaiveBayesOperator(BaseOperator):
             shrinkage=read_field("learning: shrinkage", self.shrinkage, bool),
         )
         score = evaluate(trained, self.test) if self.test is not None else None
-        path = f"_models/{quote(dag, safe='')}/{quote(run, safe='')}"
         summary: dict[str, Any] = {
-            **write_model(lake, path, trained, score if public else None),
+            **write_model(lake, model_path(dag, run), trained, score if public else None),
             "releases": list(trained.releases),
             "rows": len(trained.released),
             **figures_of(trained),
