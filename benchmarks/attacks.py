@@ -264,6 +264,7 @@ def _section(
                         "no attack is alarmed by more than 5 % of the releases of noise",
                         worst <= 0.05 * runs,
                         f"at most {worst} of {runs}",
+                        runs=runs,
                     ),
                     verdict(
                         f"all attacks on {people:,} records take less than two minutes of two cores",

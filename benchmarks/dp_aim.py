@@ -173,7 +173,9 @@ def verdicts(data: Data, found: Mapping[str, Found]) -> list[str]:
                 leads = {e: difference(found[peer].far[e], far) for e, far in found[ours].far.items()}
                 figures = ", ".join(f"by {lead.shown(4)} at {e:g}" for e, lead in leads.items())
                 nearer = all(lead.low > 0 for lead in leads.values())
-                judged.append(verdict(f"{data.name}: {ours}, is nearer than {peer}", nearer, figures))
+                runs = min(lead.runs for lead in leads.values())
+                claim = f"{data.name}: {ours}, is nearer than {peer}"
+                judged.append(verdict(claim, nearer, figures, runs=runs))
     return judged
 
 

@@ -105,6 +105,7 @@ def run(_: Table, *, runs: int = 5) -> Section:
                 "NIST: a LatentClass reaches the bars",
                 all(any(s[b].value >= bar for s in scored.values()) for b, bar in NIST_BARS.items()),
                 ", ".join(f"{bar:.0f} with {bins} bins" for bins, bar in NIST_BARS.items()),
+                runs=runs,
             )
         )
     except UnavailableError as error:
@@ -181,12 +182,15 @@ def verdicts(
             if limits:
                 within = all(means[e].value <= far for e, far in limits.items())
                 figures = ", ".join(f"{means[e].shown(4)} of {far:.4f} at {e:g}" for e, far in limits.items())
-                judged.append(verdict(f"{data.name}: {ours}, {claim}", within, figures))
+                runs = min(means[e].runs for e in limits)
+                judged.append(verdict(f"{data.name}: {ours}, {claim}", within, figures, runs=runs))
         if case.accuracy is not None:
             right = {t: Mean.of(learned[ours][t]) for t in data.targets}
             figures = ", ".join(f"{mean} of {case.accuracy:.3f}" for mean in right.values())
             reached = all(mean.value >= case.accuracy for mean in right.values())
-            judged.append(verdict(f"{data.name}: {ours}, reaches the accuracy", reached, figures))
+            runs = min(mean.runs for mean in right.values())
+            claim = f"{data.name}: {ours}, reaches the accuracy"
+            judged.append(verdict(claim, reached, figures, runs=runs))
     return judged
 
 

@@ -22,6 +22,7 @@ from benchmarks.intervals import Mean
 from benchmarks.report import Section, line_plot, markdown_table, verdict
 from benchmarks.speed import GIGABYTE
 from benchmarks.tables import Table
+from benchmarks.verdicts import LEAST_RUNS
 from privacy_engine.tables.domains import CodedTable
 
 SCRIPTS = Path(__file__).parent / "peers_dp"
@@ -257,6 +258,7 @@ def verdicts(case: Case, found: Mapping[str, Runs]) -> list[str]:
             f"{name}: {LATENT_CLASS} keeps TVD of 3-way marginals within the bars",
             all(far[e].value <= bar for e, bar in case.tvd_bars.items()),
             ", ".join(f"{far[e]} of {bar:.3f} at {e:g}" for e, bar in case.tvd_bars.items()),
+            runs=min(mean.runs for mean in far.values()),
         )
     ]
     for target, label in case.data.targets.items():
@@ -267,6 +269,7 @@ def verdicts(case: Case, found: Mapping[str, Runs]) -> list[str]:
                     f"{name}, {label}: {LATENT_CLASS}'s accuracy reaches the bars",
                     all(learned[e].value >= bar for e, bar in case.accuracy_bars.items()),
                     ", ".join(f"{learned[e]} of {bar:.3f} at {e:g}" for e, bar in case.accuracy_bars.items()),
+                    runs=min(mean.runs for mean in learned.values()),
                 )
             )
     theirs = {
@@ -289,7 +292,7 @@ def verdicts(case: Case, found: Mapping[str, Runs]) -> list[str]:
                 f"{name}: {LATENT_CLASS} has less TVD of 3-way marginals than {peer}, wherever known",
                 all(far[e].value < other for e, other in reached.items()),
                 ", ".join(f"{far[e].value:.3f} / {other:.3f} at {e:g}" for e, other in reached.items()),
-                runs=repeated.get(peer),
+                runs=min(*(mean.runs for mean in far.values()), repeated.get(peer, LEAST_RUNS)),
             )
         )
     return judged

@@ -165,5 +165,7 @@ def verdicts(found: Found, epsilons: Sequence[float], persons: int) -> list[str]
         best = {e: min(BOUNDS, key=lambda label: found[label, e, truth].value) for e in epsilons}
         figures = ", ".join(f"{best[e]} at epsilon {e:g}" for e in epsilons)
         claim = f"of {persons:,} persons, {expected} is nearest to *{truth}*"
-        judged.append(verdict(claim, all(label == expected for label in best.values()), figures))
+        runs = min(mean.runs for mean in found.values())
+        good = all(label == expected for label in best.values())
+        judged.append(verdict(claim, good, figures, runs=runs))
     return judged

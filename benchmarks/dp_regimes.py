@@ -171,7 +171,7 @@ def run(_: Table, *, runs: int = 5) -> Section:
         blocks=(
             NOTE.format(runs=runs),
             markdown_table(head, rows),
-            verdict(claim, not worse, "; ".join(worse) or f"{len(rows)} cases"),
+            verdict(claim, not worse, "; ".join(worse) or f"{len(rows)} cases", runs=runs),
         ),
         source="Made tables of 24,000 records where nothing else is said, and Adult.",
     )

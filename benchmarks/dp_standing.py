@@ -183,7 +183,8 @@ def run(
             blocks += [f"### {moving}: {width}-way marginals", markdown_table(head, rows)]
     if better:
         claim = "following the same tables is nearer, over the year, than ten weeks and than pure parts"
-        blocks.append(verdict(claim, all(better), f"{sum(better)} of {len(better)} kinds of change"))
+        figures = f"{sum(better)} of {len(better)} kinds of change"
+        blocks.append(verdict(claim, all(better), figures, runs=runs))
     return Section(
         title="23. A standing population, released every week for a year",
         blocks=tuple(blocks),

@@ -259,15 +259,18 @@ def claims(what: str, leads: Mapping[float, Mean]) -> list[str]:
     """Judge paired leads: at or better everywhere, and clearly better at the small epsilons."""
     figures = f"{places(leads)}; leads {', '.join(f'{m.value:+.3f}' for m in leads.values())}"
     small = {e: m for e, m in leads.items() if e <= SMALL}
+    runs = min(m.runs for m in leads.values())
     return [
         verdict(
             f"{what}: DPSM-Bayes is nowhere clearly behind PrivBayes",
             all(m.high >= 0 for m in leads.values()),
             figures,
+            runs=runs,
         ),
         verdict(
             f"{what}: DPSM-Bayes is clearly ahead up to epsilon {SMALL:g}",
             all(m.low > 0 for m in small.values()),
             places(small),
+            runs=runs,
         ),
     ]

@@ -307,6 +307,7 @@ def describe(
             f"the loss is at most {BAR:g} times that of independent releases",
             max(times) <= BAR,
             ", ".join(f"{own:.1f}" for own in times),
+            runs=1,  # one year for each case
         ),
     ]
     note = NOTE.format(
@@ -361,6 +362,7 @@ def _unique_verdicts(filled: dict[tuple[float, str, int, float], Course], weeks:
             f"their loss is at most {BAR:g} times that of independent releases",
             max(times) <= BAR,
             ", ".join(f"{own:.1f}" for own in times),
+            runs=1,  # one year for each case
         ),
     ]
 

@@ -29,10 +29,10 @@ quasi-identifiers, all weights 1. *Others*: suppressed cells a record of the rec
 in the release of all records, and in the release without the outliers. *All*: the same over all records,
 each record set aside counting as {q} suppressed cells, because it is not released. {refined} is a mean over
 {seeds} seeds, paired; {plain} draws nothing."""
-WHY = """Outliers lose more cells than other records, so the mean of the others alone is below that of all. That is no
-saving: what the step saves the others is the difference to what they lose in the release of all records. And
-a record that is set aside keeps none of its cells. Set outliers aside where their records are wrong or must
-not be released, not to lower the loss of the table."""
+WHY = """Outliers lose more cells than other records, so the mean of the others alone is below that of
+all. That is no saving: what the step saves the others is the difference to what they lose in the release of
+all records. And a record that is set aside keeps none of its cells. Set outliers aside where their records
+are wrong or must not be released, not to lower the loss of the table."""
 
 
 def run(

@@ -105,6 +105,11 @@ class Found:
     pruned: float
 
     @property
+    def draws(self) -> int:
+        """Number of draws."""
+        return len(self.detected)
+
+    @property
     def text(self) -> str:
         """Mean, and the least in parentheses."""
         return f"{fmean(self.detected):.2f} ({min(self.detected):.1f})"
@@ -346,6 +351,7 @@ def detection_verdicts(found: Mapping[str, Mapping[int, Found]], ks: Sequence[in
             f"{name} finds at least the paper's share at every k",
             all(fmean(line[k].detected) >= PAPER[k].okplof for k in asked),
             ", ".join(f"{fmean(line[k].detected):.2f} to {PAPER[k].okplof:.1f}" for k in asked),
+            runs=min(one.draws for one in line.values()),
         )
         for name, line in found.items()
         if name.startswith("OKPLOF")
@@ -398,6 +404,7 @@ def claim_verdict(
         + "; "
         + ", ".join(f"{r:.1f}" for r in ratios)
         + " times as fast",
+        runs=min(found[ours][k].draws for k in ks),
     )
 
 
@@ -410,6 +417,7 @@ def nearness_verdict(
         f"{ours}, finds at least as much as {plain}",
         all(one >= other for one, other in shares),
         ", ".join(f"{one:.2f} to {other:.2f}" for one, other in shares),
+        runs=min(found[ours][k].draws for k in ks),
     )
 
 
@@ -421,6 +429,7 @@ def pruning_verdicts(found: Mapping[str, Mapping[int, Found]], ks: Sequence[int]
             f"{name} prunes at least the paper's share at every k",
             all(found[name][k].pruned >= PAPER[k].pruned for k in asked),
             ", ".join(f"{found[name][k].pruned:.1%} to {PAPER[k].pruned:.1%}" for k in asked),
+            runs=min(found[name][k].draws for k in asked),
         )
         for name in (OKPLOF_20, OKPLOF_K)
     ]

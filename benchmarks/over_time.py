@@ -323,7 +323,12 @@ def describe(
         beside = f"{name}: the mean loss is at most {BAR:g} times that of independent releases"
         claim = f"{beside} with l = {M}" if kept_m else beside
         verdicts.append(
-            verdict(claim, times <= BAR, f"{times:.2f}, in the last week {course.loss[-1] / base[-1]:.2f}")
+            verdict(
+                claim,
+                times <= BAR,
+                f"{times:.2f}, in the last week {course.loss[-1] / base[-1]:.2f}",
+                runs=1,  # one year
+            )
         )
     heads = [
         "",

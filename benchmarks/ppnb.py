@@ -101,7 +101,7 @@ def measure(
             plots[f"ppnb_{key}{name}"] = accuracy_plot(found)
             heading = f"{data[0].name}{', booleans' if name else ''}"
             blocks += [note, accuracy_table(heading, found, p_0s), f"ppnb_{key}{name}"]
-        judged += [*numeric_verdicts(data[0].name, numeric), *boolean_verdicts(key, boolean)]
+        judged += [*numeric_verdicts(data[0].name, numeric, runs), *boolean_verdicts(key, boolean, runs)]
         blocks += equal_epsilon(data, epsilons, peer_runs, streams)
         print(f"[ppnb] {data[0].name}", flush=True)
     blocks += [
@@ -270,7 +270,7 @@ def speed_blocks(rows: int) -> list[str]:
     return [markdown_table([f"{rows:,} records, 7 listed and 3 numbers", "wall s", "CPU s"], measured)]
 
 
-def numeric_verdicts(where: str, found: Accuracies) -> list[str]:
+def numeric_verdicts(where: str, found: Accuracies, runs: int) -> list[str]:
     """The claims of Figure 2."""
     quiet, loud, plain = found[QUIET], found[LOUD], next(iter(found[NB].values()))
     low, high = min(quiet), max(quiet)
@@ -280,11 +280,13 @@ def numeric_verdicts(where: str, found: Accuracies) -> list[str]:
             f"{where}: {QUIET} is within 2 points of plain naive Bayes for p_0 >= 0.35",
             all(quiet[p] >= plain - POINTS for p in asked),
             f"{plain:.3f}; {min(quiet[p] for p in asked):.3f} to {max(quiet[p] for p in asked):.3f}",
+            runs=runs,
         ),
         verdict(
             f"{where}: the accuracy falls as the variances of A and B grow",
             np.mean(list(loud.values())) < np.mean(list(quiet.values())),
             f"mean over p_0 {np.mean(list(quiet.values())):.3f}, then {np.mean(list(loud.values())):.3f}",
+            runs=runs,
         ),
     ]
     for name, line in ((QUIET, quiet), (LOUD, loud)):
@@ -293,12 +295,13 @@ def numeric_verdicts(where: str, found: Accuracies) -> list[str]:
                 f"{where}: the accuracy of {name} rises with p_0",
                 line[high] > line[low] and np.corrcoef(list(line), list(line.values()))[0, 1] > 0,
                 f"{line[low]:.3f} at {low:g}, {line[high]:.3f} at {high:g}",
+                runs=runs,
             )
         )
     return lines
 
 
-def boolean_verdicts(key: str, found: Accuracies) -> list[str]:
+def boolean_verdicts(key: str, found: Accuracies, runs: int) -> list[str]:
     """The claims of Figure 3: (a) from p_0 = 0.3 on, (b) on [0.4, 0.7]."""
     ours, tree = found[PPNB], found[TREE]
     low, high, where = (0.3, 1.0, "bank-card customers") if key == "bank" else (0.4, 0.7, "Adult")
@@ -309,17 +312,20 @@ def boolean_verdicts(key: str, found: Accuracies) -> list[str]:
             f"{where}, booleans: DTPD collapses around 0.5, by over 5 points",
             max(tree.values()) - max(tree[p] for p in near) > 0.05,
             f"best {max(tree.values()):.3f}, {', '.join(f'{tree[p]:.3f} at {p:g}' for p in near)}",
+            runs=runs,
         ),
         verdict(
             f"{where}, booleans: PPNB stays level within 2 points from 0.3 on",
             max(v for p, v in ours.items() if p >= 0.3) - min(v for p, v in ours.items() if p >= 0.3)
             < POINTS,
             f"{min(ours.values()):.3f} to {max(ours.values()):.3f}",
+            runs=runs,
         ),
         verdict(
             f"{where}, booleans: PPNB is above DTPD for p_0 in [{low:g}, {high:g}]",
             all(ours[p] > tree[p] for p in asked),
             ", ".join(f"{100 * (ours[p] - tree[p]):+.1f} at {p:g}" for p in asked),
+            runs=runs,
         ),
     ]
 

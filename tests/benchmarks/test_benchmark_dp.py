@@ -176,10 +176,11 @@ def test_a_peer_runs_in_another_process_and_gives_codes_of_the_same_domains(
 
 
 def test_the_recommended_method_is_judged_by_bars_and_by_what_peers_reached(data: Data) -> None:
-    def runs(*tvd: float) -> dict[float, list[Scores]]:
+    def runs(*tvd: float, count: int = 5) -> dict[float, list[Scores]]:
         scored = zip((0.2, 1.6), tvd, strict=True)
         return {
-            e: [Scores(tvd=dict.fromkeys((1, 2, 3), t), accuracy={"c0": 0.8}, cpu=1.0)] for e, t in scored
+            e: [Scores(tvd=dict.fromkeys((1, 2, 3), t), accuracy={"c0": 0.8}, cpu=1.0)] * count
+            for e, t in scored
         }
 
     case = dp_peers.Case(
@@ -191,11 +192,13 @@ def test_the_recommended_method_is_judged_by_bars_and_by_what_peers_reached(data
         runs=1,
         peer_runs=1,
     )
-    found = {LATENT_CLASS: runs(0.1, 0.06), dp_peers.LABELS[dp_peers.MST]: runs(0.2, 0.08)}
+    found = {LATENT_CLASS: runs(0.1, 0.06), dp_peers.LABELS[dp_peers.MST]: runs(0.2, 0.08, count=1)}
     judged = dp_peers.verdicts(case, found)
     assert [re.findall(r"\*\*(.*)\*\*", line)[0] for line in judged] == [
         "Holds", "Does not hold", "Undecided", "Does not hold",
     ]  # fmt: skip
+    few = dp_peers.verdicts(case, {LATENT_CLASS: runs(0.1, 0.06, count=4)})
+    assert {re.findall(r"\*\*(.*)\*\*", line)[0] for line in few} == {"Undecided"}
     floor = dict.fromkeys((dp_synthesis.RESAMPLED, dp_synthesis.INDEPENDENT), found[LATENT_CLASS][0.2])
     text = "\n".join(dp_peers.tables(case, found, floor | {dp_synthesis.REAL: found[LATENT_CLASS][0.2]}))
     assert "| bar |  |  | 0.070 |" in text
@@ -260,16 +263,16 @@ def test_a_timed_synthesizer_runs_in_a_process_of_its_own() -> None:
 
 @pytest.mark.parametrize(("theirs", "word"), [(0.05, "**Holds**"), (0.012, "**Does not hold**")])
 def test_a_peer_at_half_of_epsilon_is_judged_by_paired_runs(data: Data, theirs: float, word: str) -> None:
-    ours = {0.8: [0.010, 0.013, 0.012]}
+    ours = {0.8: [0.010, 0.013, 0.012, 0.012, 0.011]}
     found = {label: dp_aim.Found(ours, 1.0) for label in (dp_deltas.PURE, dp_deltas.APPROXIMATE)}
-    found["AIM"] = dp_aim.Found({0.8: [theirs, theirs + 0.001, theirs]}, 300.0, 2e9)
+    found["AIM"] = dp_aim.Found({0.8: [theirs, theirs + 0.001, theirs, theirs, theirs]}, 300.0, 2e9)
     judged = dp_aim.verdicts(data, found)
     assert len(judged) == 2  # MST was not measured
     assert all(word in line and "AIM" in line for line in judged)
 
 
 def test_bars_are_held_against_means_and_left_out_where_there_are_none(data: Data) -> None:
-    far = {0.2: [0.03, 0.03, 0.03], 0.8: [0.012, 0.012, 0.012], 1.6: [0.008, 0.008, 0.008]}
+    far = {0.2: [0.03] * 5, 0.8: [0.012] * 5, 1.6: [0.008] * 5}
     found = {label: dp_deltas.Found(far, 1.0) for label in (dp_deltas.PURE, dp_deltas.APPROXIMATE)}
     case = dp_deltas.Case(load=lambda: data, bars={0.2: 0.030, 0.8: 0.011})
     judged = dp_deltas.verdicts(data, case, found, {})

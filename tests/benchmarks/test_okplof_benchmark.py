@@ -43,9 +43,11 @@ def test_two_outliers_an_attribute_are_put_where_it_says(frame: pd.DataFrame) ->
         assert beyond[put].sum() == beyond.sum() == 2
 
 
-@pytest.mark.parametrize(("share", "word"), [(0.9, "Holds"), (0.8, "Does not hold")])
-def test_the_verdict_on_detection_follows_the_numbers(share: float, word: str) -> None:
-    found = {okplof.OKPLOF_20: {100: okplof.Found(detected=(share, share), pruned=0.6)}}
+@pytest.mark.parametrize(
+    ("share", "draws", "word"), [(0.9, 5, "Holds"), (0.8, 5, "Does not hold"), (0.9, 4, "Undecided")]
+)
+def test_the_verdict_on_detection_follows_the_numbers(share: float, draws: int, word: str) -> None:
+    found = {okplof.OKPLOF_20: {100: okplof.Found(detected=(share,) * draws, pruned=0.6)}}
     assert f"**{word}**: {okplof.OKPLOF_20} finds" in okplof.detection_verdicts(found, (100,))[0]
 
 
@@ -65,8 +67,8 @@ def test_the_verdict_on_time_follows_the_numbers(peer: float, word: str) -> None
 )
 def test_the_verdict_on_the_papers_claim_needs_both_halves(ours: float, seconds: float, word: str) -> None:
     found = {
-        okplof.OKPLOF_20: {100: okplof.Found(detected=(ours, ours), pruned=0.6)},
-        okplof.LOF_20: {100: okplof.Found(detected=(0.8, 0.8), pruned=0.0)},
+        okplof.OKPLOF_20: {100: okplof.Found(detected=(ours,) * 5, pruned=0.6)},
+        okplof.LOF_20: {100: okplof.Found(detected=(0.8,) * 5, pruned=0.0)},
     }
     times = {100: {okplof.OKPLOF_20: Timing((9.0,), (seconds,)), okplof.LOF_20: Timing((1.0,), (1.0,))}}
     line = okplof.claim_verdict(found, times, (100,), okplof.OKPLOF_20, okplof.LOF_20)
@@ -75,7 +77,7 @@ def test_the_verdict_on_the_papers_claim_needs_both_halves(ours: float, seconds:
 
 @pytest.mark.parametrize(("share", "word"), [(0.61, "Holds"), (0.6, "Does not hold")])
 def test_the_verdict_on_pruning_follows_the_numbers(share: float, word: str) -> None:
-    one = {100: okplof.Found(detected=(1.0,), pruned=share)}
+    one = {100: okplof.Found(detected=(1.0,) * 5, pruned=share)}
     text = okplof.pruning_verdicts({okplof.OKPLOF_20: one, okplof.OKPLOF_K: one}, (100,))[0]
     assert f"**{word}**: {okplof.OKPLOF_20} prunes" in text
 
