@@ -13,6 +13,7 @@ import pytest
 DOCS = Path(__file__).parent.parent / "docs"
 SECTIONS = runpy.run_path(str(DOCS / "make_papers.py"))["sections"]
 LOSS, DISTANCE = "1. Quality on Adult", "9. DP synthesizers and peers"
+UNION = "Bottom-up, price of the union, batches and splits"
 GCP, TVD = "GCP, LCA / own", "TVD, 3-way"
 
 # (page, its table's first header, row, column) -> (section, table, row, column) of benchmarks.md
@@ -22,6 +23,7 @@ SAME: dict[tuple[str, str, str, str], tuple[str, str, str, str]] = {
         for row, stored in {
             "Bottom-up, refined (default)": "Bottom-up, refined (default)",
             "Mondrian, cut of least loss (default)": "Mondrian, cut of least loss (default)",
+            UNION: UNION,
             "Mondrian, the paper's widest cut": "Mondrian, widest cut (paper)",
             "ILP-based, l = 3, refined (default)": "ILP-based, refined, l = 3 (default)",
             "ARX, local recoding": "*ARX, local recoding, measured elsewhere*",
@@ -74,5 +76,5 @@ def test_a_page_that_repeats_a_number_gives_the_stored_one(page: str) -> None:
 
 def test_another_number_would_be_found() -> None:
     text = (DOCS / "figures.md").read_text(encoding="utf-8")
-    shown = tables_of(text.replace("0.0316", "0.0317"))
-    assert cell(shown, "", "Bottom-up, refined (default)", "k = 10") == ".0317"
+    shown = tables_of(text.replace("0.0317", "0.0318"))
+    assert cell(shown, "", "Bottom-up, refined (default)", "k = 10") == ".0318"
