@@ -7,43 +7,35 @@ import argparse
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from benchmarks import (
-    attack_peers,
-    attack_speed,
-    attacks,
-    audit,
-    closeness,
-    cost,
-    dp_aim,
-    dp_deltas,
-    dp_intervals,
-    dp_over_time,
-    dp_peers,
-    dp_persons,
-    dp_regimes,
-    dp_speed,
-    dp_standing,
+from benchmarks.papers import (
     dp_synthesis,
     imlap,
-    incremental,
-    lake_history,
-    nearness,
     obpa,
     obpa_outliers,
     okplof,
-    over_time,
     paper_ilp,
     ppnb,
     ppnb_claims,
-    quality,
-    republication,
     rfka,
-    scale,
-    speed,
+)
+from benchmarks.peers import (
+    attack_peers,
+    attacks,
+    audit,
+    closeness,
+    dp_aim,
+    dp_deltas,
+    dp_intervals,
+    dp_peers,
+    dp_persons,
+    dp_regimes,
+    nearness,
+    quality,
     suppression,
-    visits,
 )
 from benchmarks.report import Section, write
+from benchmarks.scale import attack_speed, cost, dp_speed, lake_history, scale, speed, visits
+from benchmarks.scale.years import dp_over_time, dp_standing, incremental, over_time, republication
 from benchmarks.tables import Table, adult, head
 
 Part = Callable[[Table], Section]

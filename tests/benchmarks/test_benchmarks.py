@@ -10,22 +10,10 @@ import pandas as pd
 import pytest
 
 from benchmarks import __main__ as command
-from benchmarks import (
-    cases,
-    closeness,
-    closeness_cases,
-    cost,
-    merging_in_order,
-    nearness,
-    paper_ilp,
-    peers,
-    quality,
-    releases,
-    report,
-    speed,
-    suppression,
-    tables,
-)
+from benchmarks import report, tables
+from benchmarks.papers import merging_in_order, paper_ilp
+from benchmarks.peers import closeness, closeness_cases, nearness, peers, quality, releases, suppression
+from benchmarks.scale import cases, cost, speed
 from deploy.local.samples.synthetic_adult import synthetic_adult
 from privacy_engine import DataSchema, EncodedTable, load_method
 from privacy_engine.measures.utility import gcp

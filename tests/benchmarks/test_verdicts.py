@@ -6,21 +6,11 @@ from types import ModuleType
 
 import pytest
 
-from benchmarks import (
-    dp_aim,
-    dp_deltas,
-    dp_intervals,
-    dp_over_time,
-    dp_peers,
-    dp_persons,
-    dp_regimes,
-    dp_standing,
-    dp_synthesis,
-    imlap,
-    paper_ilp,
-)
 from benchmarks.intervals import Mean
+from benchmarks.papers import dp_synthesis, imlap, paper_ilp
+from benchmarks.peers import dp_aim, dp_deltas, dp_intervals, dp_peers, dp_persons, dp_regimes
 from benchmarks.report import verdict
+from benchmarks.scale.years import dp_over_time, dp_standing
 from benchmarks.verdicts import LEAST_RUNS, Verdict, of_claim, of_lead, of_leads, places
 
 AHEAD, TIED, BEHIND = Mean(0.02, 0.01, 5), Mean(0.02, 0.03, 5), Mean(-0.02, 0.01, 5)
