@@ -12,10 +12,12 @@ from pathlib import Path
 from airflow.sdk import DAG
 
 from airflow_privacy_release import (
+    CompareLearnersOperator,
     CompareOperator,
     ERRPHOperator,
     IngestParquetOperator,
     LocalLaplaceOperator,
+    TransformOperator,
     TRROperator,
     ValidateOperator,
     VerifyOperator,
@@ -45,6 +47,16 @@ SUITE = {
     ],
 }
 POLICY = {"max_breach": 0.8}
+HALVES = """
+SELECT _record, CASE WHEN age < 45 THEN 'young' ELSE 'old' END AS age, value,
+       CASE WHEN deposit < 50 THEN 'small' ELSE 'large' END AS deposit,
+       CASE WHEN "income-level" IN ('lowest', 'low') THEN 'low' ELSE 'high' END AS income
+FROM records
+"""
+TWO_VALUED = {
+    **{name: {"role": "quasi_identifier", "kind": "categorical"} for name in ("age", "deposit", "income")},
+    "value": {"role": "sensitive", "kind": "categorical"},
+}
 
 with DAG(
     dag_id="compare_randomizers",
@@ -66,4 +78,12 @@ with DAG(
     compared = CompareOperator(
         task_id="compare", tables=staged, reports=reports.output, title="Randomizers on bank-card customers"
     )
-    clean_up_after(compared)
+    halves = TransformOperator(task_id="halve", table=valid.output, sql=HALVES, schema=TWO_VALUED)
+    learners = CompareLearnersOperator(
+        task_id="compare_learners",
+        table=halves.output,
+        target="value",
+        features=["age", "deposit", "income"],
+        public=True,
+    )
+    clean_up_after([compared, learners])

@@ -172,6 +172,8 @@ def test_the_comparison_publishes_a_page_on_all_randomizers_and_no_answer(
     assert done.state == "success", done.tasks
     told = done.returned("compare")
     page = Path(told["report"]).read_text()
+    learners = done.returned("compare_learners")
+    assert {"ppnb", "dtpd", "majority"} <= set(learners)
     randomizers = [name for name in method_names() if is_randomizer(name)]
     assert told["releases"] == len(randomizers)
     assert all(f'<th scope="row">{name}</th>' in page for name in randomizers)
