@@ -1,19 +1,16 @@
 """How long the synthesizers fit and sample, and how much memory they need, each in a process of its own."""
 
 import json
-import subprocess
-import sys
 from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
 
 from benchmarks.environments import UnavailableError
+from benchmarks.processes import answer_of, timings_of
 from benchmarks.report import Section, bar_plot, markdown_table, verdict
 from benchmarks.scale.cases import Measured
 from benchmarks.scale.dp_cases import DRAW, FIT, ROWS, Case
 from benchmarks.scale.speed import GIGABYTE
 from benchmarks.tables import Table
-from benchmarks.timing import Timing
 
 DEGREE_3 = {"degree": 3}
 METHOD_NAMES = {
@@ -67,23 +64,12 @@ def in_child(case: Case, epsilon: float, repeats: int, rows: int) -> Measured:
     Raises:
         UnavailableError: if it fails, with its last line.
     """
-    done = subprocess.run(
-        [
-            *(sys.executable, "-m", "benchmarks.scale.dp_cases", case.table, case.method),
-            *("--parameters", json.dumps(dict(case.parameters)), "--epsilon", str(epsilon)),
-            *("--repeats", str(repeats), "--rows", str(rows)),
-        ],
-        capture_output=True,
-        text=True,
-        check=False,
-        cwd=Path(__file__).parents[2],
+    made = answer_of(
+        "scale.dp_cases",
+        *(case.table, case.method, "--parameters", json.dumps(dict(case.parameters))),
+        *("--epsilon", str(epsilon), "--repeats", str(repeats), "--rows", str(rows)),
     )
-    if done.returncode:
-        last = (done.stderr.strip().splitlines() or ["no message"])[-1]
-        raise UnavailableError(f"its process failed: {last}")
-    made = json.loads(done.stdout.splitlines()[-1])
-    timings = {n: Timing(tuple(t["walls"]), tuple(t["cpus"])) for n, t in made["timings"].items()}
-    return Measured(timings=timings, peak=made["peak"])
+    return Measured(timings=timings_of(made), peak=made["peak"])
 
 
 def describe(found: Mapping[str, Measured], repeats: int, rows: int) -> Section:

@@ -6,7 +6,6 @@
 import json
 import shutil
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
@@ -18,6 +17,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from benchmarks.processes import answer_of
 from benchmarks.report import Section, markdown_table, verdict
 from benchmarks.tables import Table
 from privacy_release.lake.publish import Published, publish
@@ -169,14 +169,7 @@ def describe(found: Mapping[int, Mapping[str, float]]) -> Section:
 
 
 def _measured_apart(count: int) -> Mapping[str, float]:
-    done = subprocess.run(
-        [sys.executable, "-m", "benchmarks.scale.lake_history", str(count)],
-        capture_output=True,
-        text=True,
-        check=True,
-        cwd=Path(__file__).parents[2],
-    )
-    found: dict[str, float] = json.loads(done.stdout)
+    found: dict[str, float] = answer_of("scale.lake_history", str(count))
     return found
 
 

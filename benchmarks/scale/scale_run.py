@@ -2,14 +2,13 @@
 
 import hashlib
 import json
-import subprocess
-import sys
 import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from benchmarks.environments import UnavailableError
+from benchmarks.processes import answer_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,19 +50,12 @@ class Runner:
             return Measured(**json.loads(kept.read_text()))
         print(f"[scale] {case} {given}", flush=True)
         began = time.perf_counter()
-        done = subprocess.run(
-            [sys.executable, "-m", "benchmarks.scale.scale_cases", case, given],
-            capture_output=True,
-            text=True,
-            check=False,
-            cwd=Path(__file__).parents[2],
-        )
-        wall = time.perf_counter() - began
-        if done.returncode:
-            last = (done.stderr.strip().splitlines() or ["no message"])[-1]
-            raise UnavailableError(f"{case}: its process failed: {last}")
-        measured = Measured(wall=wall, **json.loads(done.stdout.splitlines()[-1]))
+        try:
+            found = answer_of("scale.scale_cases", case, given)
+        except UnavailableError as error:
+            raise UnavailableError(f"{case}: {error}") from None
+        measured = Measured(wall=time.perf_counter() - began, **found)
         kept.write_text(json.dumps(asdict(measured)))
         gigabytes = measured.peak / 1e9
-        print(f"[scale]   {wall:.1f} s, {measured.cpu:.1f} CPU s, {gigabytes:.2f} GB", flush=True)
+        print(f"[scale]   {measured.wall:.1f} s, {measured.cpu:.1f} CPU s, {gigabytes:.2f} GB", flush=True)
         return measured

@@ -1,14 +1,12 @@
 """How long whole method calls and checks take, and how much memory, beside peers in the same run."""
 
-import json
-import subprocess
-import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 
+from benchmarks.processes import answer_of, timings_of
 from benchmarks.report import Section, bar_plot, markdown_table, verdict
 from benchmarks.scale.cases import BLOCK, LARGE, REFINED, K, Measured
 from benchmarks.tables import Table, enlarged, write
@@ -68,16 +66,9 @@ def run(
 
 def in_child(name: str, file: Path, repeats: int, with_peers: bool) -> Measured:
     """Run a case in a process of its own, so that its peak memory is its own."""
-    command = [sys.executable, "-m", "benchmarks.scale.cases", name, str(file), "--repeats", str(repeats)]
-    done = subprocess.run(
-        command + ["--with-peers"] * with_peers,
-        stdout=subprocess.PIPE,
-        text=True,
-        check=True,
-        cwd=Path(__file__).parents[2],
-    )
-    found = json.loads(done.stdout.splitlines()[-1])
-    timings = {n: Timing(tuple(t["walls"]), tuple(t["cpus"])) for n, t in found["timings"].items()}
+    given = [name, str(file), "--repeats", str(repeats), *["--with-peers"] * with_peers]
+    found = answer_of("scale.cases", *given)
+    timings = timings_of(found)
     for n, timing in timings.items():
         print(f"[speed] {n}: {timing.wall:.2f} s, {timing.cpu:.2f} CPU s", flush=True)
     return Measured(timings=timings, peak=found["peak"])

@@ -5,17 +5,16 @@
 
 import json
 import resource
-import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from benchmarks.processes import answer_of
 from benchmarks.report import Section, markdown_table, verdict
 from benchmarks.tables import SENSITIVE, Table, adult, enlarged
 from privacy_engine.attacks.trial import Evidence, case_of
@@ -400,14 +399,7 @@ def _row(own: Course) -> list[str]:
 
 
 def _speed_apart(persons: int) -> tuple[float, float, float]:
-    done = subprocess.run(
-        [sys.executable, "-m", "benchmarks.scale.years.incremental", str(persons)],
-        capture_output=True,
-        text=True,
-        check=True,
-        cwd=Path(__file__).parents[3],
-    )
-    first, later, memory = json.loads(done.stdout.splitlines()[-1])
+    first, later, memory = answer_of("scale.years.incremental", str(persons))
     return first, later, memory
 
 

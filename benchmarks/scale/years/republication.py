@@ -6,16 +6,15 @@ JSON.
 
 import json
 import resource
-import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
+from benchmarks.processes import answer_of
 from benchmarks.report import Section, markdown_table, verdict
 from benchmarks.tables import Table
 from privacy_engine.tables.classes import EquivalenceClasses, SensitiveColumn
@@ -170,14 +169,7 @@ def describe(found: dict[int, Figures], releases: int) -> Section:
 
 
 def _measured_apart(persons: int, releases: int) -> Figures:
-    done = subprocess.run(
-        [sys.executable, "-m", "benchmarks.scale.years.republication", str(persons), str(releases)],
-        capture_output=True,
-        text=True,
-        check=True,
-        cwd=Path(__file__).parents[3],
-    )
-    return Figures(**json.loads(done.stdout))
+    return Figures(**answer_of("scale.years.republication", str(persons), str(releases)))
 
 
 if __name__ == "__main__":
