@@ -1,9 +1,12 @@
 """All randomizers on one table, side by side.
 
-The customers are answered for by the operator of each method, and the bytes of each result are verified
-against the same policy. Only a report that compares the results is published. No answer leaves the work area:
-answers of two methods about the same people could be combined. They are drawn from a seed, so they claim no
-epsilon and need no budget. Never publish seeded answers.
+The operator of each method randomizes the customers' values, and the bytes of each result are verified
+against the same policy. Only a report that compares the results is published. No answer leaves the work
+area, because answers of two methods about the same people could be combined. They are drawn from a seed, so
+they claim no epsilon and need no budget. Never publish seeded answers.
+
+PPNB is compared with its baseline DTPD on two-valued columns of the same customers. They are simulated, so
+the accuracies may be public.
 """
 
 from datetime import UTC, datetime
