@@ -95,10 +95,11 @@ audit: $(STAMP) $(KERNELS)  ## Attack every method with a privacy loss: what it 
 	@$(BIN)/python -m benchmarks --only audit
 
 .PHONY: docs
-docs: $(STAMP)  ## Write the operators and the list of methods, the stubs and the pages of reference
+docs: $(STAMP)  ## Write the operators and the list of methods, the pages of reference and of figures
 	@$(BIN)/python docs/make_operators.py
 	@$(BIN)/python docs/make_reference.py
 	@$(BIN)/python docs/make_papers.py
+	@$(BIN)/python docs/make_figures.py
 	@$(BIN)/python -m privacy_release.spec.methods > privacy_release/spec/methods.txt
 
 .PHONY: signatures

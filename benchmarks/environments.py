@@ -61,9 +61,17 @@ def answer_of(python: Path, script: Path, *arguments: str) -> str:
     """
     done = subprocess.run([str(python), str(script), *arguments], capture_output=True, text=True, check=False)
     if done.returncode:
-        last = (done.stderr.strip().splitlines() or ["no message"])[-1]
-        raise UnavailableError(f"its process failed: {last}")
+        raise UnavailableError(f"its process failed: {last_line(done.stderr)}")
     return done.stdout
+
+
+def last_line(text: str) -> str:
+    r"""Return the last line of what a process said.
+
+    >>> last_line("first\nlast\n"), last_line("")
+    ('last', 'no message')
+    """
+    return (text.strip().splitlines() or ["no message"])[-1]
 
 
 def _place(name: str, contents: str) -> Path:
@@ -77,8 +85,7 @@ def _uv(*arguments: str) -> None:
         [sys.executable, "-m", "uv", *arguments], capture_output=True, text=True, check=False
     )
     if done.returncode:
-        last = (done.stderr.strip().splitlines() or ["no message"])[-1]
         raise UnavailableError(
-            f"`uv {' '.join(arguments[:2])}` failed ({last.strip()}); it needs a package index once, "
-            "then the cache folder serves"
+            f"`uv {' '.join(arguments[:2])}` failed ({last_line(done.stderr).strip()}); "
+            "it needs a package index once, then the cache folder serves"
         )

@@ -1,7 +1,7 @@
 """All synthesizers on one table, at several epsilons, side by side.
 
-The table is ingested and validated once and synthesized by each method at each epsilon, in a mapped task for
-each pair; each result is verified against the same policy and the ledger. Only a report is published, with
+The table is ingested and validated once and synthesized by the operator of each method, in a mapped task for
+each epsilon; each result is verified against the same policy and the ledger. Only a report is published, with
 plots of risk (epsilon and an attack) against loss (distance of the marginals) and use (accuracy of a
 classifier): no release leaves the work area.
 
@@ -17,13 +17,16 @@ Before the first run:
 from datetime import UTC, datetime
 from pathlib import Path
 
-from airflow.sdk import DAG
+from airflow.sdk import DAG, chain
 
 from airflow_privacy_release import (
     BudgetGuardOperator,
     CompareSynthesizersOperator,
+    DPSMBayesOperator,
     IngestParquetOperator,
-    ReleaseOperator,
+    LatentClassOperator,
+    PrivBayesOperator,
+    PrivBayesROperator,
     ValidateOperator,
     VerifyOperator,
     clean_up_after,
@@ -57,7 +60,7 @@ SCHEMA = {
     },
     "value": {"role": "sensitive", "kind": "categorical", "categories": ["high", "medium", "low"]},
 }
-METHODS = ("privbayes", "dpsm_bayes", "privbayes_r", "latent_class")
+METHODS = (PrivBayesOperator, DPSMBayesOperator, PrivBayesROperator, LatentClassOperator)
 EPSILONS = (0.5, 2.0, 8.0)
 POLICY = {"max_epsilon": max(EPSILONS), "max_delta": 0}
 
@@ -74,22 +77,25 @@ with DAG(
     raw = IngestParquetOperator(task_id="ingest", uri=str(CUSTOMERS), schema=SCHEMA)
     guard >> raw
     valid = ValidateOperator(task_id="validate", table=raw.output, suite="expectations/bank_customers.json")
-    staged = ReleaseOperator.partial(
-        task_id="synthesize",
-        table=valid.output,
-        budget=BUDGET,
-        policy=POLICY,
-        map_index_template="{{ task.method }}, epsilon {{ task.parameters['epsilon'] }}",
-        # Each method uses all cores; methods side by side would slow each other down.
-        max_active_tis_per_dagrun=1,
-    ).expand_kwargs(
-        [{"method": name, "parameters": {"epsilon": epsilon}} for name in METHODS for epsilon in EPSILONS]
-    )
-    reports = VerifyOperator.partial(task_id="verify", policy=POLICY).expand(table=staged.output)
+    made = [
+        operator.partial(
+            task_id=operator.method,
+            table=valid.output,
+            budget=BUDGET,
+            policy=POLICY,
+            map_index_template="epsilon {{ task.epsilon }}",
+            max_active_tis_per_dagrun=1,
+        ).expand(epsilon=EPSILONS)
+        for operator in METHODS
+    ]
+    chain(*made)  # each method uses all cores; methods in parallel would slow each other down
+    first, *others = [task.output for task in made]
+    staged = first.concat(*others)
+    reports = VerifyOperator.partial(task_id="verify", policy=POLICY).expand(table=staged)
     compared = CompareSynthesizersOperator(
         task_id="compare",
         source=valid.output,
-        tables=staged.output,
+        tables=staged,
         reports=reports.output,
         public_source=True,
         title="Synthesizers on simulated bank-card customers",

@@ -22,7 +22,7 @@ _HOME = {
         "IngestTablesOperator",
         "InventOperator",
     ),
-    "operators.learning": ("TrainNaiveBayesOperator",),
+    "operators.learning": ("CompareLearnersOperator", "TrainNaiveBayesOperator"),
     "operators.methods": (
         "BottomUpOperator",
         "DPSMBayesOperator",

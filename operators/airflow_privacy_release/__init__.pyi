@@ -14,6 +14,7 @@ from .operators.ingest import IngestParquetOperator as IngestParquetOperator
 from .operators.ingest import IngestSqlOperator as IngestSqlOperator
 from .operators.ingest import IngestTablesOperator as IngestTablesOperator
 from .operators.ingest import InventOperator as InventOperator
+from .operators.learning import CompareLearnersOperator as CompareLearnersOperator
 from .operators.learning import TrainNaiveBayesOperator as TrainNaiveBayesOperator
 from .operators.methods import BottomUpOperator as BottomUpOperator
 from .operators.methods import DPSMBayesOperator as DPSMBayesOperator

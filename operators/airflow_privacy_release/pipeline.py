@@ -18,6 +18,7 @@ from airflow_privacy_release.operators.ingest import (
     IngestSqlOperator,
     IngestTablesOperator,
 )
+from airflow_privacy_release.operators.learning import TrainNaiveBayesOperator
 from airflow_privacy_release.operators.outliers import DetectOutliersOperator
 from airflow_privacy_release.operators.publish import (
     ClearSupersededOperator,
@@ -214,6 +215,18 @@ def _publish(task: _Task) -> PublishOperator:
         history_lake=spec.publish.history_lake,
         grace=spec.publish.grace,
         outlets=[release_asset(spec)],
+        **task.settings,
+    )
+
+
+def _learn(task: _Task) -> TrainNaiveBayesOperator:
+    spec = task.spec
+    assert spec.learn is not None
+    return TrainNaiveBayesOperator(
+        name=spec.publish.table,
+        releases=[_RELEASE_ID],
+        lake=spec.publish.lake,
+        **spec.learn.model_dump(),
         **task.settings,
     )
 
@@ -461,6 +474,7 @@ _OPERATORS: Mapping[str, Callable[[_Task], Any]] = {
     "attack": _attack,
     "approve": _approve,
     "publish": _publish,
+    "learn": _learn,
     "evidence": _evidence,
     "curator_report": _curator_report,
 }

@@ -199,6 +199,8 @@ def _publishing(spec: "ReleaseSpec", approved: bool) -> Iterator[Step]:
         retry=Retry.OUTSIDE,
         share=0.1,
     )
+    if spec.learn is not None:
+        yield _step("publishing:learn", after=("publish",), retry=Retry.OUTSIDE)
     curator = frozenset({Effect.WRITES_TO_CURATOR})
     if spec.publish.evidence:
         yield _step(

@@ -11,6 +11,7 @@ from privacy_release.proof.statement import StatementSigner
 from privacy_release.running.context import Releasing
 from privacy_release.steps.approval import ApprovalRef, approval_of
 from privacy_release.steps.curator import report_to_curator
+from privacy_release.steps.learning import model_path, train, write_model
 from privacy_release.steps.publish import publish_staged
 from privacy_release.workarea.references import Published, ReportRef
 
@@ -55,6 +56,23 @@ def _warned(run: Releasing) -> ReportRef:
     )
     run.warnings += [a.text for a in alerts] + [f"alerts are incomplete: {p}" for p in problems]
     return replace(run.report, alerts=alerts)
+
+
+def learn(run: Releasing, step: Step) -> None:
+    """Train naive Bayes on the published release, and store it in the lake with its report.
+
+    If this fails, the release stays published and a warning is added.
+    """
+    given = run.spec.learn
+    assert given is not None
+
+    def trained() -> dict[str, str]:
+        path = model_path(run.spec.name, run.release_id)
+        model = train(run.into, [run.release_id], **given.model_dump())
+        return write_model(run.into.lake, path, model, None)
+
+    if made := run.attempts.make("the model of the release", trained):
+        run.say(step, made["model"])
 
 
 def evidence(run: Releasing, step: Step) -> EvidenceRef | None:

@@ -87,6 +87,7 @@ __all__ = [
     "CheckpointSpec",
     "EngineSpec",
     "HistorySpec",
+    "LearnSpec",
     "MethodSpec",
     "OutliersSpec",
     "ParticipationSpec",
@@ -1146,6 +1147,27 @@ class RegisterSpec(_Strict):
         return self
 
 
+class LearnSpec(_Strict):
+    """Naive Bayes (PPNB) that is trained on each published release, from its bytes and manifest only.
+
+    The lake stores the model and a report in `_models/<name>/<release>`. Training costs no privacy.
+
+    Attributes:
+        target: Class to predict, a column of the release with listed values.
+        features: Columns to learn from. None: all others that are released.
+        alpha: Number of records added to each listed value of each class.
+        var_smoothing: Smallest variance of a number within a class, as a share of the attribute's variance.
+        shrinkage: Whether variances that are mostly noise are pulled towards that of all classes. False is
+            the estimator of the paper.
+    """
+
+    target: str = Field(min_length=1)
+    features: Annotated[tuple[str, ...], Field(min_length=1)] | None = None
+    alpha: Number = Field(default=1.0, ge=0)
+    var_smoothing: Number = Field(default=1e-9, ge=0)
+    shrinkage: bool = True
+
+
 class ReleaseSpec(_Strict):
     """One release; see the files in `include/releases`.
 
@@ -1194,6 +1216,7 @@ class ReleaseSpec(_Strict):
     history: HistorySpec | None = None
     approval: ApprovalSpec | None = None
     publish: PublishSpec
+    learn: LearnSpec | None = None
     alerts: AlertsSpec | None = None
 
     @model_validator(mode="after")
@@ -1239,6 +1262,29 @@ class ReleaseSpec(_Strict):
             )
         # The model is frozen for others; from here on it states what is spent.
         object.__setattr__(self, "release", self.release.model_copy(update=part))
+        return self
+
+    @model_validator(mode="after")
+    def _learns_from_answers(self) -> Self:
+        """Refuse a model of a release that is not randomized, or of columns that are not released."""
+        if self.learn is None:
+            return self
+        if not self.release.random_answers:
+            raise ValueError(
+                f"learn requires a release of random answers, and {self.release.method} makes none; use "
+                "errph, local_laplace or trr, or remove learn"
+            )
+        released = {name: a for name, a in self.every_attribute if a.role != "identifier"}
+        named = (self.learn.target, *(self.learn.features or ()))
+        if strangers := [name for name in named if name not in released]:
+            raise ValueError(f"learn: [{unknown(strangers, released)}] must be released columns; correct it")
+        if len(set(named)) < len(named):
+            raise ValueError("learn: target and features must be distinct; remove what repeats")
+        if released[self.learn.target].kind not in ("categorical", "ordinal"):
+            raise ValueError(
+                f"learn.target must be a column with listed values, {self.learn.target} is a "
+                f"{released[self.learn.target].kind} one; name another"
+            )
         return self
 
     @property

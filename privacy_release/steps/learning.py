@@ -7,8 +7,9 @@ different, see `evaluate`.
 
 import json
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 import pandas as pd
 
@@ -24,6 +25,7 @@ from privacy_release.workarea.parquet import read_private
 from privacy_release.workarea.references import Table
 
 if TYPE_CHECKING:
+    from privacy_engine.learning.comparison import Accuracies
     from privacy_release.lake.store import Lake, ReleaseTable
 
 
@@ -121,12 +123,7 @@ def evaluate(trained: Trained, test: Table) -> Score:
         IntegrityError: If the table changed since it was ingested.
         SpecError: If an engine other than `local` works on the table.
     """
-    if test.is_in_fragments:
-        raise SpecError(
-            f"a model is scored on a table in memory, but the engine {kind_of_engine(test.engine)} keeps the "
-            "table on disk; ingest the test records with the engine local"
-        )
-    frame = read_private(test.uri, test.sha256)
+    frame = _records_of(test)
     names, target = list(trained.model.feature_names_in_), str(trained.model.label_)
     _require_columns(frame, target, names)
     with warnings.catch_warnings(record=True) as caught:
@@ -140,6 +137,41 @@ def evaluate(trained: Trained, test: Table) -> Score:
     )
 
 
+def compare(
+    table: Table, *, target: str, features: Sequence[str], p_0: float, seed: int, test_share: float = 0.25
+) -> "Accuracies":
+    """Compare PPNB with its baseline DTPD on records of two-valued attributes, at an equal probability.
+
+    The answers are drawn from the seed and are discarded. The figures are exact figures of the records.
+
+    Args:
+        table: Ingested table of true records.
+        target: Class, a column with listed values.
+        features: Columns to learn from, each with two values at most.
+        p_0: Probability with which a value or a whole record is kept, in (0, 1) but not 0.5.
+        seed: Seed of the split and of the answers.
+        test_share: Share of the records that are tested, in (0, 1).
+
+    Raises:
+        SchemaError: If the table lacks a column, or a column has nulls or too many values.
+        IntegrityError: If the table changed since it was ingested.
+        SpecError: If a parameter is out of range, or an engine other than `local` works on the table.
+    """
+    import numpy as np
+
+    from privacy_engine.learning.comparison import compare_learners
+
+    frame = _records_of(table)
+    _require_columns(frame, target, features)
+    try:
+        rng = np.random.default_rng(seed)
+        return compare_learners(frame, features, target, p_0, rng, test_share=test_share)
+    except SchemaError:
+        raise
+    except ValueError as error:
+        raise SpecError(f"learning: {error}") from None
+
+
 def figures_of(trained: Trained) -> dict[str, Any]:
     """Return a person's epsilon, the largest breach coefficient, and the breach width of each number."""
     found = trained.accounts()
@@ -150,6 +182,19 @@ def figures_of(trained: Trained) -> dict[str, Any]:
         "breach_coefficient": max(known, default=None),
         "breach_width": {a.attribute: a.width for a in found if a.width is not None},
     }
+
+
+def model_path(name: str, release_id: str) -> str:
+    """Return the path of a model below the root of a lake, without an extension.
+
+    Args:
+        name: Name of the DAG or of the release file.
+        release_id: Name of the release in its table.
+
+    >>> model_path("train", "manual/1")
+    '_models/train/manual%2F1'
+    """
+    return f"_models/{quote(name, safe='')}/{quote(release_id, safe='')}"
 
 
 def write_model(lake: "Lake", path: str, trained: Trained, score: Score | None) -> dict[str, str]:
@@ -180,7 +225,27 @@ def write_private_score(score: Score, trained: Trained, name: str, release_id: s
         "majority": score.majority,
         "notes": list(score.notes),
     }
+    return write_private_figures(content, name, release_id)
+
+
+def write_private_figures(content: Mapping[str, Any], name: str, release_id: str) -> str:
+    """Write exact figures of people's records to the curator's folder and return their path."""
     return str(write_for_curator(json.dumps(content, indent=2), name, release_id, ending=".accuracy.json"))
+
+
+def _records_of(table: Table) -> "pd.DataFrame":
+    """Return the true records of a table.
+
+    Raises:
+        IntegrityError: If the table changed since it was ingested.
+        SpecError: If an engine other than `local` works on the table.
+    """
+    if table.is_in_fragments:
+        raise SpecError(
+            f"a model is scored on a table in memory, but the engine {kind_of_engine(table.engine)} keeps the "
+            "table on disk; ingest the test records with the engine local"
+        )
+    return read_private(table.uri, table.sha256)
 
 
 def _require_columns(frame: "pd.DataFrame", target: str, names: Sequence[str]) -> None:

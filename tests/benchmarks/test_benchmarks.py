@@ -1,5 +1,6 @@
 """The benchmarks on a few hundred records: that they run, and that their judgements follow the numbers."""
 
+import inspect
 import os
 import re
 from dataclasses import replace
@@ -10,22 +11,10 @@ import pandas as pd
 import pytest
 
 from benchmarks import __main__ as command
-from benchmarks import (
-    cases,
-    closeness,
-    closeness_cases,
-    cost,
-    merging_in_order,
-    nearness,
-    paper_ilp,
-    peers,
-    quality,
-    releases,
-    report,
-    speed,
-    suppression,
-    tables,
-)
+from benchmarks import report, tables
+from benchmarks.papers import merging_in_order, paper_ilp
+from benchmarks.peers import closeness, closeness_cases, nearness, peers, quality, releases, suppression
+from benchmarks.scale import cases, cost, speed
 from deploy.local.samples.synthetic_adult import synthetic_adult
 from privacy_engine import DataSchema, EncodedTable, load_method
 from privacy_engine.measures.utility import gcp
@@ -244,8 +233,14 @@ def test_parts_stand_in_the_order_of_their_numbers(tmp_path: Path) -> None:
     assert text.count("*B. ") == 3  # where its records came from, not the command's table
 
 
-def test_every_part_has_a_quick_form_and_runs_can_be_named_where_there_are_some() -> None:
-    assert set(command.QUICK) == set(command.FULL) > set(command.REPEATED)
+@pytest.mark.parametrize("name", command.PARTS)
+def test_a_part_takes_the_arguments_of_its_quick_form(name: str) -> None:
+    part = command.PARTS[name]
+    given = {**part.quick, "runs": 2} if part.repeated else part.quick
+    inspect.signature(part.run).bind("the table", **given)
+
+
+def test_runs_can_be_named_where_there_are_some() -> None:
     assert command.parser().parse_args(["--only", *command.REPEATED, "--runs", "2"]).runs == 2
 
 

@@ -1,6 +1,7 @@
 """Every DAG in `dags/` runs green, on generated records in the form of Adult."""
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from secrets import token_hex
@@ -13,7 +14,7 @@ from deploy.local.embedded import checkout
 from privacy_engine.anonymizers.anonymizer import Anonymizer
 from privacy_engine.dp.limits import Limit
 from privacy_engine.dp.loss import Neighbours
-from privacy_engine.registry import method_class, method_names
+from privacy_engine.registry import is_randomizer, method_class, method_names
 from privacy_engine.synthesizers.synthesizer import Synthesizer
 from privacy_release.lake.read import manifest_of, read_release, read_tables, releases
 from privacy_release.lake.store import Lake
@@ -163,6 +164,30 @@ def test_the_comparison_publishes_a_page_on_all_anonymizers_and_no_release(
     assert not list(work_root.iterdir())
 
 
+@pytest.mark.slow  # all randomizers on this table
+def test_the_comparison_publishes_a_page_on_all_randomizers_and_no_answer(
+    run: Callable[[str], Any], airflow_lake: Lake, work_root: Path
+) -> None:
+    done = run("compare_randomizers")
+    assert done.state == "success", done.tasks
+    told = done.returned("compare")
+    page = Path(told["report"]).read_text()
+    learners = done.returned("compare_learners")
+    assert {"ppnb", "dtpd", "majority"} <= set(learners)
+    randomizers = [name for name in method_names() if is_randomizer(name)]
+    assert told["releases"] == len(randomizers)
+    assert all(f'<th scope="row">{name}</th>' in page for name in randomizers)
+    assert [path.name for path in airflow_lake.folder.iterdir()] == ["_comparisons"]
+    assert not list(work_root.iterdir())
+
+
+def test_every_method_has_a_dag_with_its_own_operator() -> None:
+    text = "\n".join(file.read_text() for file in (checkout() / "dags").glob("*.py"))
+    operators = {name: f"{method_class(name).__name__}Operator" for name in method_names()}
+    unused = {name for name, operator in operators.items() if not re.search(rf"    .*\b{operator}\b", text)}
+    assert unused == set()
+
+
 @pytest.mark.slow  # the whole grid of the example; `test_explore_runs` draws a small one
 def test_the_exploration_draws_every_choice_for_the_curator_and_publishes_nothing(
     run: Callable[[str], Any],
@@ -237,13 +262,17 @@ def test_a_classifier_is_trained_on_transformed_numbers(
 ) -> None:
     released = run("bank_customers_transformed")
     assert released.state == "success", released.tasks
+    learned = released.returned("learn")
+    assert learned["releases"] == [released.run_id]
     done = run("train_on_transformed")
     assert done.state == "success", done.tasks
     trained = done.returned("train")
     assert trained["releases"] == [released.run_id]
     assert trained["epsilon"] is None
     assert {"age", "deposit"} <= set(trained["breach_width"])
-    assert json.loads(Path(trained["model"]).read_text())["shrinkage"] is False
+    models = [json.loads(Path(told["model"]).read_text()) for told in (trained, learned)]
+    assert models[0] == models[1]
+    assert models[0]["shrinkage"] is False
     assert not list(work_root.iterdir())
 
 
@@ -265,6 +294,7 @@ def test_there_is_a_dag_for_every_release_and_no_import_error(load: Callable[...
     assert set(bag.dags) == {file.stem for file in FILES} | {
         "compose_by_hand",
         "compare_anonymizers",
+        "compare_randomizers",
         "compare_synthesizers",
         "explore_adult_occupation",
         "outliers_then_obpa",

@@ -1,8 +1,8 @@
-"""Operator that trains naive Bayes on published randomized releases."""
+"""Operators that train naive Bayes on randomized releases, and compare it with its baseline."""
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, ClassVar
-from urllib.parse import quote
 
 from airflow.sdk import BaseOperator
 
@@ -79,6 +79,7 @@ class TrainNaiveBayesOperator(BaseOperator):
         from privacy_release.steps.learning import (
             evaluate,
             figures_of,
+            model_path,
             newest_release,
             train,
             write_model,
@@ -100,9 +101,8 @@ class TrainNaiveBayesOperator(BaseOperator):
             shrinkage=read_field("learning: shrinkage", self.shrinkage, bool),
         )
         score = evaluate(trained, self.test) if self.test is not None else None
-        path = f"_models/{quote(dag, safe='')}/{quote(run, safe='')}"
         summary: dict[str, Any] = {
-            **write_model(lake, path, trained, score if public else None),
+            **write_model(lake, model_path(dag, run), trained, score if public else None),
             "releases": list(trained.releases),
             "rows": len(trained.released),
             **figures_of(trained),
@@ -113,6 +113,76 @@ class TrainNaiveBayesOperator(BaseOperator):
             with run_work_area(context):
                 summary["curator"] = write_private_score(score, trained, dag, run)
         self.log.info("trained", **summary)
+        return summary
+
+
+class CompareLearnersOperator(BaseOperator):
+    """Compare PPNB with its baseline DTPD on records of two-valued attributes, at an equal probability.
+
+    Part of the records is randomized, PPNB and DTPD learn from their own answers, and both are scored on the
+    other records. The answers are drawn from the seed and are discarded: nothing is released. DTPD's answers
+    (Du, Zhan 2003), whole records that are reversed or not, have no local differential privacy, so no release
+    method makes them.
+
+    The figures are exact figures of the records. Unless the table is declared public, for example because it
+    is simulated, they go only to the curator's folder, not to XComs or logs.
+
+    Args:
+        table: Reference to an ingested table of true records.
+        target: Class to predict, a column with listed values.
+        features: Columns to learn from, each with two values at most; derive them in a transform.
+        p_0: Probability with which a value (PPNB) or a whole record (DTPD) is kept, in (0, 1) but not 0.5.
+        seed: Seed of the split and of the answers.
+        test_share: Share of the records that are tested, in (0, 1).
+        public: Whether anyone may know exact figures of the table.
+    """
+
+    references: ClassVar = {"table": Table}
+    template_fields = ("table", "target", "features", "p_0", "seed", "test_share", "public")
+    template_fields_renderers = {"table": "json", "features": "json"}  # noqa: RUF012  Airflow's own declaration
+    ui_color = "#dfe8f5"
+
+    def __init__(
+        self,
+        *,
+        table: "Table | XComArg",
+        target: str,
+        features: Sequence[str],
+        p_0: float | str = 0.8,
+        seed: int | str = 1,
+        test_share: float | str = 0.25,
+        public: bool | str = False,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.table: Any = table  # a reference by the time of execute
+        self.target = target
+        self.features = features
+        self.p_0 = p_0
+        self.seed = seed
+        self.test_share = test_share
+        self.public = public
+
+    @guarded
+    def execute(self, context: "Context") -> dict[str, Any]:
+        """Compare both. Return the figures, or where the curator finds them."""
+        from privacy_release.steps.learning import compare, write_private_figures
+
+        public = read_field("learning: public", self.public, bool)
+        found = compare(
+            self.table,
+            target=self.target,
+            features=list(self.features),
+            p_0=read_field("learning: p_0", self.p_0, float),
+            seed=read_field("learning: seed", self.seed, int),
+            test_share=read_field("learning: test_share", self.test_share, float),
+        )
+        summary: dict[str, Any] = asdict(found)
+        if not public:
+            run, dag = release_id(context), context["ti"].dag_id
+            with run_work_area(context):
+                summary = {"curator": write_private_figures({"target": self.target, **summary}, dag, run)}
+        self.log.info("compared", **summary)
         return summary
 
 

@@ -11,7 +11,11 @@ import pandas as pd
 import pytest
 from airflow.sdk.exceptions import AirflowFailException
 
-from airflow_privacy_release import IngestParquetOperator, TrainNaiveBayesOperator
+from airflow_privacy_release import (
+    CompareLearnersOperator,
+    IngestParquetOperator,
+    TrainNaiveBayesOperator,
+)
 from deploy.local.samples.customers import CLASS, bank_customers
 from privacy_engine import DataSchema, load_method
 from privacy_engine.errors import PublishError
@@ -221,3 +225,60 @@ def test_a_test_value_outside_of_the_public_domain_is_named_by_its_column_alone(
     with pytest.raises(AirflowFailException, match="income-level: 50 values are not in the public") as caught:
         train(test=odd)
     assert "unheard" not in str(caught.value)
+
+
+YES_NO = {
+    "owner": {"role": "quasi_identifier", "kind": "categorical"},
+    "married": {"role": "quasi_identifier", "kind": "categorical"},
+    "pays": {"role": "sensitive", "kind": "categorical"},
+}
+
+
+@pytest.fixture
+def answered(tmp_path: Path, work_root: Path, airflow_home: Path) -> Any:
+    """True records of two-valued attributes, ingested."""
+    rng = np.random.default_rng(1)
+    truth = rng.random(2_000) < 0.4
+    table = {name: np.where(rng.random(2_000) < 0.9, truth, ~truth) for name in ("owner", "married")}
+    words = pd.DataFrame({**table, "pays": truth}).replace({True: "yes", False: "no"})
+    words.to_parquet(path := tmp_path / "answered.parquet", index=False)
+    return IngestParquetOperator(task_id="ingest", uri=str(path), schema=YES_NO).execute(context())
+
+
+def compared(table: Any, **given: Any) -> dict[str, Any]:
+    fields = {"target": "pays", "features": ["owner", "married"], **given}
+    return CompareLearnersOperator(task_id="compare", table=table, **fields).execute(context())
+
+
+def test_ppnb_and_dtpd_are_compared_on_a_public_table(answered: Any) -> None:
+    told = compared(answered, public="True", p_0="0.9")
+    assert (told["learned"], told["tested"]) == (1_500, 500)
+    assert min(told["ppnb"], told["dtpd"]) > told["majority"] + 0.2
+
+
+def test_the_comparison_of_people_goes_to_the_curator_alone(
+    answered: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PRIVACY_CURATOR", str(tmp_path / "curator"))
+    told = compared(answered)
+    assert set(told) == {"curator"}
+    kept = json.loads(Path(told["curator"]).read_text())
+    assert {"ppnb", "dtpd", "majority", "target"} <= set(kept)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"p_0": 0.5}, "theta must not be 0.5"),
+        ({"p_0": "much"}, "learning: p_0: must be a number"),
+        ({"test_share": 1.0}, "learning: test_share must be in"),
+        ({"features": ["owner", "shoe size"]}, r"columns \['shoe size'\] must be in the table"),
+        ({"features": ["owner", "pays"]}, "features must be attributes other than the target"),
+    ],
+    ids=str,
+)
+def test_a_comparison_with_wrong_arguments_is_refused_for_good(
+    given: dict[str, Any], message: str, answered: Any
+) -> None:
+    with pytest.raises(AirflowFailException, match=message):
+        compared(answered, **given)

@@ -68,7 +68,7 @@ def networks(name: str, records: list[str], runs: int, **parameters: float) -> l
 def test_one_attribute_shows_no_more_than_epsilon_and_half_the_noise_is_caught() -> None:
     """The whole budget is on one table of 6 records: 3 and 3, or 4 and 2 after a replacement.
 
-    `tests/benchmarks/test_audit.py` audits one attribute of every method by canaries.
+    `tests/benchmarks/peers/test_audit.py` audits one attribute of every method by canaries.
 
     The event has probabilities of about .9 and .004, a true loss of 5.4. The control fails where it occurs 44
     instead of 12 times among 3,000: less than once in 1e9 runs.
@@ -142,7 +142,7 @@ def test_all_rows_of_a_person_show_no_more_than_epsilon_and_noise_for_one_is_cau
 ) -> None:
     """One table of 6 persons with 8 rows: 3 and 3, or 4 and 2 after one is replaced.
 
-    `tests/benchmarks/test_audit.py` audits each method under its other bound by canaries.
+    `tests/benchmarks/peers/test_audit.py` audits each method under its other bound by canaries.
 
     Under the noise for one row the event has probabilities of .99 and .002 or less, and the control fails
     where it occurs 14 times among 400 runs. Where each person weighs the same, the whole budget is on the

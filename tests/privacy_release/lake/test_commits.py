@@ -17,7 +17,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from benchmarks.lake_history import NAME, LongTable, build
+from benchmarks.scale.lake_history import NAME, LongTable, build
 from privacy_engine.errors import IntegrityError, PublishError
 from privacy_release.lake import commits
 from privacy_release.lake.commits import BLOCK, newest_first, newest_version, whole_log

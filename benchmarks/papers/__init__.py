@@ -1,0 +1,1 @@
+"""The claims, tables and figures of the five papers."""

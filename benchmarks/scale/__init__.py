@@ -1,0 +1,1 @@
+"""Time and memory, up to tables of any size."""

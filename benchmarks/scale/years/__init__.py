@@ -1,0 +1,1 @@
+"""Loss, guarantees and time of the releases of a year."""
