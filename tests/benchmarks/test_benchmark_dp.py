@@ -13,6 +13,7 @@ from benchmarks import (
     dp_aim,
     dp_cases,
     dp_deltas,
+    dp_forms,
     dp_peers,
     dp_speed,
     dp_synthesis,
@@ -280,3 +281,21 @@ def test_bars_are_held_against_means_and_left_out_where_there_are_none(data: Dat
         data, case, found, {dp_deltas.RESAMPLED: [0.01], dp_deltas.INDEPENDENT: [0.2]}
     )
     assert "| bar | 0.0300 | 0.0110 |  |" in table
+
+
+@pytest.mark.parametrize("form", dp_forms.FORMS)
+def test_a_form_is_a_table_by_seed_and_columns_keep_to_its_budget(form: str) -> None:
+    made = [dp_forms.FORMS[form](np.random.default_rng(seed), 60, 8).coded() for seed in (1, 1, 2)]
+    assert made[0].sizes == made[1].sizes
+    assert (made[0].codes == made[1].codes).all()
+    assert len(made[0].sizes) == 8
+    assert made[0].codes.shape != made[2].codes.shape or (made[0].codes != made[2].codes).any()
+    assert (made[0].codes.max(axis=1) < np.array(made[0].sizes)).all()
+    rng = np.random.default_rng(3)
+    marginals = dp_forms.triples(8, rng)
+    assert len(marginals) == 56
+    assert dp_forms.distance(made[0], made[0].codes, marginals) == 0
+    columns = dp_forms.independent_columns(made[0], rng, epsilon=1e6, delta=0.0)
+    assert columns.shape == made[0].codes.shape
+    alone = [(a,) for a in range(8)]  # off by the error of drawing 60 records only
+    assert dp_forms.distance(made[0], columns, alone) < 0.4
