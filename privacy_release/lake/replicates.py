@@ -43,7 +43,7 @@ def replicates_file(model: "SynthesizerModel", schema: "DataSchema") -> bytes | 
             table = tables.tables[root]
             if value is not None:
                 table = table @ np.eye(len(meant["size"]))[value]
-            parts.append(_part(replicate, name, tables.weights, table, meant))
+            parts.append(_part(replicate, name, tables.weights_of(root), table, meant))
     metadata = {
         "version": VERSION,
         "replicates": len(found),
@@ -53,6 +53,7 @@ def replicates_file(model: "SynthesizerModel", schema: "DataSchema") -> bytes | 
         "together": [list(names) for names in found.together],
         "follows": {name: [root, value.tolist()] for name, (root, value) in models[0].follows.items()},
         "kinds": {name: meant["kind"] for name, meant in values.items()},
+        **({"part_of": dict(models[0].part_of)} if models[0].part_of else {}),
         **_noise_in_number(model),
     }
     table = pa.concat_tables(parts).unify_dictionaries()
