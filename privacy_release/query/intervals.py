@@ -162,7 +162,8 @@ class PublishedModel:
             part = table.filter(pc.equal(table["attribute"], name))
             part = part.take(pc.sort_indices(part, order))
             replicate = part["replicate"].to_numpy()
-            size = int(np.count_nonzero((replicate == 0) & (part["class"].to_numpy() == 0)))
+            classes = part["class"].to_numpy()
+            size = int(np.count_nonzero((replicate == 0) & (classes == classes[0])))
             first = part.slice(0, size)
             code = first["code"].to_numpy()
             values[name] = {

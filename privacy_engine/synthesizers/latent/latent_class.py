@@ -395,7 +395,12 @@ def _is_related(inputs: Inputs, plan: ViewPlan, view: View) -> bool:
     """Whether the noisy table of a pair is further from independence than noise and chance explain."""
     expected = np.multiply.outer(*_shares(plan, view.members))
     alone = [plan.attributes.views[a] for a in view.members]
-    noise = view.cells.size * view.variance + 1 / inputs.n + sum(a.cells.size * a.variance for a in alone)
+    # Squares of chance add up to at most 1 / n on average; the largest of many pairs has several times that.
+    noise = (
+        view.cells.size * view.variance
+        + (1 + CLEARLY) / inputs.n
+        + sum(a.cells.size * a.variance for a in alone)
+    )
     clear = CLEARLY * math.sqrt(5 * view.cells.size) * view.variance
     return float(((view.cells - expected) ** 2).sum()) > noise + clear
 
