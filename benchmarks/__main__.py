@@ -27,6 +27,7 @@ from benchmarks.peers import (
     closeness,
     dp_aim,
     dp_deltas,
+    dp_forms,
     dp_intervals,
     dp_peers,
     dp_persons,
@@ -73,6 +74,9 @@ PARTS: Mapping[str, Part] = {
     "dp_speed": Part(dp_speed.run, quick={"repeats": 1, "rows": 100_000}),
     "dp_persons": Part(dp_persons.run, quick={"epsilons": (1.0,), "runs": 3, "copies": 20}, repeated=True),
     "dp_regimes": Part(dp_regimes.run, quick={"runs": 1}, repeated=True),
+    "dp_forms": Part(
+        dp_forms.run, quick={"runs": 1, "wide": ((50, 5_000),), "few": ((12, 500),)}, repeated=True
+    ),
     "dp_deltas": Part(dp_deltas.run, quick={"runs": 1}, repeated=True),
     "dp_aim": Part(dp_aim.run, quick={"runs": 1, "with_peers": False}, repeated=True),
     "dp_intervals": Part(dp_intervals.run, quick={"epsilons": (1.0,), "runs": 3}, repeated=True),

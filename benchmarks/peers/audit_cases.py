@@ -7,7 +7,7 @@ mechanisms' wherever the engine names them; the claim is read before.
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 from unittest.mock import patch
@@ -29,8 +29,12 @@ from privacy_engine.dp.loss import Neighbours, PrivacyLoss
 from privacy_engine.dp.noise import Change, NoiseBudget, PureNoise
 from privacy_engine.dp.zcdp import zcdp_epsilon
 from privacy_engine.randomizers.channel import Channel
+from privacy_engine.synthesizers.bayes.scores import dependence_sensitivity
 from privacy_engine.synthesizers.latent import budget_plan
+from privacy_engine.synthesizers.latent.budget_plan import Inputs
+from privacy_engine.synthesizers.latent.related_pairs import CLEAR, Figures, dependence_figures
 from privacy_engine.tables import marginals
+from privacy_engine.tables.domains import CodedTable
 
 HALF_NOISE = "noise halved"
 WHOLE_EPSILON = "split forgotten"
@@ -188,6 +192,37 @@ def _gumbel_selection(rho: float, effort: int) -> float:
         return np.array([mechanisms.gumbel_max(scores, rho=rho, sensitivity=sensitivity) == 0 for _ in runs])
 
     return _in_epsilon(rho_shown(first(sensitivity), first(0)))
+
+
+def _dependence_figures(epsilon: float, effort: int) -> float:
+    """The figures of a wide table on one pair of attributes, whose dependence rises by nearly 6 records.
+
+    The tables are those of the test that shows how tight the sensitivity of `dependence` is.
+    """
+    s = 100
+    counts = np.zeros((3, 3), dtype=np.int64)
+    counts[0, 0], counts[0, 1], counts[1, 0], counts[1, 1] = s * s - 2 * s - 1, s, s, 1
+    moved = counts.copy()
+    moved[1, 1], moved[2, 2] = 0, 1
+    schema = DataSchema.from_dict({name: {"categories": ["0", "1", "2"]} for name in "ab"})
+    empty = pd.DataFrame({"a": ["0"], "b": ["0"]})
+
+    def inputs(table: npt.NDArray[np.int64]) -> Inputs:
+        codes = np.array(np.nonzero(table), dtype=np.uint8)
+        weights = np.ascontiguousarray(table[table > 0])
+        coded = replace(CodedTable.encode(empty, schema), codes=codes, weights=weights)
+        return Inputs.of(coded, PureNoise(epsilon))
+
+    change = Change(counts=2, by=dependence_sensitivity(1))
+    exact, _ = dependence_figures(inputs(moved).records, (0, 1))
+    level = exact - CLEAR * inputs(moved).scale(epsilon, change)
+
+    def high(table: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+        made, runs = inputs(table), range(2000 * effort)
+        found = [Figures.of(replace(made, noise=PureNoise(epsilon)), (0, 1), epsilon) for _ in runs]
+        return np.array([min(figures.strongest, figures.median) >= level for figures in found])
+
+    return loss_shown(high(moved), high(counts))
 
 
 def _in_epsilon(rho: float) -> float:
@@ -374,6 +409,13 @@ def cases() -> tuple[Case, ...]:
             pair="one score falls by the sensitivity, 12 rise by it",
             claim=3.0,
             show=partial(_selection, 3.0),
+            faults=both,
+        ),
+        Case(
+            name="dependence figures of a wide table",
+            pair="one of 10,000 records leaves the rare value of two attributes for a third one of both",
+            claim=2.0,
+            show=partial(_dependence_figures, 2.0),
             faults=both,
         ),
         Case(

@@ -1,7 +1,7 @@
 """Replicates of a latent class network as they are stored: arrays of probabilities, rounded to few digits."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -21,12 +21,14 @@ class ReplicateModels:
     Attributes that others determine are in none: they follow from the network.
 
     Attributes:
-        weights: Probabilities of the classes, one row a replicate, shape (r, k).
+        weights: Probabilities of the classes, one row a replicate, shape (r, k); if there are `parts`, of the
+            first part and of each of these, shape (r, 1 + parts, k).
         tables: Attribute to (r, k, size) its distribution given the class.
         misfit: Variances per p (1 - p) of marginals of one, two, three attributes measured together, shape
             (3,).
         unseen: Variance that is added if they were not.
         together: Sets of attributes that were.
+        parts: Sets of attributes with classes that are independent of all others'; empty for most tables.
     """
 
     weights: Floats
@@ -34,6 +36,7 @@ class ReplicateModels:
     misfit: tuple[float, ...]
     unseen: float
     together: tuple[tuple[str, ...], ...]
+    parts: tuple[tuple[str, ...], ...] = ()
 
     def __len__(self) -> int:
         return len(self.weights)
@@ -45,13 +48,14 @@ class ReplicateModels:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values that ``from_dict`` reads back, probabilities in a few digits."""
-        return {
+        fields = {
             "weights": _plain(self.weights),
             "tables": {name: _plain(table) for name, table in self.tables.items()},
             "misfit": list(self.misfit),
             "unseen": self.unseen,
             "together": [list(names) for names in self.together],
         }
+        return fields | {"parts": [list(names) for names in self.parts]} if self.parts else fields
 
     @classmethod
     def from_dict(cls, fields: Mapping[str, Any]) -> "ReplicateModels":
@@ -62,12 +66,13 @@ class ReplicateModels:
             misfit=tuple(fields["misfit"]),
             unseen=fields["unseen"],
             together=tuple(tuple(names) for names in fields["together"]),
+            parts=tuple(tuple(names) for names in fields.get("parts", ())),
         )
 
     def models(self, network: BayesianNetwork) -> list["ClassTables"]:
         """The model that the network is, and each replicate; a rounded distribution sums to 1 again."""
         ours = ClassTables.of(network)
-        weights = self.weights / self.weights.sum(axis=1, keepdims=True)
+        weights = self.weights / self.weights.sum(axis=-1, keepdims=True)
         tables = {name: table / table.sum(axis=2, keepdims=True) for name, table in self.tables.items()}
         return [
             ours,
@@ -76,6 +81,7 @@ class ReplicateModels:
                     weights=weights[r],
                     tables={name: table[r] for name, table in tables.items()},
                     follows=ours.follows,
+                    part_of=ours.part_of,
                 )
                 for r in range(len(self))
             ),
@@ -84,23 +90,33 @@ class ReplicateModels:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ClassTables:
-    """A network whose attributes are independent given one hidden root, or functions of one that is.
+    """A network whose attributes are independent given hidden roots, or functions of one that is.
 
     Attributes:
-        weights: Probabilities of the classes, shape (k,).
+        weights: Probabilities of the classes, shape (k,); of several roots, shape (roots, k).
         tables: Attribute to (k, size) its distribution given the class.
         follows: Attribute that another determines, to this one and (its size,) the corresponding value.
+        part_of: Attribute to the index of its root, if this is not the first.
     """
 
     weights: Floats
     tables: Mapping[str, Floats]
     follows: Mapping[str, tuple[str, npt.NDArray[np.int64]]]
+    part_of: Mapping[str, int] = field(default_factory=dict)
+
+    def weights_of(self, attribute: str) -> Floats:
+        """(k,) probabilities of the classes on which an attribute depends."""
+        return np.asarray(np.atleast_2d(self.weights)[self.part_of.get(attribute, 0)])
 
     @classmethod
     def of(cls, network: BayesianNetwork) -> "ClassTables":
         """The tables of a network that LatentClass made."""
-        root, *others = network.nodes
-        tables = {node.attribute: node.table for node in others if node.parents == (root.attribute,)}
+        roots = [node for node in network.nodes if not node.parents]
+        root_of = {node.attribute: number for number, node in enumerate(roots)}
+        others = network.nodes[len(roots) :]
+        tables = {n.attribute: n.table for n in others if n.parents[0] in root_of}
+        part_of = {n.attribute: root_of[n.parents[0]] for n in others if root_of.get(n.parents[0])}
+        weights = roots[0].table if len(roots) == 1 else np.stack([root.table for root in roots])
         follows: dict[str, tuple[str, npt.NDArray[np.int64]]] = {}
         for node in others:
             if node.attribute in tables:
@@ -111,7 +127,7 @@ class ClassTables:
                 parent, of_parent = follows[parent]
                 value = value[of_parent]
             follows[node.attribute] = (parent, value)
-        return cls(weights=root.table, tables=tables, follows=follows)
+        return cls(weights=weights, tables=tables, follows=follows, part_of=part_of)
 
 
 def _plain(probabilities: Floats) -> Any:

@@ -142,8 +142,9 @@ class ReplicatedModel:
 
 
 def _mass(tables: ClassTables, chosen: Mapping[str, Floats]) -> Floats:
-    """(g,) sum over classes of pi_k prod_j sum_x theta_jk(x) w_j(x)."""
-    mass = tables.weights[:, None]
-    for name, weights in chosen.items():
-        mass = mass * (tables.tables[name] @ weights)
-    return np.asarray(mass.sum(axis=0) / tables.weights.sum())
+    """(g,) sum over classes of pi_k prod_j sum_x theta_jk(x) w_j(x); for several roots, their product."""
+    masses: dict[int, Floats] = {}
+    for name, given in chosen.items():
+        part, weights = tables.part_of.get(name, 0), tables.weights_of(name)
+        masses[part] = masses.get(part, weights[:, None] / weights.sum()) * (tables.tables[name] @ given)
+    return np.asarray(np.prod([mass.sum(axis=0) for mass in masses.values()], axis=0))

@@ -43,7 +43,10 @@ def replicates_file(model: "SynthesizerModel", schema: "DataSchema") -> bytes | 
             table = tables.tables[root]
             if value is not None:
                 table = table @ np.eye(len(meant["size"]))[value]
-            parts.append(_part(replicate, name, tables.weights, table, meant))
+            first = tables.part_of.get(root, 0) * len(
+                table
+            )  # classes of different parts have different numbers
+            parts.append(_part(replicate, name, tables.weights_of(root), table, meant, first))
     metadata = {
         "version": VERSION,
         "replicates": len(found),
@@ -53,6 +56,7 @@ def replicates_file(model: "SynthesizerModel", schema: "DataSchema") -> bytes | 
         "together": [list(names) for names in found.together],
         "follows": {name: [root, value.tolist()] for name, (root, value) in models[0].follows.items()},
         "kinds": {name: meant["kind"] for name, meant in values.items()},
+        **({"part_of": dict(models[0].part_of)} if models[0].part_of else {}),
         **_noise_in_number(model),
     }
     table = pa.concat_tables(parts).unify_dictionaries()
@@ -75,14 +79,15 @@ def _part(
     weights: "npt.NDArray[np.float64]",
     table: "npt.NDArray[np.float64]",
     meant: "dict[str, Any]",
+    first: int,
 ) -> "pa.Table":
-    """Return the rows of one attribute in one replicate, by class and value."""
+    """Return the rows of one attribute in one replicate, by class, numbered from `first`, and value."""
     classes, values = len(weights), len(meant["code"])
     spread = table[:, meant["code"]] / meant["size"][meant["code"]]
     return pa.table(
         {
             "replicate": np.full(classes * values, replicate, dtype=np.int16),
-            "class": np.repeat(np.arange(classes, dtype=np.int16), values),
+            "class": np.repeat(np.arange(first, first + classes, dtype=np.int16), values),
             "weight": np.repeat(weights, values),
             "attribute": pa.array([name] * (classes * values)).dictionary_encode(),
             "code": np.tile(meant["code"].astype(np.int32), classes),

@@ -156,12 +156,14 @@ class PublishedModel:
             raise IntegrityError("the file of replicates must be one that this package wrote") from None
         order = [("replicate", "ascending"), ("class", "ascending")]
         values, by_code = {}, {}
-        weights: list[Floats] = []
+        part_of: dict[str, int] = fields.get("part_of", {})
+        weights: dict[int, list[Floats]] = {}
         for name in fields["kinds"]:
             part = table.filter(pc.equal(table["attribute"], name))
             part = part.take(pc.sort_indices(part, order))
             replicate = part["replicate"].to_numpy()
-            size = int(np.count_nonzero((replicate == 0) & (part["class"].to_numpy() == 0)))
+            classes = part["class"].to_numpy()
+            size = int(np.count_nonzero((replicate == 0) & (classes == classes[0])))
             first = part.slice(0, size)
             code = first["code"].to_numpy()
             values[name] = {
@@ -174,13 +176,18 @@ class PublishedModel:
             sums = probability @ np.eye(int(code.max()) + 1)[code]
             cuts = np.flatnonzero(np.diff(replicate[::size])) + 1
             by_code[name] = np.split(sums, cuts)
-            weights = np.split(part["weight"].to_numpy()[::size], cuts)  # the same for every attribute
+            # The same for every attribute of a part; those that another one determines have its classes.
+            if name not in fields["follows"]:
+                weights[part_of.get(name, 0)] = np.split(part["weight"].to_numpy()[::size], cuts)
         follows = {name: (root, np.array(value)) for name, (root, value) in fields["follows"].items()}
         models = [
             ClassTables(
-                weights=weights[r],
+                weights=weights[0][r]
+                if len(weights) == 1
+                else np.stack([w[r] for _, w in sorted(weights.items())]),
                 tables={name: tables[r] for name, tables in by_code.items() if name not in follows},
                 follows=follows,
+                part_of=part_of,
             )
             for r in range(fields["replicates"] + 1)
         ]

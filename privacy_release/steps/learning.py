@@ -242,8 +242,9 @@ def _records_of(table: Table) -> "pd.DataFrame":
     """
     if table.is_in_fragments:
         raise SpecError(
-            f"a model is scored on a table in memory, but the engine {kind_of_engine(table.engine)} keeps the "
-            "table on disk; ingest the test records with the engine local"
+            "a model is scored on a table in memory, but the engine "
+            f"{kind_of_engine(table.engine)} keeps the table on disk; ingest the test records with "
+            "the engine local"
         )
     return read_private(table.uri, table.sha256)
 

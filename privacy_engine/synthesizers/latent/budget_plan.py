@@ -21,6 +21,8 @@ SEED = 20261120
 NARROW = 8  # values up to which an attribute is not measured by itself: joint tables are informative enough
 ENOUGH = 20  # scales of noise in the mean count of an attribute: from there on joint tables need it more
 TELLING = 8.0  # scales of noise in the mean count of a value, below which no choice of views is informative
+SCARCE = 24.0  # the same, below which Gaussian noise is least on attributes that are measured by themselves
+MOST_VIEWS = 75  # bounds the time of the fits of wide tables
 SEARCH_SHARE, TEST_SHARE, FUNCTION_SHARE = 0.015, 0.01, 0.04  # parts of epsilon for one dependency
 
 
@@ -166,17 +168,18 @@ class BudgetPlan:
             rounds: Number of views to measure, as for `LatentClass`; None: as many as are useful.
         """
         sizes = tuple(inputs.coded.sizes[a] for a in free)
-        joint = inputs.mean_count(whole, sizes) >= TELLING and len(sizes) > 1
-        wide = tuple(a for a, size in enumerate(sizes) if size > NARROW or not joint)
+        clear, power = inputs.mean_count(whole, sizes), inputs.noise.power
+        joint = clear >= TELLING and len(sizes) > 1
+        alone = not joint or (power > 1 and clear < SCARCE)
+        wide = tuple(a for a, size in enumerate(sizes) if size > NARROW or alone)
         measured = [sizes[a] for a in wide]
-        power = inputs.noise.power
         on_attributes, for_choices, for_views = whole, 0.0, 0.0
         for_attributes: tuple[float, ...] = ()
         if measured and joint:
             share = min(attribute_share, (ENOUGH / inputs.mean_count(whole, measured)) ** power)
             on_attributes, whole = split(whole, (share, 1 - share))
-        if measured:  # the least sum of all cells' errors: for epsilon square roots
-            for_attributes = split(on_attributes, [size ** (power / (power + 1)) for size in measured])
+        if measured:
+            for_attributes = split_by_size(on_attributes, measured, power)
         if joint:
             for_choices, for_views = split(whole, (selection_share, 1 - selection_share))
         return cls(
@@ -187,7 +190,25 @@ class BudgetPlan:
             for_attributes=for_attributes,
             for_choices=for_choices,
             for_views=for_views,
-            most_rounds=(rounds or math.ceil(1.5 * len(sizes))) if joint else 0,
+            most_rounds=(rounds or min(math.ceil(1.5 * len(sizes)), MOST_VIEWS)) if joint else 0,
+        )
+
+    @classmethod
+    def alone(cls, inputs: Inputs, free: Sequence[int], whole: float) -> Self:
+        """Spend a part on single attributes.
+
+        Args:
+            inputs: Inputs of the run.
+            free: Attributes that no other one determines.
+            whole: Part to split.
+        """
+        sizes = tuple(inputs.coded.sizes[a] for a in free)
+        return cls(
+            free=tuple(free),
+            sizes=sizes,
+            joint=False,
+            wide=tuple(range(len(sizes))),
+            for_attributes=split_by_size(whole, sizes, inputs.noise.power),
         )
 
     def require_enough(self, inputs: Inputs) -> None:
@@ -198,3 +219,8 @@ class BudgetPlan:
         """
         choices = split(self.for_choices, [1] * self.most_rounds)[:1] if self.joint else ()
         inputs.noise.scale_of_choice(min([*self.for_attributes, *choices]), by=inputs.change.summed)
+
+
+def split_by_size(whole: float, sizes: Sequence[int], power: int) -> tuple[float, ...]:
+    """Split a part among attributes so that the sum of all cells' errors is least: for epsilon, by roots."""
+    return split(whole, [size ** (power / (power + 1)) for size in sizes])

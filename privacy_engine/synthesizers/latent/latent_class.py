@@ -20,7 +20,12 @@ network with one hidden root.
     12  release the mean of `fits` models, each fitted from a separate start, its single attributes moved to
         the values in all tables unless noise explains the difference, as a network
 
-If not even a single attribute exceeds the noise, the whole budget goes to single attributes.
+If not even a single attribute exceeds the noise, the whole budget goes to single attributes. A table of more
+than 32 attributes follows the box of ``related_pairs`` instead of steps 3 to 10, unless most of its pairs
+depend on each other. Sets of attributes that no view connects have separate classes.
+
+With Gaussian noise and few records, step 3 measures every attribute: sums over a view of many cells have more
+noise than the same part spent on its attributes, as noise adds in squares there.
 
 Neighbour relation: one record replaced by any other, the number of records n public; or all records of one
 person, see ``privacy_engine.dp.contributions``: everything with noise is a table of counts, or changes by at
@@ -78,17 +83,35 @@ from privacy_engine.synthesizers.bayes.bayesian_network import BayesianNetwork
 from privacy_engine.synthesizers.latent import dependencies
 from privacy_engine.synthesizers.latent.budget_plan import BudgetPlan, Inputs, Search
 from privacy_engine.synthesizers.latent.dependencies import Dependency, candidates
-from privacy_engine.synthesizers.latent.latent_classes import LatentClasses, View, fit, random_start, uniform
+from privacy_engine.synthesizers.latent.latent_classes import (
+    CLEARLY,
+    LatentClasses,
+    View,
+    fit,
+    random_start,
+    uniform,
+)
 from privacy_engine.synthesizers.latent.learned_model import ROUND_STEPS, Measurement, learn_model
+from privacy_engine.synthesizers.latent.parts import Forest
 from privacy_engine.synthesizers.latent.rare_values import ValueGroups
+from privacy_engine.synthesizers.latent.related_pairs import (
+    WIDE,
+    Figures,
+    PairPlan,
+    chance_dependence,
+    figures_part,
+    other_pairs,
+)
 from privacy_engine.synthesizers.latent.view_design import Members
 from privacy_engine.synthesizers.latent.view_plan import GroupedAttributes, ViewPlan
 from privacy_engine.synthesizers.postprocess import likely_values, project_to_simplex
 from privacy_engine.synthesizers.synthesizer import Learned, Synthesizer, check_whole
 from privacy_engine.tables.domains import CodedTable
 
+Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
+REFIT = 1.1  # factor by which the views of a wide table grow from one fit to the next
 RARE = 1.5  # standard deviations of noise that a value's count must exceed to be separate
 
 
@@ -194,7 +217,18 @@ class LatentClass(Synthesizer):
         self.plan_of(inputs, range(len(coded.sizes)), search.rest).require_enough(inputs)
         found, left = find_dependencies(inputs, search)  # 2
         determined = {dependency.determined for dependency in found}
-        plan = self.plan_of(inputs, [a for a in range(len(coded.sizes)) if a not in determined], left)
+        free = [a for a in range(len(coded.sizes)) if a not in determined]
+        plan = self.plan_of(inputs, free, left)
+        is_wide = plan.joint and len(free) > WIDE and self.width > 1
+        if is_wide:
+            on_figures, left = figures_part(left)
+            figures = Figures.of(inputs, free, on_figures)
+            if not figures.are_everywhere(len(free), inputs.n):
+                attributes, pairs, checks = measure_pairs(inputs, free, left, figures)
+                return Measurement(
+                    inputs=inputs, found=found, attributes=attributes, views=pairs, checks=checks
+                )
+            plan = self.plan_of(inputs, free, left)
         attributes = measure_attributes(inputs, plan)  # 3
         views = self.views_of(inputs, attributes)  # 4, 5
         counts = cache(partial(views.counts, inputs))
@@ -205,7 +239,7 @@ class LatentClass(Synthesizer):
             else:
                 members = choose(inputs, views, fitted, number, counts)  # 7, 8
             measured = measure_view(inputs, views, members, counts)  # 9
-            fitted = FittedViews.of(inputs, views, (*fitted.views, measured), self.classes)  # 10
+            fitted = fitted.with_view(inputs, views, measured, self.classes, often=not is_wide)  # 10
         return Measurement(inputs=inputs, found=found, attributes=attributes, views=fitted.views)
 
     def learned_from(self, measured: Measurement) -> Learned:
@@ -233,10 +267,12 @@ class FittedViews:
         views: Noisy tables, those of single attributes first.
         model: The model; uniform as long as there is no table, or if there are to be none of several
             attributes.
+        seen: Number of views that the model was fitted to.
     """
 
     views: tuple[View, ...]
     model: LatentClasses
+    seen: int = 0
 
     @classmethod
     def of(cls, inputs: Inputs, plan: ViewPlan, views: tuple[View, ...], classes: int) -> Self:
@@ -245,7 +281,15 @@ class FittedViews:
         if not views or not plan.rounds:
             return cls(views=views, model=uniform(attributes.sizes))
         start = random_start(attributes.sizes, classes, inputs.rng)
-        return cls(views=views, model=fit(views, start, on_scale=attributes.on_scale, **ROUND_STEPS))
+        model = fit(views, start, on_scale=attributes.on_scale, **ROUND_STEPS)
+        return cls(views=views, model=model, seen=len(views))
+
+    def with_view(self, inputs: Inputs, plan: ViewPlan, view: View, classes: int, *, often: bool) -> Self:
+        """One more view; if not ``often``, the model is only fitted again once there are a tenth more."""
+        views = (*self.views, view)
+        if often or len(views) >= REFIT * self.seen:
+            return type(self).of(inputs, plan, views, classes)
+        return replace(self, views=views)
 
 
 def find_dependencies(inputs: Inputs, search: Search) -> tuple[tuple[Dependency, ...], float]:
@@ -308,6 +352,79 @@ def measure_attributes(inputs: Inputs, plan: BudgetPlan) -> GroupedAttributes:
         view = View(members=(attribute,), cells=cells, scale=scale / inputs.n, projected=cells, groups=())
         measured[attribute] = (groups, view)
     return GroupedAttributes.of(inputs, plan, measured)
+
+
+def measure_pairs(
+    inputs: Inputs, free: Sequence[int], whole: float, figures: Figures
+) -> tuple[GroupedAttributes, tuple[View, ...], tuple[View, ...]]:
+    """Steps 2 to 7 of the box of `related_pairs`.
+
+    Returns:
+        The attributes of a wide table; their tables and those of related pairs; the tables of other pairs.
+    """
+    pairs = PairPlan.of(inputs, [inputs.coded.sizes[a] for a in free], whole, figures.strongest)  # 2
+    attributes = measure_attributes(inputs, BudgetPlan.alone(inputs, free, pairs.for_attributes))  # 3
+    if not pairs.pairs:
+        return attributes, attributes.views, ()
+    plan = ViewPlan.of_pairs(inputs, attributes, pairs)
+    scores = _dependences(inputs, plan)
+    names = [plan.names(inputs, pair) for pair in plan.candidates]
+    forest, views = Forest(len(free)), list(attributes.views)
+    left_over = list(range(len(scores)))
+    for _ in tracked(range(pairs.pairs)):  # 4
+        left_over = [i for i in left_over if forest.joins(plan.candidates[i])]
+        chosen = inputs.noise.choose(
+            scores[left_over],
+            plan.for_choice,
+            by=inputs.change.summed,
+            targets=[names[i] for i in left_over],
+        )
+        pair = plan.candidates[left_over[chosen]]  # 5
+        view = measure_view(inputs, plan, pair, partial(plan.counts, inputs))  # 6
+        if _is_related(inputs, plan, view):
+            views.append(view)
+        forest.connect(pair)
+    checks = [  # 7
+        measure_view(inputs, plan, pair, partial(plan.counts, inputs))
+        for pair in other_pairs(views, len(free), pairs.checks, inputs.rng)
+    ]
+    return attributes, tuple(views), tuple(checks)
+
+
+def _is_related(inputs: Inputs, plan: ViewPlan, view: View) -> bool:
+    """Whether the noisy table of a pair is further from independence than noise and chance explain."""
+    expected = np.multiply.outer(*_shares(plan, view.members))
+    alone = [plan.attributes.views[a] for a in view.members]
+    # Squares of chance add up to at most 1 / n on average; the largest of many pairs has several times that.
+    noise = (
+        view.cells.size * view.variance
+        + (1 + CLEARLY) / inputs.n
+        + sum(a.cells.size * a.variance for a in alone)
+    )
+    clear = CLEARLY * math.sqrt(5 * view.cells.size) * view.variance
+    return float(((view.cells - expected) ** 2).sum()) > noise + clear
+
+
+def _shares(plan: ViewPlan, pair: Members) -> list[Floats]:
+    """The shares of the groups of two attributes, as a table of the pair counts them."""
+    alone = [plan.attributes.views[a].cells for a in pair]
+    groups = plan.grouping.get(pair, (None, None))
+    return [
+        cells if group_of is None else np.bincount(group_of, cells).astype(np.float64)
+        for cells, group_of in zip(alone, groups, strict=True)
+    ]
+
+
+def _dependences(inputs: Inputs, plan: ViewPlan) -> Ints:
+    """(c,) how far the table of each candidate pair is from independence, beyond noise and chance."""
+    off = [view.cells.size * view.scale for view in plan.attributes.views]
+    scores = []
+    for pair in plan.candidates:
+        counts = plan.counts(inputs, pair)
+        expected = np.rint(inputs.n * np.multiply.outer(*_shares(plan, pair))).astype(np.int64)
+        noise = counts.size * plan.view_error + inputs.n * sum(off[a] for a in pair)
+        scores.append(misfit_score(counts, expected, round(noise) + chance_dependence(inputs.n, counts.size)))
+    return np.array(scores, dtype=np.int64)
 
 
 def choose(

@@ -15,6 +15,7 @@ from privacy_engine.dp.mechanisms import split
 from privacy_engine.synthesizers.latent.budget_plan import BudgetPlan, Inputs
 from privacy_engine.synthesizers.latent.latent_classes import View
 from privacy_engine.synthesizers.latent.rare_values import ValueGroups, coarse_groups, sums_by_group
+from privacy_engine.synthesizers.latent.related_pairs import LARGE_PAIR, PairPlan
 from privacy_engine.synthesizers.latent.view_design import Coverage, Members, candidate_views, partition
 
 Floats = npt.NDArray[np.float64]
@@ -24,7 +25,6 @@ Groups = tuple[Ints | None, ...]
 SMALL_VIEW = 16  # cells that a view should hold at least, such as those of four binary attributes
 MOST_CELLS = 2048  # of a view: bounds the time of the fits
 PAIRS_A_VIEW = 2  # typical pairs' cells that a view should have room for, where the budget is small
-LARGE_PAIR = 256  # cells that a pair is worth: from there on groups of values are counted
 COVERED = 0.85  # part of the sets that would bring all pairs together: the last bring few
 LEAST_COARSE = 3  # groups of an attribute in a table of groups
 LONG_SCALE = 32  # values on a scale, from which on neighbours are much alike
@@ -181,6 +181,31 @@ class ViewPlan:
             for_choice=split(plan.for_choices, [1] * chosen)[0] if chosen else 0.0,
             for_view=for_view,
             view_error=noise.mean_error(for_view, inputs.change),
+        )
+
+    @classmethod
+    def of_pairs(cls, inputs: Inputs, attributes: GroupedAttributes, pairs: PairPlan) -> Self:
+        """All pairs of the attributes of a wide table as candidates; large ones over groups of values.
+
+        Args:
+            inputs: Inputs of the run, of which no record is read.
+            attributes: The free attributes, all measured by themselves.
+            pairs: Number of pairs and their parts.
+        """
+        sizes = attributes.sizes
+        candidates = tuple(itertools.combinations(range(len(sizes)), 2))
+        return cls(
+            attributes=attributes,
+            rounds=pairs.pairs,
+            candidates=candidates,
+            grouping={
+                pair: attributes.coarse(pair, LARGE_PAIR)
+                for pair in candidates
+                if sizes[pair[0]] * sizes[pair[1]] > LARGE_PAIR
+            },
+            for_choice=pairs.for_choice,
+            for_view=pairs.for_view,
+            view_error=inputs.noise.mean_error(pairs.for_view, inputs.change),
         )
 
     def counts(self, inputs: Inputs, members: Members) -> Ints:

@@ -18,13 +18,14 @@ from privacy_engine.progress import tracked
 from privacy_engine.synthesizers.latent.dependencies import Dependency
 from privacy_engine.synthesizers.latent.latent_class import LatentClass
 from privacy_engine.synthesizers.latent.latent_classes import (
-    LatentClasses,
     View,
     fit,
     random_start,
 )
-from privacy_engine.synthesizers.latent.learned_model import LAST_STEPS, Measurement, learned_of
+from privacy_engine.synthesizers.latent.learned_model import LAST_STEPS, Measurement, learned_of, shared
+from privacy_engine.synthesizers.latent.parts import Part, connected, small_parts, views_within
 from privacy_engine.synthesizers.latent.rare_values import ValueGroups, sums_by_group
+from privacy_engine.synthesizers.latent.related_pairs import WIDE
 from privacy_engine.synthesizers.postprocess import project_to_simplex
 from privacy_engine.synthesizers.synthesizer import Learned
 from privacy_engine.tables.domains import CodedTable
@@ -173,8 +174,7 @@ class FixedViews:
         """
         views = self._views(estimates, len(coded))
         return learned_of(
-            views,
-            self._fits(views),
+            self._parts(views),
             on_scale=self.on_scale,
             groups=self.groups,
             free=self.free,
@@ -199,12 +199,16 @@ class FixedViews:
             )
         ]
 
-    def _fits(self, views: Sequence[View]) -> list[LatentClasses]:
-        rng = np.random.default_rng(SEED)
-        joint = any(len(view.members) > 1 for view in views)
-        classes, fits = (self.method.classes, self.method.fits) if joint else (1, 1)
-        starts = [random_start(self.sizes, classes, rng) for _ in range(fits)]
-        return [fit(views, start, on_scale=self.on_scale, **LAST_STEPS) for start in tracked(starts)]
+    def _parts(self, views: Sequence[View]) -> list[Part]:
+        rng, parts = np.random.default_rng(SEED), []
+        together = (connected if len(self.sizes) <= WIDE else small_parts)(views, len(self.sizes))
+        for members, classes, fits in shared(self.sizes, together, self.method.classes, self.method.fits):
+            own = views_within(views, members)
+            sizes, on_scale = ([of[m] for m in members] for of in (self.sizes, self.on_scale))
+            starts = [random_start(sizes, classes, rng) for _ in range(fits)]
+            fitted = [fit(own, start, on_scale=on_scale, **LAST_STEPS) for start in tracked(starts)]
+            parts.append(Part(members=members, views=own, fitted=tuple(fitted)))
+        return parts
 
 
 def known_of(measured: Measurement) -> tuple[Known, ...]:
