@@ -43,7 +43,7 @@ def test_the_gate_that_is_timed_tries_every_attack(name: str, monkeypatch: pytes
     whole = tries.attack_staged
 
     def told(*given: object, **named: object) -> object:
-        return whole(*given, **named, tell=tried.append)  # type: ignore[arg-type]
+        return whole(*given, **named, on_progress=tried.append)  # type: ignore[arg-type]
 
     monkeypatch.setattr(attack_speed, "attack_staged", told)
     frame = attack_speed.table_of(600, np.random.default_rng(1))

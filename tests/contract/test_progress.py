@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from privacy_engine import load_method, method_names
-from privacy_engine.progress import telling
+from privacy_engine.progress import reporting_to
 from privacy_engine.randomizers.randomizer import Randomizer
 from privacy_engine.registry import detector_names, load_detector
 from privacy_engine.release import Release
@@ -36,7 +36,7 @@ cases = pytest.mark.parametrize("case", CASES)
 
 def told_by(work: Callable[[], Any]) -> list[float]:
     told: list[float] = []
-    with telling(told.append):
+    with reporting_to(told.append):
         work()
     return told
 
@@ -68,7 +68,7 @@ def test_shares_of_detectors_rise_and_end_at_one(name: str) -> None:
     "case", [c for c in CASES if not load_method(CASES[c][0]).privacy_loss(PUBLIC_SCHEMA)]
 )
 def test_a_release_is_the_same_whether_anybody_listens_or_not(case: str) -> None:
-    with telling(lambda share: None):
+    with reporting_to(lambda share: None):
         heard = made(case, people())
     pd.testing.assert_frame_equal(heard.table, made(case, people()).table)
 
@@ -77,7 +77,7 @@ def test_a_release_is_the_same_whether_anybody_listens_or_not(case: str) -> None
 def test_records_drawn_from_a_model_are_the_same_whether_anybody_listens_or_not(name: str) -> None:
     method = quick(name)
     model = method.measure(people(), PUBLIC_SCHEMA)  # its noise cannot be seeded
-    with telling(lambda share: None):
+    with reporting_to(lambda share: None):
         heard = method.release_of(model, PUBLIC_SCHEMA, np.random.default_rng(5))
     unheard = method.release_of(model, PUBLIC_SCHEMA, np.random.default_rng(5))
     pd.testing.assert_frame_equal(heard.table, unheard.table)
@@ -91,7 +91,7 @@ def test_a_listener_that_fails_loses_no_release_and_is_told_nothing_more(case: s
         told.append(share)
         raise OSError("nobody is there")
 
-    with telling(fail):
+    with reporting_to(fail):
         release = made(case, people())
     assert len(release.table)
     assert len(told) == 1

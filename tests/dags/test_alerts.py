@@ -8,7 +8,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from airflow_privacy_release.task.notifications import tell_alerts
+from airflow_privacy_release.task.notifications import notify_alerts
 from privacy_engine.dp.limits import Limit
 from privacy_engine.errors import SpecError
 from privacy_release.lake.log import publications
@@ -34,7 +34,7 @@ def alerting(
 
     def test() -> Any:
         dag = load("people").dags["people"]
-        dag.get_task("publish").on_success_callback = [tell_alerts(letters)]
+        dag.get_task("publish").on_success_callback = [notify_alerts(letters)]
         return dag.test()
 
     return test

@@ -221,7 +221,7 @@ def test_outliers_are_set_aside_before_the_others_are_anonymized_and_told_by_cou
 ) -> None:
     done = run("outliers_then_obpa")
     assert done.state == "success", done.tasks
-    told = done.returned("tell")
+    told = done.returned("count_records")
     assert told["set_aside"] == told["outliers"] == 50
     assert told["records"] - told["set_aside"] == told["released"]
     table = "adult_without_outliers"

@@ -8,7 +8,7 @@ import pytest
 
 from privacy_engine.engines.parquet import regrouped
 from privacy_engine.pipeline import ahead, each_ahead
-from privacy_engine.progress import advance, telling
+from privacy_engine.progress import advance, reporting_to
 
 PATIENCE = 60.0  # seconds until a thread that never comes is a failure
 
@@ -141,6 +141,6 @@ def test_the_progress_of_the_items_is_told_to_whoever_listens_to_the_caller() ->
             yield number
             advance((number + 1) / 4)
 
-    with telling(told.append), ahead(items()) as numbers:
+    with reporting_to(told.append), ahead(items()) as numbers:
         assert len(list(numbers)) == 4
     assert told == [0.25, 0.5, 0.75, 1.0]

@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from privacy_engine.progress import LEAST, advance, apart, portion, telling, tracked
+from privacy_engine.progress import LEAST, advance, apart, portion, reporting_to, tracked
 
 
 def test_nobody_needs_to_listen() -> None:
@@ -16,7 +16,7 @@ def test_nobody_needs_to_listen() -> None:
 
 def test_a_part_of_a_part_counts_its_share_of_a_share() -> None:
     told: list[float] = []
-    with telling(told.append):
+    with reporting_to(told.append):
         with portion(0.5):
             for _ in tracked("ab"):
                 advance(0.5)
@@ -26,7 +26,7 @@ def test_a_part_of_a_part_counts_its_share_of_a_share() -> None:
 
 def test_what_a_loop_leaves_out_is_done_when_its_part_is() -> None:
     told: list[float] = []
-    with telling(told.append):
+    with reporting_to(told.append):
         with portion(0.5):
             for number in tracked(range(10)):
                 if number == 1:
@@ -37,7 +37,7 @@ def test_what_a_loop_leaves_out_is_done_when_its_part_is() -> None:
 
 def test_less_than_before_and_more_than_all_are_passed_over() -> None:
     told: list[float] = []
-    with telling(told.append):
+    with reporting_to(told.append):
         for share in (0.5, 0.2, -1.0, 7.0, 0.9):
             advance(share)
         for _ in tracked(range(5), total=2):
@@ -49,7 +49,7 @@ def test_work_that_failed_is_never_told_to_be_done() -> None:
     told: list[float] = []
 
     def fail() -> None:
-        with telling(told.append), portion(0.5):
+        with reporting_to(told.append), portion(0.5):
             advance(0.5)
             raise OSError("no disk")
 
@@ -62,7 +62,7 @@ def test_work_that_failed_is_never_told_to_be_done() -> None:
 
 def test_small_steps_are_told_together() -> None:
     told: list[float] = []
-    with telling(told.append):
+    with reporting_to(told.append):
         for _ in tracked(range(100_000)):
             pass
     assert len(told) <= 1 / LEAST
@@ -71,7 +71,7 @@ def test_small_steps_are_told_together() -> None:
 
 def test_threads_tell_of_the_part_that_they_were_begun_in() -> None:
     told: list[float] = []
-    with telling(told.append), portion(0.5), ThreadPoolExecutor(4) as pool:
+    with reporting_to(told.append), portion(0.5), ThreadPoolExecutor(4) as pool:
         works = [apart(lambda: [advance(step / 50) for step in range(50)], 1 / 8) for _ in range(8)]
         list(pool.map(lambda work: work(), works))
         assert told[-1] == pytest.approx(0.5, abs=2 * LEAST)
@@ -81,8 +81,8 @@ def test_threads_tell_of_the_part_that_they_were_begun_in() -> None:
 def test_work_inside_of_work_has_a_listener_of_its_own() -> None:
     outer: list[float] = []
     inner: list[float] = []
-    with telling(outer.append):
-        with telling(inner.append):
+    with reporting_to(outer.append):
+        with reporting_to(inner.append):
             advance(0.5)
         advance(0.25)
     assert (inner, outer) == ([0.5, 1.0], [0.25, 1.0])

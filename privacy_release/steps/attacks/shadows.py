@@ -52,7 +52,7 @@ def shadows_kept(
     table: Table,
     staged: StagedRelease,
     work: WorkArea,
-    tell: Callable[[str], None] = lambda _: None,
+    on_progress: Callable[[str], None] = lambda _: None,
 ) -> "tuple[Shadow, ...]":
     """Return the shadow releases that a rule requires: those in the work area, and new ones for the rest.
 
@@ -61,7 +61,7 @@ def shadows_kept(
         table: Table that the release was made from. Its `holdout` are the people to make shadows of.
         staged: Staged release. Its manifest names method and parameters.
         work: Work area in which shadows are kept until teardown.
-        tell: Progress callback, called with a message when a shadow begins.
+        on_progress: Progress callback, called with a message when a shadow begins.
 
     Raises:
         SpecError: If the release continues earlier ones, or was made in fragments.
@@ -85,7 +85,9 @@ def shadows_kept(
     count, found = rule.shadows or 0, []
     # The people in each shadow follow from the question, so a retry uses the same ones.
     for number, inside in enumerate(halves_of(persons, made_by.rng(), count)):
-        tell(f"shadow {number + 1} of {count}, of {len(inside):,} of {len(outsiders):,} records held out")
+        on_progress(
+            f"shadow {number + 1} of {count}, of {len(inside):,} of {len(outsiders):,} records held out"
+        )
         with portion(1 / count):
             found.append(made_by.kept(number, inside) or made_by.made(number, inside, rule))
     return tuple(found)

@@ -75,7 +75,7 @@ def alerts(lake: Lake, problems: list[str]) -> Alerts:
         staged: Any = SimpleNamespace(rows=rows, loss=None, figures=figures, booking=None)
         report: Any = SimpleNamespace(findings=measured)
         return find_alerts(
-            staged, report, asked, table=lambda: lake.table("people"), run=RUN, tell=problems.append
+            staged, report, asked, table=lambda: lake.table("people"), run=RUN, on_problem=problems.append
         )
 
     return found
@@ -178,7 +178,7 @@ def test_a_lake_out_of_reach_leaves_the_limits_that_need_no_history(problems: li
         {"rows": {"below": 10, "falls_by": 0.1}},
         table=unreachable,
         run=RUN,
-        tell=problems.append,
+        on_problem=problems.append,
     )
     assert [a.text for a in found] == ["Records released: 5, below 10"]
     assert problems == ["an error of the type OSError, whose message may quote what it read"]
@@ -208,7 +208,7 @@ def test_no_figure_of_the_source_is_told_of_a_differentially_private_release(
     asked = {"gcp_lca": {"above": 0.01}, "suppressed_records": {"above": 1}, "epsilon": {"above": 0.4}}
     report: Any = SimpleNamespace(findings=[])
     found = find_alerts(
-        staged, report, asked, table=lambda: lake.table("people"), run=RUN, tell=problems.append
+        staged, report, asked, table=lambda: lake.table("people"), run=RUN, on_problem=problems.append
     )
     assert [a.text for a in found] == ["Epsilon spent: 0.5, above 0.4"]
     assert problems == [
@@ -238,7 +238,7 @@ def test_little_left_of_a_budget_is_told(ledger: BudgetLedger, lake: Lake, probl
             table=lambda: lake.table("people"),
             run=RUN,
             ledger=ledger,
-            tell=problems.append,
+            on_problem=problems.append,
         )
         assert [a.value for a in found] == left
     assert found[0].text.startswith("people: 0.25 of epsilon 1 is left (in total)")

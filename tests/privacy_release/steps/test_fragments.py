@@ -17,7 +17,7 @@ import pytest
 
 import privacy_release
 from privacy_engine.errors import CapacityError, InfeasibleError, IntegrityError, SpecError, VerificationError
-from privacy_engine.progress import telling
+from privacy_engine.progress import reporting_to
 from privacy_engine.tables.classes import EquivalenceClasses
 from privacy_engine.tables.schema import DataSchema
 from privacy_engine.verification.models import DistinctLDiversity, KAnonymity, TCloseness
@@ -397,9 +397,15 @@ def test_one_process_and_the_process_pool_give_the_bytes_of_mapped_tasks(
     work, table = ingested
     told: list[str] = []
     shares: list[float] = []
-    with telling(shares.append):
+    with reporting_to(shares.append):
         pooled = make_release(
-            table, work, method="mondrian", parameters=MONDRIAN, seed=7, label="pooled", progress=told.append
+            table,
+            work,
+            method="mondrian",
+            parameters=MONDRIAN,
+            seed=7,
+            label="pooled",
+            on_progress=told.append,
         )
     mapped = released.join()
     assert pooled.sha256 == mapped.sha256

@@ -21,7 +21,7 @@ from privacy_engine.errors import (
     SpecError,
     VerificationError,
 )
-from privacy_engine.progress import telling
+from privacy_engine.progress import reporting_to
 from privacy_engine.verification.policy import ReleasePolicy
 from privacy_release.lake.store import Lake
 from privacy_release.spec.files import load_policy
@@ -192,7 +192,7 @@ def test_equal_seeds_stage_equal_bytes(table: Table, work: WorkArea) -> None:
 
 def test_progress_names_each_part_of_the_work(table: Table, work: WorkArea) -> None:
     told: list[str] = []
-    privacy_release.make_release(table, work, method="mondrian", parameters={"k": 5}, progress=told.append)
+    privacy_release.make_release(table, work, method="mondrian", parameters={"k": 5}, on_progress=told.append)
     assert told == ["reading", "running mondrian", "measuring", "staging"]
 
 
@@ -204,7 +204,7 @@ def test_ingest_tells_how_many_of_the_records_are_read(
         part = people.iloc[50 * number : 50 * (number + 1)]
         part.to_parquet(tmp_path / "parts" / f"{number}.parquet", index=False)
     told: list[float] = []
-    with telling(told.append):
+    with reporting_to(told.append):
         privacy_release.ingest(str(tmp_path / "parts"), spec.data_schema(), work, columns=spec.source.columns)
     assert told == [0.25, 0.5, 0.75, 1.0]
 
@@ -216,14 +216,14 @@ def test_publishing_tells_how_many_of_the_records_are_written(
     monkeypatch.setattr("privacy_release.lake.rows._BATCH", 50)
     told: list[float] = []
     report = privacy_release.verify_staged(staged, policy())
-    with telling(told.append):
+    with reporting_to(told.append):
         privacy_release.publish_staged(staged, report, lake.table("people"), "r1")
     assert told == [0.25, 0.5, 0.75, 1.0]
 
 
 def test_a_release_is_the_same_bytes_whether_anybody_listens_or_not(table: Table, work: WorkArea) -> None:
     told: list[float] = []
-    with telling(told.append):
+    with reporting_to(told.append):
         heard = privacy_release.make_release(
             table, work, method="bottom_up", parameters={"k": 5}, seed=3, label="heard"
         )

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from privacy_engine.errors import InfeasibleError
-from privacy_engine.progress import telling
+from privacy_engine.progress import reporting_to
 from privacy_engine.recoding.grouping import partitioning
 from privacy_engine.recoding.grouping.constraints import Rule, RuleKind, no_constraints, pack_rules
 from privacy_engine.recoding.grouping.partitioning import CutRule, blocks, mondrian
@@ -357,7 +357,7 @@ def test_what_is_done_is_told_by_one_thread_and_by_several(monkeypatch):
     for threads in (1, 2):
         monkeypatch.setattr(partitioning.nb, "get_num_threads", lambda given=threads: given)
         told = []
-        with telling(told.append):
+        with reporting_to(told.append):
             mondrian(codes, GEOMETRY, 10, np.zeros((0, 2_000), np.int32), no_constraints())
         assert len(told) > 3
         assert told == sorted(told)
