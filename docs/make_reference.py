@@ -1,6 +1,6 @@
 """Writes the pages of reference: operators, files and commands, with their parameters, as the code has them.
 
-What a parameter means stands in the docstring of its class, or of its base where all of a family share it;
+The docstring of a class explains its parameters, or that of its base if a whole family shares them;
 what an argument of a command means in its help.
 """
 
@@ -112,14 +112,14 @@ def operators() -> str:
 
 def files() -> str:
     """The page of files: the fields of a release and of a policy, the models, and the methods."""
-    parts, asked, done = [FILES], [("", ReleaseSpec)], set()
-    while asked:
-        place, model = asked.pop(0)
+    parts, waiting, done = [FILES], [("", ReleaseSpec)], set()
+    while waiting:
+        place, model = waiting.pop(0)
         if model in done:
             continue
         done.add(model)
         rows, inner = _fields(model, place)
-        asked += inner
+        waiting += inner
         title = f"`{place}`" if place else "Release"
         parts.append("\n".join([f"## {title}", "", _plain(_lead(model)), "", *rows, ""]))
     parts += [_methods(), POLICY, *_table(_documented(ReleasePolicy), ReleasePolicy), ""]
@@ -164,7 +164,7 @@ def _argument(action: argparse.Action) -> str:
 
 def _methods() -> str:
     """What `release.method` may be, and the parameters of each."""
-    lines = ["## Methods", "", "What `release.method` may be, and what may stand beside it.", ""]
+    lines = ["## Methods", "", "Methods that `release.method` can name, with their parameters.", ""]
     for name in method_names():
         method = method_class(name)
         lines += [f"### `{name}`", "", _plain(_lead(method)), "", *_table(_documented(method), method), ""]
@@ -405,7 +405,7 @@ def _entries(doc: str) -> dict[str, str]:
 
 
 def _followed(meanings: dict[str, str]) -> dict[str, str]:
-    """The same, where an entry only says where to look what stands there; of a base it is known anyway."""
+    """Replace entries that only refer to another docstring by the text there."""
     found = {}
     for name, text in meanings.items():
         if not (elsewhere := _ELSEWHERE.fullmatch(text)):

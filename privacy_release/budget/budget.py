@@ -10,7 +10,7 @@ The order matters: reserve, read, measure, commit, sample.
   retry, a cleared task or another run on the same bytes costs nothing.
 - The records are sampled from the committed text, with a seed that is derived from this text. That is
   post-processing (Dwork and Roth 2014, Proposition 2.1): the released bytes are a function of the model
-  alone, so they cost nothing, and are the same in every retry. A seed from the key would not do: the key is a
+  only, so they cost nothing and are the same in every retry. A seed from the key would not do: the key is a
   hash of the exact records, so anyone who knows all but one of them could find the last one by trying.
 
 If a schedule limits the number of releases that a person takes part in, its promise is booked once, and
@@ -90,7 +90,7 @@ class Measured:
 
     @property
     def seed(self) -> int:
-        """The default seed of the sampling: a function of the model alone."""
+        """The default seed of the sampling: a function of the model only."""
         return int(self.booking.model_sha256, 16)
 
 

@@ -40,7 +40,7 @@ PROMISES: Mapping[str, Promise] = {
     "distinct_l_diversity": Promise(
         name="distinct l-diversity",
         rule="Every class holds at least {l} distinct sensitive values.",
-        protects="The class alone never makes a sensitive value certain: all but one of at least {l} "
+        protects="The class by itself never makes a sensitive value certain: all but one of at least {l} "
         "values would have to be ruled out first.",
         leaves="One value may be far likelier than the others in a class, and values that mean nearly the "
         "same count as different.",

@@ -1494,7 +1494,7 @@ def load_spec(path: str | Path, *, judge: bool = True) -> ReleaseSpec:
 
     Args:
         path: Path of the file.
-        judge: Whether to raise for rules that the file alone breaks. Otherwise the caller judges them,
+        judge: Whether to raise for rules that the file breaks by itself. Otherwise the caller judges them,
             together with those that need other files.
 
     Raises:

@@ -9,7 +9,7 @@ in an attack.
 A shadow is the result of the release's method, with its parameters, on other people. The method is called in
 the engine, which knows no ledger, no secret of a series and no state of a schedule, so nothing is booked or
 stored. `privacy_engine.attacks.shadow` proves that nothing has to be. A release that continues earlier ones,
-or is made in fragments, is not the result of its method alone and is refused.
+or is made in fragments, is not the result of only its method and is refused.
 
 Shadows are as private as the held-out people: they stay in the work area and are removed with it.
 """
@@ -205,7 +205,7 @@ def _require_alone(rule: "AttackRisk", manifest: Manifest, staged: StagedRelease
     if follows or staged.engine is not None:
         raise SpecError(
             f"{rule_of(rule)} requires shadow releases, but this release continues earlier ones, counts who "
-            "is in them, or was made in fragments, so its method alone cannot make such a release; "
+            "is in them, or was made in fragments, so its method cannot make such a release by itself; "
             "remove shadows from the rule, or release without history and over_time, with the engine local"
         )
 

@@ -225,8 +225,8 @@ def test_answers_without_a_claim_are_about_nobody_whose_answers_have_one() -> No
 
 # Why no outliers are looked for, in words of the file.
 WITHOUT_OUTLIERS = {
-    "adult_fragments": "the search holds the table in memory",
-    "clinic_tables": "the search is for one table",
+    "adult_fragments": "the search would hold the whole table in memory",
+    "clinic_tables": "the search takes one table",
 }
 
 

@@ -398,10 +398,10 @@ def test_all_mistakes_of_a_file_are_named_at_once(home: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("name: people\nname: again\n", "line 1: must be YAML; correct it: a field stands twice"),
+        ("name: people\nname: again\n", "line 1: must be YAML; correct it: a field appears twice"),
         (
             "schema:\n  age: {role: sensitive}\n  age: {role: insensitive}\n",
-            "line 2: must be YAML; correct it: a field stands twice",
+            "line 2: must be YAML; correct it: a field appears twice",
         ),
         ("name: [people\n", r"line \d: must be YAML; correct it"),
         ("- people\n", "must be a mapping of fields, got list"),
