@@ -99,6 +99,12 @@ def test_a_page_is_read_in_one_go() -> None:
     assert long <= TOO_LONG
 
 
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_a_page_begins_with_its_heading(page: Path) -> None:
+    """Otherwise the site names the page after its file."""
+    assert page.read_text(encoding="utf-8").startswith("# ")
+
+
 def anchors(page: Path) -> set[str]:
     """What GitHub calls the headings of a page."""
     headings = HEADING.findall(CODE.sub("", page.read_text(encoding="utf-8")))

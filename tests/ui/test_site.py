@@ -14,7 +14,16 @@ from tests.ui.conftest import SIZES, opened
 
 pytestmark = [pytest.mark.ui]
 
-PAGES = ("index", "tutorial", "guarantees", "methods", "reference_files", "benchmarks")
+PAGES = (
+    "index",
+    "tutorial",
+    "choose",
+    "guarantees",
+    "methods",
+    "reference_files",
+    "reference_python",
+    "benchmarks",
+)
 
 
 @pytest.fixture(scope="module")
