@@ -85,7 +85,7 @@ def test_the_first_release_warns_on_its_own_limits_alone(alerts: Alerts, problem
     asked = {"gcp_lca": {"above": 0.2, "rises_by": 0.01}, "rows": {"falls_by": 0.01, "below": 101}}
     assert [a.text for a in alerts(asked, gcp_lca=0.25)] == [
         "Records released: 100, below 101",
-        "Global certainty penalty, by common ancestor: 25 %, above 20 %",
+        "Detail lost (GCP), by common ancestor: 25 %, above 20 %",
     ]
     assert problems == []
 

@@ -19,7 +19,7 @@ from privacy_release.lake.read import dictionary_of, read_release
 from privacy_release.lake.retract import clean_orphans, retract
 from privacy_release.lake.store import Lake, get
 from privacy_release.manifest.manifest import Claims
-from privacy_release.reports.dictionary import dictionary_html
+from privacy_release.reports.dictionary import _domain_words, dictionary_html, guarantee_in_short
 from privacy_release.spec.files import load_policy
 from privacy_release.steps.producers.job import Job, ProducedRelease
 from privacy_release.steps.producers.staging import stage
@@ -286,3 +286,12 @@ def test_a_manifest_names_missing_figures(tmp_path: Path, work: WorkArea, lake: 
     )
     left_out = read_manifest(stage(made, table, job).manifest).left_out
     assert {"figure": "the network", "error": "ZeroDivisionError"} in left_out
+
+
+def test_numbers_of_a_dictionary_are_written_as_people_write_them() -> None:
+    loss = {"epsilon": 0.123456, "delta": 1e-9, "neighbours": "replace_one"}
+    assert guarantee_in_short(Claims.from_dict({"guarantees": [], "loss": loss})) == (
+        "differential privacy (epsilon=0.1235, delta=1e-9)"
+    )
+    bounds = {"bounds": [0.5, 2_000_000.0]}
+    assert _domain_words(bounds) == "0.5 to 2000000, both inside"
