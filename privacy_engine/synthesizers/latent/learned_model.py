@@ -63,7 +63,7 @@ def learn_model(measured: Measurement, *, classes: int, fits: int, replicates: i
         replicates: Number of replicates, as for `LatentClass`; 0: none.
     """
     inputs, attributes = measured.inputs, measured.attributes
-    if not classes_tell_more(measured, classes):
+    if not classes_predict_more(measured, classes):
         classes, fits = 1, 1
     steps = MORE_STEPS if attributes.long else LAST_STEPS
     fitted = [
@@ -83,12 +83,12 @@ def learn_model(measured: Measurement, *, classes: int, fits: int, replicates: i
     )
 
 
-def classes_tell_more(measured: Measurement, classes: int) -> bool:
-    """Whether the classes predict joint tables better than independent attributes do.
+def classes_predict_more(measured: Measurement, classes: int) -> bool:
+    """Return whether the classes predict joint tables better than independent attributes do.
 
     The coupled bootstrap (Oliveira, Lei, Tibshirani: Unbiased Risk Estimation in the Normal Means Problem,
-    2021): noise w of the known scale is added to the noisy tables t, t + w sqrt(c) is fitted and
-    t - w / sqrt(c) predicted. The two are uncorrelated, as if the records had been measured twice.
+    2021): noise w of the known scale is added to the noisy tables t. The model is fitted to t + w sqrt(c) and
+    must predict t - w / sqrt(c). Both are uncorrelated, as if the records had been measured twice.
     """
     inputs, views = measured.inputs, measured.views
     joint = [len(view.members) > 1 for view in views]
