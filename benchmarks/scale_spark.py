@@ -1,7 +1,7 @@
 """What Spark's driver holds and what executors send: ``python -m benchmarks.scale_spark FOLDER ROWS ...``.
 
 A cluster of this machine with 2 and with 4 executors of one core makes a release in fragments, and counts k,
-l and t of it. Each size and cluster has processes of its own; the folder keeps tables.
+l and t of it. Each size and cluster has separate processes; the folder keeps tables.
 """
 
 import json

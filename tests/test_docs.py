@@ -46,7 +46,7 @@ def test_the_operators_of_methods_and_the_stubs_are_what_the_code_says() -> None
         assert (ROOT / file).read_text(encoding="utf-8") == text(), f"{file}: run `make docs`, and commit it"
 
 
-def test_an_operator_is_made_of_a_method_without_parameters_of_its_own() -> None:
+def test_an_operator_is_made_of_a_method_without_its_own_parameters() -> None:
     made = runpy.run_path(str(ROOT / "docs" / "make_operators.py"))
     text = made["_class"]("AOperator", "Base", docstring=(), attributes=(), arguments=(), body=["pass"])
     ast.parse(text)
@@ -69,7 +69,7 @@ def test_an_editor_knows_the_type_of_every_exported_name(tmp_path: Path) -> None
     assert not [name for name, kind in zip(names, revealed, strict=True) if kind == "Any"]
 
 
-def test_the_operator_reference_has_every_public_name() -> None:
+def test_the_operator_reference_has_beforey_public_name() -> None:
     headings = set(re.findall(r"^### (\w+)", (ROOT / "docs/reference.md").read_text(), re.MULTILINE))
     assert headings == set(airflow_privacy_release.__all__)
 

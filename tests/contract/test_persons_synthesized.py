@@ -63,8 +63,8 @@ def test_the_books_balance(name: str, bound: str, epsilon: float) -> None:
     findings = check_bookkeeping(model.loss, model.spends, SCHEMA, model.loss)
     assert all(f.passed for f in findings)
     assert len(findings) == 7
-    told = [spend.to_dict() for spend in model.spends]
-    assert [Spend.from_dict(t) for t in json.loads(json.dumps(told))] == list(model.spends)
+    fields = [spend.to_dict() for spend in model.spends]
+    assert [Spend.from_dict(t) for t in json.loads(json.dumps(fields))] == list(model.spends)
 
 
 @methods
@@ -99,13 +99,13 @@ def test_a_sample_of_records_is_paid_for_each_of_a_person(bound: str, each: int)
 
 @methods
 @bounds
-def test_the_number_of_rows_is_told_nowhere(name: str, bound: str) -> None:
-    """As a number of its own; by chance a noisy figure has these digits less than once in 1,000 runs."""
+def test_the_number_of_rows_is_reported_nowhere(name: str, bound: str) -> None:
+    """As a separate number; by chance a noisy figure has these digits less than once in 1,000 runs."""
     release = released(name, bound)
-    told = json.dumps([release.manifest(), release.model.to_json()])
-    assert f'"source_persons": {PERSONS}' in told
-    assert "source_rows" not in told
-    assert f" {ROWS}," not in told
+    manifest = json.dumps([release.manifest(), release.model.to_json()])
+    assert f'"source_persons": {PERSONS}' in manifest
+    assert "source_rows" not in manifest
+    assert f" {ROWS}," not in manifest
     assert release.model.persons == PERSONS
     rows = len(release.table)
     assert rows == PERSONS if bound != "max_rows" else PERSONS <= rows <= 4 * PERSONS
@@ -151,7 +151,7 @@ def test_a_table_of_one_person_is_refused(name: str, bound: str) -> None:
 
 
 @methods
-def test_records_of_nobody_are_refused(name: str) -> None:
+def test_records_of_no_one_are_refused(name: str) -> None:
     nameless = VISITS.assign(name=VISITS["name"].where(VISITS.index > 4))
     with pytest.raises(SchemaError, match="name: 5 records are without a person"):
         method(name, "weight").measure(nameless, SCHEMA)

@@ -34,11 +34,11 @@ CASES = (
 cases = pytest.mark.parametrize("case", CASES)
 
 
-def told_by(work: Callable[[], Any]) -> list[float]:
-    told: list[float] = []
-    with reporting_to(told.append):
+def shares_of(work: Callable[[], Any]) -> list[float]:
+    shares: list[float] = []
+    with reporting_to(shares.append):
         work()
-    return told
+    return shares
 
 
 def made(case: str, table: pd.DataFrame) -> Release:
@@ -49,19 +49,19 @@ def made(case: str, table: pd.DataFrame) -> Release:
 
 @cases
 def test_shares_rise_and_end_at_one_which_comes_once(case: str) -> None:
-    told = told_by(lambda: made(case, people()))
-    assert all(type(share) is float and 0 < share <= 1 for share in told)
-    assert all(one < other for one, other in itertools.pairwise(told))
-    assert told[-1] == 1.0
-    assert len(told) >= 3  # of more than that it began and ended
+    reported = shares_of(lambda: made(case, people()))
+    assert all(type(share) is float and 0 < share <= 1 for share in reported)
+    assert all(one < other for one, other in itertools.pairwise(reported))
+    assert reported[-1] == 1.0
+    assert len(reported) >= 3  # of more than that it began and ended
 
 
 @pytest.mark.parametrize("name", detector_names())
 def test_shares_of_detectors_rise_and_end_at_one(name: str) -> None:
-    told = told_by(lambda: load_detector(name).detect(people(), PUBLIC_SCHEMA))
-    assert all(one < other for one, other in itertools.pairwise(told))
-    assert told[-1] == 1.0
-    assert len(told) >= 3
+    reported = shares_of(lambda: load_detector(name).detect(people(), PUBLIC_SCHEMA))
+    assert all(one < other for one, other in itertools.pairwise(reported))
+    assert reported[-1] == 1.0
+    assert len(reported) >= 3
 
 
 @pytest.mark.parametrize(
@@ -84,14 +84,14 @@ def test_records_drawn_from_a_model_are_the_same_whether_anybody_listens_or_not(
 
 
 @cases
-def test_a_listener_that_fails_loses_no_release_and_is_told_nothing_more(case: str) -> None:
-    told: list[float] = []
+def test_a_listener_that_fails_loses_no_release_and_hears_nothing_more(case: str) -> None:
+    shares: list[float] = []
 
     def fail(share: float) -> None:
-        told.append(share)
-        raise OSError("nobody is there")
+        shares.append(share)
+        raise OSError("no one is there")
 
     with reporting_to(fail):
         release = made(case, people())
     assert len(release.table)
-    assert len(told) == 1
+    assert len(shares) == 1

@@ -1,4 +1,4 @@
-"""What people are told, and where the link leads, after real runs."""
+"""What people are notified of, and where the link leads, after real runs."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -103,7 +103,7 @@ def test_a_notifier_can_send_more_than_once(
     ]
 
 
-def test_of_an_error_that_this_project_did_not_word_only_the_type_is_told(
+def test_of_an_error_that_this_project_did_not_word_only_the_type_is_reported(
     home: Any, load: Callable[..., Any]
 ) -> None:
     task = load("people").dags["people"].get_task("verify")
@@ -118,7 +118,7 @@ def test_of_an_error_that_this_project_did_not_word_only_the_type_is_told(
 
 
 @pytest.mark.slow  # three whole runs
-def test_a_budget_that_runs_low_is_told_once_it_does(
+def test_a_budget_that_runs_low_is_reported_once_it_does(
     home: Any, invented: Any, ledger: BudgetLedger, run_with: Callable[..., Any], letters: Letters
 ) -> None:
     home.write(invented, **{**PRIVATE, "release": {"method": "latent_class", "epsilon": 0.5}})

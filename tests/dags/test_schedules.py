@@ -71,7 +71,7 @@ def test_the_form_says_what_a_parameter_means_and_takes_none_that_the_policy_ref
         asked.resolve(4)
     home.write(
         release={"method": "mondrian", "k": 3}
-    )  # verification refuses it; the DAG is there to be mended
+    )  # verification refuses it; the DAG is there to be fixed
     assert "minimum" not in load("people").dags["people"].params.get_param("k").schema
 
 

@@ -54,5 +54,5 @@ def test_the_process_of_a_query_reaches_no_store(
     assert seen
     for connections, environment in seen:
         assert not connections
-        told = str(environment)
-        assert not any(value in told for _, value in lake.storage_options if len(value) > 5)
+        reported = str(environment)
+        assert not any(value in reported for _, value in lake.storage_options if len(value) > 5)

@@ -1,6 +1,6 @@
 """The pages of the plugin in the Airflow that comes next, from pre-releases where the index has them.
 
-Slow: it installs that version with all that it needs, in an environment of its own; all other tests of the
+Slow: it installs that version with all that it needs, in a separate environment; all other tests of the
 pages have the locked version. Only this finds an interface of Airflow that the pages call and that changed.
 """
 

@@ -285,8 +285,8 @@ def test_what_attackers_gain_is_seen_before_a_release_is_approved_and_with_it_af
     asked(server, run_id, ATTACKED)
     open_approval(server, page, run_id, ATTACKED)
     gained = page.get_by_role("table", name="What each attack gains on this release")
-    told = [row.inner_text() for row in gained.get_by_role("rowheader").all()]
-    assert {"singling out", "linkage", "inference", "minimality"} == set(told)
+    reported = [row.inner_text() for row in gained.get_by_role("rowheader").all()]
+    assert {"singling out", "linkage", "inference", "minimality"} == set(reported)
     accessible(page)
     picture(page, "approval-attacked", whole=True)
     page.get_by_label("Comment").fill("attacked by a test")
@@ -382,8 +382,8 @@ def test_every_page_fits_a_phone_in_light_and_dark_and_breaks_no_rule_of_its_pol
         page = log_in("officer", scheme)
         complaints: list[str] = []
         asked: list[str] = []
-        page.on("console", lambda message, told=complaints: told.append(message.text))
-        page.on("request", lambda request, told=asked: told.append(request.url))
+        page.on("console", lambda message, expected=complaints: expected.append(message.text))
+        page.on("request", lambda request, expected=asked: expected.append(request.url))
         for name, address in addresses(runs).items():
             assert page.goto(f"{server.address}{address}").ok, name
             for size, (width, height) in {"desktop": DESKTOP, "phone": PHONE, "large": SIZES[-1]}.items():

@@ -132,9 +132,9 @@ def test_the_form_asks_for_what_was_verified_and_waits_for_two_days(
     kept = json.loads(waiting.value.kwargs["question"])
     assert (kept["sha256"], kept["file"]) == (made[1].sha256, Path(made[0].uri).name)
     assert {column["name"]: column["role"] for column in kept["columns"]} == {
-        column: told["role"]
-        for name, told in SCHEMA.items()
-        if told["role"] != "identifier"
+        column: reported["role"]
+        for name, reported in SCHEMA.items()
+        if reported["role"] != "identifier"
         for column in (bounds_of(name)[:2] if name == "age" else [name])
     }
     assert "person " not in waiting.value.kwargs["question"]
@@ -149,7 +149,7 @@ def test_the_form_asks_for_what_was_verified_and_waits_for_two_days(
 
 
 @pytest.mark.parametrize("private", [False, True], ids=["anonymized", "private"])
-def test_whoever_decides_sees_how_many_records_are_alone(
+def test_a_reviewer_who_decides_sees_how_many_records_are_alone(
     made: Any, airflow_lake: Lake, private: bool
 ) -> None:
     loss = {"epsilon": 1.0, "delta": 0.0, "neighbours": "replace_one"}
@@ -169,8 +169,8 @@ def test_whoever_decides_sees_how_many_records_are_alone(
 
 def test_an_approval_says_who_when_and_why_and_stands_in_the_manifest(made: Any, airflow_lake: Lake) -> None:
     publish(made, approved(made, "  checked\nwith care "))
-    told = manifest_of(airflow_lake.table("people"), "run 1")["approval"]
-    assert told == {
+    manifest = manifest_of(airflow_lake.table("people"), "run 1")["approval"]
+    assert manifest == {
         "by": {"id": "7", "name": "Olga Officer"},
         "at": "2026-11-20T12:30:00+00:00",
         "comment": "checked with care",
@@ -178,7 +178,7 @@ def test_an_approval_says_who_when_and_why_and_stands_in_the_manifest(made: Any,
         "report_sha256": sha256_of(made[1]),
         "question_sha256": sha256_of(json.loads(asked(made))),
     }
-    assert releases(airflow_lake.table("people"))[0]["figures"]["approval"] == told
+    assert releases(airflow_lake.table("people"))[0]["figures"]["approval"] == manifest
 
 
 @pytest.mark.parametrize(
@@ -240,8 +240,8 @@ def test_two_different_people_approve_the_same_bytes(
     assert json.loads(again["question"]) | {"first": None} == json.loads(two["question"])
     approval = operator(made, approvers=2).execute_complete(context(), by("b"), **again)
     publish(made, approval)
-    told = manifest_of(airflow_lake.table("people"), "run 1")["approval"]
-    assert (told["first"]["by"]["id"], told["by"]["id"]) == ("a", "b")
+    manifest = manifest_of(airflow_lake.table("people"), "run 1")["approval"]
+    assert (manifest["first"]["by"]["id"], manifest["by"]["id"]) == ("a", "b")
 
 
 def test_the_same_user_twice_is_one_approver(made: Any, two: dict[str, Any]) -> None:
@@ -440,11 +440,11 @@ def test_a_run_without_airflow_needs_a_name_where_approval_is_required(
         run_release(spec, lake, "r1", work)
     assert [path.name for path in work.folder.iterdir()] == [".lock"]
     run_release(spec, lake, "r1", work, approved_by="Olga Officer")
-    told = manifest_of(lake.table("people"), "r1")["approval"]
-    assert (told["by"], told["automatic"]) == ("Olga Officer", False)
+    manifest = manifest_of(lake.table("people"), "r1")["approval"]
+    assert (manifest["by"], manifest["automatic"]) == ("Olga Officer", False)
 
 
-def test_a_run_without_airflow_says_that_nobody_was_asked_where_that_is_allowed(
+def test_a_run_without_airflow_says_that_no_one_was_asked_where_that_is_allowed(
     home: Path, lake: Lake, work: WorkArea
 ) -> None:
     run_release(spec_with_approval(home, required=False), lake, "r1", work)

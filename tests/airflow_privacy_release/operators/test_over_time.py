@@ -112,7 +112,7 @@ def test_runs_after_the_first_pass_the_guard_and_are_released_under_the_same_pro
         guard("run 4", over_time=OVER_TIME | {"releases": 2})
 
 
-def test_who_approves_is_told_the_promise(ledger: BudgetLedger, tmp_path: Path) -> None:
+def test_the_approver_sees_the_promise(ledger: BudgetLedger, tmp_path: Path) -> None:
     staged = released(tmp_path, "run 1")
     verify = VerifyOperator(task_id="verify", table=staged, policy={"max_epsilon": 0.5})
     report = verify.execute(context("verify", "run 1"))
@@ -122,13 +122,13 @@ def test_who_approves_is_told_the_promise(ledger: BudgetLedger, tmp_path: Path) 
         Lake(root=str(tmp_path / "lake")).table("visits"),
         "run 1",
     )
-    told = "Each person's loss is at most epsilon 1 in any 365 days, however many releases"
-    assert told in str(asked["promise"])
-    assert told in body(asked, "visits", "run 1")
+    message = "Each person's loss is at most epsilon 1 in any 365 days, however many releases"
+    assert message in str(asked["promise"])
+    assert message in body(asked, "visits", "run 1")
 
 
 @pytest.mark.parametrize(
-    ("over_time", "told"),
+    ("over_time", "expected"),
     [
         ({"regime": "participation", "releases": 1}, "over_time has no `schedule`"),
         (OVER_TIME | {"releases": 0}, "releases"),
@@ -138,9 +138,9 @@ def test_who_approves_is_told_the_promise(ledger: BudgetLedger, tmp_path: Path) 
     ],
 )
 def test_a_wrong_schedule_fails_for_good(
-    ledger: BudgetLedger, tmp_path: Path, over_time: Any, told: str
+    ledger: BudgetLedger, tmp_path: Path, over_time: Any, expected: str
 ) -> None:
-    with pytest.raises(AirflowFailException, match=told):
+    with pytest.raises(AirflowFailException, match=expected):
         guard("run 1", over_time=over_time)
 
 

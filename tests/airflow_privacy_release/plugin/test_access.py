@@ -1,4 +1,4 @@
-"""Nobody sees anything without a login, and users see what Airflow lets them see."""
+"""No one sees anything without a login, and users see what Airflow lets them see."""
 
 import subprocess
 import sys
@@ -132,7 +132,7 @@ def test_the_report_of_a_run_needs_the_right_to_read_runs_of_its_dag(
         one(1, table="nothing"),
         one(1, table="../people"),
         one(1, table="a" * 200),
-        one(1, lake="lake_of_somebody"),
+        one(1, lake="lake_of_someone"),
     ],
     ids=["version", "table", "path", "length", "lake"],
 )

@@ -86,7 +86,7 @@ def test_what_ran_out_of_the_window_counts_no_more_and_the_chart_shows_it(
     assert drawn == ["1", "0.6", "1", "0.9", "0.9"]  # granted, spent, expired, spent, now
 
 
-def test_a_reservation_that_is_not_committed_is_told_and_one_given_back_is_not_spent(
+def test_a_reservation_that_is_not_committed_is_reported_and_one_given_back_is_not_spent(
     visit: Callable[..., Visit], spender: str, moments: Callable[[int], BudgetLedger]
 ) -> None:
     grant(moments(9), 1.0)
@@ -194,7 +194,7 @@ def test_an_edited_ledger_is_shown_as_such_and_its_figures_are_not(
 
 @pytest.fixture
 def no_ledger(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Any]:
-    monkeypatch.setenv("PRIVACY_LEDGER", "postgresql://nobody@127.0.0.1:1/nothing")
+    monkeypatch.setenv("PRIVACY_LEDGER", "postgresql://unknown@127.0.0.1:1/nothing")
     return
 
 

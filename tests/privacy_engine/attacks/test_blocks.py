@@ -115,17 +115,19 @@ def test_all_people_whom_a_record_covers_are_counted() -> None:
     assert covered_people(of, some, Blocks.of(of, people.take(np.arange(0))), asked, 2)[1].max() == -1
 
 
-def test_a_predicate_is_held_against_all_records() -> None:
+def test_a_predicate_is_compared_with_all_records() -> None:
     rng = np.random.default_rng(8)
     target = Target.of(space(), records(4 * SIZE + 5, rng))
-    some, told = target.records.sample(80, rng), target.records
+    some, reported = target.records.sample(80, rng), target.records
     predicates = Cells(some.low - 0.13, some.high + 0.13, some.null, some.codes)
     sets = np.array([[1, 0, 0, 1], [0, 1, 1, 0], [1, 1, 1, 1]], np.bool_)
     wanted = []
     for p in range(80):
-        ends = (predicates.low[p] <= told.low) & (told.high <= predicates.high[p])
-        inside = np.where(np.isnan(told.low), predicates.null[p], ends & (predicates.null[p] | ~told.null))
-        fits = np.hstack([inside, told.codes == predicates.codes[p]])
+        ends = (predicates.low[p] <= reported.low) & (reported.high <= predicates.high[p])
+        inside = np.where(
+            np.isnan(reported.low), predicates.null[p], ends & (predicates.null[p] | ~reported.null)
+        )
+        fits = np.hstack([inside, reported.codes == predicates.codes[p]])
         alone = [target.multiple[fits[:, one].all(axis=1)].sum() == 1 for one in sets]
         wanted.append(alone.index(True) if True in alone else -1)
     np.testing.assert_array_equal(target.first_alone(predicates, sets), wanted)

@@ -1,4 +1,4 @@
-"""Cells of releases are read as what they cover, in whatever form they are told."""
+"""Cells of releases are read as what they cover, in whatever form they are written."""
 
 import numpy as np
 import pandas as pd

@@ -49,7 +49,7 @@ def test_a_synthesizer_that_copies_a_fifth_of_its_records_is_caught(name: str) -
     rng = np.random.default_rng(3)
     train, outside, fresh = people(1500, rng), people(1500, rng), people(1200, rng)
     found = attack(name, train, outside, pd.concat([train.iloc[:300], fresh]), seed=4)
-    # A copy is at distance 0, so a fifth of the records (or of the members) is told rightly and the others
+    # A copy is at distance 0, so a fifth of the records (or of the members) is recognized and the others
     # half of the time: about 0.6, with an error of 0.01. Closeness sees it: the rest is like new people.
     assert found.remembers
 

@@ -180,18 +180,18 @@ def test_several_limits_hold_together_and_each_that_is_short_is_named() -> None:
     spent = [booking(0.9)]
     assert fits(loss(0.1), limits, spent)
     assert not fits(loss(0.2), limits, spent)
-    told = refusal(loss(1.2), limits, spent)
-    assert "epsilon 1.1 is left of epsilon 2 (in total)" in told
-    assert "epsilon 0.1 is left of epsilon 1 (in 365 days)" in told
-    assert "epsilon 0.3 is left of epsilon 0.3 (for each release)" in told
+    reported = refusal(loss(1.2), limits, spent)
+    assert "epsilon 1.1 is left of epsilon 2 (in total)" in reported
+    assert "epsilon 0.1 is left of epsilon 1 (in 365 days)" in reported
+    assert "epsilon 0.3 is left of epsilon 0.3 (for each release)" in reported
 
 
 def test_a_refusal_names_data_set_request_and_remedy() -> None:
-    told = refusal(loss(0.25), [limit(1.0)], [booking(0.9)])
-    assert told.startswith(
+    reported = refusal(loss(0.25), [limit(1.0)], [booking(0.9)])
+    assert reported.startswith(
         "data set adult cannot pay epsilon 0.25: epsilon 0.1 is left of epsilon 1 (in total)"
     )
-    assert "privacy-release budget grant adult --epsilon E --reason TEXT" in told
+    assert "privacy-release budget grant adult --epsilon E --reason TEXT" in reported
 
 
 def test_a_refusal_names_the_resource_that_is_short_and_grants_that() -> None:
@@ -214,9 +214,9 @@ def test_the_scarcest_resource_is_the_one_of_which_the_smallest_share_is_left() 
 
 
 def test_without_a_limit_nothing_fits_and_the_command_that_grants_one_is_named() -> None:
-    told = refusal(loss(1e-9), [], [])
-    assert "but has none" in told
-    assert "privacy-release budget grant adult --epsilon E --reason TEXT" in told
+    reported = refusal(loss(1e-9), [], [])
+    assert "but has none" in reported
+    assert "privacy-release budget grant adult --epsilon E --reason TEXT" in reported
 
 
 def test_the_command_in_a_refusal_is_quoted_for_a_shell() -> None:
@@ -225,8 +225,8 @@ def test_the_command_in_a_refusal_is_quoted_for_a_shell() -> None:
 
 
 def test_another_neighbour_relation_than_the_limits_is_refused() -> None:
-    told = refusal(loss(0.1, neighbours=Neighbours.ADD_REMOVE), [limit(1.0)], [])
-    assert "for the neighbour relation replace_one, but the release needs add_remove" in told
+    reported = refusal(loss(0.1, neighbours=Neighbours.ADD_REMOVE), [limit(1.0)], [])
+    assert "for the neighbour relation replace_one, but the release needs add_remove" in reported
 
 
 def test_a_reservation_counts_and_a_cancelled_one_does_not() -> None:

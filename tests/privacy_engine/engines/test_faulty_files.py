@@ -31,7 +31,7 @@ asked = pytest.mark.parametrize("ask", ASKED.values(), ids=ASKED)
 
 
 def refused(local: LocalEngine, ask: Ask, file: Path) -> str:
-    """Why a file is refused; no value of it is told."""
+    """Why a file is refused; no value of it is quoted."""
     with pytest.raises(SchemaError) as caught:
         ask(local, [str(file)])
     assert "canary" not in str(caught.value)

@@ -49,8 +49,8 @@ def test_an_error_brings_no_frame_and_no_value(tmp_path: Path, paths: list[str])
             list(running.apply_by_fragment(paths, Modulo("n", 2), quoting))
     for caught in (ours.value, other.value):
         assert caught.__cause__ is caught.__context__ is None
-        told = "".join(traceback.format_exception(caught))
-        assert "canary" not in told
+        message = "".join(traceback.format_exception(caught))
+        assert "canary" not in message
         assert not {frame.name for frame in traceback.extract_tb(caught.__traceback__)} & {
             "infeasible",
             "quoting",

@@ -279,7 +279,9 @@ def test_classes_are_those_of_counting_one_by_one(tmp_path: Path, spill: Path, r
     )
 
 
-def test_trajectories_are_told_apart_by_every_value_of_every_row(local: LocalEngine, tmp_path: Path) -> None:
+def test_trajectories_are_distinguished_by_every_value_of_every_row(
+    local: LocalEngine, tmp_path: Path
+) -> None:
     """None of these persons has the rows of another, whatever their values look like side by side."""
     of_person = [
         [("ab", "c")],

@@ -209,14 +209,16 @@ def test_what_is_wrong_is_said_and_nothing_is_written(
     except SystemExit as ended:
         code = int(str(ended.code))
     assert code != 0
-    told = capsys.readouterr().err
-    assert said in told
-    assert CANARY not in told
+    output = capsys.readouterr().err
+    assert said in output
+    assert CANARY not in output
     assert not (tmp_path / "out").exists()
     assert source.read_bytes() == before
 
 
-def test_a_level_that_puts_nothing_together_and_an_untrue_label_are_told(tmp_path: Path, capsys: Any) -> None:
+def test_a_level_that_puts_nothing_together_and_an_untrue_label_are_reported(
+    tmp_path: Path, capsys: Any
+) -> None:
     (tmp_path / "idle.csv").write_text("a;x;*\nb;y;*\n")
     assert main(["hierarchy", "check", str(tmp_path / "idle.csv")]) == 1
     assert "levels [1] combine nothing" in capsys.readouterr().out

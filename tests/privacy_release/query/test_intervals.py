@@ -135,9 +135,9 @@ def test_the_command_prints_intervals_and_says_what_it_refuses(
 ) -> None:
     asked = ["query", "SELECT ill, count(*) FROM private GROUP BY ill", "--intervals", "--lake", shared.root]
     assert main([*asked, "--format", "json"]) == DONE
-    told = json.loads(capsys.readouterr().out)
-    assert told["columns"] == ["ill", "count", "count_low", "count_high"]
-    assert told["sources"][0]["table"] == "private"
+    output = json.loads(capsys.readouterr().out)
+    assert output["columns"] == ["ill", "count", "count_low", "count_high"]
+    assert output["sources"][0]["table"] == "private"
     assert main([*asked, "--every-release"]) == WRONG
     assert main(["query", "SELECT max(age) FROM people", "--intervals", "--lake", shared.root]) == WRONG
     assert "query without --intervals the columns as they are released" in capsys.readouterr().err

@@ -146,7 +146,7 @@ def test_an_engine_leaves_nothing_in_the_work_area(staged: StagedRelease, work: 
     assert set(work.folder.iterdir()) == before
 
 
-def test_policies_across_releases_are_refused_where_nobody_knows_the_persons(
+def test_policies_across_releases_are_refused_where_no_one_knows_the_persons(
     staged: StagedRelease, lake: Lake
 ) -> None:
     across = policy(K, {"model": "m_invariance", "m": 2, "attribute": "illness"})
@@ -263,7 +263,7 @@ def paid(tmp_path: Path, people: pd.DataFrame, work: WorkArea) -> tuple[StagedRe
     return staged, ledger
 
 
-def test_a_private_release_with_an_engine_is_held_against_its_ledger_and_published(
+def test_a_private_release_with_an_engine_is_compared_with_its_ledger_and_published(
     paid: tuple[StagedRelease, BudgetLedger], lake: Lake
 ) -> None:
     staged, ledger = paid

@@ -92,9 +92,9 @@ def test_pseudonyms_are_neither_identifiers_nor_the_numbers_of_the_run(
 
 
 def test_the_report_tells_of_linked_rows(staged: StagedRelease) -> None:
-    told = Path(staged.report).read_text()
-    assert "The rows of a person are linked" in told
-    assert "persons who look alike; " in told
+    text = Path(staged.report).read_text()
+    assert "The rows of a person are linked" in text
+    assert "persons who look alike; " in text
 
 
 def test_a_row_moved_to_another_pseudonym_fails(staged: StagedRelease) -> None:

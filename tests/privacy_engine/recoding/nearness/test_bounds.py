@@ -152,7 +152,7 @@ def test_identical_records_may_lose_nothing() -> None:
     assert least_gcp(encoded, 6) == 0.0
 
 
-def test_no_bound_is_told_of_more_tuples_than_it_is_made_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_bound_is_reported_of_more_tuples_than_it_is_made_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(least_boxes, "MOST_TUPLES", 3)
     assert least_gcp(drawn(0), 2) is None
 

@@ -54,13 +54,13 @@ tables = st.lists(st.integers(1, 12), min_size=2, max_size=4)
 
 
 def of_counts(counts: list[int]) -> EncodedTable:
-    """A table with so many records of each disease, a, b, ..."""
+    """A table with the given number of records of each disease, a, b, ..."""
     diseases = [name for name, count in zip("abcd", counts, strict=False) for _ in range(count)]
     return EncodedTable.encode(pd.DataFrame({"age": range(len(diseases)), "disease": diseases}), SCHEMA)
 
 
 def one_class(quota: np.ndarray, encoded: EncodedTable) -> EquivalenceClasses:
-    """A class of so many records of each value of the table."""
+    """A class of the given number of records of each value of the table."""
     prior = encoded.classes_of(np.zeros(len(encoded), np.int64)).counts("disease").prior
     column = SensitiveColumn(
         np.repeat(np.arange(len(quota)), quota).astype(np.int32), len(quota), None, prior

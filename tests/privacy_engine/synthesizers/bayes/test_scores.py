@@ -162,7 +162,7 @@ def test_dependence_keeps_its_sensitivity(shape: tuple[int, int], n: int) -> Non
 def test_dependence_comes_close_to_its_sensitivity_in_large_tables() -> None:
     """n = s^2; one row and one column of s records each, apart from one large cell, and one record in both.
 
-    When that record moves to a row and a column of its own, it takes n - 1 from independence, and the row and
+    When that record moves to a separate row and column, it takes n - 1 from independence, and the row and
     the column, which were nearly independent of the rest, s (s + 1) each.
     """
     s = 100

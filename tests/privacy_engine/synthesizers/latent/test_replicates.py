@@ -31,8 +31,8 @@ def drawn(rng: np.random.Generator, rows: int = 3_000) -> CodedTable:
     factor = rng.normal(size=rows)
     columns = {}
     for j, size in enumerate(SIZES):
-        told = 0.7 * factor * (-1) ** j + 0.7 * rng.normal(size=rows)
-        columns[f"x{j}"] = np.searchsorted(np.linspace(-1, 1, size + 1)[1:-1], told)
+        reported = 0.7 * factor * (-1) ** j + 0.7 * rng.normal(size=rows)
+        columns[f"x{j}"] = np.searchsorted(np.linspace(-1, 1, size + 1)[1:-1], reported)
     return coded(pd.DataFrame(columns), SCHEMA)
 
 
@@ -60,8 +60,8 @@ def views_and_start() -> tuple[list[View], list]:
     views = []
     for members in ((0, 1), (1, 2, 3), (3, 4)):
         shape = tuple(SIZES[m] for m in members)
-        told = rng.dirichlet(np.ones(int(np.prod(shape)))).reshape(shape)
-        views.append(View(members=members, cells=told, scale=0.003, projected=told))
+        reported = rng.dirichlet(np.ones(int(np.prod(shape)))).reshape(shape)
+        views.append(View(members=members, cells=reported, scale=0.003, projected=reported))
     return views, [random_start(SIZES, 4, rng)]
 
 
@@ -125,8 +125,8 @@ def test_the_same_views_give_the_same_replicates() -> None:
 
 def test_a_misfit_that_noise_does_not_explain_is_found() -> None:
     """One class cannot hold a dependency whose cells lie hundreds of scales from independence."""
-    told = np.array([[0.4, 0.1], [0.1, 0.4]])
-    views = [View(members=(0, 1), cells=told, scale=1e-4, projected=told)]
+    reported = np.array([[0.4, 0.1], [0.1, 0.4]])
+    views = [View(members=(0, 1), cells=reported, scale=1e-4, projected=reported)]
     model = fit(views, random_start((2, 2), 1, np.random.default_rng(0)), em_steps=5, descent_steps=20)
     found = replicated(
         views,
