@@ -269,7 +269,7 @@ def test_what_changed_stands_above_the_decision_and_what_did_not_is_folded(
     changed, _, folded = text.partition("1 further figure changed")
     assert "Records 28 30" in changed
     assert "(GCP) 0 % keeps every value, 100 % keeps nothing. 8.2 % 8.1 %" in changed
-    assert re.search(r"Median query error How far .* 2 % 1.5 % 2 figures did not change", folded)
+    assert re.search(r"Median query error By how much .* 2 % 1.5 % 2 figures did not change", folded)
     assert re.search(
         r"class A class is .* 6 6 Prosecutor risk, highest Chance .* 0.2 0.2 Your decision", folded
     )
