@@ -49,8 +49,8 @@ def test_the_gate_that_is_timed_tries_every_attack(name: str, monkeypatch: pytes
     frame = attack_speed.table_of(600, np.random.default_rng(1))
     gate = attack_speed.gate_of(frame, attack_speed.schema(), name)
     anonymized = name == attack_speed.ANONYMIZED
-    asked = [*attack_speed.GATE, *([AttackName.MINIMALITY] if anonymized else [])]
-    assert [text.split(" by ")[0] for text in tried] == [str(attack) for attack in asked]
+    requested = [*attack_speed.GATE, *([AttackName.MINIMALITY] if anonymized else [])]
+    assert [text.split(" by ")[0] for text in tried] == [str(attack) for attack in requested]
     assert gate.cpu > 0
     assert (gate.intersection is not None) == anonymized
 

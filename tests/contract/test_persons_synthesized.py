@@ -129,12 +129,12 @@ def test_without_a_bound_a_table_of_persons_is_refused_with_the_remedies(name: s
 @methods
 @bounds
 def test_a_bound_without_persons_is_refused(name: str, bound: str) -> None:
-    asked, of_rows = method(name, bound), DataSchema(SCHEMA.attributes)
-    for ask in (asked.privacy_loss, lambda s: asked.measure(VISITS, s)):
+    requested, of_rows = method(name, bound), DataSchema(SCHEMA.attributes)
+    for ask in (requested.privacy_loss, lambda s: requested.measure(VISITS, s)):
         with pytest.raises(SchemaError, match="names no person"):
             ask(of_rows)
     with pytest.raises(ValueError, match="encoded by the method"):
-        asked.measure_coded(CodedTable.encode(VISITS, of_rows))
+        requested.measure_coded(CodedTable.encode(VISITS, of_rows))
 
 
 @methods
@@ -195,10 +195,10 @@ def test_a_measurement_without_persons_is_what_it_was(name: str) -> None:
             (counts, 2, 11.666666666666668),
         },
     }
-    asked = quick(name, **{} if name == "latent_class" else {"degree": 1})
-    model = asked.measure(people(1000), PUBLIC_SCHEMA)
+    requested = quick(name, **{} if name == "latent_class" else {"degree": 1})
+    model = requested.measure(people(1000), PUBLIC_SCHEMA)
     assert {(s.mechanism, s.sensitivity, s.scale) for s in model.spends} == known[name]
-    assert not {"max_rows", "weight"} & set(asked.measurement_parameters())
+    assert not {"max_rows", "weight"} & set(requested.measurement_parameters())
     text = json.loads(model.to_json())
     assert "persons" not in text
     assert all("group" not in spend for spend in text["spends"])

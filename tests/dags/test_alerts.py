@@ -88,8 +88,8 @@ def test_the_officer_reads_the_alerts_before_the_decision(
     home.write(invented, alerts=ASKED, approval={"required": True})
     done = run("people")
     assert done.state == "success", done.tasks
-    (asked,) = officers.seen
-    _, _, alerts = asked["body"].partition("#### Alerts")
+    (requested,) = officers.seen
+    _, _, alerts = requested["body"].partition("#### Alerts")
     assert alerts.lstrip().startswith("- Global certainty penalty")
 
 

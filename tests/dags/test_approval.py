@@ -245,10 +245,10 @@ def test_a_run_may_ask_for_an_approval_that_is_not_required(
     quiet = run("people")
     assert officers.seen == []
     assert manifest_of(airflow_lake.table("people"), quiet.run_id)["approval"]["automatic"]
-    asked = load("people").dags["people"].test(run_conf={"approval": True})
-    assert str(asked.state) == "success"
+    requested = load("people").dags["people"].test(run_conf={"approval": True})
+    assert str(requested.state) == "success"
     assert len(officers.seen) == 1
-    assert not manifest_of(airflow_lake.table("people"), asked.run_id)["approval"]["automatic"]
+    assert not manifest_of(airflow_lake.table("people"), requested.run_id)["approval"]["automatic"]
 
 
 def test_a_run_cannot_switch_off_an_approval_that_is_required(

@@ -21,11 +21,11 @@ def shares_of(dag_id: str, run_id: str) -> Mapping[str, Any]:
     from airflow.utils.session import create_session
     from sqlalchemy import select
 
-    asked = select(XComModel).where(
+    requested = select(XComModel).where(
         XComModel.dag_id == dag_id, XComModel.run_id == run_id, XComModel.key == PROGRESS
     )
     with create_session() as session:
-        return {row.task_id: XComModel.deserialize_value(row) for row in session.scalars(asked)}
+        return {row.task_id: XComModel.deserialize_value(row) for row in session.scalars(requested)}
 
 
 class Log:

@@ -163,14 +163,14 @@ class Run:
 
     def _is_known_to_ask(self) -> bool:
         """Whether the scheduler took note that the process of `approve` has ended since it asked last."""
-        asked = reported = -1
+        requested = reported = -1
         for line, text in enumerate(self.server.log.read_text(errors="replace").splitlines()):
             if "Pausing task as AWAITING_INPUT" in text and f"dag_id={self.dag} " in text:
-                asked = line
+                requested = line
             event = "Received executor event with state success" in text
             if event and f"dag_id='{self.dag}', task_id='approve'" in text:
                 reported = line
-        return 0 <= asked < reported
+        return 0 <= requested < reported
 
     def refused(self, task: str, why: str) -> None:
         """Assert that a task fails in its first attempt with this reason, and nothing is published."""

@@ -204,13 +204,13 @@ def test_what_a_version_has_is_parsed_and_what_it_lacks_is_an_import_error(elsew
 def test_a_release_waits_for_its_officer_and_for_no_one_else(elsewhere: Elsewhere) -> None:
     run_id = elsewhere.start("visits")
 
-    def asked() -> bool:
+    def requested() -> bool:
         states = elsewhere.tasks("visits", run_id)
         assert not {"failed", "upstream_failed"} & set(states.values()), states
         waits = states.get("approve") == "deferred"
         return waits and has_left_its_worker(elsewhere.root / "scheduler.log", "approve", run_id)
 
-    wait_for(asked, "the question for approval", every=0.5)
+    wait_for(requested, "the question for approval", every=0.5)
     assert releases(elsewhere.lake.table("visits")) == []
     place = f"/dags/visits/dagRuns/{quote(run_id, safe='')}/taskInstances/approve/-1/hitlDetails"
     body = {"chosen_options": ["Approve"], "params_input": {"comment": "looks fine"}}

@@ -92,8 +92,8 @@ def test_the_stored_model_is_what_the_release_and_its_manifest_alone_give(
     table = read_release(airflow_lake.table("customers"), name).to_pandas()
     ours = PrivateNaiveBayes(manifest_of(airflow_lake.table("customers"), name), label=CLASS)
     ours.fit(table[["deposit", "income-level"]], table[CLASS])
-    asked = customers(99, 500)[["deposit", "income-level"]]
-    assert np.array_equal(stored(trained).predict_proba(asked), ours.predict_proba(asked))
+    requested = customers(99, 500)[["deposit", "income-level"]]
+    assert np.array_equal(stored(trained).predict_proba(requested), ours.predict_proba(requested))
     assert (trained["rows"], trained["releases"]) == (ROWS, ["a"])
 
 
@@ -109,8 +109,8 @@ def test_the_papers_plain_estimator_is_chosen_by_shrinkage(
     ours = PrivateNaiveBayes(manifest, label=CLASS, shrinkage=wanted)
     ours.fit(table[["deposit", "income-level"]], table[CLASS])
     assert trained.shrinkage is wanted
-    asked = customers(99, 500)[["deposit", "income-level"]]
-    assert np.array_equal(trained.predict_proba(asked), ours.predict_proba(asked))
+    requested = customers(99, 500)[["deposit", "income-level"]]
+    assert np.array_equal(trained.predict_proba(requested), ours.predict_proba(requested))
 
 
 def test_a_public_test_is_reported_with_epsilon_breach_coefficient_and_breach_width(

@@ -116,15 +116,15 @@ def test_the_approver_sees_the_promise(ledger: BudgetLedger, tmp_path: Path) -> 
     staged = released(tmp_path, "run 1")
     verify = VerifyOperator(task_id="verify", table=staged, policy={"max_epsilon": 0.5})
     report = verify.execute(context("verify", "run 1"))
-    asked = question(
+    requested = question(
         StagedRelease.from_ref(staged),
         ReportRef.from_ref(report),
         Lake(root=str(tmp_path / "lake")).table("visits"),
         "run 1",
     )
     message = "Each person's loss is at most epsilon 1 in any 365 days, however many releases"
-    assert message in str(asked["promise"])
-    assert message in body(asked, "visits", "run 1")
+    assert message in str(requested["promise"])
+    assert message in body(requested, "visits", "run 1")
 
 
 @pytest.mark.parametrize(

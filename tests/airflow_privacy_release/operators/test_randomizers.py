@@ -387,8 +387,8 @@ def test_a_reservation_of_a_dead_attempt_is_used_by_its_retry(ingest: Any, ledge
     """An attempt that died before its commit released nothing: no one saw what it drew."""
     table, method = ingest(), load_method("errph", epsilon=6.0)
     schema = read_schema(table["schema"])
-    asked = parameters_of(method) | {"run": "people/run 1", "task": "randomize"}
-    key = booking_key("people", table["sha256"], "errph", asked, schema)
+    requested = parameters_of(method) | {"run": "people/run 1", "task": "randomize"}
+    key = booking_key("people", table["sha256"], "errph", requested, schema)
     ledger.reserve("people", key, method.privacy_loss(schema), detail={"run": "people/run 1"})
     staged = randomized(table, randomness="system", secret=None)
     assert staged["booking"]["key"] == key

@@ -62,8 +62,8 @@ def test_every_route_of_the_application_asks_for_the_login() -> None:
     assert routes
     for route in routes:
         assert isinstance(route, APIRoute)  # nothing is mounted past the login
-        asked = [d.call.__qualname__ for d in route.dependant.dependencies if d.call is not None]
-        assert "requires_authenticated.<locals>.inner" in asked
+        requested = [d.call.__qualname__ for d in route.dependant.dependencies if d.call is not None]
+        assert "requires_authenticated.<locals>.inner" in requested
 
 
 def test_the_exploration_pages_of_the_web_framework_do_not_exist(visit: Callable[..., Visit]) -> None:

@@ -57,7 +57,9 @@ def question(staged_file: Path, /, **other: Any) -> dict[str, Any]:
 class Approvals:
     """A run in Airflow's database whose task waits for an answer."""
 
-    def waits(self, asked: dict[str, Any], *, assigned: tuple[str, ...] = (), wrapped: bool = False) -> None:
+    def waits(
+        self, requested: dict[str, Any], *, assigned: tuple[str, ...] = (), wrapped: bool = False
+    ) -> None:
         from airflow.models.dagrun import DagRun
         from airflow.models.hitl import HITLDetail
         from airflow.models.taskinstance import TaskInstance
@@ -66,7 +68,7 @@ class Approvals:
         from airflow.utils.types import DagRunTriggeredByType, DagRunType
         from sqlalchemy import insert, select
 
-        kept: dict[str, Any] = {"sha256": asked["sha256"], "question": json.dumps(asked)}
+        kept: dict[str, Any] = {"sha256": requested["sha256"], "question": json.dumps(requested)}
         with create_session() as session:
             session.add(
                 DagRun(

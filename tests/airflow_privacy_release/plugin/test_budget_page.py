@@ -129,8 +129,8 @@ def test_a_delta_that_is_used_up_is_shown_and_named(
     path.write_text(yaml.safe_dump(spec))
     limit = Limit(epsilon=1.5, delta=1e-9, period=Period.parse("365d"))
     moments(9).grant("people", limit, reason="board", by="officer")
-    asked = PrivacyLoss(epsilon=0.6286, delta=1e-9, neighbours=Neighbours.REPLACE_ONE)
-    moments(8).reserve("people", "key", asked)
+    requested = PrivacyLoss(epsilon=0.6286, delta=1e-9, neighbours=Neighbours.REPLACE_ONE)
+    moments(8).reserve("people", "key", requested)
     text = text_of(visit("visitor"))
     assert "Epsilon: 0.8714 of 1.5 left, in any 365 days" in text
     assert "Delta 1e-9 spent, 0 of 1e-9 left." in text

@@ -23,8 +23,8 @@ def officer(visit: Callable[..., Visit]) -> Visit:
 
 def form(visit: Visit, dataset: str = "people", known: str = "", **other: Any) -> dict[str, Any]:
     """The filled-in form of a user."""
-    asked = {"ledger": "ledger_default", "dataset": known}
-    token = token_of(visit.get("/grant", asked).text)
+    fields = {"ledger": "ledger_default", "dataset": known}
+    token = token_of(visit.get("/grant", fields).text)
     filled = {
         "token": token,
         "dataset": dataset,
@@ -33,7 +33,7 @@ def form(visit: Visit, dataset: str = "people", known: str = "", **other: Any) -
         "period": "days",
         "days": "30",
     }
-    return asked | filled | {"reason": "the board of November", "sure": "yes"} | other
+    return fields | filled | {"reason": "the board of November", "sure": "yes"} | other
 
 
 def test_a_limit_is_set_and_the_ledger_and_airflows_audit_log_name_who_did_and_why(

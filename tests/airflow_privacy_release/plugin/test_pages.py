@@ -293,9 +293,9 @@ def test_an_approval_is_reported_and_a_release_that_no_one_was_asked_about_is_no
     officer: Visit, publish_people: Callable[..., int]
 ) -> None:
     approval = {"by": "Ada", "at": "2026-11-20T10:00:00+00:00", "comment": "fine", "automatic": False}
-    asked = publish_people("asked", manifest={"approval": approval})
+    requested = publish_people("asked", manifest={"approval": approval})
     alone = publish_people("alone", manifest={"approval": {"by": None, "at": "now", "automatic": True}})
-    assert "Ada, 2026-11-20 10:00 UTC : fine" in Page(officer.get("/release", one(asked)).text).text
+    assert "Ada, 2026-11-20 10:00 UTC : fine" in Page(officer.get("/release", one(requested)).text).text
     assert "Approved by no approval was required" in Page(officer.get("/release", one(alone)).text).text
 
 

@@ -145,8 +145,8 @@ def in_streets(seed: int, *, alike: float) -> pd.DataFrame:
 def case(people: pd.DataFrame, schema: DataSchema, rules: tuple[PrivacyModel, ...], k: int) -> Case:
     """Mondrian's own release of people."""
     rng = np.random.default_rng(7)
-    asked = tuple(rule for rule in rules if isinstance(rule, SensitiveModel))
-    release = load_method("mondrian", k=k, require=asked).release(people, schema, rng).table
+    requested = tuple(rule for rule in rules if isinstance(rule, SensitiveModel))
+    release = load_method("mondrian", k=k, require=requested).release(people, schema, rng).table
     return case_of(
         Evidence(release=release, source=schema, people=people, outsiders=people[:50], rules=rules), rng
     )

@@ -109,9 +109,9 @@ def test_distances_are_gowers_by_brute_force() -> None:
             float(nulls[0] != nulls[1]) if any(nulls) else abs(grades[one["grade"]] - grades[other["grade"]])
         )
 
-    rows, asked = list(source.iloc), list(drawn.iloc)
+    rows, requested = list(source.iloc), list(drawn.iloc)
     ours = [min(far(a, b) for j, b in enumerate(rows) if i != j) for i, a in enumerate(rows)]
-    theirs = [min(far(a, b) for b in rows) for a in asked]
+    theirs = [min(far(a, b) for b in rows) for a in requested]
     by_hand = np.mean([(x > y) + 0.5 * (x == y) for x in ours for y in theirs])
     found = closeness_to_source(source, drawn, SCHEMA, np.random.default_rng(0))
     assert found.value == pytest.approx(by_hand)

@@ -69,17 +69,17 @@ def standings_of(limits: list[Limit], bookings: list[Booking], now: datetime = N
     return standings(Totals(limits=tuple(limits), spent=spent(live), bookings=len(live)), outside)
 
 
-def fits(asked: PrivacyLoss, limits: list[Limit], bookings: list[Booking], now: datetime = NOW) -> bool:
+def fits(requested: PrivacyLoss, limits: list[Limit], bookings: list[Booking], now: datetime = NOW) -> bool:
     try:
-        refuse_overspending("adult", asked, standings_of(limits, bookings, now))
+        refuse_overspending("adult", requested, standings_of(limits, bookings, now))
     except BudgetExceededError:
         return False
     return True
 
 
-def refusal(asked: PrivacyLoss, limits: list[Limit], bookings: list[Booking]) -> str:
+def refusal(requested: PrivacyLoss, limits: list[Limit], bookings: list[Booking]) -> str:
     with pytest.raises(BudgetExceededError) as caught:
-        refuse_overspending("adult", asked, standings_of(limits, bookings))
+        refuse_overspending("adult", requested, standings_of(limits, bookings))
     return str(caught.value)
 
 
@@ -116,11 +116,11 @@ def test_decimal_text_is_the_number_exactly(value: float) -> None:
 
 @given(st.lists(EPSILONS, min_size=1, max_size=60), st.floats(0.01, 5))
 def test_spends_decided_one_by_one_stop_at_the_budget_and_not_before(
-    asked: list[float], budget: float
+    requested: list[float], budget: float
 ) -> None:
     spent: list[Booking] = []
     total = Fraction(0)
-    for epsilon in asked:
+    for epsilon in requested:
         fitted = fits(loss(epsilon), [limit(budget)], spent)
         assert fitted == (total + exact(epsilon) <= exact(budget))
         if fitted:
@@ -138,12 +138,12 @@ def test_spends_decided_one_by_one_stop_at_the_budget_and_not_before(
     st.integers(1, 30),
 )
 def test_no_window_of_a_rolling_limit_ever_holds_more_than_it(
-    asked: list[tuple[float, int]], budget: float, days: int
+    requested: list[tuple[float, int]], budget: float, days: int
 ) -> None:
     rolling = limit(budget, f"{days}d")
     spent: list[Booking] = []
     now = NOW
-    for epsilon, hours in asked:
+    for epsilon, hours in requested:
         now += timedelta(hours=8 * hours)
         if fits(loss(epsilon), [rolling], spent, now):
             spent.append(booking(epsilon, now))

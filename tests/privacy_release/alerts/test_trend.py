@@ -69,21 +69,21 @@ def alerts(lake: Lake, problems: list[str]) -> Alerts:
     """The alerts about a release of 100 records that keeps k = 10."""
 
     def found(
-        asked: Mapping[str, Any], /, *, rows: int = 100, k: float = 10, **figures: Any
+        requested: Mapping[str, Any], /, *, rows: int = 100, k: float = 10, **figures: Any
     ) -> list[AlertRef]:
         measured = [{"rule": "k_anonymity(k=5)", "threshold": 5.0, "measured": k, "passed": True}]
         staged: Any = SimpleNamespace(rows=rows, loss=None, figures=figures, booking=None)
         report: Any = SimpleNamespace(findings=measured)
         return find_alerts(
-            staged, report, asked, table=lambda: lake.table("people"), run=RUN, on_problem=problems.append
+            staged, report, requested, table=lambda: lake.table("people"), run=RUN, on_problem=problems.append
         )
 
     return found
 
 
 def test_the_first_release_warns_on_its_own_limits_alone(alerts: Alerts, problems: list[str]) -> None:
-    asked = {"gcp_lca": {"above": 0.2, "rises_by": 0.01}, "rows": {"falls_by": 0.01, "below": 101}}
-    assert [a.text for a in alerts(asked, gcp_lca=0.25)] == [
+    fields = {"gcp_lca": {"above": 0.2, "rises_by": 0.01}, "rows": {"falls_by": 0.01, "below": 101}}
+    assert [a.text for a in alerts(fields, gcp_lca=0.25)] == [
         "Records released: 100, below 101",
         "Detail lost (GCP), by common ancestor: 25 %, above 20 %",
     ]
@@ -95,13 +95,13 @@ def test_a_figure_is_compared_with_the_median_of_the_last_releases(
 ) -> None:
     for i, (rows, lost) in enumerate([(5000, 0.9), (100, 0.1), (120, 0.2), (140, 0.12)]):
         published(f"r{i}", rows=rows, gcp_lca=lost)
-    asked = {"last": 3, "rows": {"falls_by": 0.25}, "gcp_lca": {"rises_by": 0.5}}
-    assert alerts(asked, rows=90, gcp_lca=0.18) == []  # a quarter below 120, and half above 0.12: the limits
-    fewer, lossier = alerts(asked, rows=89, gcp_lca=0.19)
+    fields = {"last": 3, "rows": {"falls_by": 0.25}, "gcp_lca": {"rises_by": 0.5}}
+    assert alerts(fields, rows=90, gcp_lca=0.18) == []  # a quarter below 120, and half above 0.12: the limits
+    fewer, lossier = alerts(fields, rows=89, gcp_lca=0.19)
     assert fewer.text == "Records released: 89, more than 25 % below 120, the median of the last 3 releases"
     assert (fewer.value, fewer.limit, fewer.median, fewer.releases) == (89, 90, 120, 3)
     assert lossier.text.endswith(": 19 %, more than 50 % above 12 %, the median of the last 3 releases")
-    assert [a.median for a in alerts(asked | {"last": 4}, rows=10, gcp_lca=0.1)] == [130]
+    assert [a.median for a in alerts(fields | {"last": 4}, rows=10, gcp_lca=0.1)] == [130]
 
 
 def test_more_records_and_a_smaller_class_are_reported_too(alerts: Alerts, published: Publish) -> None:
@@ -207,10 +207,10 @@ def test_no_figure_of_the_source_is_reported_of_a_differentially_private_release
     hidden = 0.123456
     figures = {"gcp_lca": hidden, "suppressed_records": 77.0}
     staged: Any = SimpleNamespace(rows=100, loss=loss, figures=figures, booking=None)
-    asked = {"gcp_lca": {"above": 0.01}, "suppressed_records": {"above": 1}, "epsilon": {"above": 0.4}}
+    fields = {"gcp_lca": {"above": 0.01}, "suppressed_records": {"above": 1}, "epsilon": {"above": 0.4}}
     report: Any = SimpleNamespace(findings=[])
     found = find_alerts(
-        staged, report, asked, table=lambda: lake.table("people"), run=RUN, on_problem=problems.append
+        staged, report, fields, table=lambda: lake.table("people"), run=RUN, on_problem=problems.append
     )
     assert [a.text for a in found] == ["Epsilon spent: 0.5, above 0.4"]
     assert problems == [

@@ -295,13 +295,20 @@ def test_an_accounting_that_cannot_be_is_refused(
 def test_a_grant_that_does_not_suit_a_promise_that_spends_it_warns_at_once(
     capsys: pytest.CaptureFixture[str], file: Path
 ) -> None:
-    asked = ("grant", "town", "--epsilon", "2", "--reason", "a year")  # no release of the examples spends it
-    run(capsys, *asked, "--period", "365d")
+    requested = (
+        "grant",
+        "town",
+        "--epsilon",
+        "2",
+        "--reason",
+        "a year",
+    )  # no release of the examples spends it
+    run(capsys, *requested, "--period", "365d")
     each = PrivacyLoss(epsilon=0.1, neighbours=Neighbours.REPLACE_ONE)
     promise = Promise(name="visits", loss=replace(each, epsilon=0.5), period=Period.parse("365d"))
     BudgetLedger(str(file)).reserve("town", "key", each, promise=promise)
-    _, _, err = run(capsys, *asked)
+    _, _, err = run(capsys, *requested)
     assert "warning: a limit in total counts each release by itself" in err
     assert "grant it with --period 365d" in err
-    _, _, err = run(capsys, *asked, "--period", "365d")
+    _, _, err = run(capsys, *requested, "--period", "365d")
     assert "warning" not in err

@@ -200,7 +200,7 @@ def test_run_without_release_id_is_named_by_the_time(spec: str, lake: Lake) -> N
 
 
 @pytest.mark.parametrize(
-    ("asked", "code", "words"),
+    ("requested", "code", "words"),
     [
         ({"require": [{"model": "k_anonymity", "k": 50}]}, WRONG, "release: k_anonymity(k=5) is weaker than"),
         ({"max_gcp": 0.001}, REFUSED, "the release does not keep its policy: max_gcp measured"),
@@ -212,12 +212,12 @@ def test_policy_stricter_than_the_method_is_refused_and_leaves_nothing(
     lake: Lake,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
-    asked: dict[str, Any],
+    requested: dict[str, Any],
     code: int,
     words: str,
 ) -> None:
     main(["run", spec, "--release-id", "r1"])
-    edit(home / "policies" / "people.yaml", **asked)
+    edit(home / "policies" / "people.yaml", **requested)
     capsys.readouterr()
     assert main(["run", spec, "--release-id", "r2"]) == code
     assert words in capsys.readouterr().err.splitlines()[-1]

@@ -60,7 +60,7 @@ class Catalog(ThreadingHTTPServer):
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), _Answer)
         self.tables: dict[str, dict[str, Any]] = {}
-        self.asked: list[str] = []
+        self.requests: list[str] = []
 
     @property
     def url(self) -> str:
@@ -74,7 +74,7 @@ class _Answer(BaseHTTPRequestHandler):
         """Say nothing."""
 
     def _is_known(self) -> bool:
-        self.server.asked.append(f"{self.command} {self.path}")
+        self.server.requests.append(f"{self.command} {self.path}")
         if self.headers["Authorization"] == f"Bearer {TOKEN}":
             return True
         self._send(401, {"error_code": "UNAUTHENTICATED", "message": "who are you?"})
@@ -141,7 +141,7 @@ def test_a_release_table_is_registered_once_with_its_comments(
     assert json.loads(columns["illness"]["type_json"])["type"] == "string"
     assert [column["position"] for column in known["columns"]] == list(range(len(columns)))
     assert main(command) == DONE
-    assert [line.split()[0] for line in catalog.asked] == ["GET", "POST", "GET"]
+    assert [line.split()[0] for line in catalog.requests] == ["GET", "POST", "GET"]
     said = capsys.readouterr()
     assert "people is registered in main.open" in said.out
     assert "people was registered in main.open" in said.out
@@ -185,7 +185,7 @@ def test_a_catalog_that_is_not_there_is_an_error(tmp_path: Path, lake: Lake, cat
 def test_a_table_that_is_not_there_is_not_registered(lake: Lake, catalog: Catalog) -> None:
     with pytest.raises(PublishError, match="must exist"):
         register(lake.table("people"), unity(catalog))
-    assert catalog.asked == []
+    assert catalog.requests == []
 
 
 @pytest.mark.parametrize("url", ["catalog", "ftp://host", "https://me@host", "http://catalog.example.com"])

@@ -137,12 +137,15 @@ def test_a_damaged_log_is_refused_with_a_remedy_and_nothing_is_started_again(
 ) -> None:
     damage(three)
     before = sorted(Path(three.root).rglob("*"))
-    asked: list[Callable[[], Any]] = [lambda: send(three, "d"), lambda: read_release(three.table(NAME), "a")]
+    requested: list[Callable[[], Any]] = [
+        lambda: send(three, "d"),
+        lambda: read_release(three.table(NAME), "a"),
+    ]
     if damage in LISTED:
         assert [entry["release_id"] for entry in releases(three.table(NAME))] == ["a", "b", "c"]
     else:
-        asked.append(lambda: releases(three.table(NAME)))
-    for ask in asked:
+        requested.append(lambda: releases(three.table(NAME)))
+    for ask in requested:
         with pytest.raises(IntegrityError) as caught:
             ask()
         assert f"the log of table {NAME} in the lake at {three.root} must be whole, and {expected}" in str(

@@ -99,11 +99,11 @@ def test_pure_and_gaussian_releases_add_by_rho(ledger: BudgetLedger) -> None:
 
 @settings(max_examples=25)
 @given(st.lists(st.tuples(st.booleans(), st.floats(1e-3, 0.1)), min_size=1, max_size=8))
-def test_what_fits_composes_to_no_more_than_the_limit(asked: list[tuple[bool, float]]) -> None:
+def test_what_fits_composes_to_no_more_than_the_limit(requested: list[tuple[bool, float]]) -> None:
     limit = zcdp(1.0)
     standing = Standing(limit=limit, spent=Fraction(0), spent_delta=Fraction(0), reserved=Fraction(0))
     taken = 0.0
-    for pure, size in asked:
+    for pure, size in requested:
         one = loss(size) if pure else gaussian(size / 10)
         if standing.covers(one):
             counted = rho_of(one)

@@ -427,9 +427,9 @@ def test_who_checks_may_ask_for_more_than_the_policy_did(by: Publisher, tmp_path
 
 def test_what_follows_people_is_reported_to_be_on_trust(by: Publisher) -> None:
     by.publish(people(3), "w1")
-    asked = POLICY.to_dict()
+    fields = POLICY.to_dict()
     policy = ReleasePolicy.from_dict(
-        asked | {"require": [*asked["require"], {"model": "cross_release_k_anonymity", "k": 4}]}
+        fields | {"require": [*fields["require"], {"model": "cross_release_k_anonymity", "k": 4}]}
     )
     file = by.folder / "rows.parquet"
     people(3).to_parquet(file, index=False)

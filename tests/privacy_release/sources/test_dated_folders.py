@@ -58,9 +58,9 @@ def test_a_folder_that_does_not_fit_the_schema_is_refused_without_its_name(
 def test_one_partition_can_be_read_by_the_date_of_the_release(tmp_path: Path, work: WorkArea) -> None:
     source = tmp_path / "source"
     write(source, "year=2026/month=11/day=2026-11-01", "year=2026/month=11/day=2026-11-02")
-    asked = f"{source}/year={{release:%Y}}/month={{release:%m}}/day={{release:%Y-%m-%d}}/*.parquet"
+    message = f"{source}/year={{release:%Y}}/month={{release:%m}}/day={{release:%Y-%m-%d}}/*.parquet"
     columns = {name: fields for name, fields in FIELDS.items() if name == "age"}
-    table = ingest(ReleaseName.of("2026-11-02").address(asked), DataSchema.from_dict(columns), work)
+    table = ingest(ReleaseName.of("2026-11-02").address(message), DataSchema.from_dict(columns), work)
     assert (table.rows, table.source.files) == (20, 1)
 
 

@@ -435,11 +435,11 @@ def test_first_days_are_found_whatever_parts_they_come_in(parts: list[list[tuple
         for person, day in part:
             if day is not None:
                 least[person] = min(least.get(person, day), day)
-    asked = np.arange(-4, 5)
-    expected = [least.get(person, np.nan) for person in asked.tolist()]
-    np.testing.assert_array_equal(found.of(asked, np.ones(9, np.bool_)), expected)
+    requested = np.arange(-4, 5)
+    expected = [least.get(person, np.nan) for person in requested.tolist()]
+    np.testing.assert_array_equal(found.of(requested, np.ones(9, np.bool_)), expected)
     some = np.array([True, False] * 4 + [True])
-    np.testing.assert_array_equal(found.of(asked[some], some), np.where(some, expected, np.nan))
+    np.testing.assert_array_equal(found.of(requested[some], some), np.where(some, expected, np.nan))
 
 
 def test_first_days_are_joined_on_the_way(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -35,8 +35,8 @@ def pseudonyms(
     release: str = "1",
     series: str | None = None,
 ) -> list[str | None]:
-    asked = {"connection": key, "scope": scope} | ({"series": series} if series else {})
-    schema = DataSchema.from_dict({"age": AGE, column: {"role": "identifier", "pseudonym": asked}})
+    fields = {"connection": key, "scope": scope} | ({"series": series} if series else {})
+    schema = DataSchema.from_dict({"age": AGE, column: {"role": "identifier", "pseudonym": fields}})
     pq.write_table(pa.table({"age": [30] * len(values), column: values}), folder / "source.parquet")
     naming = Naming(series=name, release=release, key_of=KEYS.__getitem__)
     target = folder / "copy.parquet"
@@ -218,8 +218,8 @@ def test_a_column_without_values_has_no_pseudonyms(tmp_path: Path) -> None:
 
 
 def test_numbers_have_pseudonyms_of_text_whatever_is_said_of_them(tmp_path: Path) -> None:
-    asked = {"connection": "a", "scope": "series"}
-    number = {"role": "identifier", "kind": "numeric", "bounds": [0, 9], "pseudonym": asked}
+    fields = {"connection": "a", "scope": "series"}
+    number = {"role": "identifier", "kind": "numeric", "bounds": [0, 9], "pseudonym": fields}
     schema = DataSchema.from_dict({"age": AGE, "id": number})
     pq.write_table(pa.table({"age": [30, 31], "id": [4_711, 4_712]}), tmp_path / "source.parquet")
     naming = Naming(series="visits", release="1", key_of=KEYS.__getitem__)

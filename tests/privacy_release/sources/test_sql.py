@@ -332,8 +332,8 @@ def test_types_by_the_schema_are_the_same_whatever_one_record_is(
         connection.execute(text("CREATE TABLE visits (age, children, born, smoker, ward, illness)"))
         insert = text("INSERT INTO visits VALUES (:a, :b, :c, :d, :e, :f)")
         connection.execute(insert, [dict(zip("abcdef", row, strict=True)) for row in (record, others) if row])
-    asked = replace(query(through(url, driver), "SELECT * FROM visits"), types="schema")
-    table = ingest(asked, PUBLIC, work)
+    requested = replace(query(through(url, driver), "SELECT * FROM visits"), types="schema")
+    table = ingest(requested, PUBLIC, work)
     assert not table.source.guessed
     found = read(table)
     assert [str(field.type) for field in found.schema] == PUBLIC_TYPES
@@ -349,11 +349,11 @@ def test_a_column_whose_schema_says_no_type_is_refused_and_the_values_are_not_as
     schema = DataSchema.from_dict({"grade": {"role": "insensitive", "kind": "ordinal"}})
     said = set()
     for value in ("1", "1.5", "NULL"):
-        asked = replace(query(f"{driver}://", f"SELECT {value} AS grade"), types="schema")
+        requested = replace(query(f"{driver}://", f"SELECT {value} AS grade"), types="schema")
         with pytest.raises(
             SchemaError, match=r"'grade' must follow from the schema.*give it categories"
         ) as e:
-            ingest(asked, schema, work)
+            ingest(requested, schema, work)
         said.add(str(e.value).partition(")")[2])
     assert len(said) == 1
 
@@ -371,8 +371,8 @@ def test_a_column_of_nulls_has_the_type_that_postgresql_declares_whatever_it_hol
     database: str, work: WorkArea, driver: str
 ) -> None:
     schema = DataSchema.from_dict({"n": {"role": "insensitive", "kind": "numeric"}})
-    asked = replace(query(through(database, driver), "SELECT NULL::bigint AS n"), types="schema")
-    assert str(read(ingest(asked, schema, work)).schema.field("n").type) == "int64"
+    requested = replace(query(through(database, driver), "SELECT NULL::bigint AS n"), types="schema")
+    assert str(read(ingest(requested, schema, work)).schema.field("n").type) == "int64"
 
 
 def test_a_number_with_decimals_is_not_cut_to_a_whole_one() -> None:

@@ -496,8 +496,8 @@ def test_reading_a_specification_imports_nothing_heavy() -> None:
 
 def test_what_is_said_of_direct_identifiers_reaches_the_engine(home: Path) -> None:
     def change(spec: dict[str, Any]) -> None:
-        asked = {"connection": "keys", "scope": "series", "series": "hospital"}
-        spec["schema"]["name"]["pseudonym"] = asked
+        requested = {"connection": "keys", "scope": "series", "series": "hospital"}
+        spec["schema"]["name"]["pseudonym"] = requested
         spec["schema"]["illness"]["text"] = "redact"
         spec["schema"]["visits"]["unique"] = {"allow": "drawn"}
 

@@ -225,15 +225,15 @@ def test_no_figure_of_a_private_release_leaves_the_curators_report(
     ledger = BudgetLedger(f"sqlite:///{tmp_path / 'ledger.db'}")
     ledger.migrate()
     ledger.grant("people", Limit(epsilon=1.0), reason="a test", by="officer")
-    asked = INFERENCE | {"publish_figures": True}  # it publishes nothing here
+    requested = INFERENCE | {"publish_figures": True}  # it publishes nothing here
     spec = write(
-        asked,
+        requested,
         schema=(schema := tables.fields("name", "age", "zip", "illness", **tables.PUBLIC)),
         source={"uri": "people.parquet", "columns": list(schema)},
         release={"method": "latent_class", "epsilon": 1.0},
         budget={"dataset": "people"},
     )
-    rules = {"require": [asked], "max_epsilon": 1, "max_delta": 0}
+    rules = {"require": [requested], "max_epsilon": 1, "max_delta": 0}
     (home / "policies" / "people.yaml").write_text(yaml.safe_dump(rules))
     done = run_release(spec, lake, "r1", work, ledger=ledger)
     manifest = manifest_of(lake.table("people"), "r1")
@@ -251,16 +251,16 @@ def test_no_figure_of_a_randomized_release_without_a_loss_leaves_the_curators_re
     write: Any, lake: Lake, work: WorkArea, home: Path
 ) -> None:
     """One column is released as it is, so that no loss is claimed; the others are random all the same."""
-    asked = LINKAGE | {"excess": 0.3, "publish_figures": True}
+    requested = LINKAGE | {"excess": 0.3, "publish_figures": True}
     spec = write(
-        asked,
+        requested,
         schema=tables.fields(**tables.PUBLIC),
         release={"method": "errph", "epsilon": 1.0},
         schedule=None,
         expectations=None,
     )
     policy = home / "policies" / "people.yaml"
-    policy.write_text(yaml.safe_dump({"require": [asked], "max_breach": 1}))
+    policy.write_text(yaml.safe_dump({"require": [requested], "max_breach": 1}))
     done = run_release(spec, lake, "r1", work)
     assert done.staged.loss is None
     (trial,) = done.report.attacks.trials
@@ -268,7 +268,7 @@ def test_no_figure_of_a_randomized_release_without_a_loss_leaves_the_curators_re
     assert not [f for f in done.report.findings if f["rule"].startswith("attack_risk")]
     assert "attacks" not in manifest_of(lake.table("people"), "r1")
     assert "<svg" not in report_of(lake).partition('id="attacks"')[2].partition('id="meaning"')[0]
-    policy.write_text(yaml.safe_dump({"require": [asked | {"excess": 0.9}], "max_breach": 1}))
+    policy.write_text(yaml.safe_dump({"require": [requested | {"excess": 0.9}], "max_breach": 1}))
     with pytest.raises(VerificationError, match=r"linkage.* is not kept\. The figures are in the curator's"):
         run_release(spec, lake, "r2", work)
 
@@ -319,10 +319,10 @@ def test_the_gate_subtracts_earlier_releases_where_people_are_followed(
     write: Any, lake: Lake, work: WorkArea, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PRIVACY_MEMBERSHIP_KEY", "a secret of the tests, long enough for it")
-    asked = {"model": "attack_risk", "attack": "difference", "excess": 0.5, "publish_figures": True}
+    fields = {"model": "attack_risk", "attack": "difference", "excess": 0.5, "publish_figures": True}
     with pytest.raises(SpecError, match="history must be declared for attack_risk of difference"):
-        check_files(write(asked), None)
-    spec = write(asked, history={"identifier": "name", "keep": False})
+        check_files(write(fields), None)
+    spec = write(fields, history={"identifier": "name", "keep": False})
     run_release(spec, lake, "r1", work)  # there is nothing to subtract
     (trial,) = run_release(spec, lake, "r2", work).report.attacks.trials
     subjects = [outcome["subject"] for outcome in trial.outcomes]

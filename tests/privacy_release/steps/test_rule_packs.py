@@ -438,8 +438,8 @@ def test_a_draft_of_each_pack_names_its_policy(
     table = include.parent / "data/samples/visits.parquet"
     assert main(["schema", "infer", str(table), "--preset", pack]) == DONE
     drafted = yaml.safe_load(capsys.readouterr().out)
-    asked = load_policy(include / drafted["policy"]).to_dict().get("require", [])
-    for model in asked:
+    fields = load_policy(include / drafted["policy"]).to_dict().get("require", [])
+    for model in fields:
         if model["model"] == "k_anonymity":
             assert drafted["release"]["k"] == model["k"]
 

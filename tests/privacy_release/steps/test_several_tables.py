@@ -410,8 +410,8 @@ def test_the_command_line_runs_checks_and_verifies_it(
     pq.write_table(rows, tmp_path / "copy.parquet")
     policy = tmp_path / "asked.yaml"
     policy.write_text("require: [{model: k_anonymity, k: 4}, {model: distinct_l_diversity, l: 2}]\n")
-    asked = ["verify", str(tmp_path / "copy.parquet"), "--policy", str(policy), "--schema", str(spec)]
-    assert main(asked) == DONE
+    report = ["verify", str(tmp_path / "copy.parquet"), "--policy", str(policy), "--schema", str(spec)]
+    assert main(report) == DONE
     pq.write_table(rows.slice(1), tmp_path / "copy.parquet")
-    assert main(asked) == REFUSED
+    assert main(report) == REFUSED
     assert "FAILED    k_anonymity(k=4)" in capsys.readouterr().out

@@ -269,8 +269,8 @@ def test_only_a_query_that_looks_at_each_row_alone_precedes_random_answers(
     table = ingested(visits()[list(fields)], fields)
 
     def answer(ref: Table, label: str) -> Any:
-        asked: dict[str, Any] = {"p_0": 0.5, "randomness": "seeded"}
-        return make_release(ref, work, method="errph", parameters=asked, seed=1, label=f"{label}-answers")
+        requested: dict[str, Any] = {"p_0": 0.5, "randomness": "seeded"}
+        return make_release(ref, work, method="errph", parameters=requested, seed=1, label=f"{label}-answers")
 
     alone = transform(table, work, sql(ALONE))
     assert alone.source.transforms[0].row_by_row

@@ -146,18 +146,18 @@ def test_the_area_of_a_run_lives_as_long_as_airflow_says(
     root: Path, over: bool | None, expected: str
 ) -> None:
     work = area(root, "dag/run 1", Owner.RUN)
-    asked: list[str] = []
+    requests: list[str] = []
 
     def is_over(key: str) -> bool | None:
-        asked.append(key)
+        requests.append(key)
         return over
 
     assert states(root, is_over=is_over) == {"dag/run 1": "in use"}  # a heartbeat: a task may be at work
     rest(work, 24 * HOUR)
     assert states(root) == {"dag/run 1": "of an Airflow run"}
-    assert asked == []
+    assert requests == []
     assert states(root, is_over=is_over) == {"dag/run 1": expected}
-    assert asked == ["dag/run 1"]
+    assert requests == ["dag/run 1"]
     assert work.folder.exists() == (expected != "removed")
 
 

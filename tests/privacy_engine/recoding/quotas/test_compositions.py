@@ -114,8 +114,8 @@ def test_nothing_falls_short_exactly_where_the_rule_is_kept(kind: RuleKind, coun
 
 def test_only_models_of_shares_ask_for_quotas() -> None:
     encoded = of_counts([3, 3])
-    asked = [bounds_distribution(compile_constraints([model], encoded)) for model in MODELS]
-    assert asked == [True] * 7 + [False]
+    requested = [bounds_distribution(compile_constraints([model], encoded)) for model in MODELS]
+    assert requested == [True] * 7 + [False]
     assert not bounds_distribution(compile_constraints([DistinctLDiversity(l=2)], encoded))
 
 

@@ -201,10 +201,10 @@ def test_the_rounding_error_is_nothing_beside_the_sensitivity() -> None:
 
 
 def test_a_candidate_is_scored_once_and_remembered_by_its_number() -> None:
-    asked: list[list[int]] = []
+    requested: list[list[int]] = []
 
     def score(candidates: Candidates) -> np.ndarray:
-        asked.append(candidates.ids.tolist())
+        requested.append(candidates.ids.tolist())
         return candidates.children * 10
 
     remembered = once(score)
@@ -212,7 +212,7 @@ def test_a_candidate_is_scored_once_and_remembered_by_its_number() -> None:
     assert remembered(every.take(np.array([True, True, True, False]))).tolist() == [10, 20, 30]
     assert remembered(every.take(np.array([True, False, True, True]))).tolist() == [10, 30, 40]
     assert remembered(every.take(np.array([False, True, False, False]))).tolist() == [20]
-    assert [ids for ids in asked if ids] == [[0, 1, 2], [3]]
+    assert [ids for ids in requested if ids] == [[0, 1, 2], [3]]
 
 
 def test_no_candidates_have_no_scores() -> None:

@@ -94,14 +94,14 @@ def test_intervals_cover_the_table_about_as_often_as_they_say(delta: float) -> N
     shares = []
     for _ in range(3):
         table = drawn(rng)
-        asked = answers_of(LatentClass(**QUICK, delta=delta).measure_coded(table))
+        requested = answers_of(LatentClass(**QUICK, delta=delta).measure_coded(table))
         held = []
         for size in (1, 2, 3):
             for members in itertools.combinations(range(len(SIZES)), size):
                 shape = [SIZES[m] for m in members]
                 codes = np.ravel_multi_index([table.codes[m].astype(int) for m in members], shape)
                 true = np.bincount(codes, minlength=int(np.prod(shape))) / len(table)
-                given = asked.shares(cells(members), level=0.95)
+                given = requested.shares(cells(members), level=0.95)
                 common = true * len(table) >= 20
                 held += ((given.low <= true) & (true <= given.high))[common].tolist()
         shares.append(np.mean(held))
@@ -167,10 +167,12 @@ def test_a_wrong_number_of_replicates_is_refused(replicates: object) -> None:
 def test_a_determined_attribute_is_asked_through_the_one_that_determines_it() -> None:
     weights, table = np.array([0.5, 0.5]), np.array([[0.5, 0.3, 0.2], [0.1, 0.2, 0.7]])
     tables = ClassTables(weights=weights, tables={"a": table}, follows={"b": ("a", np.array([0, 1, 1]))})
-    asked = ReplicatedModel(
+    requested = ReplicatedModel(
         model=tables, replicates=[tables] * 3, misfit=(0.0, 0.0, 0.0), unseen=0.0, together=[["a"]]
     )
-    given = asked.shares({"b": np.array([[0.0], [1.0]]), "a": np.array([[0.0], [1.0], [0.0]])}, level=0.95)
+    given = requested.shares(
+        {"b": np.array([[0.0], [1.0]]), "a": np.array([[0.0], [1.0], [0.0]])}, level=0.95
+    )
     assert given.value == pytest.approx([0.25])
     assert given.low == pytest.approx([0.25])
 
@@ -181,9 +183,9 @@ def test_the_mean_of_a_group_is_that_of_its_records_with_a_number() -> None:
         tables={"x": np.array([[0.5, 0.25, 0.25], [0.0, 0.5, 0.5]]), "g": np.array([[1.0, 0.0], [0.0, 1.0]])},
         follows={},
     )
-    asked = ReplicatedModel(
+    requested = ReplicatedModel(
         model=tables, replicates=[tables] * 3, misfit=(0.0, 0.0, 0.01), unseen=0.0, together=[["x", "g"]]
     )
-    given = asked.means({"g": np.eye(2)}, "x", np.array([1.0, 4.0, np.nan]), level=0.95)
+    given = requested.means({"g": np.eye(2)}, "x", np.array([1.0, 4.0, np.nan]), level=0.95)
     assert given.value == pytest.approx([2.0, 4.0])
     assert given.low == pytest.approx([2.0, 4.0])

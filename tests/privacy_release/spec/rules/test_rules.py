@@ -110,8 +110,8 @@ def policy(**fields: Any) -> ReleasePolicy:
 
 
 def attack(name: str, **more: Any) -> ReleasePolicy:
-    asked = {"model": "attack_risk", "attack": name, "excess": 0.5, **more}
-    return policy(require=[{"model": "k_anonymity", "k": 5}, asked])
+    requested = {"model": "attack_risk", "attack": name, "excess": 0.5, **more}
+    return policy(require=[{"model": "k_anonymity", "k": 5}, requested])
 
 
 # id of a rule -> facts that break it, the change that fixes it, and words of the problem
