@@ -362,7 +362,7 @@ def test_the_form_shows_every_rule_with_limit_and_measure_and_the_report(made: A
         limit = limit_in_words(finding)
         assert f"| {escaped(finding['rule'])} | {escaped(limit)} |" in text
     assert "(/privacy/report?dag_id=the+dag&run_id=run+1)" in text
-    assert "Global certainty penalty" in text
+    assert "Detail lost" in text
     assert "Prosecutor risk" in text
     assert "first release of the table" in text
 

@@ -277,7 +277,7 @@ def test_a_source_that_is_not_there_is_reported_at_its_address(
 def test_what_a_schedule_promises_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
     weekly = checkout() / "include" / "releases" / "adult_synthetic_weekly.yaml"
     assert main(["check", str(weekly)]) == 0
-    promise = "Each person's loss is at most epsilon 1 and delta 1e-09 in any 365 days"
+    promise = "Each person's loss is at most epsilon 1 and delta 1e-9 in any 365 days"
     assert promise in capsys.readouterr().out
     assert main(["check", "--json", str(weekly)]) == 0
     (output,) = json.loads(capsys.readouterr().out)

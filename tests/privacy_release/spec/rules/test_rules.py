@@ -372,7 +372,11 @@ CASES: Mapping[str, tuple[dict[str, Any], dict[str, Any], str]] = {
         {"read": READ},
         "a single identifier by which answers are memoised",
     ),
-    "alerts.budget": ({"alerts_of_budget": True, "budget": False}, {"budget": True}, "alerts.budget requires"),
+    "alerts.budget": (
+        {"alerts_of_budget": True, "budget": False},
+        {"budget": True},
+        "alerts.budget requires",
+    ),
     "alerts.figures": (
         {"alerts": ["gcp_lca"], "method": "latent_class"},
         {"alerts": ["rows"]},
