@@ -5,6 +5,8 @@ SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DELETE_ON_ERROR:
 MAKEFLAGS += --no-builtin-rules --no-print-directory
+# On a fresh clone, the types are checked while the engine is compiled.
+MAKEFLAGS += --jobs=2
 
 PYTHON ?= python3
 VENV := .venv

@@ -50,6 +50,7 @@ from typing import Any
 
 from airflow_privacy_release.operators.method import MethodOperator
 from airflow_privacy_release.operators.release import require_policy
+from airflow_privacy_release.task.former import formerly
 '''
 _STUB = """\
 # Made by `make docs` from the table of exports in `__init__.py`.
@@ -90,12 +91,14 @@ class Family:
         dataclass: Base of the methods, or the only method of the family.
         shared: Arguments of `ReleaseOperator` that the operators of the family take, too.
         required: Those of them that have no default.
+        former: Present name of each argument that has a former name, by that name.
         color: Color of the tasks in Airflow's graph.
     """
 
     dataclass: type
     shared: tuple[str, ...]
     required: tuple[str, ...] = ()
+    former: Mapping[str, str] = dataclasses.field(default_factory=dict)
     color: str
 
     @property
@@ -133,6 +136,7 @@ class Family:
             "MethodOperator",
             docstring=_docstring(self.dataclass, arguments),
             attributes=[*self.method, f'ui_color = "{self.color}"'],
+            former=self.former,
             arguments=arguments,
             body=[
                 "super().__init__(**kwargs)",
@@ -146,8 +150,9 @@ FAMILIES = (
     Family(dataclass=Anonymizer, shared=("seed", "history", "series", "lake"), color="#e5f3e1"),
     Family(
         dataclass=Synthesizer,
-        shared=("seed", "budget", "policy", "ledger", "over_time", "series", "lake"),
+        shared=("seed", "budget", "policy", "ledger", "promise", "series", "lake"),
         required=("budget", "policy"),
+        former={"over_time": "promise"},
         color="#e3eefb",
     ),
     Family(
@@ -209,7 +214,9 @@ def _class(
     attributes: Sequence[str],
     arguments: Sequence[Argument],
     body: Sequence[str],
+    former: Mapping[str, str] | None = None,
 ) -> str:
+    formerly = ", ".join(f'{name}="{present}"' for name, present in (former or {}).items())
     named = ("*,", *map(str, arguments)) if arguments else ()
     return "\n".join(
         [
@@ -218,6 +225,7 @@ def _class(
             "",
             *(f"    {line}" for line in attributes),
             "",
+            *([f"    @formerly({formerly})"] if formerly else []),
             "    def __init__(",
             *(f"        {line}" for line in ("self,", *named, "**kwargs: Any,")),
             "    ) -> None:",

@@ -23,6 +23,7 @@ import airflow_privacy_release
 import privacy_engine
 import privacy_release
 from airflow_privacy_release.provider import OPERATOR_MODULES, get_provider_info
+from airflow_privacy_release.task.former import FORMER
 from privacy_engine.registry import method_class, method_names
 from privacy_engine.tables.coding import Coding
 from privacy_engine.tables.date_form import DateForm
@@ -514,7 +515,8 @@ def _parameters(member: Any) -> list[inspect.Parameter]:
     if inspect.isclass(member):
         calls = [vars(cls)["__init__"] for cls in _classes(member) if "__init__" in vars(cls)]
     found = {p.name: p for call in calls for p in inspect.signature(call).parameters.values()}
-    return [p for p in found.values() if p.name != "self" and p.kind is not p.VAR_KEYWORD]
+    taken = (p for p in found.values() if p.name != "self" and p.kind is not p.VAR_KEYWORD)
+    return [p for p in taken if p.default is not FORMER]
 
 
 def _not_rendered(member: Any) -> list[str]:

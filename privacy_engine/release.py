@@ -59,6 +59,21 @@ class Release:
     trajectories: int | None = None
 
     @property
+    def claims_loss(self) -> bool:
+        """Whether the release claims a privacy loss."""
+        return self.loss is not None
+
+    @property
+    def is_synthetic(self) -> bool:
+        """Whether the records were drawn from a measured model."""
+        return self.model is not None
+
+    @property
+    def hides_participants(self) -> bool:
+        """Whether the number of persons who took part is not public."""
+        return self.model is not None and not self.model.persons_public
+
+    @property
     def of_persons(self) -> "Release":
         """The release without counterfeits. Risks are measured on it, since the counterfeits are counted."""
         if self.rows is None or (self.rows >= 0).all():

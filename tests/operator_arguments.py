@@ -4,6 +4,8 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from airflow_privacy_release.task.former import FORMER
+
 
 def classes(operator: type) -> list[type]:
     """Those of the provider that an operator is made of, its own last; without those of Airflow."""
@@ -19,7 +21,8 @@ def own_arguments(called: Callable[..., Any]) -> Mapping[str, inspect.Parameter]
             return {}
         called = vars(called)["__init__"]
     parameters = inspect.signature(called).parameters
-    return {n: p for n, p in parameters.items() if n != "self" and p.kind is not p.VAR_KEYWORD}
+    own = {n: p for n, p in parameters.items() if n != "self" and p.kind is not p.VAR_KEYWORD}
+    return {n: p for n, p in own.items() if p.default is not FORMER}
 
 
 def arguments(operator: type) -> Mapping[str, inspect.Parameter]:

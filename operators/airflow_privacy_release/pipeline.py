@@ -147,7 +147,7 @@ def _budget(task: _Task) -> BudgetGuardOperator:
         parameters=_parameters(spec),
         schema=spec.method_fields,
         policy=spec.policy,
-        over_time=_over_time(spec),
+        promise=_promise(spec),
         ledger=spent.ledger,
         action=spent.when_short,
         **task.settings,
@@ -388,7 +388,7 @@ def _release(task: _Task) -> Any:
         budget=spent.dataset if spent else None,
         policy=spec.policy if spent else None,
         ledger=spent.ledger if spent else DEFAULT_LEDGER,
-        over_time=_over_time(spec),
+        promise=_promise(spec),
         secret=spec.release.secret,
         replaces=spec.release.replaces,
         series=spec.publish.table,
@@ -405,8 +405,8 @@ def _history(spec: ReleaseSpec) -> dict[str, Any] | None:
     return {"policy": spec.policy, **spec.history.kept}
 
 
-def _over_time(spec: ReleaseSpec) -> dict[str, Any] | None:
-    """Return an operator's `over_time`: the releases of a specification count together under its name."""
+def _promise(spec: ReleaseSpec) -> dict[str, Any] | None:
+    """Return an operator's `promise`: the releases of a specification count together under its name."""
     if spec.budget is None or spec.budget.promise is None:
         return None
     return {**spec.budget.promise.model_dump(), "schedule": spec.name}

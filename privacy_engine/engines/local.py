@@ -10,6 +10,7 @@ import tempfile
 from collections import Counter
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cached_property
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -92,35 +93,37 @@ class LocalEngine:
 
     def __enter__(self) -> Self:
         self._folder = Path(tempfile.mkdtemp(prefix="engine-", dir=self.spill))  # created with mode 0700
-        try:
-            self._database = duckdb.connect(
-                ":memory:",
-                config={
-                    "memory_limit": f"{int(self.memory * _DUCKDB_SHARE)}B",
-                    "temp_directory": str(self._folder / "duckdb"),
-                    "threads": len(os.sched_getaffinity(0)),
-                    "preserve_insertion_order": False,
-                    "enable_external_file_cache": False,  # large files, read a few times
-                    "autoload_known_extensions": False,
-                    "autoinstall_known_extensions": False,
-                    "allow_community_extensions": False,
-                    "allow_persistent_secrets": False,
-                    "python_enable_replacements": False,  # a table name must never find a variable
-                },
-            )
-        except BaseException:
-            shutil.rmtree(self._folder)
-            raise
-        self._database.execute("SET enable_progress_bar = false")
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         try:
-            self._database.close()
+            if "_database" in self.__dict__:
+                self._database.close()
         finally:
             shutil.rmtree(self._folder)
+
+    @cached_property
+    def _database(self) -> duckdb.DuckDBPyConnection:
+        """The database in memory, opened by the first query: that takes longer than many a query."""
+        found = duckdb.connect(
+            ":memory:",
+            config={
+                "memory_limit": f"{int(self.memory * _DUCKDB_SHARE)}B",
+                "temp_directory": str(self._folder / "duckdb"),
+                "threads": len(os.sched_getaffinity(0)),
+                "preserve_insertion_order": False,
+                "enable_external_file_cache": False,  # large files, read a few times
+                "autoload_known_extensions": False,
+                "autoinstall_known_extensions": False,
+                "allow_community_extensions": False,
+                "allow_persistent_secrets": False,
+                "python_enable_replacements": False,  # a table name must never find a variable
+            },
+        )
+        found.execute("SET enable_progress_bar = false")
+        return found
 
     def columns(self, files: Files) -> pa.Schema:
         """Return names and types of the columns."""

@@ -48,6 +48,11 @@ class SynthesizerModel:
     follow: Mapping[str, Any] | None = None
 
     @property
+    def counts_persons(self) -> bool:
+        """Whether a person may have several rows, so that persons were counted instead of rows."""
+        return self.persons is not None
+
+    @property
     def noisy_number(self) -> NoisyNumber | None:
         """The noise in `rows`; None where `rows` is the public number of records, or of persons."""
         counted = next((spend for spend in self.spends if spend.target in COUNTED), None)

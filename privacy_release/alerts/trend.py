@@ -93,9 +93,7 @@ def _reported(on_problem: OnProblem) -> Iterator[None]:
 def _figures_of(staged: StagedRelease, report: ReportRef) -> dict[str, float]:
     """Return the public figures of a release, by name."""
     figures = {"rows": float(staged.rows), **measured_symbols(report)}
-    if staged.loss is not None:
-        return figures | {"epsilon": float(staged.loss["epsilon"])}
-    return figures | staged.figures
+    return figures | staged.loss_figures | staged.public_figures
 
 
 def _earlier(

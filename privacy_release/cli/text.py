@@ -33,7 +33,7 @@ def outcome_lines(outcome: "Outcome") -> list[str]:
         f"report    {published.report}",
         f"signed    {published.statement or _UNSIGNED}",
         *finding_lines(outcome.report.findings),
-        *over_time_lines(outcome.report.findings, followed=outcome.staged.persons is not None),
+        *over_time_lines(outcome.report.findings, followed=outcome.staged.follows_people),
         *([f"evidence  {outcome.evidence['evidence']}"] if outcome.evidence else []),
         *(f"warning   {text}" for text in outcome.warnings),
         *figure_lines(outcome.staged.figures),

@@ -63,7 +63,7 @@ def replicates_file(model: "SynthesizerModel", schema: "DataSchema") -> bytes | 
 
 def _noise_in_number(model: "SynthesizerModel") -> dict[str, Any]:
     """Return the noise in a release's number of records by persons. Other releases have a public number."""
-    if model.persons is None:
+    if not model.counts_persons:
         return {}
     number = model.noisy_number
     return {"number": None if number is None else number.to_dict()}

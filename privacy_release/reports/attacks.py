@@ -120,9 +120,7 @@ def with_attacks(report: str, trials: "Sequence[TrialRef]") -> str:
         trials: Trials of attacks, each of which met its bound.
     """
     outcomes = [
-        {"attack": t.attack, "bound": t.bound, **outcome}
-        for t in trials
-        for outcome in (t.published["outcomes"] if t.published else ())
+        {"attack": t.attack, "bound": t.bound, **outcome} for t in trials for outcome in t.published_outcomes
     ]
     drawn = iter(plotted(outcomes))
     section = page_template("attacked.html.j2").render(
@@ -132,8 +130,8 @@ def with_attacks(report: str, trials: "Sequence[TrialRef]") -> str:
                 "attack": t.attack,
                 "about": about(t.attack, t.shadows),
                 "bound": t.bound,
-                "published": t.published is not None,
-                "outcomes": [next(drawn) for _ in t.published["outcomes"]] if t.published else [],
+                "published": t.publishes_figures,
+                "outcomes": [next(drawn) for _ in t.published_outcomes],
             }
             for t in trials
         ],

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from privacy_engine.measures.distributions import Distribution, Withheld
     from privacy_engine.measures.recoding import Recoding
     from privacy_engine.release import Release
+    from privacy_engine.synthesizers.model import SynthesizerModel
     from privacy_engine.tables.schema import DataSchema
     from privacy_engine.verification.models import PrivacyModel
     from privacy_release.reports.network import NetworkDrawing
@@ -99,6 +100,11 @@ class ReportData:
     association: "Association | None" = None
 
     @property
+    def claims_loss(self) -> bool:
+        """Whether the release claims a privacy loss, so that exact numbers of its source stay hidden."""
+        return self.loss is not None
+
+    @property
     def invented(self) -> bool:
         """Whether the release depends on no record, so that no rule about people applies to it."""
         return self.loss is not None and not self.loss.must_be_booked
@@ -129,10 +135,10 @@ def data_of_release(release: "Release", smallest_count: int, attempts: Attempts 
         distributions=make("before and after", partial(_distributions, recodings, smallest_count)) or [],
         limits=_limits(release),
         randomized=randomized_part(release),
-        synthetic=release.model is not None,
+        synthetic=release.is_synthetic,
         network=make("the network of the model", partial(network_of, release)),
         mechanisms=make("what each mechanism spent", partial(mechanisms_of, release)) or (),
-        participants=release.model is not None and not release.model.persons_public,
+        participants=release.hides_participants,
         marginals=make("how near the records are to their model", partial(own_marginals, release)) or (),
         marginal_rows=len(release.table),
         shares=make("sensitive values within classes", partial(shares_of_classes, release)) or (),
@@ -147,16 +153,20 @@ def claimed_k(guarantees: "Sequence[PrivacyModel]") -> int:
 
 
 def _limits(release: "Release") -> tuple[tuple[str, str], ...]:
-    if release.model is not None and release.model.persons is not None:
-        bounds = release.model.parameters.keys() & CONTRIBUTIONS.keys()
-        return (*(CONTRIBUTIONS[name] for name in bounds), *SYNTHETIC_PERSON_LIMITS)
     if release.model is not None:
-        return SYNTHETIC_LIMITS
+        return _limits_of_model(release.model)
     if getattr(release, "randomization", None) is not None:
         return RANDOMIZED_LIMITS
     if release.loss is None:
         return limits_of_classes(release.schema)
     return PRIVATE_LIMITS if release.loss.must_be_booked else STRUCTURE_LIMITS
+
+
+def _limits_of_model(model: "SynthesizerModel") -> tuple[tuple[str, str], ...]:
+    if not model.counts_persons:
+        return SYNTHETIC_LIMITS
+    bounds = model.parameters.keys() & CONTRIBUTIONS.keys()
+    return (*(CONTRIBUTIONS[name] for name in bounds), *SYNTHETIC_PERSON_LIMITS)
 
 
 def limits_of_classes(schema: "DataSchema") -> tuple[tuple[str, str], ...]:
@@ -170,7 +180,7 @@ def limits_of_classes(schema: "DataSchema") -> tuple[tuple[str, str], ...]:
 
 def _recodings(release: "Release") -> "dict[str, Recoding]":
     """Return the recoding of each table, by the prefix of its columns. Empty if there is a privacy loss."""
-    if release.loss is not None:
+    if release.claims_loss:
         return {}
     if release.recoding is not None:
         return {"": release.recoding}

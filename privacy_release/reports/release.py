@@ -173,7 +173,7 @@ def render(
         attempts: Failures to make figures and drawings, which the page names.
     """
     attempts = attempts or Attempts()
-    make, loss, utility = attempts.make, data.loss, figures if data.loss is None else {}
+    make, loss, utility = attempts.make, data.loss, {} if data.claims_loss else figures
     linkable = bool(data.schema.quasi_identifiers) and loss is None and data.randomized is None
     guarantees = [_guarantee(measured, of_persons=bool(data.schema.by)) for measured in data.guarantees]
     sizes = make("class sizes", partial(_class_sizes, data.class_sizes)) if linkable else None
@@ -297,7 +297,7 @@ def _summary(data: ReportData, guarantees: Sequence[Mapping[str, Any]], *, check
         names = list(dict.fromkeys(g["claim"].model for g in guarantees))
         held = f"The guarantee of {names[0]} holds" if len(names) == 1 else f"{_listed(names)} hold"
         return f"{held} on the released records{kept}."
-    if data.loss is None and data.randomized is not None:
+    if not data.claims_loss and data.randomized is not None:
         return f"Values were randomized, but no guarantee covers a whole record{kept}."
     if data.loss is None:
         return f"The method claims no privacy guarantee for this table{kept}."
@@ -338,7 +338,7 @@ def _tiles(
     budget: Sequence[BudgetLine],
 ) -> list[Line]:
     """Return the figures at the top of the page."""
-    of_source = f"of {source_rows:,} in the source" if release.loss is None else ""
+    of_source = "" if release.claims_loss else f"of {source_rows:,} in the source"
     invented = release.synthetic or release.invented
     tiles = [
         Line(

@@ -525,33 +525,33 @@ def neighbours_in_words(neighbours: str, *, participants: bool) -> str:
     return NEIGHBOURS.get("participants" if participants else neighbours, neighbours)
 
 
-def promise_in_words(over_time: Mapping[str, Any]) -> str:
+def promise_in_words(promise: Mapping[str, Any]) -> str:
     """Return the guarantee of a schedule for each person, from the `over_time` section of a manifest.
 
     >>> loss = {"epsilon": 1.6, "delta": 0.0}
     >>> promise_in_words({"releases_of_a_person": 4, "period": "total", "loss": loss})
     "Each person's loss is at most epsilon 1.6 in all, however many releases: no one takes part in over 4."
     """
-    loss, period = over_time["loss"], over_time["period"]
+    loss, period = promise["loss"], promise["period"]
     delta = f" and delta {figure(loss['delta'])}" if loss["delta"] else ""
     when = "in all" if period == "total" else f"in any {period.removesuffix('d')} days"
     whole = f"Each person's loss is at most epsilon {figure(loss['epsilon'])}{delta} {when}"
-    if "part" in over_time:
+    if "part" in promise:
         return (
-            f"{whole}, even for a person in every release: each of {over_time['releases']} releases spends "
-            f"an equal part, epsilon {figure(over_time['part']['epsilon'])}, and the ledger refuses more."
-            f"{_opened(over_time)}"
+            f"{whole}, even for a person in every release: each of {promise['releases']} releases spends "
+            f"an equal part, epsilon {figure(promise['part']['epsilon'])}, and the ledger refuses more."
+            f"{_opened(promise)}"
         )
-    return f"{whole}, however many releases: no one takes part in over {over_time['releases_of_a_person']}."
+    return f"{whole}, however many releases: no one takes part in over {promise['releases_of_a_person']}."
 
 
-def _opened(over_time: Mapping[str, Any]) -> str:
+def _opened(promise: Mapping[str, Any]) -> str:
     """Return a sentence on the first release, which was paid in addition to the guarantee."""
-    if "opening" not in over_time:
+    if "opening" not in promise:
         return ""
     return (
         f" The schedule's first release, whose tables all later ones measure again, spends epsilon "
-        f"{figure(over_time['opening']['epsilon'])} in addition, once."
+        f"{figure(promise['opening']['epsilon'])} in addition, once."
     )
 
 

@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from privacy_engine.dp.loss import PrivacyLoss
 from privacy_engine.release import Release
 from privacy_release.steps.curator import model_of
 from privacy_release.steps.release import make_release
@@ -47,14 +46,13 @@ def booked_release(
     staged = make_release(
         table, work, method=method, parameters=parameters, label=label, budget=budget, policy=policy
     )
-    assert staged.loss is not None
     release = Release(
         table=read_private(staged.uri, staged.sha256),
         schema=read_schema(staged.schema),
         method=staged.method,
         parameters=dict(parameters),
         guarantees=(),
-        loss=PrivacyLoss(**staged.loss),
+        loss=staged.privacy_loss,
         model=model_of(staged),
     )
     return release, staged.seconds or 0.0

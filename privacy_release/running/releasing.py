@@ -7,7 +7,7 @@ from privacy_release.plan.step import Slot, Step
 from privacy_release.running.context import Releasing, Running
 from privacy_release.steps.attacks.holdout import hold_out as held_out
 from privacy_release.steps.attacks.tries import attack_staged
-from privacy_release.steps.history import Past
+from privacy_release.steps.memberships.past import Past
 from privacy_release.steps.release import make_release
 from privacy_release.steps.types import check_types_of
 from privacy_release.steps.verify import raise_if_failed, verify_staged

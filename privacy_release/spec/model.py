@@ -683,7 +683,7 @@ def _still_there(given: Any) -> Any:
     return given
 
 
-OverTimeSpec = Annotated[
+PromiseSpec = Annotated[
     ParticipationSpec | ArrivalsSpec | YearlySpec,
     Field(discriminator="regime"),
     BeforeValidator(_still_there),
@@ -710,7 +710,7 @@ class BudgetSpec(_Strict):
     """
 
     dataset: Name
-    promise: OverTimeSpec | None = None
+    promise: PromiseSpec | None = None
     ledger: Connection = "ledger_default"
     when_short: Literal["skip", "fail"] = "fail"
     curator_report: bool = True
@@ -740,23 +740,23 @@ class BudgetSpec(_Strict):
         return None
 
 
-class _OverTimeArgument(_Strict):
+class _PromiseArgument(_Strict):
     """The argument of operators that is the field `budget.promise` of a specification."""
 
-    over_time: OverTimeSpec
+    promise: PromiseSpec
 
 
-def schedule_of(over_time: Mapping[str, Any]) -> dict[str, Any]:
+def schedule_of(promise: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields of a schedule that is given outside of a specification.
 
     Raises:
         SpecError: Naming each wrong field and the remedy.
     """
     try:
-        given = _OverTimeArgument.model_validate({"over_time": over_time})
+        given = _PromiseArgument.model_validate({"promise": promise})
     except ValidationError as error:
-        raise wrong("budget", "; ".join(problems_of(error, _OverTimeArgument))) from None
-    return BudgetSpec(dataset="any", promise=given.over_time).schedule or {}
+        raise wrong("budget", "; ".join(problems_of(error, _PromiseArgument))) from None
+    return BudgetSpec(dataset="any", promise=given.promise).schedule or {}
 
 
 class ApprovalSpec(_Strict):
@@ -784,7 +784,7 @@ class HistorySpec(_Strict):
         key: Airflow connection ID whose password is the key. Without Airflow, the key is
             $PRIVACY_MEMBERSHIP_KEY.
         keep: Whether a release is made so that it stays safe together with the earlier ones of its table, see
-            `privacy_release.steps.history.Past`. Otherwise only the verification considers them.
+            `privacy_release.steps.memberships.past.Past`. Otherwise only the verification considers them.
         k, m, departures: Guarantee over all releases: smallest number of persons, smallest number of distinct
             values of each sensitive attribute, and whether it is known who left. None: as the policy
             requires, which judges the release in any case.
@@ -1210,15 +1210,15 @@ class ReleaseSpec(_Strict):
     @model_validator(mode="after")
     def _spends_a_part(self) -> Self:
         """Compute what a release under a guarantee for a standing population spends."""
-        over_time = None if self.budget is None else self.budget.promise
-        if not isinstance(over_time, YearlySpec):
+        promise = None if self.budget is None else self.budget.promise
+        if not isinstance(promise, YearlySpec):
             return self
         if self.release.random_answers:
             raise ValueError(
                 f"budget.promise yearly cannot be combined with {self.release.method}: memoised answers "
                 "repeat, and are not paid for in parts; use a synthesizer, or remove promise"
             )
-        if over_time.opening is not None and not can_be_followed(self.release.method):
+        if promise.opening is not None and not can_be_followed(self.release.method):
             raise ValueError(
                 f"budget.promise.opening cannot be combined with {self.release.method}, which chooses no "
                 "tables that later releases could measure again; use latent_class, or remove it"
@@ -1226,9 +1226,9 @@ class ReleaseSpec(_Strict):
         try:
             part = part_of_promise(
                 self.release.method,
-                epsilon=over_time.epsilon,
-                delta=over_time.delta,
-                releases=over_time.releases,
+                epsilon=promise.epsilon,
+                delta=promise.delta,
+                releases=promise.releases,
             )
         except ValueError as error:
             raise ValueError(f"budget.promise: {error}; raise epsilon or lower releases") from None
@@ -1236,7 +1236,7 @@ class ReleaseSpec(_Strict):
         if any(value != part[name] for name, value in given.items()):
             raise ValueError(
                 f"release.{', '.join(given)} must be omitted with budget.promise yearly: each of "
-                f"{over_time.releases} releases spends {part}, an equal part of the promise; remove it"
+                f"{promise.releases} releases spends {part}, an equal part of the promise; remove it"
             )
         # The model is frozen for others; from here on it states what is spent.
         object.__setattr__(self, "release", self.release.model_copy(update=part))
@@ -1317,8 +1317,8 @@ class ReleaseSpec(_Strict):
     @property
     def numbering_key(self) -> str | None:
         """The connection whose password is the key of person numbers. None if there is none."""
-        over_time = None if self.budget is None else self.budget.promise
-        return over_time.key if isinstance(over_time, _KnowsPeople) else None
+        promise = None if self.budget is None else self.budget.promise
+        return promise.key if isinstance(promise, _KnowsPeople) else None
 
     @property
     def publish_mode(self) -> PublishMode:
@@ -1396,7 +1396,7 @@ class ReleaseSpec(_Strict):
 
     def facts(self) -> Facts:
         """Return the facts for rules. Nothing heavy is imported."""
-        over_time, history = None if self.budget is None else self.budget.promise, self.history
+        promise, history = None if self.budget is None else self.budget.promise, self.history
         method, shown = shown_method(self.release.method, self.release.parameters)
         return Facts(
             columns=self.every_attribute,
@@ -1421,7 +1421,7 @@ class ReleaseSpec(_Strict):
             parameters=shown,
             stated=tuple(self.release.parameters),
             budget=self.budget is not None,
-            over_time=OverTime.of(over_time),
+            over_time=OverTime.of(promise),
             history=None
             if history is None
             else History(

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NotRequired, TypedDict
 from urllib.parse import urlencode
 
-from privacy_engine.dp.loss import PrivacyLoss
 from privacy_engine.errors import IntegrityError
 from privacy_engine.verification.republication.notes import notes_over_time
 from privacy_engine.vocabulary import counted
@@ -36,7 +35,7 @@ from privacy_release.reports.text import (
     signed,
 )
 from privacy_release.workarea.journal import sha256_of
-from privacy_release.workarea.references import Reference, ReportRef, StagedRelease, symbols_of
+from privacy_release.workarea.references import Reference, ReportRef, StagedRelease, need, symbols_of
 
 if TYPE_CHECKING:
     from privacy_release.lake.store import ReleaseTable
@@ -265,7 +264,6 @@ def question(
 
     attributes = read_schema(staged.schema).attributes
     booking = staged.booking
-    figures = staged.figures if staged.loss is None else {}  # of a private release, they describe the source
     return Question(
         table=table.name,
         release=release_id,
@@ -277,12 +275,12 @@ def question(
         counterfeits=int(staged.figures.get("counterfeits", 0)),
         columns=[{"name": a.name, "role": a.role.value, "kind": a.kind.value} for a in attributes],
         findings=[dict(finding) for finding in report.findings],
-        over_time=notes_over_time(report.findings, followed=staged.persons is not None),
+        over_time=notes_over_time(report.findings, followed=staged.follows_people),
         loss=staged.loss,
         dataset=booking.dataset if booking else None,
         promise=promise_in_words(booking.over_time) if booking and booking.over_time is not None else None,
         figures=[
-            *(row for known in (FIGURES, RISKS) for row in _figures(known, figures)),
+            *(row for known in (FIGURES, RISKS) for row in _figures(known, staged.public_figures)),
             *_figures(ALONE, report.unique_records or {}),
         ],
         limits=_limits(staged),
@@ -290,7 +288,7 @@ def question(
         attacks=_attacks(report),
         excess=_courses(report, table, release_id),
         difference=_difference(staged, report, table, release_id),
-        expectations=staged.source.expectations if staged.loss is None else None,
+        expectations=None if staged.claims_loss else staged.source.expectations,
         assigned=list(assigned),
         approvers=approvers,
         first=None,
@@ -410,12 +408,13 @@ def _measures(title: str, known: Mapping[str, tuple[str, str, str]], posed: Ques
 def _limits(staged: StagedRelease) -> list[list[str]]:
     """Return what the guarantees do not protect against: by the claimed models first, then by their kind."""
     claimed = [PROMISES[g["model"]] for g in staged.guarantees if g["model"] in PROMISES]
-    if staged.loss is None:
+    loss = staged.privacy_loss
+    if loss is None:
         general = LIMITS
-    elif not PrivacyLoss(**staged.loss).must_be_booked:
+    elif not loss.must_be_booked:
         general = STRUCTURE_LIMITS
     else:
-        general = (SYNTHETIC_LIMITS if staged.model is not None else RANDOMIZED_LIMITS) + PRIVATE_LIMITS
+        general = (SYNTHETIC_LIMITS if staged.is_synthetic else RANDOMIZED_LIMITS) + PRIVATE_LIMITS
     return [[promise.name, promise.leaves] for promise in claimed] + [list(limit) for limit in general]
 
 
@@ -434,7 +433,7 @@ def _difference(
     manifest = standing_manifest(table, last["release_id"])
     before = manifest.figures
     # The figures of a private release describe its source, so they are never compared.
-    comparable = staged.loss is None and last["figures"].get("loss") is None
+    comparable = not staged.claims_loss and last["figures"].get("loss") is None
     then, now_ = (before, staged.figures) if comparable else ({}, {})
     findings = last["figures"].get("measured") or []
     was = _numbers(findings, last["figures"].get("loss"), before) | {"rows": last["rows"]}
@@ -475,13 +474,13 @@ ATTACKED = ("attack", "of", "in the release", "control", "excess risk", "bound",
 def _attacks(report: ReportRef) -> list[list[str]]:
     """Return a row under `ATTACKED` for each outcome, or for each rule whose figures are the curator's."""
     lines = []
-    for trial in report.attacks.trials if report.attacks is not None else ():
+    for trial in report.trials:
         bound = f"{trial.bound:g}"
-        for o in trial.outcomes or ():
+        for o in trial.shown_outcomes:
             excess = f"{signed(o['excess'], 3)} ({signed(o['low'], 3)} to {signed(o['high'], 3)})"
             shares = (f"{o['main']:.3f}", f"{max(o['control'], o['baseline']):.3f}", excess)
             lines.append([trial.attack, o["subject"], *shares, bound, f"{o['planted']:.3f}"])
-        if not trial.outcomes:
+        if not trial.shown_outcomes:
             kept = "kept; see the curator's report" if trial.passed else "NOT kept"
             lines.append([trial.attack, "", "", "", kept, bound, ""])
     return lines
@@ -491,9 +490,8 @@ def _courses(report: ReportRef, table: "ReleaseTable", release_id: str) -> list[
     """Return the excess risk of each attack on this release and, where it is known, on the earlier ones."""
     from privacy_release.steps.attacks.earlier import figures_of_earlier
 
-    found = report.attacks
-    trials = [] if found is None else [trial for trial in found.trials if trial.outcomes]
-    earlier = figures_of_earlier(table, found.curator) if found is not None and trials else []
+    trials = [trial for trial in report.trials if trial.shown_outcomes]
+    earlier = figures_of_earlier(table, need(report.attacks, "attacks").curator) if trials else []
     return [
         Course(
             attack=trial.attack,
@@ -509,7 +507,7 @@ def _courses(report: ReportRef, table: "ReleaseTable", release_id: str) -> list[
             ],
         )
         for trial in trials
-        for o in trial.outcomes or ()
+        for o in trial.shown_outcomes
     ]
 
 

@@ -11,7 +11,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from privacy_engine.dp.loss import PrivacyLoss
 from privacy_engine.engines.frames import to_frame
 from privacy_engine.errors import IntegrityError, SpecError
 from privacy_engine.release import Release
@@ -118,7 +117,7 @@ def compare_synthetic(
     from privacy_engine.measures.synthetic_assessment import assess
 
     require_comparable(staged, reports)
-    if other := sorted({s.method for s in staged if s.model is None or s.loss is None}):
+    if other := sorted({s.method for s in staged if not s.is_synthetic}):
         raise SpecError(
             f"only synthesizers are compared, but {', '.join(other)} draws no records from a model; omit it, "
             "or use CompareOperator, which compares anonymizers"
@@ -172,21 +171,22 @@ def report_to_curator(source: Table, staged: StagedRelease, name: str, release_i
         SpecError: If the release was not drawn from a differentially private model.
         IntegrityError: If a file of the work area is missing or changed.
     """
-    if staged.model is None or staged.loss is None:
+    if not staged.is_synthetic:
         raise SpecError(
             f"a curator's report needs a synthetic release, but {staged.method} makes none; omit the report"
         )
+    model = model_of(staged)
     release = Release(
         table=read_private(staged.uri, staged.sha256),
         schema=read_schema(staged.schema),
         method=staged.method,
         parameters=dict(read_manifest(staged.manifest).parameters),
         guarantees=(),
-        loss=PrivacyLoss(**staged.loss),
-        model=model_of(staged),
+        loss=staged.privacy_loss,
+        model=model,
     )
     frame, schema = read_private(source.uri, source.sha256), read_schema(source.schema)
-    if release.model is not None and "weight" in release.model.parameters:
+    if "weight" in model.parameters:
         frame = by_weight(frame, schema.by)
     aside = source.holdout
     holdout = None if aside is None else read_private(aside.uri, aside.sha256)

@@ -13,14 +13,10 @@ from privacy_release.budget.recorded import lacks_entries
 from privacy_release.budget.schedules import schedule_named
 from privacy_release.spec.rules.facts import UNKNOWN, Facts, History, OverTime
 from privacy_release.spec.rules.judge import refuse
-from privacy_release.steps.history import (
-    Past,
-    asks_for_differences,
-    made_before,
-    published_releases,
-    silence_about_people,
-)
-from privacy_release.workarea.engines import LOCAL
+from privacy_release.steps.memberships.earlier import published_releases
+from privacy_release.steps.memberships.past import Past
+from privacy_release.steps.memberships.unjudged import asks_for_differences, made_before, silence_about_people
+from privacy_release.workarea.engines import kind_of_engine
 from privacy_release.workarea.people import WRITTEN
 from privacy_release.workarea.references import Table
 
@@ -55,11 +51,12 @@ def facts_of_table(
         parameters: Parameters that the method was built with.
         budget: Budget that is to pay for the release. None if none does.
         past: Earlier releases that this one stays safe with.
-        policy: Policy of the release, including the floor policy. None if it is not known.
+        policy: Policy of the release, including the floor policy. None: that of `past`, if there is one.
     """
-    followed, source = table.persons is not None, table.source
+    followed, source = table.follows_people, table.source
     history = None
     if past is not None:
+        policy = past.policy if policy is None else policy
         history = History(
             k=past.k,
             m=past.m,
@@ -72,15 +69,14 @@ def facts_of_table(
     return replace(
         facts_of_method(schema, releaser, parameters, budget=budget, policy=policy),
         tables=tuple(source.tables),
-        engine=table.engine.kind if table.engine is not None else LOCAL,
+        engine=kind_of_engine(table.engine),
         outliers=tuple(found.action for found in table.outliers),
         history=history,
         dropped=source.dropped,
         guessed=source.guessed,
         looking=tuple(step.name for step in source.transforms if not step.row_by_row),
         followed=followed,
-        numbered=table.numbered is not None
-        or (table.persons is not None and table.persons.owners is not None),
+        numbered=table.numbers_people,
     )
 
 

@@ -25,7 +25,7 @@ from privacy_release.sources.shares import Workers
 from privacy_release.sources.versions import DeltaVersion, IcebergVersion
 from privacy_release.spec.classification import classification, classified
 from privacy_release.spec.floor import floor_policy
-from privacy_release.steps.history import Persons
+from privacy_release.steps.memberships.persons import Persons
 from privacy_release.workarea.area import WorkArea
 from privacy_release.workarea.engines import LOCAL
 from privacy_release.workarea.parquet import MAX_EXPANSION, private_parquet, unchanged_batches

@@ -19,6 +19,7 @@ from privacy_release.lake.read import newest_releases, read_release, standing_ma
 from privacy_release.lake.store import put
 from privacy_release.reports.curator import write_for_curator
 from privacy_release.reports.learning import Score, Trained, render_model_report
+from privacy_release.workarea.engines import kind_of_engine
 from privacy_release.workarea.parquet import read_private
 from privacy_release.workarea.references import Table
 
@@ -120,10 +121,10 @@ def evaluate(trained: Trained, test: Table) -> Score:
         IntegrityError: If the table changed since it was ingested.
         SpecError: If an engine other than `local` works on the table.
     """
-    if test.engine is not None:
+    if test.is_in_fragments:
         raise SpecError(
-            "a model is scored on a table in memory, but the engine "
-            f"{test.engine.kind} keeps the table on disk; ingest the test records with the engine local"
+            f"a model is scored on a table in memory, but the engine {kind_of_engine(test.engine)} keeps the "
+            "table on disk; ingest the test records with the engine local"
         )
     frame = read_private(test.uri, test.sha256)
     names, target = list(trained.model.feature_names_in_), str(trained.model.label_)

@@ -12,7 +12,7 @@ import pandas as pd
 from privacy_engine.errors import InfeasibleError, SchemaError, SpecError
 from privacy_engine.outliers.detector import USUAL_THRESHOLD
 from privacy_release.spec.outliers import REMOVING, Action, build_detector, check_action
-from privacy_release.steps.history import with_records
+from privacy_release.steps.memberships.persons import with_records
 from privacy_release.workarea.area import WorkArea
 from privacy_release.workarea.parquet import parquet_bytes, read_private, write_private
 from privacy_release.workarea.references import OutlierRef, Table
@@ -115,11 +115,6 @@ def _without(
 # Figures that are shares of lost quasi-identifier cells. A suppressed record has lost all of its cells.
 _LOSSES = ("gcp", "gcp_lca", "gcp_own")
 _PRIVATE = ("scores", "aside")
-
-
-def suppressed_before(table: Table) -> int:
-    """Return the number of records that count as suppressed but never reached the release method."""
-    return sum(o.removed for o in table.outliers if o.action == Action.SUPPRESS)
 
 
 def public_outliers(outliers: Sequence[OutlierRef]) -> list[dict[str, Any]]:

@@ -42,18 +42,18 @@ from privacy_release.spec.classification import require_classified
 from privacy_release.spec.floor import require_floor
 from privacy_release.steps.approval import ApprovalRef, public_approval
 from privacy_release.steps.attacks.tries import published_attacks, require_attacked
-from privacy_release.steps.history import (
+from privacy_release.steps.memberships.recording import (
     forget_unpublished,
     is_recorded,
     one_at_a_time,
     record,
     refuse_unseen,
 )
-from privacy_release.steps.verify import raise_if_failed, require_one_claim
+from privacy_release.steps.verify import raise_if_failed
 from privacy_release.workarea.file_sets import files_of
 from privacy_release.workarea.journal import sha256_of
-from privacy_release.workarea.references import Published, ReportRef, StagedRelease
-from privacy_release.workarea.staged import json_bytes, read_columns, read_manifest, read_schema, tables_of
+from privacy_release.workarea.references import Published, ReportRef, StagedRelease, need
+from privacy_release.workarea.staged import json_bytes, manifest_of, read_columns, read_schema, tables_of
 
 COMPLETED = (
     "an earlier attempt of this run published other rows and was interrupted before it signed its files; "
@@ -112,14 +112,13 @@ def publish_staged(
             f"the verified bytes (sha256 {report.sha256}) must be the staged bytes, got "
             f"{staged.sha256}; run the release and verify it again"
         )
-    manifest = read_manifest(staged.manifest)
+    manifest = manifest_of(staged)
     if manifest.sha256 != report.sha256:
         raise IntegrityError(
             "the manifest must be that of the staged release; run the release and verify it again"
         )
-    require_one_claim(staged, manifest)
     rules = rules or TableRules(mode=PublishMode.SNAPSHOT)
-    followed = report.compared is not None or staged.persons is not None
+    followed = report.was_compared or staged.follows_people
     if rules.mode is PublishMode.APPEND and not followed:
         raise VerificationError(
             f"a release must not be appended to table {table.name} unless the people in its earlier releases "
@@ -148,8 +147,8 @@ def publish_staged(
         run = (release_id, run_key or release_id)
         refuse_unseen(table, run, report)
         # Written before the commit, which states its hash: a file that an earlier attempt committed is kept.
-        if staged.persons is not None and not (
-            is_recorded(staged, table.name, release_id) and store.committed(table, *run)
+        if staged.follows_people and not (
+            is_recorded(table.name, release_id, report.sha256) and store.committed(table, *run)
         ):
             found["membership"] = {"sha256": record(staged, table.name, release_id, report.register)}
         manifest = manifest.extended(found)
@@ -167,8 +166,8 @@ def publish_staged(
                 signer=None if signer is None else signer.about(manifest, approved=by_person),
                 rules=rules,
             )
-        if staged.persons is not None and done.completed:
-            forget_unpublished(staged, table.name, release_id)
+        if staged.follows_people and done.completed:
+            forget_unpublished(table.name, release_id, report.sha256)
         published = _published_as(table.lake, done)
         if not done.completed:
             published = replace(published, left_out=described.left_out, alerts=report.alerts)
@@ -255,7 +254,7 @@ def _described(
         words = attempts.make("the comments of the table", partial(_words, dictionary)) or words
     proofs |= attempts.make("the replicates for intervals", partial(_replicates, staged)) or {}
     path = Path(staged.report)
-    notes = notes_over_time(report.findings, followed=staged.persons is not None)
+    notes = notes_over_time(report.findings, followed=staged.follows_people)
     found = attempts.make("what was found after the release was made", partial(_page, path, report, notes))
     return _Described(
         report=path if found is None else found,  # if it cannot be read, publishing raises
@@ -272,19 +271,19 @@ def _words(dictionary: Mapping[str, Any]) -> "Words":
 
 def _page(path: Path, report: ReportRef, notes: Sequence[str]) -> bytes | None:
     """Return the staged report with the results of the attacks and the notes. None if there are neither."""
-    if report.attacks is None and not notes:
+    if not report.trials and not notes:
         return None
     page = with_over_time(path.read_text("utf-8"), notes)
-    return (with_attacks(page, report.attacks.trials) if report.attacks is not None else page).encode()
+    return (with_attacks(page, report.trials) if report.trials else page).encode()
 
 
 def _replicates(staged: StagedRelease) -> dict[str, bytes]:
     """Return the file from which answers get intervals, if the release's model has replicates."""
-    if staged.model is None:
+    if not staged.is_synthetic:
         return {}
     from privacy_engine.synthesizers.model import SynthesizerModel
 
-    model = SynthesizerModel.from_json(Path(staged.model).read_text("utf-8"))
+    model = SynthesizerModel.from_json(Path(need(staged.model, "model")).read_text("utf-8"))
     data = replicates_file(model, read_schema(staged.schema))
     return {} if data is None else {REPLICATES: data}
 

@@ -12,7 +12,7 @@ from privacy_release.budget.secrets import Memory, keyed
 from privacy_release.reports.attempts import Attempts
 from privacy_release.spec.methods import build_method
 from privacy_release.steps.facts import facts_of_table, loss_by_rules
-from privacy_release.steps.history import Past
+from privacy_release.steps.memberships.past import Past
 from privacy_release.steps.producers.fragments import released_in_fragments
 from privacy_release.steps.producers.job import Job, ProducedRelease, say_nothing
 from privacy_release.steps.producers.randomized import randomized
@@ -90,8 +90,6 @@ def make_release(
     on_progress, given = on_progress or say_nothing, dict(parameters or {})
     table, schema = worked_on_by(engine, table), read_schema(table.schema)
     releaser = keyed(build_method(method, given), memory, seed)
-    if policy is None and past is not None:
-        policy = past.policy
     facts = facts_of_table(table, schema, releaser, given, budget=budget, past=past, policy=policy)
     job = Job(
         work=work,
@@ -115,7 +113,7 @@ def make_release(
 def _producer_of(method: str, table: Table) -> Producer:
     """Return the producer for a table. An engine makes the release of an anonymizer in fragments."""
     family = family_of(method)
-    in_fragments = family is Family.ANONYMIZER and table.engine is not None
+    in_fragments = family is Family.ANONYMIZER and table.is_in_fragments
     return released_in_fragments if in_fragments else _PRODUCERS[family]
 
 

@@ -7,7 +7,7 @@ from privacy_release.lake.log import open_table
 from privacy_release.lake.retract import retract
 from privacy_release.lake.store import as_readable_as_the_lake, table_names
 from privacy_release.lake.superseded import Settled, settle
-from privacy_release.steps.history import forget
+from privacy_release.steps.memberships.recording import forget
 
 if TYPE_CHECKING:
     from privacy_release.lake.retract import Retraction

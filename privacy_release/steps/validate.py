@@ -92,7 +92,7 @@ def _runner(
     table: Table, schema: "DataSchema", name: str | None
 ) -> "Callable[[Mapping[str, Any]], SuiteResult]":
     """Return a function that runs a suite on the table."""
-    if not name and table.engine is not None:
+    if table.is_in_fragments and not name:
         return partial(run_suite_in_parts, table.uri, table.sha256)
     records = read_private(table.uri, table.sha256)
     if name:

@@ -10,10 +10,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from privacy_engine.dp.loss import PrivacyLoss
 from privacy_engine.engines.checking import verify_files
 from privacy_engine.engines.frames import to_frame
-from privacy_engine.errors import IntegrityError, VerificationError
+from privacy_engine.errors import VerificationError
 from privacy_engine.progress import portion
 from privacy_engine.registry import kind_of
 from privacy_engine.verification.republication.model import Attacker, window_of
@@ -31,14 +30,12 @@ from privacy_release.lake.store import takes_table
 from privacy_release.manifest.manifest import Manifest
 from privacy_release.sources.text.scan import found_in_release
 from privacy_release.spec.floor import floor_policy, under_floor
-from privacy_release.steps.history import (
+from privacy_release.steps.memberships.earlier import earlier_releases, known, published_releases
+from privacy_release.steps.memberships.persons import read_persons
+from privacy_release.steps.memberships.recording import owners_of
+from privacy_release.steps.memberships.registers import population
+from privacy_release.steps.memberships.unjudged import (
     asks_for_differences,
-    earlier_releases,
-    known,
-    owners_of,
-    population,
-    published_releases,
-    read_persons,
     silence_about_people,
     unjudged_finding,
 )
@@ -48,11 +45,14 @@ from privacy_release.workarea.file_sets import paths_of
 from privacy_release.workarea.parquet import read_private, require_unchanged, unchanged_batches
 from privacy_release.workarea.people import counted_by_person
 from privacy_release.workarea.references import ReportRef, StagedRelease, Table
-from privacy_release.workarea.staged import read_manifest, read_schema
+from privacy_release.workarea.staged import manifest_of, read_schema
 
 if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
     import pandas as pd
 
+    from privacy_engine.dp.loss import PrivacyLoss
     from privacy_engine.tables.schema import DataSchema
     from privacy_engine.verification.cross_release import Membership
     from privacy_engine.verification.policy import ReleasePolicy
@@ -95,11 +95,10 @@ def verify_staged(
         CapacityError: If the engine has too little memory or disk.
         LedgerError: If the ledger cannot be reached.
     """
-    schema, manifest = read_schema(staged.schema), read_manifest(staged.manifest)
-    require_one_claim(staged, manifest)
+    schema, manifest = read_schema(staged.schema), manifest_of(staged)
     floor = floor_policy()
     demanded = under_floor(policy, floor)
-    loss = PrivacyLoss(**staged.loss) if staged.loss else None
+    loss = staged.privacy_loss
     policy, not_applicable = set_aside(demanded, loss)
     together = _held_together(staged, manifest, schema, policy, loss, (table, run), register)
     policy = together.policy
@@ -129,7 +128,7 @@ def verify_staged(
     further = (*together.silence, *before, *text, *kind_findings(demanded, kind_of(staged.method)))
     proof = _proof_of_loss(staged, manifest, loss, schema, ledger)
     found = replace(report, findings=(*not_applicable, *counted, *further, *proof)).to_dict()
-    judged = register if register is not None and register.persons is not None else None
+    with_register = staged.follows_people and register is not None and register.follows_people
     return ReportRef(
         passed=found["passed"],
         sha256=staged.sha256,
@@ -141,7 +140,7 @@ def verify_staged(
         persons=found.get("persons"),
         unique_records=found.get("unique_records"),
         compared=together.compared,
-        register=judged if staged.persons is not None else None,
+        register=register if with_register else None,
     )
 
 
@@ -201,18 +200,6 @@ def text_findings(
     )
 
 
-def require_one_claim(staged: StagedRelease, manifest: Manifest) -> None:
-    """Raise if the manifest claims another loss than the release that is verified and published with it.
-
-    Raises:
-        IntegrityError: See above.
-    """
-    if (manifest.loss and manifest.loss.stored) != staged.loss:
-        raise IntegrityError(
-            "the manifest must claim the privacy loss of the staged release; run the release again"
-        )
-
-
 def _frames(staged: StagedRelease) -> "Iterator[pd.DataFrame]":
     """Yield the staged records, part by part."""
     for batch in unchanged_batches(staged.uri, staged.sha256):
@@ -248,7 +235,7 @@ def _held_together(
     """Check the policy's rules about people who are in several releases of the table."""
     table, run = earlier_of
     losses_add_up = manifest.private
-    if staged.persons is not None:
+    if staged.follows_people:
         policy = replace(policy, across=policy.across_people)
         if not window_of(policy.across, Attacker.POPULATION):
             register = None
@@ -256,13 +243,13 @@ def _held_together(
         if policy.across:
             earlier = earlier_releases(
                 known(table),
-                staged.persons,
+                staged.followed_persons,
                 run,
                 marked=window_of(policy.across, Attacker.CORRECTION),
                 registers=register is not None,
             )
         across = _across(staged, schema, policy, loss, earlier, register)
-        if unseen := len(set(earlier) - set(earlier if staged.earlier is None else staged.earlier)):
+        if unseen := len(staged.unseen(earlier)):
             remedy = f"{unseen} releases were published after this one was made; start a new run"
             across = tuple(found if found.passed else replace(found, remedy=remedy) for found in across)
         compared = list(earlier) if policy.across else staged.earlier
@@ -286,10 +273,10 @@ def _unjudged(
 ) -> "tuple[Finding, ...]":
     """Return the finding on releases that were made before differences could be judged."""
     table, run = earlier_of
-    if staged.persons is None or not asks_for_differences(policy):
+    if not staged.follows_people or not asks_for_differences(policy):
         return ()
-    table = known(table)
-    found = unjudged_finding(table.name, published_releases(table, run), staged.persons.form, accepted)
+    table, form = known(table), staged.followed_persons.form
+    found = unjudged_finding(table.name, published_releases(table, run), form, accepted)
     return () if found is None else (found,)
 
 
@@ -305,29 +292,52 @@ def _across(
     if not policy.across:
         return ()
     frame = read_private(staged.uri, staged.sha256)
-    persons = read_persons(staged.persons) if staged.persons is not None else None
+    who = _people_of(staged, register)
     source = read_schema(staged.source_schema) if staged.source_schema is not None else None
     return across_findings(
         frame,
         schema,
         policy,
         loss=loss,
-        persons=persons,
+        persons=who.persons,
         earlier=tuple(earlier.values()),
         source=source,
-        register=population(register, staged.persons) if staged.persons is not None else None,
-        owners=owners_of(staged) if staged.persons is not None else None,
+        register=who.register,
+        owners=who.owners,
     )
+
+
+@dataclass(frozen=True, kw_only=True)
+class _People:
+    """The persons of the released records. All fields are None if people are not followed.
+
+    Attributes:
+        persons: Person of each record, shape (n,). None for counterfeits.
+        owners: Number of each record's person, shape (n,), as `owners_of`.
+        register: Persons of the population at the time of the release, if there is a register.
+    """
+
+    persons: "npt.NDArray[np.object_] | None" = None
+    owners: "npt.NDArray[np.int64] | None" = None
+    register: "Membership | None" = None
+
+
+def _people_of(staged: StagedRelease, register: Table | None) -> _People:
+    """Read the persons of the released records, and those of the register."""
+    if not staged.follows_people:
+        return _People()
+    kept = staged.followed_persons
+    return _People(persons=read_persons(kept), owners=owners_of(staged), register=population(register, kept))
 
 
 def _with_counterfeits(
     findings: "Sequence[Finding]", staged: StagedRelease, schema: "DataSchema", policy: "ReleasePolicy"
 ) -> "Sequence[Finding]":
     """Adjust findings if records may include counterfeits, which belong to no person and count for no k."""
-    if staged.persons is None:
+    if not staged.follows_people:
         return findings
-    frame = read_private(staged.uri, staged.sha256)
-    return with_counterfeits(findings, frame, schema, policy, read_persons(staged.persons))
+    frame, persons = read_private(staged.uri, staged.sha256), read_persons(staged.followed_persons)
+    return with_counterfeits(findings, frame, schema, policy, persons)
 
 
 def raise_if_failed(report: ReportRef) -> None:

@@ -56,7 +56,7 @@ class FunctionStep:
     @contextmanager
     def run(self, tables: Mapping[str, Table], folder: Path) -> Iterator[Output]:
         """Provide the function's result, in the order of the record that each row comes from."""
-        if tables[RECORDS].engine is not None:
+        if tables[RECORDS].is_in_fragments:
             raise SpecError(
                 f"the step {self.name} must have its table in memory, but this one may be larger: write it "
                 "as sql, or use the engine local"

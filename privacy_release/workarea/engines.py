@@ -109,6 +109,11 @@ def read_memory(given: str | int) -> int:
     return amount
 
 
+def kind_of_engine(ref: EngineRef | None) -> str:
+    """Return the kind of a table's engine. A table without one is held in memory by this machine."""
+    return LOCAL if ref is None else ref.kind
+
+
 @contextmanager
 def open_engine(ref: EngineRef | None, spill: "Path") -> Iterator["Engine"]:
     """Open the engine of a table until the block ends.

@@ -64,8 +64,13 @@ class Identification:
         """Return the keyed hash of an identifier."""
         return self._hash(f"person {text}", size=16)
 
+    @property
+    def secret(self) -> str:
+        """The secret of the marks of values, see `privacy_release.steps.memberships.marks`."""
+        return self._hash("marks of persons", size=32)
+
     def salt(self, text: str) -> str:
-        """Return the key of the marks of a person's values, see `privacy_release.steps.memberships.marks`."""
+        """Return the salt of a person's marks in files of earlier versions."""
         return self._hash(f"salt of {text}", size=32)
 
     @property

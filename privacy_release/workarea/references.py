@@ -2,12 +2,13 @@
 
 import typing
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, Field, dataclass, field, fields
 from functools import cache
 from typing import Any, Literal, Self, TypeVar
 
-from privacy_engine.errors import IntegrityError
+from privacy_engine.dp.loss import PrivacyLoss
+from privacy_engine.errors import IntegrityError, SpecError
 
 # Fields of a reference that are paths in the work area of its run, and those that contain further references.
 # All paths in a `SourceRef` are outside of the work area.
@@ -20,6 +21,8 @@ NESTED = frozenset(
         *("register", "numbered", "waiting", "regions", "past"),
     }
 )
+
+SUPPRESSED = "suppress"  # action on outliers, see `privacy_release.spec.outliers.Action`
 
 T = TypeVar("T")
 Origin = Literal["source", "public", "simulated", "booked"]
@@ -304,6 +307,11 @@ class PersonsRef(KeyedRef):
 
     owners: str | None = None
 
+    @property
+    def may_have_several_records(self) -> bool:
+        """Whether a person may have several records, so that the file identifies records."""
+        return self.owners is not None
+
 
 @dataclass(frozen=True, kw_only=True)
 class NumberedRef(KeyedRef):
@@ -330,6 +338,64 @@ class Table(Reference):
     engine: EngineRef | None = None
     numbered: NumberedRef | None = None
     holdout: FileRef | None = None
+
+    @property
+    def is_in_fragments(self) -> bool:
+        """Whether an engine works on the table in parts, because no step may hold it in memory as a whole."""
+        return self.engine is not None
+
+    @property
+    def follows_people(self) -> bool:
+        """Whether the person of each record is kept, so that releases can be compared by person."""
+        return self.persons is not None
+
+    @property
+    def numbers_people(self) -> bool:
+        """Whether a person has the same number in every run."""
+        followed = self.persons is not None and self.persons.may_have_several_records
+        return followed or self.numbered is not None
+
+    @property
+    def working_engine(self) -> EngineRef:
+        """The engine that works on the table in parts.
+
+        Raises:
+            IntegrityError: If there is none.
+        """
+        return need(self.engine, "engine")
+
+    @property
+    def followed_persons(self) -> PersonsRef:
+        """The persons of the records.
+
+        Raises:
+            IntegrityError: If people are not followed.
+        """
+        return need(self.persons, "persons")
+
+    @property
+    def suppressed(self) -> int:
+        """Number of outliers that count as suppressed, which the release method is not given."""
+        return sum(found.removed for found in self.outliers if found.action == SUPPRESSED)
+
+    @property
+    def rows_with_suppressed(self) -> int:
+        """Number of records that the release stands for: those of the table, and the suppressed ones."""
+        return self.rows + self.suppressed
+
+    @property
+    def held_out(self) -> FileRef:
+        """The records of the people who were held out.
+
+        Raises:
+            SpecError: If no one was held out.
+        """
+        if self.holdout is None:
+            raise SpecError(
+                "attacks need people who were held out of the release, but no one was; hold them out before "
+                "the release is made"
+            )
+        return self.holdout
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -439,6 +505,38 @@ class StagedRelease(Table):
     model: str | None = None
     mechanisms: list[dict[str, Any]] = field(default_factory=list)
 
+    @property
+    def claims_loss(self) -> bool:
+        """Whether the release claims a privacy loss. Its exact figures then describe the source."""
+        return self.loss is not None
+
+    @property
+    def privacy_loss(self) -> PrivacyLoss | None:
+        """The privacy loss that the release claims. None if it claims none."""
+        return PrivacyLoss(**self.loss) if self.loss else None
+
+    @property
+    def loss_figures(self) -> dict[str, float]:
+        """The claimed epsilon, by name. Empty if the release claims no privacy loss."""
+        return {"epsilon": float(self.loss["epsilon"])} if self.loss else {}
+
+    @property
+    def is_synthetic(self) -> bool:
+        """Whether the records were drawn from a differentially private model."""
+        return self.model is not None and self.claims_loss
+
+    @property
+    def public_figures(self) -> dict[str, float]:
+        """The figures that may be shown and compared. Empty if the release claims a privacy loss."""
+        return {} if self.claims_loss else self.figures
+
+    def unseen(self, versions: Iterable[int]) -> set[int]:
+        """Return the versions that are not among those that the release was made with.
+
+        Empty for a release that did not have to be made with earlier ones.
+        """
+        return set() if self.earlier is None else set(versions) - set(self.earlier)
+
 
 @dataclass(frozen=True, kw_only=True)
 class AlertRef(Reference):
@@ -480,6 +578,21 @@ class TrialRef(Reference):
     shadows: int | None = None
     outcomes: list[dict[str, Any]] | None = None
     published: dict[str, Any] | None = None
+
+    @property
+    def publishes_figures(self) -> bool:
+        """Whether the manifest contains figures of the attack."""
+        return self.published is not None
+
+    @property
+    def published_outcomes(self) -> list[dict[str, Any]]:
+        """The figures in the manifest, by attacked subject. Empty if it contains none."""
+        return self.published["outcomes"] if self.published else []
+
+    @property
+    def shown_outcomes(self) -> list[dict[str, Any]]:
+        """The figures for the reviewer, by attacked subject. Empty if they are the curator's only."""
+        return self.outcomes or []
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -523,6 +636,20 @@ class ReportRef(Reference):
     alerts: list[AlertRef] = field(default_factory=list)
     attacks: AttackRef | None = None
     register: Table | None = None
+
+    @property
+    def was_compared(self) -> bool:
+        """Whether the release was compared with the earlier ones of its table, or is the first."""
+        return self.compared is not None
+
+    def unseen(self, versions: Iterable[int]) -> set[int]:
+        """Return the versions that the release was not compared with. Empty if no comparison is required."""
+        return set() if self.compared is None else set(versions) - set(self.compared)
+
+    @property
+    def trials(self) -> list[TrialRef]:
+        """The results of the attacks that were tried. Empty if none was."""
+        return [] if self.attacks is None else self.attacks.trials
 
 
 @dataclass(frozen=True, kw_only=True)

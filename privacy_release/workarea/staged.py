@@ -12,7 +12,7 @@ from privacy_engine.tables.schema import DataSchema
 from privacy_release.manifest.manifest import Manifest
 from privacy_release.workarea.area import WorkArea
 from privacy_release.workarea.parquet import write_private
-from privacy_release.workarea.references import SourceRef, Table
+from privacy_release.workarea.references import SourceRef, StagedRelease, Table
 
 PACKAGE = "privacy-release"
 _DONE = {"report": "kept", "fail": "kept", "set_aside": "set aside", "suppress": "suppressed"}
@@ -89,6 +89,29 @@ def read_manifest(path: str) -> Manifest:
         IntegrityError: If the file is missing or damaged.
     """
     return Manifest.from_dict(_read_json(path))
+
+
+def manifest_of(staged: StagedRelease) -> Manifest:
+    """Read the manifest of a staged release, which claims the release's privacy loss.
+
+    Raises:
+        IntegrityError: If the file is missing or damaged, or claims another loss.
+    """
+    manifest = read_manifest(staged.manifest)
+    require_one_claim(staged, manifest)
+    return manifest
+
+
+def require_one_claim(staged: StagedRelease, manifest: Manifest) -> None:
+    """Raise if the manifest claims another loss than the release that is verified and published with it.
+
+    Raises:
+        IntegrityError: See above.
+    """
+    if (manifest.loss and manifest.loss.stored) != staged.loss:
+        raise IntegrityError(
+            "the manifest must claim the privacy loss of the staged release; run the release again"
+        )
 
 
 def read_columns(path: str) -> dict[str, Any]:

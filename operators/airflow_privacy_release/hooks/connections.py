@@ -168,8 +168,8 @@ def _password_of(connection_id: str, what: str) -> bytes:
     return (found.password or "").encode()
 
 
-def schedule_from(over_time: "Mapping[str, Any] | None") -> "Schedule | Yearly | None":
-    """Read the schedule of an operator's `over_time`.
+def schedule_from(promise: "Mapping[str, Any] | None") -> "Schedule | Yearly | None":
+    """Read the schedule of an operator's `promise`.
 
     Raises:
         SpecError: If a field is wrong, or `schedule` is missing.
@@ -177,14 +177,12 @@ def schedule_from(over_time: "Mapping[str, Any] | None") -> "Schedule | Yearly |
     from privacy_release.budget.schedules import schedule_named
     from privacy_release.spec.model import schedule_of
 
-    if over_time is None:
+    if promise is None:
         return None
-    fields = dict(over_time)
+    fields = dict(promise)
     name = fields.pop("schedule", None)
     if not isinstance(name, str) or not name:
-        raise SpecError(
-            "over_time has no `schedule`. Add it: the name under which its releases count together"
-        )
+        raise SpecError("promise has no `schedule`. Add it: the name under which its releases count together")
     return schedule_named(name, schedule_of(fields))
 
 

@@ -9,6 +9,7 @@ from airflow_privacy_release.hooks.connections import schedule_from
 from airflow_privacy_release.hooks.ledger import ledger_of
 from airflow_privacy_release.operators.release import require_policy
 from airflow_privacy_release.task.errors import guarded
+from airflow_privacy_release.task.former import formerly
 from airflow_privacy_release.task.rendering import method_parameters, read_field
 from airflow_privacy_release.task.run import run_key, skip
 from privacy_engine.errors import BudgetExceededError, SpecError
@@ -44,7 +45,7 @@ class BudgetGuardOperator(BaseOperator):
             checked against the policy, and the privacy loss is computed from them.
         policy: Policy of the release, as for `ReleaseOperator`; required. With an epsilon, which may cover
             several releases, the policy must be readable, and the tasks that release check its limits.
-        over_time: Promise of the whole schedule, as for `ReleaseOperator`. The budget must then cover once
+        promise: Promise of the whole schedule, as for `ReleaseOperator`. The budget must then cover once
             what the schedule promises.
         ledger: Airflow connection id of the ledger.
         action: `skip` skips every task except the clean-up, so the run succeeds; `fail` fails without
@@ -53,16 +54,17 @@ class BudgetGuardOperator(BaseOperator):
 
     template_fields = (
         *("dataset", "epsilon", "delta", "method", "parameters", "schema", "policy"),
-        *("over_time", "ledger", "action"),
+        *("promise", "ledger", "action"),
     )
     template_fields_renderers = {  # noqa: RUF012  Airflow's own declaration
         "parameters": "json",
         "schema": "json",
         "policy": "json",
-        "over_time": "json",
+        "promise": "json",
     }
     ui_color = "#fdf1d0"
 
+    @formerly(over_time="promise")
     def __init__(
         self,
         *,
@@ -73,7 +75,7 @@ class BudgetGuardOperator(BaseOperator):
         parameters: Mapping[str, Any] | None = None,
         schema: str | Mapping[str, Any] | None = None,
         policy: str | Mapping[str, Any] | None = None,
-        over_time: Mapping[str, Any] | None = None,
+        promise: Mapping[str, Any] | None = None,
         ledger: str = DEFAULT_LEDGER,
         action: str = "fail",
         **kwargs: Any,
@@ -86,7 +88,7 @@ class BudgetGuardOperator(BaseOperator):
         self.parameters = parameters
         self.schema = schema
         self.policy = policy
-        self.over_time = over_time
+        self.promise = promise
         self.ledger = ledger
         self.action = action
         require_policy(self.task_id, self.dataset, self.policy)
@@ -101,7 +103,7 @@ class BudgetGuardOperator(BaseOperator):
             dataset=self.dataset,
             run=run_key(context),
             ledger=ledger,
-            schedule=schedule_from(self.over_time),
+            schedule=schedule_from(self.promise),
         )
         loss = self._loss(budget)
         try:

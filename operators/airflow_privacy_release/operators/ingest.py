@@ -62,7 +62,7 @@ class IngestOperator(BaseOperator):
             it is kept with the table.
         membership_key: Airflow connection id whose password is the key of that hash.
         numbering: Airflow connection id whose password is the key that gives a person of the schema the same
-            number in every run; required by `over_time` of a release. None: numbers are valid within one run.
+            number in every run; required by `promise` of a release. None: numbers are valid within one run.
         engine: Engine of all steps. `local`: all steps hold the table in memory. `fragments` or `spark`, or a
             mapping with that
                 `kind` and its settings, see `privacy_release.workarea.engines`: the table may be larger than

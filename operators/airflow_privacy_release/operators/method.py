@@ -17,6 +17,7 @@ from airflow_privacy_release.operators.release import (
     stage_release,
 )
 from airflow_privacy_release.task.errors import recorded
+from airflow_privacy_release.task.former import FORMER
 from airflow_privacy_release.task.links import ReportLink
 from privacy_release.budget.budget import DEFAULT_LEDGER
 from privacy_release.workarea.references import StagedRelease, Table
@@ -58,7 +59,7 @@ class MethodOperator(BaseOperator):
     budget: str | None = None
     policy: str | Mapping[str, Any] | None = None
     ledger: str = DEFAULT_LEDGER
-    over_time: Mapping[str, Any] | None = None
+    promise: Mapping[str, Any] | None = None
     secret: str | None = None
     replaces: str | None = None
     series: str | None = None
@@ -96,7 +97,7 @@ class MethodOperator(BaseOperator):
             budget=self.budget,
             policy=self.policy,
             ledger=self.ledger,
-            over_time=self.over_time,
+            promise=self.promise,
             memory=memory_of(self),
             past=past_of(self, context),
         )
@@ -108,5 +109,6 @@ def _arguments(operator: type[BaseOperator]) -> tuple[str, ...]:
     for cls in reversed(operator.__mro__[: operator.__mro__.index(BaseOperator)]):
         if "__init__" in vars(cls):
             taken = inspect.signature(vars(cls)["__init__"]).parameters.values()
-            names |= dict.fromkeys(p.name for p in taken if p.kind is p.KEYWORD_ONLY)
+            own = (p for p in taken if p.kind is p.KEYWORD_ONLY and p.default is not FORMER)
+            names |= dict.fromkeys(p.name for p in own)
     return tuple(names)

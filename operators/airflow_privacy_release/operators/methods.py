@@ -14,6 +14,7 @@ from typing import Any
 
 from airflow_privacy_release.operators.method import MethodOperator
 from airflow_privacy_release.operators.release import require_policy
+from airflow_privacy_release.task.former import formerly
 
 
 class AnonymizerOperator(MethodOperator):
@@ -107,7 +108,7 @@ class SynthesizerOperator(MethodOperator):
             release that the policy or the floor policy would refuse in the end is refused before anything is
             booked.
         ledger: Airflow connection ID of the budget's ledger.
-        over_time: Promise that all releases of the schedule keep together, as the field `budget.promise` of a
+        promise: Promise that all releases of the schedule keep together, as the field `budget.promise` of a
             specification, and `schedule`, the name under which they count together. None: the release is paid
             by itself.
         series: Release table that the release will go to, for checks against its earlier releases, to which
@@ -120,6 +121,7 @@ class SynthesizerOperator(MethodOperator):
 
     ui_color = "#e3eefb"
 
+    @formerly(over_time="promise")
     def __init__(
         self,
         *,
@@ -132,7 +134,7 @@ class SynthesizerOperator(MethodOperator):
         budget: str,
         policy: str | Mapping[str, Any],
         ledger: str = "ledger_default",
-        over_time: Mapping[str, Any] | None = None,
+        promise: Mapping[str, Any] | None = None,
         series: str | None = None,
         lake: str = "lake_default",
         **kwargs: Any,
@@ -147,7 +149,7 @@ class SynthesizerOperator(MethodOperator):
         self.budget = budget
         self.policy = policy
         self.ledger = ledger
-        self.over_time = over_time
+        self.promise = promise
         self.series = series
         self.lake = lake
 

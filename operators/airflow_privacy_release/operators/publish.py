@@ -187,8 +187,7 @@ def event_of(published: "Published", staged: "StagedRelease", report: "ReportRef
 
 def _of_staged(staged: "StagedRelease", report: "ReportRef") -> dict[str, Any]:
     """Return the parts of an event that describe the staged bytes of this attempt."""
-    epsilon = {"epsilon": staged.loss["epsilon"]} if staged.loss else {}
-    return {"sha256": staged.sha256, **measured_symbols(report), **epsilon}
+    return {"sha256": staged.sha256, **measured_symbols(report), **staged.loss_figures}
 
 
 class EvidenceOperator(BaseOperator):

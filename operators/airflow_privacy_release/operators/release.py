@@ -16,6 +16,7 @@ from airflow_privacy_release.hooks.connections import schedule_from, secret_of
 from airflow_privacy_release.hooks.lake import DEFAULT_LAKE, lake_of
 from airflow_privacy_release.hooks.ledger import ledger_of
 from airflow_privacy_release.task.errors import recorded
+from airflow_privacy_release.task.former import formerly
 from airflow_privacy_release.task.links import ReportLink
 from airflow_privacy_release.task.metrics import each, monitored, send_budget
 from airflow_privacy_release.task.rendering import chosen_engine, method_parameters, read_text
@@ -23,13 +24,13 @@ from airflow_privacy_release.task.run import file_label, release_id, run_key, ru
 from privacy_engine.errors import SpecError
 from privacy_release.budget.budget import DEFAULT_LEDGER, Budget
 from privacy_release.budget.secrets import Memory, last_fingerprint
-from privacy_release.workarea.engines import FRAGMENTS, open_engine
+from privacy_release.workarea.engines import FRAGMENTS, kind_of_engine, open_engine
 from privacy_release.workarea.references import FragmentRef, FragmentReleaseRef, StagedRelease, Table
 
 if TYPE_CHECKING:
     from airflow.sdk import Context, XComArg
 
-    from privacy_release.steps.history import Past
+    from privacy_release.steps.memberships.past import Past
     from privacy_release.steps.producers.fragments import Fragments
 
 
@@ -52,7 +53,7 @@ class ReleaseOperator(BaseOperator):
             release that the policy or the floor policy would refuse in the end is refused before anything is
             booked.
         ledger: Airflow connection ID of the budget's ledger.
-        over_time: Promise that all releases of the schedule keep together, as the field `budget.promise` of
+        promise: Promise that all releases of the schedule keep together, as the field `budget.promise` of
             a specification, and `schedule`, the name under which they count together. None: the release is
             paid by itself.
         secret: Airflow connection ID whose password is the secret of memoised answers: at least 32 random
@@ -80,7 +81,7 @@ class ReleaseOperator(BaseOperator):
     references: ClassVar = {"table": Table, "requires": list[Table]}
     template_fields = (
         *("table", "method", "parameters", "seed", "title", "requires"),
-        *("budget", "policy", "ledger", "over_time", "secret", "replaces", "series", "lake", "history"),
+        *("budget", "policy", "ledger", "promise", "secret", "replaces", "series", "lake", "history"),
         "engine",
     )
     template_fields_renderers = {  # noqa: RUF012  Airflow's own declaration
@@ -88,13 +89,14 @@ class ReleaseOperator(BaseOperator):
         "requires": "json",
         "parameters": "json",
         "policy": "json",
-        "over_time": "json",
+        "promise": "json",
         "history": "json",
         "engine": "json",
     }
     ui_color = "#e5f3e1"
     operator_extra_links = (ReportLink(),)
 
+    @formerly(over_time="promise")
     def __init__(
         self,
         *,
@@ -106,7 +108,7 @@ class ReleaseOperator(BaseOperator):
         budget: str | None = None,
         policy: str | Mapping[str, Any] | None = None,
         ledger: str = DEFAULT_LEDGER,
-        over_time: Mapping[str, Any] | None = None,
+        promise: Mapping[str, Any] | None = None,
         secret: str | None = None,
         replaces: str | None = None,
         series: str | None = None,
@@ -126,7 +128,7 @@ class ReleaseOperator(BaseOperator):
         self.budget = budget
         self.policy = policy
         self.ledger = ledger
-        self.over_time = over_time
+        self.promise = promise
         self.secret = secret
         self.replaces = replaces
         self.series = series
@@ -146,7 +148,7 @@ class ReleaseOperator(BaseOperator):
             budget=self.budget,
             policy=self.policy,
             ledger=self.ledger,
-            over_time=self.over_time,
+            promise=self.promise,
             memory=memory_of(self),
             past=past_of(self, context),
             engine=self.engine,
@@ -163,7 +165,7 @@ def stage_release(
     budget: str | None = None,
     policy: str | Mapping[str, Any] | None = None,
     ledger: str = DEFAULT_LEDGER,
-    over_time: Mapping[str, Any] | None = None,
+    promise: Mapping[str, Any] | None = None,
     memory: Memory | None = None,
     past: "Past | None" = None,
     engine: str | Mapping[str, Any] | None = None,
@@ -179,7 +181,7 @@ def stage_release(
         budget: Data set whose privacy budget is spent; None: no budget.
         policy: Requirements that the release must meet, as for `ReleaseOperator`; required with a budget.
         ledger: Airflow connection id of the budget's ledger.
-        over_time: Promise of the whole schedule, as for `ReleaseOperator`; None: the release is paid by
+        promise: Promise of the whole schedule, as for `ReleaseOperator`; None: the release is paid by
             itself.
         memory: Memory of memoised answers; None: no such answers.
         past: Earlier releases whose people must stay protected; None: no history.
@@ -200,7 +202,7 @@ def stage_release(
             run=run_key(context),
             ledger=ledger_of(ledger),
             connection=ledger,
-            schedule=schedule_from(over_time),
+            schedule=schedule_from(promise),
         )
 
     def say(step: str) -> None:
@@ -318,25 +320,25 @@ class CutFragmentsOperator(BaseOperator):
         """Cut the table. Return references to its fragments, in batches if there are too many to map over."""
         from privacy_release.steps.producers import fragments
         from privacy_release.steps.producers.followed import too_large
+        from privacy_release.steps.producers.job import Job
         from privacy_release.steps.release import with_required, worked_on_by
 
         table = worked_on_by(chosen_engine(self.engine), with_required(self.table, self.requires))
-        if table.engine is None or table.engine.kind != FRAGMENTS:
+        if kind_of_engine(table.engine) != FRAGMENTS:
             raise SpecError(
                 "mapped tasks require the engine `fragments`. Ingest the table with it, or use "
                 "ReleaseOperator"
             )
         with run_work_area(context) as work, open_engine(table.engine, work.folder) as engine:
-            cut, plan = fragments.cut_and_keep(
-                table,
-                engine,
-                work,
-                file_label(context),
+            job = Job(
+                work=work,
+                label=file_label(context),
                 method=self.method,
                 parameters=method_parameters(self.method, self.parameters or {}),
                 seed=read_text(self.seed, int | None),
                 past=past_of(self, context),
             )
+            cut, plan = fragments.cut_and_keep(table, engine, job)
             if warning := too_large(cut):
                 self.log.warning(warning)
             refs = fragments.partition(cut, plan, engine)
@@ -454,7 +456,7 @@ def past_of(operator: Any, context: "Context") -> "Past | None":
     from privacy_release.spec.files import load_policy
     from privacy_release.spec.floor import floor_policy, under_floor
     from privacy_release.spec.model import kept_of
-    from privacy_release.steps.history import Past
+    from privacy_release.steps.memberships.past import Past
 
     if operator.history is None:
         return None

@@ -109,7 +109,7 @@ class VerifyOperator(BaseOperator):
                 measured=finding["measured"],
                 passed=finding["passed"],
             )
-        for note in notes_over_time(report.findings, followed=self.table.persons is not None):
+        for note in notes_over_time(report.findings, followed=self.table.follows_people):
             self.log.info("over time", note=note)
         send_findings(context, report)
         raise_if_failed(report)
@@ -233,7 +233,7 @@ class AttackOperator(BaseOperator):
         from privacy_release.steps.attacks.tries import attack_staged
 
         table = None
-        if self.table.persons is not None and self.name is not None:
+        if self.table.follows_people and self.name is not None:
             table = lake_of(self.lake).table(self.name)
         with run_work_area(context) as work:
             report = attack_staged(
@@ -248,6 +248,6 @@ class AttackOperator(BaseOperator):
                 register=self.register,
                 work=work,
             )
-        for trial in report.attacks.trials if report.attacks is not None else ():
+        for trial in report.trials:
             self.log.info("attack", rule=trial.rule, passed=trial.passed)
         return report

@@ -120,7 +120,7 @@ def _seconds(result: Any, measured: float) -> float:
 
     The time of the measuring depends on the records, and the claimed epsilon does not cover it.
     """
-    return result.seconds if isinstance(result, StagedRelease) and result.loss else measured
+    return result.seconds if isinstance(result, StagedRelease) and result.claims_loss else measured
 
 
 def _figures(result: Any) -> Iterator[tuple[str, float]]:
@@ -132,8 +132,7 @@ def _figures(result: Any) -> Iterator[tuple[str, float]]:
         return
     yield "rows", result.rows
     if isinstance(result, StagedRelease):
-        if result.loss:
-            yield "epsilon", result.loss["epsilon"]
+        yield from result.loss_figures.items()
     elif isinstance(result, ReportRef):
         yield "classes", result.classes
     elif isinstance(result, Table):

@@ -23,7 +23,7 @@ import numpy as np
 from privacy_engine.errors import InfeasibleError, SpecError
 from privacy_engine.tables.columns import factorize
 from privacy_release.steps.attacks.shadows import require_enough
-from privacy_release.steps.history import with_records
+from privacy_release.steps.memberships.persons import with_records
 from privacy_release.workarea.area import WorkArea
 from privacy_release.workarea.parquet import parquet_bytes, read_private, write_private
 from privacy_release.workarea.references import FileRef, Table
@@ -62,7 +62,7 @@ def hold_out(table: Table, work: WorkArea, share: float, rules: "Sequence[Attack
             "attacks need one table whose rows are not linked; remove attack_risk from the policy, or "
             "release the tables separately"
         )
-    if table.engine is not None:
+    if table.is_in_fragments:
         raise SpecError(
             "attacks hold the table in memory; remove attack_risk from the policy, or use the engine local"
         )

@@ -35,7 +35,7 @@ from privacy_release.manifest.manifest import Manifest
 from privacy_release.spec.methods import build_method
 from privacy_release.workarea.area import WorkArea
 from privacy_release.workarea.parquet import parquet_bytes, read_private, write_private
-from privacy_release.workarea.references import StagedRelease, Table, need
+from privacy_release.workarea.references import StagedRelease, Table
 from privacy_release.workarea.staged import json_bytes, read_manifest, read_schema
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ def shadows_kept(
     """
     manifest, schema = read_manifest(staged.manifest), read_schema(table.schema)
     _require_alone(rule, manifest, staged)
-    aside = need(table.holdout, "holdout")
+    aside = table.held_out
     outsiders = read_private(aside.uri, aside.sha256)
     persons = factorize(outsiders[schema.by]).codes if schema.by else np.arange(len(outsiders))
     require_enough(len(np.unique(persons)), [rule])
@@ -202,11 +202,11 @@ def _require_alone(rule: "AttackRisk", manifest: Manifest, staged: StagedRelease
     """Raise unless the method can make this release by itself, from one table in memory."""
     promise = manifest.over_time
     follows = manifest.history is not None or (promise is not None and promise.follows)
-    if follows or staged.engine is not None:
+    if follows or staged.is_in_fragments:
         raise SpecError(
             f"{rule_of(rule)} requires shadow releases, but this release continues earlier ones, counts who "
             "is in them, or was made in fragments, so its method cannot make such a release by itself; "
-            "remove shadows from the rule, or release without history and over_time, with the engine local"
+            "remove shadows from the rule, or release without history and promise, with the engine local"
         )
 
 

@@ -25,10 +25,11 @@ from privacy_release.reports.attacks import attack_page, figures_of, published_f
 from privacy_release.reports.curator import write_for_curator
 from privacy_release.steps.attacks.earlier import keep_figures
 from privacy_release.steps.attacks.shadows import shadows_kept
-from privacy_release.steps.history import earlier_releases, known, staged_membership
+from privacy_release.steps.memberships.earlier import earlier_releases, known
+from privacy_release.steps.memberships.recording import staged_membership
 from privacy_release.workarea.area import WorkArea
 from privacy_release.workarea.parquet import read_private
-from privacy_release.workarea.references import AttackRef, ReportRef, StagedRelease, Table, TrialRef
+from privacy_release.workarea.references import AttackRef, ReportRef, StagedRelease, Table, TrialRef, need
 from privacy_release.workarea.staged import read_manifest, read_schema
 
 if TYPE_CHECKING:
@@ -100,7 +101,7 @@ def attack_staged(
             found.append((rule, try_attack(load_attack(rule.attack), seen, rng, rule.confidence)))
     page = attack_page(found, title=title, release_id=release_id, targets=len(case.targets))
     path = write_for_curator(page, title, f"{release_id} attacks")
-    private = staged.loss is not None or read_manifest(staged.manifest).randomization is not None
+    private = staged.claims_loss or read_manifest(staged.manifest).private
     alone = followed and len(memberships) == 1  # there is no earlier release to compare this one with
     trials = [_trial(rule, results, private=private, alone=alone) for rule, results in found]
     _raise_if_failed(trials, found, private=private)
@@ -116,8 +117,7 @@ def attack_staged(
 
 def published_attacks(report: ReportRef) -> list[dict[str, Any]]:
     """Return the figures of attacks that the manifest contains, by rule. Empty if no rule publishes them."""
-    trials = report.attacks.trials if report.attacks is not None else []
-    return [trial.published for trial in trials if trial.published is not None]
+    return [need(trial.published, "published") for trial in report.trials if trial.publishes_figures]
 
 
 def require_attacked(report: ReportRef) -> None:
@@ -140,16 +140,12 @@ def require_attacked(report: ReportRef) -> None:
 def _evidence(
     table: Table, staged: StagedRelease, memberships: "tuple[Membership, ...]", register: Table | None
 ) -> "Evidence":
-    if table.holdout is None:
-        raise SpecError(
-            "attacks need people who were held out of the release, but no one was; hold them out before the "
-            "release is made"
-        )
+    held_out = table.held_out
     return Evidence(
         release=read_private(staged.uri, staged.sha256),
         source=read_schema(table.schema),
         people=read_private(table.uri, table.sha256),
-        outsiders=read_private(table.holdout.uri, table.holdout.sha256),
+        outsiders=read_private(held_out.uri, held_out.sha256),
         memberships=memberships,
         register=None if register is None else read_private(register.uri, register.sha256),
     )
@@ -188,9 +184,9 @@ def _memberships(
     staged: StagedRelease, table: "ReleaseTable | None", run: tuple[str, str] | None
 ) -> "tuple[Membership, ...]":
     """Return the classes of people in this release and the earlier ones. Empty if people are not followed."""
-    if staged.persons is None:
+    if not staged.follows_people:
         return ()
-    earlier = earlier_releases(known(table), staged.persons, run)
+    earlier = earlier_releases(known(table), staged.followed_persons, run)
     return (staged_membership(staged), *earlier.values())
 
 

@@ -18,13 +18,13 @@ import pandas as pd
 
 from privacy_engine.errors import IntegrityError
 from privacy_engine.republication.incremental import LastRelease
+from privacy_engine.tables.schema import DataSchema
 from privacy_engine.verification.cross_release import Membership
+from privacy_release.steps.memberships.files import SCHEMA, WAITING, beside
 from privacy_release.workarea.parquet import parquet_bytes, read_private, write_private
 
 if TYPE_CHECKING:
     import numpy.typing as npt
-
-    from privacy_engine.tables.schema import DataSchema
 
 _PERSON, _WAITED = "person", "releases"
 
@@ -49,7 +49,7 @@ def read_waiting(path: str, sha256: str) -> dict[str, int]:
 
 def last_release(
     table: "pd.DataFrame",
-    schema: "DataSchema",
+    schema: DataSchema,
     membership: "Membership",
     fragments: "tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]] | None" = None,
 ) -> "LastRelease":
@@ -103,3 +103,23 @@ def _texts(membership: "Membership", name: str) -> "npt.NDArray[np.object_]":
     texts = np.array([*membership.counts[name].texts, None], dtype=object)
     values = membership.values.get(name, np.full(len(membership), -1))
     return texts[values]
+
+
+def read_last(
+    path: Path,
+    sha256: str,
+    membership: "Membership",
+    entry: Mapping[str, Any],
+    fragments: "tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]] | None" = None,
+) -> "tuple[LastRelease, dict[str, int]] | None":
+    """Read the kept copy of a release whose classes may be published again, as for `Past.last`.
+
+    `fragments` is as for `last_release`.
+    """
+    frame = read_private(str(path), sha256)
+    if WAITING not in frame:
+        return None
+    waited = read_waiting(str(beside(path, "waiting")), frame[WAITING].iloc[0])
+    records = read_private(str(beside(path, "records")), entry["sha256"])
+    schema = DataSchema.from_dict(json.loads(frame[SCHEMA].iloc[0]))
+    return last_release(records, schema, membership, fragments), waited

@@ -1,10 +1,15 @@
 """Marks: each person's sensitive values in one release, as hashes that only the run of a later release reads.
 
 A mark is a hash of the value, the release and the attribute, keyed with the person's salt. The salt is a hash
-of the person's identifier with the membership key. It exists only in the work area of a run that releases the
-person, never next to the marks. Without the key or such a run, nothing follows from the marks of one file or
-of two: equal values of two persons, or of one person in two releases, have different marks. A run reads only
-the marks of the persons in it. Without the key, no one can write a mark that a run accepts.
+of the person, keyed with a secret that follows from the membership key. The secret exists only in the work
+area of a run, never next to the marks. Without it, nothing follows from the marks of one file or of two:
+equal values of two persons, or of one person in two releases, have different marks. No one can write a mark
+that a run accepts without it.
+
+The hash of a person is next to the marks, so a run reads the marks of all persons, those who left the source
+included. Their records may be published again with those of others, and an attacker who subtracts releases
+knows their values. Marks of earlier versions had salts of identifiers, so a run could read them only for the
+persons in its source.
 """
 
 import hashlib
@@ -26,27 +31,37 @@ _SIZE = 16  # bytes
 SALT_SIZE = 32
 
 
+def salts_of(persons: "Sequence[str]", secret: str) -> list[str]:
+    """Return the hexadecimal salt of each person.
+
+    Args:
+        persons: Keyed hash of each person.
+        secret: Hexadecimal secret from `Identification.secret`.
+    """
+    key = bytes.fromhex(secret)
+    return [
+        hashlib.blake2b(person.encode(), key=key, digest_size=SALT_SIZE).hexdigest() for person in persons
+    ]
+
+
 def marks_of(
-    membership: "Membership", salts: "npt.NDArray[np.object_]", release: str
+    membership: "Membership", salts: "Sequence[str]", release: str
 ) -> "dict[str, npt.NDArray[np.object_]]":
     """Return the marks of a release.
 
     Args:
         membership: Persons of the release and their values.
-        salts: Hexadecimal salt of each person, shape (n,). None if the person is not in the run.
+        salts: Hexadecimal salt of each person, shape (n,).
         release: SHA-256 of the release.
 
     Returns:
-        Hexadecimal mark of each person by sensitive attribute, shape (n,). None for persons without a salt.
+        Hexadecimal mark of each person by sensitive attribute, shape (n,).
     """
     found = {}
     for name, values in membership.values.items():
         messages = _messages(membership.counts[name].texts, name, release)
-        marked = (
-            None if salt is None else _mark(salt, messages[value])
-            for salt, value in zip(salts, values.tolist(), strict=True)
-        )
-        found[name] = np.array([*marked], dtype=object)
+        marked = [_mark(salt, messages[value]) for salt, value in zip(salts, values.tolist(), strict=True)]
+        found[name] = np.array(marked, dtype=object)
     return found
 
 

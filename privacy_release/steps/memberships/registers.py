@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
+from privacy_engine.errors import SpecError
 from privacy_engine.verification.cross_release import Membership
 from privacy_engine.verification.published_boxes import known_texts
+from privacy_release.steps.memberships.persons import read_persons
 from privacy_release.workarea.parquet import parquet_bytes, read_private, write_private
-from privacy_release.workarea.references import Table
+from privacy_release.workarea.references import PersonsRef, Table
 from privacy_release.workarea.staged import read_schema
 
 if TYPE_CHECKING:
@@ -56,3 +58,21 @@ def _population(
     persons: "npt.NDArray[np.object_]", values: "dict[str, npt.NDArray[np.object_]]"
 ) -> "Membership":
     return Membership(persons=persons, labels=np.arange(len(persons)), boxes=values)
+
+
+def population(register: Table | None, persons: PersonsRef) -> "Membership | None":
+    """Return the persons of the register that a run has read. None if there is none, or it has no persons.
+
+    Raises:
+        SpecError: If the register has another key or form than the persons of the release.
+        IntegrityError: If a file is missing or changed.
+    """
+    if register is None or not register.follows_people:
+        return None
+    own = register.followed_persons
+    if (own.key, own.form) != (persons.key, persons.form):
+        raise SpecError(
+            "the register must be ingested with the membership key of the release and the same identifier, "
+            "so that its persons can be found in the release; ingest both with the same `person` and key"
+        )
+    return population_of(register, read_persons(own))

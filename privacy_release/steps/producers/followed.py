@@ -8,7 +8,7 @@ cut and the join hold the persons of all releases in memory, as verification doe
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
@@ -28,8 +28,10 @@ from privacy_engine.verification.models import model_from_dict, model_to_dict
 from privacy_engine.verification.policy import ACROSS_MODELS
 from privacy_engine.verification.republication.class_values import ClassValues
 from privacy_release.spec.methods import build_method
-from privacy_release.steps.history import EarlierFragments, Past, read_persons
+from privacy_release.steps.memberships.past import EarlierFragments, Past
+from privacy_release.steps.memberships.persons import read_persons
 from privacy_release.steps.memberships.regions import Regions
+from privacy_release.steps.producers.job import Job
 from privacy_release.steps.producers.kept_safe import KeptSafe
 from privacy_release.workarea.area import WorkArea
 from privacy_release.workarea.file_sets import paths_of
@@ -43,12 +45,13 @@ from privacy_release.workarea.parquet import (
     write_private,
 )
 from privacy_release.workarea.references import FileRef, Table, need
-from privacy_release.workarea.staged import read_schema
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
     from privacy_engine.engines.engine import Engine
+    from privacy_engine.release import ReleaseMethod
+    from privacy_engine.tables.schema import DataSchema
 
 POSITION = "position of the record"  # from the number of records on, of a record of the last release
 _PERSON, _REGION, _WAITED = "person of the record", "region of the person", "releases waited"
@@ -74,40 +77,38 @@ class ByRegion:
 
 
 def cut_followed(
+    releaser: "ReleaseMethod",
+    schema: "DataSchema",
     table: Table,
     engine: "Engine",
     folder: Path,
-    past: Past,
-    *,
-    method: str,
-    parameters: dict[str, Any],
-    seed: int | None,
+    job: Job,
 ) -> Cut:
     """Return a cut of a table whose people are followed, with its files in a private folder.
 
     Args:
+        releaser: Release method of the job.
+        schema: Schema of the table.
         table: Table to cut, with its persons.
         engine: Engine that reads the table.
         folder: Empty private folder.
-        past: Earlier releases of the same people.
-        method: Registry key of the method.
-        parameters: Parameters of the method.
-        seed: Seed of the cuts and of all fragments, as for `fragments.cut_table`.
+        job: Job of the release, with earlier releases of the same people. Its seed is as for
+            `fragments.cut_table`.
 
     Raises:
         VerificationError: If earlier releases cannot be continued in fragments.
         SpecError, InfeasibleError, IntegrityError: As `fragments.cut_table`.
     """
-    known = need(table.persons, "persons")
-    schema, persons, earlier = read_schema(table.schema), read_persons(known), past.in_fragments(known)
+    known, past, seed = table.followed_persons, need(job.past, "past"), job.seed
+    persons, earlier = read_persons(known), past.in_fragments(known)
     kept = past.kept(schema)
     across, reserve = past.across(kept), 1.0 if earlier else kept["reserve"]
     # Each fragment needs persons for classes as they are published for the first time, if it is cut now.
-    least = method_of_newcomers(fragmentable(build_method(method, parameters)), across, schema, reserve)
+    least = method_of_newcomers(fragmentable(releaser), across, schema, reserve)
     regions = regions_of(persons, [(r.membership.persons, r.regions.of) for r in earlier])
     last, waits = _last_of(earlier, persons, past)
     if last is None:
-        rows, files = need(table.engine, "engine").rows, paths_of(table.uri, table.sha256)
+        rows, files = table.working_engine.rows, paths_of(table.uri, table.sha256)
         plan = plan_fragments(engine, files, schema, least, rows=rows, seed=seed)
         records, regions = _records(table, plan, persons, regions, waits, folder)
         before, pasts = np.zeros(0, np.int64), dict[int, FileRef]()
@@ -144,8 +145,8 @@ def cut_followed(
     return Cut(
         table=table,
         plan=plan,
-        method=method,
-        parameters=parameters,
+        method=job.method,
+        parameters=dict(job.parameters),
         seeded=seed is not None,
         followed=followed,
     )
@@ -172,7 +173,7 @@ def _last_of(
 
 def too_large(cut: Cut) -> str | None:
     """Return a warning if a fragment has grown far beyond its configured size. None if none has."""
-    most, largest = need(cut.table.engine, "engine").rows, max(cut.plan.sizes)
+    most, largest = cut.table.working_engine.rows, max(cut.plan.sizes)
     if cut.followed is None or largest <= 2 * most:
         return None
     return (

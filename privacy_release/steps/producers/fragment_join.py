@@ -27,7 +27,7 @@ from privacy_release.manifest.manifest import Claims
 from privacy_release.reports.data import FragmentsPart, Measured, ReportData, claimed_k, limits_of_classes
 from privacy_release.reports.release import render, report_or_claims
 from privacy_release.spec.methods import build_method
-from privacy_release.steps.outliers import counted_in, suppressed_before
+from privacy_release.steps.outliers import counted_in
 from privacy_release.steps.producers.followed import POSITION, joined_people
 from privacy_release.steps.producers.job import Job, ProducedRelease
 from privacy_release.steps.producers.kept_safe import KeptSafe
@@ -131,7 +131,7 @@ def join(
     figures, safe = joined.figures, None if people is None else people.safe
     utility = job.attempts.make("what the data lost", figures.utility) or {}
     utility = finite(figures.notes | utility)
-    utility = counted_in(utility, suppressed_before(cut.table), figures.records, len(figures.attributes))
+    utility = counted_in(utility, cut.table.suppressed, figures.records, len(figures.attributes))
     risk = finite(examined.risk)
     return ProducedRelease(
         claims=joined.claims,
@@ -196,7 +196,7 @@ class _Joined:
 
 def _claims(first: Account, figures: "FragmentFigures", cut: Cut) -> Claims:
     sizes = [int(size) for size in cut.plan.sizes]
-    engine = need(cut.table.engine, "engine")
+    engine = cut.table.working_engine
     whole = {
         "rows": figures.released,
         "suppressed": figures.suppressed,
@@ -318,7 +318,7 @@ def _plain(columns: "pa.Schema") -> "pa.Schema | None":
 @contextmanager
 def _sorting(cut: Cut, job: Job) -> "Iterator[LocalEngine]":
     """Open DuckDB for sorting on all cores, with spilling to disk."""
-    with LocalEngine(memory=need(cut.table.engine, "engine").memory, spill=job.work.folder) as here:
+    with LocalEngine(memory=cut.table.working_engine.memory, spill=job.work.folder) as here:
         yield here
 
 
@@ -354,7 +354,7 @@ def _several_files(
     On Spark, an executor writes each file. Otherwise threads write slices of the sorted records.
     """
     path, people_path = list_of(job.records), list_of(job.records.with_suffix(".people.parquet"))
-    works = need(cut.table.engine, "engine")
+    works = cut.table.working_engine
     files = engine_files(works, new_folder(path))
     people = engine_files(works, new_folder(people_path)) if person else None
     write = _WritePart(kinds=kinds, files=files, person=person, people=people)
@@ -529,7 +529,7 @@ def _report(
             data,
             *figures,
             title=title,
-            source_rows=table.rows + suppressed_before(table),
+            source_rows=table.rows_with_suppressed,
             smallest_count=least,
             about=facts_of(table) | codes_of(table) | over_time,
             shifted=table.source.shifted,

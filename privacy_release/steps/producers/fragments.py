@@ -24,7 +24,6 @@ from privacy_release.manifest.manifest import Claims
 from privacy_release.spec.methods import build_method
 from privacy_release.spec.rules.judge import refuse
 from privacy_release.steps.facts import facts_of_table
-from privacy_release.steps.history import Past
 from privacy_release.steps.producers.followed import (
     POSITION,
     ByRegion,
@@ -47,13 +46,14 @@ from privacy_release.workarea.fragment_files import (
     write_cut,
 )
 from privacy_release.workarea.parquet import part_bytes, require_unchanged, unchanged_batches
-from privacy_release.workarea.references import FileRef, FragmentRef, FragmentReleaseRef, Table, need
+from privacy_release.workarea.references import FileRef, FragmentRef, FragmentReleaseRef, Table
 from privacy_release.workarea.staged import read_schema
 
 Fragments = FragmentRef | list[FragmentRef]  # the fragments that one task releases
 
 if TYPE_CHECKING:
     from privacy_engine.engines.engine import Assign, Engine
+    from privacy_engine.fragments.plan import FragmentPlan
     from privacy_engine.release import ReleaseMethod
     from privacy_engine.tables.schema import DataSchema
 
@@ -69,20 +69,11 @@ def released_in_fragments(
     with open_engine(table.engine, job.work.folder) as engine:
         job.on_progress("cutting the table")
         with portion(0.05):
-            cut, plan = cut_and_keep(
-                table,
-                engine,
-                job.work,
-                job.label,
-                method=job.method,
-                parameters=job.parameters,
-                seed=job.seed,
-                past=job.past,
-            )
+            cut, plan = _cut_and_keep(releaser, schema, table, engine, job)
         if warning := too_large(cut):
             job.on_progress(warning)
         released: list[FragmentReleaseRef] = []
-        if away := executors_files(need(table.engine, "engine"), Path(plan.uri).parent.name):
+        if away := executors_files(table.working_engine, Path(plan.uri).parent.name):
             work_on = partial(release_records, job.work.send(plan), files=away)
         else:
             work_on = partial(release_records, plan)
@@ -99,38 +90,41 @@ def released_in_fragments(
     return made
 
 
-def cut_and_keep(
-    table: Table,
-    engine: "Engine",
-    work: WorkArea,
-    label: str,
-    *,
-    method: str,
-    parameters: Mapping[str, Any],
-    seed: int | None,
-    past: Past | None = None,
-) -> tuple[Cut, FileRef]:
-    """Cut a table and write the cut to a new private folder, as `cut_table` and `keep`.
+def cut_and_keep(table: Table, engine: "Engine", job: Job) -> tuple[Cut, FileRef]:
+    """Cut a table in a separate task and write the cut to a new private folder.
 
     Args:
         table: Table to cut.
         engine: Engine that reads the table.
-        work: Work area of the folder.
-        label: Prefix of its name.
-        method: Registry key of the method.
-        parameters: Parameters of the method.
-        seed: Seed of the cuts and of all fragments, as for `cut_table`.
-        past: Earlier releases of the same people. None: people are not followed.
+        job: Job of the release, with its method, seed and earlier releases.
+
+    Raises:
+        SpecError, InfeasibleError, IntegrityError: As `cut_table`.
+        VerificationError: If earlier releases cannot be continued in fragments.
     """
-    if past is None:
-        cut = cut_table(table, engine, method=method, parameters=parameters, seed=seed)
-        return cut, keep(cut, work, label)
-    releaser, schema = build_method(method, parameters), read_schema(table.schema)
-    refuse(facts_of_table(table, schema, releaser, parameters, past=past, policy=past.policy))
+    releaser, schema = build_method(job.method, job.parameters), read_schema(table.schema)
+    refuse(facts_of_table(table, schema, releaser, job.parameters, past=job.past))
+    return _cut_and_keep(releaser, schema, table, engine, job)
+
+
+def _cut_and_keep(
+    releaser: "ReleaseMethod", schema: "DataSchema", table: Table, engine: "Engine", job: Job
+) -> tuple[Cut, FileRef]:
+    """Cut a table that breaks no rule, and write the cut to a new private folder."""
+    if not job.continues:
+        plan = _plan_of(releaser, schema, table, engine, job.seed)
+        cut = Cut(
+            table=table,
+            plan=plan,
+            method=job.method,
+            parameters=dict(job.parameters),
+            seeded=job.seed is not None,
+        )
+        return cut, keep(cut, job.work, job.label)
     require_unchanged(table.uri, table.sha256)
-    folder = _new_folder(work, label)
-    cut = cut_followed(table, engine, folder, past, method=method, parameters=dict(parameters), seed=seed)
-    return cut, _kept(cut, work, folder)
+    folder = _new_folder(job.work, job.label)
+    cut = cut_followed(releaser, schema, table, engine, folder, job)
+    return cut, _kept(cut, job.work, folder)
 
 
 def cut_table(
@@ -155,13 +149,20 @@ def cut_table(
         InfeasibleError: If not even the whole table can be one class.
         IntegrityError: If the table changed since it was ingested.
     """
-    rows = need(table.engine, "engine").rows
     releaser, schema = build_method(method, parameters), read_schema(table.schema)
     refuse(facts_of_table(table, schema, releaser, parameters))
+    plan = _plan_of(releaser, schema, table, engine, seed)
+    return Cut(table=table, plan=plan, method=method, parameters=dict(parameters), seeded=seed is not None)
+
+
+def _plan_of(
+    releaser: "ReleaseMethod", schema: "DataSchema", table: Table, engine: "Engine", seed: int | None
+) -> "FragmentPlan":
+    """Return a plan of cuts of a table whose file is unchanged."""
+    rows = table.working_engine.rows
     require_unchanged(table.uri, table.sha256)
     files = paths_of(table.uri, table.sha256)
-    plan = plan_fragments(engine, files, schema, releaser, rows=rows, seed=seed)
-    return Cut(table=table, plan=plan, method=method, parameters=dict(parameters), seeded=seed is not None)
+    return plan_fragments(engine, files, schema, releaser, rows=rows, seed=seed)
 
 
 def keep(cut: Cut, work: WorkArea, label: str) -> FileRef:

@@ -9,7 +9,7 @@ from privacy_release.budget.budget import Budget
 from privacy_release.budget.secrets import Memory
 from privacy_release.manifest.manifest import Claims
 from privacy_release.reports.attempts import Attempts
-from privacy_release.steps.history import Past
+from privacy_release.steps.memberships.past import Past
 from privacy_release.steps.memberships.regions import Regions
 from privacy_release.workarea.area import WorkArea
 from privacy_release.workarea.references import BookingRef, PeopleRef
@@ -57,6 +57,11 @@ class Job:
     loss: "PrivacyLoss | None" = None
     memory: Memory | None = None
     past: Past | None = None
+
+    @property
+    def continues(self) -> bool:
+        """Whether the release must stay safe together with earlier releases of the same people."""
+        return self.past is not None
 
     @property
     def records(self) -> Path:

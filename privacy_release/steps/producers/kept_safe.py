@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 from privacy_engine.republication.incremental import release_incrementally
 from privacy_engine.republication.republish import republish
 from privacy_engine.vocabulary import COUNTERFEITS
-from privacy_release.steps.history import Past, read_persons
+from privacy_release.steps.memberships.past import Past
+from privacy_release.steps.memberships.persons import read_persons
 from privacy_release.workarea.references import PersonsRef
 
 if TYPE_CHECKING:

@@ -26,13 +26,12 @@ def randomized(releaser: Any, schema: "DataSchema", table: Table, job: Job) -> P
         answers = _answers(releaser, schema, table, job)
     release, seconds = answers.release, time.perf_counter() - began
     notes = finite(release.notes)
-    paid = job.budget is not None and job.loss is not None
     return ProducedRelease(
         claims=Claims.from_dict(release.manifest()),
         schema=release.schema,
         figures=notes,
         sha256=write_private(job.records, parquet_bytes(release.table)),
-        report=report_of(release, notes, {}, table, job, budget=account(job) if paid else None),
+        report=report_of(release, notes, {}, table, job, budget=account(job) if answers.are_paid else None),
         seconds=seconds,
         seeded=release.randomization.randomness is Randomness.SEEDED,
         private=True,

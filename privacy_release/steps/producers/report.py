@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 from privacy_release.budget.budget import account_of
 from privacy_release.manifest.manifest import Claims
 from privacy_release.reports.release import render_report, report_or_claims
-from privacy_release.steps.outliers import suppressed_before
 from privacy_release.steps.producers.job import Job
 from privacy_release.workarea.references import Table, need
 from privacy_release.workarea.staged import codes_of
@@ -47,7 +46,7 @@ def report_of(
             loss,
             risk,
             title=title,
-            source_rows=table.rows + suppressed_before(table),
+            source_rows=table.rows_with_suppressed,
             about={**(about or {}), **codes_of(table)},
             budget=budget,
             rows=rows,

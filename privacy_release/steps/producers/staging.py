@@ -1,26 +1,29 @@
 """Stage a release: write manifest, schema and report next to its records."""
 
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from privacy_release.budget.budget import public_booking
 from privacy_release.manifest.manifest import Manifest
 from privacy_release.reports.columns import with_origins
 from privacy_release.reports.figures import BOUND
-from privacy_release.steps.history import follow
 from privacy_release.steps.memberships.last import write_waiting
-from privacy_release.steps.outliers import public_outliers, suppressed_before
+from privacy_release.steps.memberships.persons import follow
+from privacy_release.steps.memberships.regions import Regions
+from privacy_release.steps.outliers import public_outliers
 from privacy_release.steps.producers.job import Job, ProducedRelease
 from privacy_release.workarea.parquet import unchanged_batches, write_private
 from privacy_release.workarea.people import write_people
-from privacy_release.workarea.references import FileRef, PeopleRef, StagedRelease, Table
+from privacy_release.workarea.references import FileRef, PeopleRef, PersonsRef, StagedRelease, Table
 from privacy_release.workarea.staged import json_bytes, public_source, read_schema, software, write_schema
 
 if TYPE_CHECKING:
     from privacy_engine.tables.persons import Person
     from privacy_engine.tables.schema import DataSchema
+
+T = TypeVar("T")
+R = TypeVar("R")
 
 
 def stage(made: ProducedRelease, table: Table, job: Job) -> StagedRelease:
@@ -37,7 +40,7 @@ def stage(made: ProducedRelease, table: Table, job: Job) -> StagedRelease:
     write_private(work.path(f"{label}.manifest.json"), json_bytes(_manifest(made, table, people, job).stored))
     write_private(work.path(f"{label}.report.html"), made.report.encode())
     write_private(work.path(f"{label}.columns.json"), json_bytes(columns))
-    staged = StagedRelease(
+    return StagedRelease(
         uri=str(made.records or job.records),
         rows=made.claims.rows,
         sha256=made.sha256,
@@ -57,21 +60,32 @@ def stage(made: ProducedRelease, table: Table, job: Job) -> StagedRelease:
         booking=made.booking,
         mechanisms=made.mechanisms,
         source_schema=table.schema,
+        persons=_persons(made, table, work.path(f"{label}.persons.parquet")),
+        waiting=_written(made.waiting, _write_waiting, work.path(f"{label}.waiting.parquet")),
+        regions=_written(made.regions, Regions.write, work.path(f"{label}.regions.parquet")),
+        model=_written(made.model, _write_model, work.path(f"{label}.model.json")),
     )
-    if table.persons is not None and made.positions is not None:
-        path = work.path(f"{label}.persons.parquet")
-        persons = follow(table.persons, made.positions, path, made.before)
-        staged = replace(staged, persons=persons)
-    if made.waiting is not None:
-        path = work.path(f"{label}.waiting.parquet")
-        waiting = FileRef(uri=str(path), sha256=write_waiting(made.waiting, path))
-        staged = replace(staged, waiting=waiting)
-    if made.regions is not None:
-        staged = replace(staged, regions=made.regions.write(work.path(f"{label}.regions.parquet")))
-    if made.model is not None:
-        write_private(work.path(f"{label}.model.json"), made.model.encode())
-        staged = replace(staged, model=str(work.path(f"{label}.model.json")))
-    return staged
+
+
+def _written(value: T | None, write: Callable[[T, Path], R], path: Path) -> R | None:
+    """Write a part that only some releases have. Return None if this release does not have it."""
+    return None if value is None else write(value, path)
+
+
+def _persons(made: ProducedRelease, table: Table, path: Path) -> PersonsRef | None:
+    """Write the person of each released record. Return None if people are not followed."""
+    if not table.follows_people or made.positions is None:
+        return None
+    return follow(table.followed_persons, made.positions, path, made.before)
+
+
+def _write_waiting(waiting: Mapping[str, int], path: Path) -> FileRef:
+    return FileRef(uri=str(path), sha256=write_waiting(waiting, path))
+
+
+def _write_model(model: str, path: Path) -> str:
+    write_private(path, model.encode())
+    return str(path)
 
 
 def _manifest(made: ProducedRelease, table: Table, people: PeopleRef | None, job: Job) -> Manifest:
@@ -81,7 +95,7 @@ def _manifest(made: ProducedRelease, table: Table, people: PeopleRef | None, job
     """
     outliers = [] if made.private else table.outliers
     staged = {
-        "suppressed": made.claims.suppressed + suppressed_before(table) if outliers else None,
+        "suppressed": made.claims.suppressed + table.suppressed if outliers else None,
         "outliers": public_outliers(outliers) or None,
         "history": made.history,
         "booking": made.booking and public_booking(made.booking),

@@ -9,12 +9,12 @@ import numpy as np
 from privacy_engine.progress import portion
 from privacy_release.manifest.manifest import Claims
 from privacy_release.reports.figures import loss_bound, lost_of, risk_of
-from privacy_release.steps.outliers import counted_in, suppressed_before
+from privacy_release.steps.outliers import counted_in
 from privacy_release.steps.producers.job import Job, ProducedRelease
 from privacy_release.steps.producers.kept_safe import kept_safe
 from privacy_release.steps.producers.report import report_of
 from privacy_release.workarea.parquet import parquet_bytes, read_private, write_private
-from privacy_release.workarea.references import Table, need
+from privacy_release.workarea.references import Table
 from privacy_release.workarea.staged import facts_of, finite
 
 if TYPE_CHECKING:
@@ -33,19 +33,20 @@ def anonymized(releaser: "ReleaseMethod", schema: "DataSchema", table: Table, jo
         if job.past is None:
             release, history = releaser.release(frame, schema, rng), None
         else:
-            release, history = kept_safe(
-                releaser, frame, schema, rng, need(table.persons, "persons"), job.past
-            )
+            release, history = kept_safe(releaser, frame, schema, rng, table.followed_persons, job.past)
     seconds = time.perf_counter() - began
     job.on_progress("measuring")
     whole = release.of_persons
     loss = job.attempts.make("what the data lost", partial(lost_of, whole, rng)) or finite(release.notes)
     risk = job.attempts.make("how exposed people are", partial(risk_of, whole)) or {}
-    before = suppressed_before(table)
     if not schema.tables:  # from several tables, no outliers were removed
-        loss = counted_in(loss, before, len(frame), len(schema.quasi_identifiers))
+        loss = counted_in(loss, table.suppressed, len(frame), len(schema.quasi_identifiers))
     claims = Claims.from_dict(release.manifest())
-    bound = {} if before else job.attempts.make("the bound of the loss", partial(loss_bound, release)) or {}
+    bound = (
+        {}
+        if table.suppressed
+        else job.attempts.make("the bound of the loss", partial(loss_bound, release)) or {}
+    )
     about = facts_of(table) | _facts_of_tables(claims)
     if history is not None:
         about |= {"earlier releases": history.sentence(release.notes)}

@@ -91,17 +91,17 @@ def test_a_run_that_has_booked_passes_whatever_is_left(ledger: BudgetLedger, air
 
 
 def test_a_promise_of_equal_parts_is_asked_for_its_next_one(ledger: BudgetLedger, airflow_home: Path) -> None:
-    over_time = {"regime": "yearly", "epsilon": 0.5, "releases": 2, "schedule": "people"}
-    promise = Yearly(name="people", epsilon=0.5, delta=0.0, releases=2, period="365d")
+    promise = {"regime": "yearly", "epsilon": 0.5, "releases": 2, "schedule": "people"}
+    yearly = Yearly(name="people", epsilon=0.5, delta=0.0, releases=2, period="365d")
     part = PrivacyLoss(epsilon=0.25, neighbours=Neighbours.REPLACE_ONE)
     for run in ("1", "2"):
-        guard(run, epsilon=0.25, over_time=over_time, action="skip")
-        booking = ledger.reserve("people", run, part, promise=promise.promise(part))
+        guard(run, epsilon=0.25, promise=promise, action="skip")
+        booking = ledger.reserve("people", run, part, promise=yearly.promise(part))
         ledger.commit("people", run, "a model", token=booking.token)
     with pytest.raises(AirflowSkipException, match="is for 2 releases, and all of them were made"):
-        guard("3", epsilon=0.25, over_time=over_time, action="skip")
+        guard("3", epsilon=0.25, promise=promise, action="skip")
     with pytest.raises(AirflowFailException, match="must spend an equal part"):
-        guard("3", epsilon=0.3, over_time=over_time)
+        guard("3", epsilon=0.3, promise=promise)
 
 
 def test_a_data_set_without_a_budget_fails_also_where_a_short_one_skips(

@@ -82,7 +82,7 @@ NAMED = [
 # What is not the method's: the table, whose budget pays, and what a release is called.
 NOT_PARAMETERS = (
     "requires",
-    *("table", "budget", "policy", "ledger", "over_time", "seed", "title"),
+    *("table", "budget", "policy", "ledger", "promise", "seed", "title"),
     *("secret", "replaces", "series", "lake", "history"),  # of memoised answers, and of earlier releases
 )
 SCHEMA = {

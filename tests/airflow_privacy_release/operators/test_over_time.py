@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from airflow.sdk import DAG
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
 from airflow_privacy_release import (
@@ -20,6 +21,7 @@ from airflow_privacy_release import (
 )
 from privacy_engine.dp.limits import Limit, Period
 from privacy_engine.dp.loss import Neighbours
+from privacy_engine.errors import SpecError
 from privacy_release.lake.store import Lake
 from privacy_release.ledger.ledger import BudgetLedger
 from privacy_release.steps.approval import body, question
@@ -31,7 +33,7 @@ SCHEMA = {
     "person": {"column": "patient"},
 }
 METHOD = {"method": "dpsm_bayes", "parameters": {"epsilon": 0.5, "max_rows": 1}}
-OVER_TIME = {"regime": "participation", "releases": 1, "period": "365d", "schedule": "visits"}
+PROMISE = {"regime": "participation", "releases": 1, "period": "365d", "schedule": "visits"}
 
 
 @pytest.fixture
@@ -70,7 +72,7 @@ def guard(run_id: str, **given: Any) -> Any:
         "dataset": "clinic",
         "schema": SCHEMA,
         "policy": {"max_epsilon": 100, "max_delta": 0.5},
-        "over_time": OVER_TIME,
+        "promise": PROMISE,
         **METHOD,
     }
     operator = BudgetGuardOperator(task_id="budget", action="skip", **(arguments | given))
@@ -81,7 +83,7 @@ def released(tmp_path: Path, run_id: str, **given: Any) -> Any:
     arguments: dict[str, Any] = {
         "budget": "clinic",
         "policy": {"max_epsilon": 100, "max_delta": 0.5},
-        "over_time": OVER_TIME,
+        "promise": PROMISE,
         **METHOD,
     }
     table = ingested(tmp_path, run_id)
@@ -104,12 +106,12 @@ def test_runs_after_the_first_pass_the_guard_and_are_released_under_the_same_pro
         max_rows=1,
         budget="clinic",
         policy={"max_epsilon": 10},
-        over_time=OVER_TIME,
+        promise=PROMISE,
     )
     named.execute(context("named", "run 3"))
     assert float(ledger.standing("clinic")[0].spent) == 1.0
     with pytest.raises(AirflowSkipException, match=r"under the promise visits, 2 a person of epsilon 2"):
-        guard("run 4", over_time=OVER_TIME | {"releases": 2})
+        guard("run 4", promise=PROMISE | {"releases": 2})
 
 
 def test_the_approver_sees_the_promise(ledger: BudgetLedger, tmp_path: Path) -> None:
@@ -128,20 +130,20 @@ def test_the_approver_sees_the_promise(ledger: BudgetLedger, tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize(
-    ("over_time", "expected"),
+    ("promise", "expected"),
     [
-        ({"regime": "participation", "releases": 1}, "over_time has no `schedule`"),
-        (OVER_TIME | {"releases": 0}, "releases"),
-        (OVER_TIME | {"regime": "never"}, "over_time"),
+        ({"regime": "participation", "releases": 1}, "promise has no `schedule`"),
+        (PROMISE | {"releases": 0}, "releases"),
+        (PROMISE | {"regime": "never"}, "promise"),
         ({"regime": "continual", "schedule": "visits"}, "was removed.*use `regime: yearly` with `opening`"),
         ({"regime": "on_change", "schedule": "visits"}, "was removed.*use `regime: yearly` with `opening`"),
     ],
 )
 def test_a_wrong_schedule_fails_for_good(
-    ledger: BudgetLedger, tmp_path: Path, over_time: Any, expected: str
+    ledger: BudgetLedger, tmp_path: Path, promise: Any, expected: str
 ) -> None:
     with pytest.raises(AirflowFailException, match=expected):
-        guard("run 1", over_time=over_time)
+        guard("run 1", promise=promise)
 
 
 def test_persons_with_numbers_of_one_run_fail_for_good(ledger: BudgetLedger, tmp_path: Path) -> None:
@@ -151,9 +153,31 @@ def test_persons_with_numbers_of_one_run_fail_for_good(ledger: BudgetLedger, tmp
         table=table,
         budget="clinic",
         policy={"max_epsilon": 10},
-        over_time=OVER_TIME,
+        promise=PROMISE,
         **METHOD,
     )
     with pytest.raises(AirflowFailException, match="ingest the table with `numbering`"):
         release.execute(context("release", "run 1"))
     assert [e.event.value for e in ledger.history("clinic")] == ["grant"]
+
+
+@pytest.mark.parametrize(
+    ("operator", "given"),
+    [
+        (ReleaseOperator, {"table": None, **METHOD}),
+        (DPSMBayesOperator, {"table": None, "budget": "clinic", "policy": {}}),
+        (BudgetGuardOperator, {"dataset": "clinic", "policy": {}}),
+    ],
+)
+def test_the_former_name_of_the_promise_works_and_warns(operator: Any, given: dict[str, Any]) -> None:
+    former = {"over_time": PROMISE}
+    with pytest.warns(DeprecationWarning, match=r"over_time is called promise; .* ends with 0\.3"):
+        assert operator(task_id="one", **given, **former).promise == PROMISE
+    with DAG("people", default_args=former), pytest.warns(DeprecationWarning, match="over_time is called"):
+        assert operator(task_id="two", **given).promise == PROMISE
+    with DAG("mapped"):
+        operator.partial(task_id="three", **given, **former).expand(ledger=["first", "second"])
+    with pytest.raises(SpecError, match="promise and over_time are the same argument; remove over_time"):
+        operator(task_id="four", **given, **former, promise=PROMISE)
+    assert "promise" in operator.template_fields
+    assert "over_time" not in operator.template_fields

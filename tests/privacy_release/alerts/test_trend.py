@@ -21,11 +21,27 @@ from privacy_release.reports.figures import BOUND
 from privacy_release.reports.text import COUNTED, FIGURES, RISKS
 from privacy_release.spec.model import AlertsSpec, read_alerts
 from privacy_release.workarea.area import sha256_file
-from privacy_release.workarea.references import AlertRef
+from privacy_release.workarea.references import AlertRef, SourceRef, StagedRelease
 
 RUN = ("now", "people/now")
 Publish = Callable[..., None]
 Alerts = Callable[..., list[AlertRef]]
+
+
+def staged_release(**given: Any) -> StagedRelease:
+    """A staged release with these fields."""
+    return StagedRelease(
+        uri="area/r.parquet",
+        sha256="0",
+        schema="area/r.json",
+        source=SourceRef(uri="s3://people", files=1, fingerprint="0", rows=9, dropped=0, identifiers=[]),
+        manifest="area/m.json",
+        report="area/r.html",
+        method="mondrian",
+        guarantees=[],
+        seconds=1.0,
+        **given,
+    )
 
 
 @pytest.fixture
@@ -72,7 +88,7 @@ def alerts(lake: Lake, problems: list[str]) -> Alerts:
         requested: Mapping[str, Any], /, *, rows: int = 100, k: float = 10, **figures: Any
     ) -> list[AlertRef]:
         measured = [{"rule": "k_anonymity(k=5)", "threshold": 5.0, "measured": k, "passed": True}]
-        staged: Any = SimpleNamespace(rows=rows, loss=None, figures=figures, booking=None)
+        staged = staged_release(rows=rows, loss=None, figures=figures, booking=None)
         report: Any = SimpleNamespace(findings=measured)
         return find_alerts(
             staged, report, requested, table=lambda: lake.table("people"), run=RUN, on_problem=problems.append
@@ -172,7 +188,7 @@ def test_a_lake_out_of_reach_leaves_the_limits_that_need_no_history(problems: li
     def unreachable() -> ReleaseTable:
         raise OSError("secret address")
 
-    staged: Any = SimpleNamespace(rows=5, loss=None, figures={}, booking=None)
+    staged = staged_release(rows=5, loss=None, figures={}, booking=None)
     report: Any = SimpleNamespace(findings=[])
     found = find_alerts(
         staged,
@@ -206,7 +222,7 @@ def test_no_figure_of_the_source_is_reported_of_a_differentially_private_release
     published("r2", loss=loss, gcp_lca=0.1)
     hidden = 0.123456
     figures = {"gcp_lca": hidden, "suppressed_records": 77.0}
-    staged: Any = SimpleNamespace(rows=100, loss=loss, figures=figures, booking=None)
+    staged = staged_release(rows=100, loss=loss, figures=figures, booking=None)
     fields = {"gcp_lca": {"above": 0.01}, "suppressed_records": {"above": 1}, "epsilon": {"above": 0.4}}
     report: Any = SimpleNamespace(findings=[])
     found = find_alerts(
@@ -229,8 +245,8 @@ def test_little_left_of_a_budget_is_reported(ledger: BudgetLedger, lake: Lake, p
     ledger.grant("people", Limit(epsilon=1.0), reason="a test", by="officer")
     spent = PrivacyLoss(epsilon=0.75, delta=0.0, neighbours=Neighbours.REPLACE_ONE)
     ledger.reserve("people", "a" * 64, spent)
-    booking = SimpleNamespace(dataset="people")
-    staged: Any = SimpleNamespace(rows=1, loss=None, figures={}, booking=booking)
+    booking: Any = SimpleNamespace(dataset="people")
+    staged = staged_release(rows=1, loss=None, figures={}, booking=booking)
     report: Any = SimpleNamespace(findings=[])
     for share, left in ((0.25, []), (0.26, [0.25])):
         found = find_alerts(

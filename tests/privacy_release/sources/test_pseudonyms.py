@@ -17,7 +17,7 @@ from privacy_engine.vocabulary import Role
 from privacy_release.sources.addresses import find_source
 from privacy_release.sources.copying import copy_source
 from privacy_release.sources.pseudonyms import Naming, PseudonymKey, key_of_environment
-from privacy_release.steps.history import Persons
+from privacy_release.steps.memberships.persons import Persons
 from privacy_release.workarea.people import Identification
 
 AGE = {"role": "quasi_identifier", "kind": "numeric", "bounds": [0, 120]}

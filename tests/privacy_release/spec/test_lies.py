@@ -134,7 +134,12 @@ BY_COLUMNS = r"columns: no_unique_columns|columns\.no_unique_columns|no_unique_c
 # Lie -> what the three floors say of it, and the classification by itself; empty: it is published.
 SAID: dict[str, tuple[str, str, str, str]] = {
     "a name as the sensitive attribute": (COUNTED, COUNTED, COUNTED, "name is classified as identifier"),
-    "a name in addition to the sensitive attribute": (COUNTED, COUNTED, COUNTED, "name is classified as identifier"),
+    "a name in addition to the sensitive attribute": (
+        COUNTED,
+        COUNTED,
+        COUNTED,
+        "name is classified as identifier",
+    ),
     "a name that is allowed": ("", BY_COLUMNS, BY_COLUMNS, "name is classified as identifier"),
     "a hash of the name that is allowed": ("", BY_COLUMNS, BY_COLUMNS, "code is classified as identifier"),
     "a hash of the name as sensitive": (COUNTED, COUNTED, COUNTED, "code is classified as identifier"),

@@ -29,6 +29,8 @@ def test_twelve_weeks_keep_the_policy_and_hold_few_persons_back(
         with WorkArea(tmp_path / "work", f"week {week}") as work:
             outcome = run_release(spec, lake, key, work)
         assert outcome.report.passed
+        notes = [f["note"] for f in outcome.report.findings if f["rule"].startswith("republication")]
+        assert [note.split("; ")[1] for note in notes] == ["not judged: population (not named by the policy)"]
         manifest = manifest_of(lake.table("clinic_weekly"), key)["history"]
         assert manifest["releases"] == week
         assert manifest["withheld"] <= 80

@@ -24,7 +24,7 @@ from privacy_release.ledger.ledger import BudgetLedger
 from privacy_release.running.run import run_release
 from privacy_release.spec.model import ReleaseSpec, load_spec
 from privacy_release.steps import publish as steps_publish
-from privacy_release.steps.history import one_at_a_time
+from privacy_release.steps.memberships.recording import one_at_a_time
 from privacy_release.steps.publish import publish_staged
 from privacy_release.steps.retraction import retract_release
 from privacy_release.workarea.area import WorkArea

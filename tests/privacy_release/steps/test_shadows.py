@@ -497,7 +497,7 @@ def test_the_gate_refuses_shadows_of_a_release_that_was_made_with_earlier_ones_o
         shadows_kept(RULE, table, cut, work)
     manifest = json.loads(Path(staged.manifest).read_bytes()) | {"history": {"releases": 1, "k": 5}}
     Path(staged.manifest).write_text(json.dumps(manifest))
-    with pytest.raises(SpecError, match="release without history and over_time"):
+    with pytest.raises(SpecError, match="release without history and promise"):
         shadows_kept(RULE, table, staged, work)
 
 

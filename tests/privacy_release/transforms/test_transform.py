@@ -17,8 +17,8 @@ from privacy_release.cli.main import main
 from privacy_release.lake.read import manifest_of, read_release
 from privacy_release.lake.store import Lake
 from privacy_release.spec.model import load_spec
-from privacy_release.steps.history import read_persons
 from privacy_release.steps.ingest import ingest
+from privacy_release.steps.memberships.persons import read_persons
 from privacy_release.steps.outliers import Action, detect_outliers
 from privacy_release.steps.release import make_release
 from privacy_release.transforms.function import FunctionStep

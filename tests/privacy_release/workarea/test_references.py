@@ -8,13 +8,18 @@ from typing import Any, get_args, get_type_hints
 
 import pytest
 
-from privacy_engine.errors import IntegrityError
+from privacy_engine.dp.loss import PrivacyLoss
+from privacy_engine.errors import IntegrityError, SpecError
+from privacy_release.spec.outliers import Action
 from privacy_release.workarea import references
 from privacy_release.workarea.references import (
     NESTED,
     PATHS,
+    NumberedRef,
+    OutlierRef,
     PersonsRef,
     Reference,
+    ReportRef,
     SourceRef,
     StagedRelease,
     Table,
@@ -135,3 +140,52 @@ def test_until_0_3_a_reference_is_read_like_a_dict_with_a_warning(
 ) -> None:
     with pytest.warns(DeprecationWarning, match="no dict from 0.3 on: read its attributes"):
         assert read(TABLE) == found
+
+
+def test_the_figures_of_a_release_that_claims_a_loss_are_not_public() -> None:
+    private = replace(
+        STAGED, loss={"epsilon": 0.5, "delta": 0.0, "neighbours": "replace_one"}, model="m.json"
+    )
+    assert (STAGED.public_figures, STAGED.loss_figures, STAGED.privacy_loss) == ({"gcp": 0.5}, {}, None)
+    assert (private.public_figures, private.loss_figures) == ({}, {"epsilon": 0.5})
+    assert private.privacy_loss == PrivacyLoss(epsilon=0.5, neighbours="replace_one")
+    assert (STAGED.is_synthetic, private.is_synthetic) == (False, True)
+
+
+@pytest.mark.parametrize(("known", "unseen"), [(None, set()), ([], {3, 4}), ([3], {4}), ([3, 4, 5], set())])
+def test_versions_are_unseen_only_if_a_comparison_was_required(known: Any, unseen: set[int]) -> None:
+    assert replace(STAGED, earlier=known).unseen([3, 4]) == unseen
+    report = ReportRef(passed=True, sha256="2", rows=8, classes=1, findings=[], policy={}, compared=known)
+    assert report.unseen([3, 4]) == unseen
+    assert report.was_compared == (known is not None)
+
+
+def test_persons_have_one_number_in_all_runs_by_a_numbering_or_by_owners() -> None:
+    owned = replace(need(STAGED.persons, "persons"), owners="written")
+    numbering = NumberedRef(uri="area/n.parquet", sha256="4", key="k", form="written")
+    tables = [TABLE, STAGED, replace(TABLE, persons=owned), replace(TABLE, numbered=numbering)]
+    assert [table.numbers_people for table in tables] == [False, False, True, True]
+    assert [table.follows_people for table in tables] == [False, True, True, False]
+
+
+def test_only_outliers_that_are_suppressed_count_among_the_records_of_the_source() -> None:
+    found = OutlierRef(
+        method="okplof",
+        action=Action.SUPPRESS.value,
+        records=12,
+        flagged=3,
+        share=0.25,
+        pruned=0.0,
+        threshold=1.5,
+        removed=3,
+        scores="area/s.parquet",
+    )
+    aside = replace(found, action=Action.SET_ASIDE.value)
+    assert replace(TABLE, outliers=[found, aside]).suppressed == 3
+    assert replace(TABLE, outliers=[found, aside]).rows_with_suppressed == 12
+    assert replace(TABLE, outliers=[aside]).rows_with_suppressed == TABLE.rows
+
+
+def test_a_table_without_people_held_out_cannot_be_attacked() -> None:
+    with pytest.raises(SpecError, match="attacks need people who were held out"):
+        _ = TABLE.held_out

@@ -8,13 +8,13 @@ import pytest
 from privacy_engine.errors import IntegrityError
 from privacy_engine.verification.cross_release import Membership
 from privacy_engine.verification.republication.class_values import ClassValues
-from privacy_release.steps.memberships.marks import marks_of, values_of
+from privacy_release.steps.memberships.marks import marks_of, salts_of, values_of
 from privacy_release.workarea.people import Identification
 
 PEOPLE = Identification(column="id", key="a secret of the tests, long enough for it")
 LABELS, CODES = np.array([0, 0, 0, 1, 1]), np.array([1, 0, 1, 2, 1])
 NAMES = np.array(["a", "b", "c", "d", "e"], dtype=object)
-SALTS = np.array([PEOPLE.salt(name) for name in NAMES], dtype=object)
+SALTS = np.array(salts_of(NAMES.tolist(), PEOPLE.secret), dtype=object)
 COUNTS = {"disease": ClassValues.of_records(LABELS, CODES, ("flu", "hiv", "gout"))}
 MEMBERS = Membership(persons=NAMES, labels=LABELS, counts=COUNTS, values={"disease": CODES})
 
@@ -50,4 +50,5 @@ def test_a_mark_of_other_circumstances_is_refused(salts: Any, release: str, labe
 
 def test_a_salt_takes_the_key_and_is_no_hash_of_a_person() -> None:
     other = Identification(column="id", key=PEOPLE.key[::-1])
-    assert len({PEOPLE.salt("a"), other.salt("a"), PEOPLE.salt("b"), PEOPLE.person("a")}) == 4
+    salts = [*salts_of(["a", "b"], PEOPLE.secret), *salts_of(["a"], other.secret)]
+    assert len({*salts, PEOPLE.salt("a"), other.salt("a"), PEOPLE.person("a")}) == 6

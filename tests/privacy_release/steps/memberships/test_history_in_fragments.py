@@ -176,7 +176,7 @@ def test_a_retry_gives_the_same_bytes(specified: Specified, run: Run, lake: Lake
 
 def test_a_fragment_that_grew_far_beyond_its_size_is_reported() -> None:
     cut: Any = SimpleNamespace(
-        table=SimpleNamespace(engine=SimpleNamespace(rows=1_000)),
+        table=SimpleNamespace(working_engine=SimpleNamespace(rows=1_000)),
         plan=SimpleNamespace(sizes=(900, 2_000)),
         followed=object(),
     )

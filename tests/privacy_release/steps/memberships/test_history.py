@@ -37,7 +37,10 @@ from privacy_release.spec.check import check_files
 from privacy_release.spec.model import load_spec
 from privacy_release.spec.reading import read_mapping
 from privacy_release.steps.approval import body, escaped, question
-from privacy_release.steps.history import Persons, earlier_releases, staged_membership
+from privacy_release.steps.memberships.earlier import earlier_releases
+from privacy_release.steps.memberships.marks import marks_of
+from privacy_release.steps.memberships.persons import Persons
+from privacy_release.steps.memberships.recording import staged_membership
 from privacy_release.workarea.area import WorkArea
 from privacy_release.workarea.parquet import parquet_bytes, read_private, write_private
 from privacy_release.workarea.people import Identification
@@ -249,7 +252,7 @@ def test_what_is_kept_is_for_the_service_user_alone_and_names_no_one(runs: Runs,
 def test_no_person_leaves_the_private_files(runs: Runs, airflow_lake: Lake, private: Path) -> None:
     runs.release(patients(SORTED), "first")
     table = pd.read_parquet(kept(private)[0])
-    private_texts = [*table["person"], *table["mark of disease"]]
+    private_texts = [*table["person"], *table["value mark of disease"]]
     for file in (path for path in airflow_lake.folder.rglob("*") if path.is_file()):
         data = file.read_bytes()
         assert not [
@@ -427,7 +430,7 @@ def test_a_register_that_was_changed_since_stops_the_next_release(
 def test_of_a_file_without_marks_corrections_are_not_judged(runs: Runs, private: Path) -> None:
     runs.release(patients(SORTED), "first")
     (path,) = kept(private)
-    pd.read_parquet(path).drop(columns="mark of disease").to_parquet(path, index=False)
+    pd.read_parquet(path).drop(columns="value mark of disease").to_parquet(path, index=False)
     staged = runs.stage(corrected(patients(SORTED), 5), "second")
     with pytest.raises(AirflowFailException, match=r"accept_unjudged measured 1: 1 earlier .*Retract what"):
         runs.verify(staged, "second", BY_CORRECTION)
@@ -437,11 +440,28 @@ def test_of_a_file_without_marks_corrections_are_not_judged(runs: Runs, private:
 
 
 @pytest.mark.usefixtures("without_hashes")
+def test_marks_of_an_earlier_version_are_read_for_persons_in_the_source(runs: Runs, private: Path) -> None:
+    staged = runs.stage(patients(SORTED), "first")
+    runs.publish(staged, runs.verify(staged, "first"), "first")
+    (path,) = kept(private)
+    known = Identification(column="patient", key=KEY)
+    salt = {known.person(name): known.salt(name) for name in patients(SORTED)["patient"]}
+    found = staged_membership(StagedRelease.from_ref(staged))
+    marks = marks_of(found, [salt[person] for person in found.persons], staged["sha256"])["disease"]
+    by_person = dict(zip(found.persons, marks, strict=True))
+    table = pd.read_parquet(path).drop(columns="value mark of disease")
+    table.assign(**{"mark of disease": table["person"].map(by_person)}).to_parquet(path, index=False)
+    staged = runs.stage(corrected(patients(SORTED), 5), "second")
+    with pytest.raises(AirflowFailException, match="difference 10, correction 0"):
+        runs.verify(staged, "second", BY_CORRECTION)
+
+
+@pytest.mark.usefixtures("without_hashes")
 def test_marks_that_were_exchanged_stop_the_next_release(runs: Runs, private: Path) -> None:
     runs.release(patients(SORTED), "first")
     (path,) = kept(private)
     table = pd.read_parquet(path)
-    table["mark of disease"] = np.roll(table["mark of disease"], 1)
+    table["value mark of disease"] = np.roll(table["value mark of disease"], 1)
     table.to_parquet(path, index=False)
     staged = runs.stage(patients(SORTED), "second")
     with pytest.raises(AirflowFailException, match="the record of the people of table people is damaged"):
@@ -718,7 +738,7 @@ def test_a_table_with_releases_of_before_is_refused_before_anything_is_read_unle
     with WorkArea(tmp_path / "work", "run 1") as work:
         run_release(load_spec(file), lake, "r1", work)
     (path,) = kept(private)
-    pd.read_parquet(path).drop(columns="mark of illness").to_parquet(path, index=False)
+    pd.read_parquet(path).drop(columns="value mark of illness").to_parquet(path, index=False)
     with WorkArea(tmp_path / "work", "run 2") as work:
         run_release(load_spec(file), lake, "r2", work)  # the policy does not ask
     rules["require"].append({"model": "republication", "k": 2})

@@ -41,7 +41,8 @@ from privacy_release.proof.keys import SigningKey
 from privacy_release.proof.statement import StatementSigner
 from privacy_release.running.run import Outcome, run_release
 from privacy_release.spec.model import ReleaseSpec, load_spec
-from privacy_release.steps.history import Past, read_persons, write_persons
+from privacy_release.steps.memberships.past import Past
+from privacy_release.steps.memberships.persons import read_persons, write_persons
 from privacy_release.steps.publish import publish_staged
 from privacy_release.steps.release import make_release
 from privacy_release.steps.retraction import retract_release
@@ -565,7 +566,7 @@ def test_a_release_that_hides_which_records_are_of_no_one_is_refused(
         reported = staged.persons
         hashes = np.stack([persons, persons, np.full(len(persons), None)])
         staged = replace(
-            staged, persons=write_persons(hashes, Path(reported.uri), reported.key, reported.form)
+            staged, persons=write_persons(hashes, Path(reported.uri), reported.key, reported.form, None)
         )
         report = privacy_release.verify_staged(staged, policy, table=lake.table("people"))
         failed = {
