@@ -72,7 +72,7 @@ test-change: $(STAMP)  ## Quick tests of what differs from HEAD (SINCE=main for 
 	$(BIN)/python -m pytest -m "not ($(FULL))" $(ARGS) $$chosen
 
 .PHONY: pytest
-pytest: $(STAMP) $(KERNELS)  ## Tests alone, in one process (ARGS="-k name -x" to choose)
+pytest: $(STAMP) $(KERNELS)  ## Only the tests, in one process (ARGS="-k name -x" to choose)
 	$(BIN)/python -m pytest $(ARGS)
 
 .PHONY: lint
@@ -115,7 +115,7 @@ site: $(STAMP)  ## Build the documentation as a site into build/site; it needs n
 COMPILE = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
 	--no-header --no-annotate --no-emit-index-url --no-emit-find-links --no-emit-package privacy-release
 BOTH = pyproject.toml operators/pyproject.toml
-# What the image has beside the package itself.
+# Contents of the image besides the package itself.
 IMAGE_EXTRAS = --extra samples --extra text --extra postgres --extra celery --extra fab --extra statsd --extra s3 --extra azure --extra pdf
 .PHONY: lock
 lock: $(STAMP)  ## Resolve the lock files again (ARGS=--upgrade for newer versions)

@@ -30,7 +30,7 @@ if not os.environ.get("PRIVACY_DATA"):  # an empty one names no folder
     os.environ.pop("PRIVACY_DATA", None)
 ROOT = Path(tempfile.mkdtemp(prefix="privacy-release-tests-"))
 (ROOT / "dags").symlink_to(checkout() / "dags")
-shutil.copytree(checkout() / "include", ROOT / "include")  # releases read what lies beside this folder
+shutil.copytree(checkout() / "include", ROOT / "include")  # releases read files next to this folder
 os.environ |= embedded_environment(ROOT)
 for name in set(os.environ) - set(inherited_environment()) - set(embedded_environment(ROOT)):
     del os.environ[name]
@@ -79,7 +79,7 @@ def pytest_collect_file(
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Mark the cases that a mark `quick` does not name as slow, then order the files.
 
-    Files with the most long tests come first, so that no worker is alone with one while others are done.
+    Files with the most long tests come first, so that no worker still runs one when the others are done.
     """
     _mark_slow_cases(items, every="[" not in "".join(config.args))
     long = {item.path: dict.fromkeys(LONG, 0) for item in items}

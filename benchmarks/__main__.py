@@ -135,7 +135,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--only", nargs="+", choices=list(PARTS), metavar="NAME", help=f"of {', '.join(PARTS)}")
     made.add_argument("--quick", action="store_true", help="fewer k, one seed, no peers, no large tables")
     made.add_argument("--runs", type=int, help=f"random runs of {', '.join(REPEATED)}, instead of theirs")
-    made.add_argument("--rows", type=int, help="use so many records only, for a trial run")
+    made.add_argument("--rows", type=int, help="use only this number of records, for a trial run")
     made.add_argument(
         "--out",
         type=Path,

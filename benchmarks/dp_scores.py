@@ -20,10 +20,10 @@ class Scores:
     """Of one synthetic table.
 
     Attributes:
-        tvd: ways -> mean total variation distance of all marginals of so many attributes.
+        tvd: ways -> mean total variation distance of all marginals of this many attributes.
         accuracy: target -> share of the test records that an SVM trained on the table gets right.
-        cpu: CPU seconds to make the table; NaN where nobody asked.
-        peak: most memory that its process held, bytes; NaN where it had none of its own.
+        cpu: CPU seconds to make the table; NaN where it was not requested.
+        peak: most memory that its process held, bytes; NaN where it had no separate one.
     """
 
     tvd: Mapping[int, float]
@@ -50,7 +50,7 @@ def scores(
 
 
 def sample(table: CodedTable, rng: np.random.Generator, rows: int) -> CodedTable:
-    """At most so many records, at random: an SVM's cost grows with their square."""
+    """At most this many records, at random: an SVM's cost grows with their square."""
     if len(table) <= rows:
         return table
     return table.take(np.sort(rng.choice(len(table), rows, replace=False)))

@@ -70,7 +70,7 @@ def acs() -> Data:
 
 
 def adult(drop: Sequence[str] = ("education",)) -> Data:
-    """Complete records of Adult; 14 columns: education is told by education-num."""
+    """Complete records of Adult; 14 columns: education follows from education-num."""
     frame, _ = sample_table()
     frame = frame.dropna().drop(columns=list(drop)).reset_index(drop=True)
     fields: dict[str, dict[str, object]] = {

@@ -42,7 +42,7 @@ SCHEMA = {
 
 
 @task
-def tell(looked_at: dict[str, Any], published: dict[str, Any]) -> dict[str, int]:
+def count_records(looked_at: dict[str, Any], published: dict[str, Any]) -> dict[str, int]:
     """Report the number of records that were examined, set aside and released."""
     found = looked_at["outliers"][-1]
     return {
@@ -86,5 +86,5 @@ with DAG(
             )
         ],
     )
-    counts = tell(others.output, published.output)
+    counts = count_records(others.output, published.output)
     clean_up_after(counts)

@@ -330,7 +330,7 @@ def _default(field: "dataclasses.Field[Any]") -> Any:
 
 
 def _source(value: Any) -> str:
-    """A plain value as it stands in a source."""
+    """A plain value as it is written in a source."""
     if isinstance(value, str):
         return f'"{value}"'
     return f"{value:_}" if type(value) is int and value >= 10_000 else repr(value)

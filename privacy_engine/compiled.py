@@ -98,7 +98,7 @@ def _keep_from_python(dispatcher: Any) -> None:
 def cache_folder() -> Path | None:
     """Return the first writable folder for machine code; None if there is none.
 
-    It is below $NUMBA_CACHE_DIR if that is set, otherwise beside the package or in the user's cache.
+    It is below $NUMBA_CACHE_DIR if that is set, otherwise next to the package or in the user's cache.
     """
     return next(filter(_is_writable, _folders()), None)
 

@@ -1,13 +1,16 @@
-"""Former names of modules, which can be imported until version 0.3 and warn."""
+"""Former names of modules and arguments, which work until version 0.3 and warn."""
 
 import importlib
 import sys
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import wraps
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
+from typing import Any, TypeVar, cast
 
+F = TypeVar("F", bound=Callable[..., Any])
 _LAST = "0.3"
 
 
@@ -19,6 +22,34 @@ def redirect(moved: Mapping[str, str]) -> None:
             modules.
     """
     sys.meta_path.insert(0, _Former(moved))  # first, since other finders would load a second copy of a module
+
+
+def renamed(former: str, present: str) -> Callable[[F], F]:
+    """Let a function accept an argument by its former keyword, too.
+
+    Args:
+        former: Former name of the argument.
+        present: Present name of the argument.
+    """
+
+    def decorate(function: F) -> F:
+        @wraps(function)
+        def accepting(*args: Any, **kwargs: Any) -> Any:
+            if former in kwargs:
+                warnings.warn(
+                    f"the argument {former} of {function.__name__} is now {present}; the former name ends "
+                    f"with version {_LAST}",
+                    DeprecationWarning,
+                    stacklevel=2,
+                )
+                if present in kwargs:
+                    raise TypeError(f"{function.__name__} got both {present} and {former}, its former name")
+                kwargs[present] = kwargs.pop(former)
+            return function(*args, **kwargs)
+
+        return cast(F, accepting)
+
+    return decorate
 
 
 class _Former(MetaPathFinder, Loader):

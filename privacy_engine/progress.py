@@ -64,7 +64,7 @@ _current: ContextVar[_Part | None] = ContextVar("part", default=None)
 
 
 @contextmanager
-def telling(listener: Listener) -> Iterator[None]:
+def reporting_to(listener: Listener) -> Iterator[None]:
     """Report the rising share of the work in the block that is done, and 1 once all of it is.
 
     Args:
@@ -100,7 +100,7 @@ def portion(share: float) -> Iterator[None]:
 def advance(share: float) -> None:
     """Report that this share of the current part is done, 0 .. 1; a smaller share than before is ignored.
 
-    >>> with telling(print):
+    >>> with reporting_to(print):
     ...     advance(0.5)
     ...     advance(0.25)
     0.5
@@ -115,7 +115,7 @@ def advance(share: float) -> None:
 def tracked(items: Iterable[T], total: float | None = None) -> Iterator[T]:
     """Yield the items; while the loop works on one, it is the current part, and all are of equal share.
 
-    >>> with telling(print):
+    >>> with reporting_to(print):
     ...     for share in tracked([0.5, 1.0]):
     ...         advance(share)
     0.25

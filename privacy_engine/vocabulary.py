@@ -145,7 +145,7 @@ def released_as(name: str, names: Collection[str]) -> tuple[str, ...]:
 
 
 def taken_bounds(spanned: Iterable[str], names: Collection[str]) -> str | None:
-    """Explain why the bounds of quasi-identifiers cannot be released beside other columns; None if they can.
+    """Explain why the bounds of quasi-identifiers clash with other released columns; None if they do not.
 
     Tools that read a release do not distinguish names that differ only in case.
 

@@ -30,7 +30,7 @@ _HOME = {
 }
 _MODULE = {name: module for module, names in _HOME.items() for name in names}
 
-__all__ = sorted(_MODULE)  # the stub beside this file follows from the table, see `make docs`
+__all__ = sorted(_MODULE)  # the stub next to this file is generated from the table, see `make docs`
 
 
 def __getattr__(name: str) -> Any:

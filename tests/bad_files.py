@@ -73,7 +73,7 @@ _TEXTS = (
 
 
 def write_neighbour(home: Path) -> None:
-    """A second release, `steady`, with files of its own."""
+    """A second release, `steady`, with separate files."""
     fields = yaml.safe_load((home / TARGETS["release"]).read_text())
     for kind in ("policy", "suite", "hierarchy"):
         path = home / TARGETS[kind]
@@ -181,7 +181,7 @@ ANY_FILE: Mapping[str, Callable[[Path], None]] = {
     "link-to-itself": _instead(lambda path: path.symlink_to(path)),
     "device": _instead(lambda path: path.symlink_to("/dev/zero")),
 }
-# What a YAML file can hold that nobody can mean.
+# What a YAML file can hold that no one can mean.
 ANY_YAML: Mapping[str, Callable[[Path], None]] = {
     "no-such-date": _added("zz: 2024-02-31\n"),
     "int-of-text": _added("zz: !!int abc\n"),

@@ -38,7 +38,7 @@ def written(table: pa.Table, **way: Any) -> bytes:
 
 
 def flipped(number: int, seed: int) -> Iterator[tuple[dict[str, Any], bytes]]:
-    """So many files of `PEOPLE`, each with one random bit turned over, and how they were written."""
+    """A number of files of `PEOPLE`, each with one random bit turned over, and how they were written."""
     rng = np.random.default_rng(seed)
     for i in range(number):
         way = WAYS[i % len(WAYS)]

@@ -1,4 +1,4 @@
-"""A private release of `tests.tables` in a folder of its own, with a ledger that pays for it."""
+"""A private release of `tests.tables` in a separate folder, with a ledger that pays for it."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path

@@ -75,10 +75,12 @@ def recounted(
     """
     ways: dict[Hashable, Counter[Any]] = defaultdict(Counter)
     had: dict[tuple[Hashable, str], list[str]] = defaultdict(list)
-    told = {name: [end for q in own for end in released_as(q, table.columns)] for name, own in quasi.items()}
+    reported = {
+        name: [end for q in own for end in released_as(q, table.columns)] for name, own in quasi.items()
+    }
     for row in table.astype(object).to_dict("records"):
         name = row["table_name"]
-        ways[row["patient"]][(name, *(str(row[column]) for column in told[name]))] += 1
+        ways[row["patient"]][(name, *(str(row[column]) for column in reported[name]))] += 1
         if name in secret:
             had[row["patient"], name].append(str(row[secret[name]]))
     classes = defaultdict(list)
@@ -86,10 +88,10 @@ def recounted(
         classes[frozenset(way.items())].append(patient)
     found = []
     for people in classes.values():
-        told: dict[str, Any] = {"k": len(people), "rows": sum(ways[p].total() for p in people)}
+        reported: dict[str, Any] = {"k": len(people), "rows": sum(ways[p].total() for p in people)}
         for name in secret:
             sets = [frozenset(had[p, name]) for p in people if (p, name) in had]
             if sets:
-                told[name] = min(len(frozenset().union(*sets)), len(set(sets)))
-        found.append(told)
+                reported[name] = min(len(frozenset().union(*sets)), len(set(sets)))
+        found.append(reported)
     return found

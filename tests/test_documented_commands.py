@@ -22,14 +22,14 @@ BLOCK = re.compile(r"^ *```(\w+)\n(.*?)^ *```$", re.MULTILINE | re.DOTALL)
 SHELLS = {"console", "bash", "sh", "shell"}
 # What is not run as it is printed -> what is run in its place, None for nothing; the reason stands beside.
 INSTEAD = {
-    r"make (?!secrets\b).*": "make --dry-run",  # the suite itself, or what tests of its own run
+    r"make (?!secrets\b).*": "make --dry-run",  # the suite itself, or what separate tests run
     r"docker .*": None,  # needs Docker; tests/production holds the compose file against it
     r"curl .*|TOKEN=.*": None,  # need a server, which tests/ui and the tests of the plugin start
     r"pip (install|uninstall|list) .*": None,  # from an index, where tests/production installs the wheels
     r"PRIVACY_SCREENSHOTS=.*|python docs/make_screens.py .*": None,  # is what tests/ui does
     # the reader's own lake, into which the other pages would publish
     r"airflow connections add lake_default .* '\{\"path\".*": None,
-    # a consumer's session on a lake of its own, which tests/production runs from an empty environment
+    # a consumer's session on a separate lake, which tests/production runs from an empty environment
     r"privacy-release check s3://.*|.* > mine.yaml|privacy-release verify people.parquet .*": None,
     # an editor, in which the reader completes the draft
     r"\$EDITOR .*/loans\.yaml": "cp ../docs/tutorial/loans.yaml",

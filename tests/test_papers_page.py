@@ -37,16 +37,16 @@ def test_cells_and_verdicts_are_found_by_their_names() -> None:
 
 
 @pytest.mark.parametrize(
-    "asked",
+    "requested",
     [
         lambda results: results.cell("loss", "C", "k = 2"),
         lambda results: results.cell("loss", "A", "k = 9"),
         lambda results: results.judged("B loses"),
     ],
 )
-def test_a_row_without_a_result_is_an_error(asked: object) -> None:
+def test_a_row_without_a_result_is_an_error(requested: object) -> None:
     with pytest.raises(KeyError):
-        asked(MADE["sections"](REPORT)["1. A section"])  # type: ignore[operator]
+        requested(MADE["sections"](REPORT)["1. A section"])  # type: ignore[operator]
 
 
 def test_a_row_is_pending_only_while_its_result_is_missing() -> None:

@@ -93,9 +93,9 @@ def test_reading_says_which_release_and_which_guarantee(
     shared: Lake, capsys: pytest.CaptureFixture[str]
 ) -> None:
     rows = privacy_release.read(shared.root, "people")
-    told = capsys.readouterr()
-    assert told.out == ""
-    first, second = told.err.splitlines()
+    output = capsys.readouterr()
+    assert output.out == ""
+    first, second = output.err.splitlines()
     assert first.startswith("people, release 1 of 20")
     assert first.endswith(": 200 records")
     assert second == "guarantee: k-anonymity (k=5)"
@@ -127,10 +127,12 @@ def test_a_release_without_a_dictionary_is_read_and_says_what_its_commit_does(
 ) -> None:
     people().to_parquet(tmp_path / "t.parquet", index=False)
     (tmp_path / "r.html").write_text("<p>")
-    told = {"measured": [{"rule": "k_anonymity(k=2)", "measured": 3.0, "passed": True}], "loss": None}
+    fields = {"measured": [{"rule": "k_anonymity(k=2)", "measured": 3.0, "passed": True}], "loss": None}
     lake = Lake(root=str(tmp_path / "lake"))
     digest = sha256_file(tmp_path / "t.parquet")
-    publish(lake.table("old"), "1", tmp_path / "t.parquet", told, tmp_path / "r.html", expected_sha256=digest)
+    publish(
+        lake.table("old"), "1", tmp_path / "t.parquet", fields, tmp_path / "r.html", expected_sha256=digest
+    )
     assert len(privacy_release.read(lake.root, "old")) == 200
     assert "guarantee: k_anonymity(k=2)" in capsys.readouterr().err
     with pytest.raises(PublishError, match="no data dictionary"):

@@ -13,7 +13,7 @@ from docs.tutorial.make_loans import loans
 from privacy_release.cli.main import main
 
 PAGE = (checkout() / "docs" / "troubleshooting.md").read_text(encoding="utf-8")
-TOLD = re.findall(r"^### `(.+)`$", PAGE, re.MULTILINE)
+DOCUMENTED = re.findall(r"^### `(.+)`$", PAGE, re.MULTILINE)
 TWO = (3, 5)  # records: of one, the error is in the singular
 Change = Callable[[pd.DataFrame], pd.DataFrame]
 # The first words of an error -> what was done to the table of the tutorial.
@@ -44,8 +44,8 @@ def table() -> pd.DataFrame:
     return loans(300)
 
 
-@pytest.mark.parametrize("error", TOLD)
-def test_an_error_is_told_as_the_page_says(
+@pytest.mark.parametrize("error", DOCUMENTED)
+def test_an_error_is_reported_as_the_page_says(
     error: str, table: pd.DataFrame, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (change,) = (made for start, made in FAULTS.items() if error.startswith(start))
@@ -73,4 +73,4 @@ def test_an_error_is_told_as_the_page_says(
 
 
 def test_every_fault_is_on_the_page() -> None:
-    assert all(any(error.startswith(start) for error in TOLD) for start in FAULTS)
+    assert all(any(error.startswith(start) for error in DOCUMENTED) for start in FAULTS)

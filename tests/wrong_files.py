@@ -117,7 +117,7 @@ WRONG: Sequence[Wrong] = (
         new="alerts: {budget: {left_below: 0.2}}\npolicy: ",
         line=19,
         field="alerts.budget",
-        says="alerts.budget must stand beside a budget; remove it",
+        says="alerts.budget requires a budget; remove it",
     ),
     Wrong(
         about="a field that is missing",
@@ -242,7 +242,7 @@ WRONG: Sequence[Wrong] = (
         new="  k: 2\n",
         line=16,
         field="",
-        says="must be YAML; correct it: a field stands twice here, remove one",
+        says="must be YAML; correct it: a field appears twice here, remove one",
     ),
     Wrong(
         about="a number that YAML reads as octal",

@@ -125,7 +125,7 @@ def measured(
         epsilons: of each method.
         runs: each with its own split and noise.
         targets: to learn; all where None.
-        rows: at most so many train an SVM.
+        rows: Most records that train an SVM.
         fewer: label -> number of runs, where less than the others'.
     """
     asked = list(data.targets) if targets is None else targets

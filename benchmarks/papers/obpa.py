@@ -103,7 +103,7 @@ Results = dict[str, dict[int, Result]]
 
 
 def paper_records(frame: pd.DataFrame, rows: int) -> EncodedTable:
-    """The paper's eight quasi-identifiers of the first so many complete records."""
+    """The paper's eight quasi-identifiers of the first N complete records."""
     fields: dict[str, dict[str, object]] = {
         name: {"role": "quasi_identifier", "kind": "numeric"} for name in NUMBERS
     }

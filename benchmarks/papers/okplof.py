@@ -42,7 +42,7 @@ NUMBERS_20, NUMBERS_K = (
     f"LOF of the numbers alone, {NEIGHBOURS} neighbours",
     "LOF of the numbers alone, k neighbours",
 )
-CLAIMED = {  # what the paper's claim is held against
+CLAIMED = {  # what the paper's claim is compared with
     OKPLOF_20: (LOF_20, NUMBERS_20),
     SURVIVORS_20: (LOF_20, NUMBERS_20),
     OKPLOF_K: (LOF_K, NUMBERS_K),
@@ -73,7 +73,7 @@ PAPER: Mapping[int, Printed] = {
 
 NOTE = """Adult, five attributes (age, capital-gain, education-num, hours-per-week, race), lambda = 1,
 records / k clusters. Ten outliers are put in, two an attribute: a record drawn at random whose number is
-moved {low:g} to {high:g} ranges of the attribute beyond its largest value, or whose race nobody else has. The
+moved {low:g} to {high:g} ranges of the attribute beyond its largest value, or whose race no one else has. The
 {reported} highest scores are reported; detection is the share of the ten among them, mean (least) over
 {seeds} draws of the ten. Ours counts distinct records as neighbours: of {records:,} records {distinct:,}
 are distinct. The paper does not say whether k is also the number of neighbours; both readings are here.

@@ -83,7 +83,7 @@ def measure(
     peer_runs: int,
     rows: int | None,
 ) -> Section:
-    """The section on Adult's records and on so many simulated ones; no peer, no large table with 0, None."""
+    """The section on Adult's records and on simulated ones; no peer, no large table with 0, None."""
     blocks: list[str] = [NOTE.format(train=train, test=test, runs=runs)]
     plots: dict[str, Figure] = {}
     judged: list[str] = []

@@ -134,7 +134,7 @@ def breast_cancer_data() -> Data | None:
 
 
 def drawn(data: Data, rows: int, seed: int) -> EncodedTable:
-    """So many records at the classes' ratio, encoded."""
+    """The given number of records at the classes' ratio, encoded."""
     if rows < len(data.frame):
         label = data.schema.sensitive[0].name
         share = rows / len(data.frame)

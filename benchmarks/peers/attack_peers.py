@@ -30,7 +30,7 @@ TRIED = (
     "noise",
 )
 COLUMNS = 5  # of a predicate of several attributes; with its default of 3 hardly any record is alone
-ATTEMPTS = 40_000  # predicates that it makes at most, to find so many as attacks
+ATTEMPTS = 40_000  # predicates that it makes at most, to find as many as attacks
 # Anonymeter's attacks, and ours that go for the same.
 PAIRS: Mapping[str, tuple[AttackName, str]] = {
     "singling out, univariate": (AttackName.SINGLING_OUT, "one attribute"),
@@ -40,8 +40,8 @@ PAIRS: Mapping[str, tuple[AttackName, str]] = {
 }
 ABOUT = """The releases of section 26, the same {outsiders:,} people held out, {attacks:,} attacks
 each; excess risk with its 95 % interval, which Anonymeter cuts at 0 and 1, bold where it is above 0.
-Anonymeter (Giomi et al. 2023, version 1.1.0) runs in an environment of its own, with its defaults but
-for predicates of {columns} attributes, of which it may make {attempts:,}. Of noise, which knows nobody,
+Anonymeter (Giomi et al. 2023, version 1.1.0) runs in a separate environment, with its defaults but
+for predicates of {columns} attributes, of which it may make {attempts:,}. Of noise, which knows no one,
 nothing can leak. The attacker of inference knows all quasi-identifiers in both. For Anonymeter's
 linkability it knows each half of them, and is right who finds the same record by both; for our linkage
 it knows a random half, and is right who finds the person's own record. Anonymeter does not read
@@ -66,8 +66,8 @@ class Found:
         return self.low > 0
 
     def __str__(self) -> str:
-        told = f"{self.excess:.3f} ({self.low:.3f} to {self.high:.3f})"
-        return f"**{told}**" if self.leaks else told
+        message = f"{self.excess:.3f} ({self.low:.3f} to {self.high:.3f})"
+        return f"**{message}**" if self.leaks else message
 
 
 def run(table: Table, *, tried: Sequence[str] = TRIED) -> Section:
@@ -180,12 +180,12 @@ def _section(
         + "; ".join(f"{attack} {found}" for attack, found in as_many.items())
         + "."
     )
-    # Noise knows nobody: an attack that accuses it says nothing of another release either.
+    # Noise knows no one: an attack that accuses it says nothing of another release either.
     false = {who: {a for n, a in found if n == NOISE} for who, found in leaks.items()}
     alone = {(n, a) for n, a in leaks["theirs"] - leaks["ours"] if a not in false["theirs"]}
     cpu = [sum({f.cpu for f in found[n].values()}) for found in (ours, theirs) for n in ours]
     half = len(cpu) // 2
-    told = "; ".join(f"{attack} on {name}" for name, attack in both if (name, attack) in alone)
+    message = "; ".join(f"{attack} on {name}" for name, attack in both if (name, attack) in alone)
     more = "; ".join(f"{a} on {n}" for n, a in both if (n, a) in leaks["ours"] - leaks["theirs"])
     blocks.append(
         "\n".join(
@@ -199,7 +199,7 @@ def _section(
                     "ours finds every leak that Anonymeter finds by attacks that do not accuse noise",
                     not alone,
                     f"{len(leaks['theirs'])} of its and {len(leaks['ours'])} of ours; "
-                    f"its alone: {told or 'none'}",
+                    f"its alone: {message or 'none'}",
                 ),
                 verdict(
                     "ours finds leaks that Anonymeter does not",

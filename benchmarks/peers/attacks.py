@@ -36,13 +36,13 @@ that finds nothing certifies nothing."""
 
 def bounded(table: Table) -> DataSchema:
     """The schema with the domains that a differentially private method needs."""
-    told = {
+    fields = {
         "age": {"bins": 20},
         "education-num": {"bins": 16},
         SENSITIVE: {"categories": tuple(sorted(table.frame[SENSITIVE].unique()))},
     }
     return replace(
-        table.schema, attributes=tuple(replace(a, **told.get(a.name, {})) for a in table.schema.attributes)
+        table.schema, attributes=tuple(replace(a, **fields.get(a.name, {})) for a in table.schema.attributes)
     )
 
 
@@ -222,14 +222,14 @@ def _section(
         blocks=(
             ABOUT,
             markdown_table(("release", *subjects, "CPU s"), rows),
-            "Two releases of the same people, by somebody who knows each person's class in both: how many "
+            "Two releases of the same people, by someone who knows each person's class in both: how many "
             "are alone in them, beyond those who are alone in the second.",
             markdown_table(
                 ("releases", "alone", "excess"),
                 [(name, f"{100 * o.found.main.value:.1f} %", cell(o)) for name, o in pairs.items()],
             ),
             f"Of {runs} releases of noise, each of other people than those attacked, so "
-            f"many were taken for a leak: {alarmed}; on so many an attack was blind: {unseen}.",
+            f"many were taken for a leak: {alarmed}; on this many an attack was blind: {unseen}.",
             *inferred.blocks,
             "\n".join(
                 (

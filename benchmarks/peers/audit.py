@@ -21,7 +21,7 @@ that it exceeds, and proves none. Under a fault (half the noise; half the sensit
 a split with the whole epsilon; a person's rows taken for one) the bound must exceed the claim; —
 where the fault has nothing to act on. Synthesizers are measured without edges, or with one hidden
 class: nearly all of epsilon is then on the tables that the pair changes. How a structure is chosen
-is audited as the noisy max that chooses; the sensitivity of its scores is held against all small
+is audited as the noisy max that chooses; the sensitivity of its scores is compared with all small
 neighbouring tables by the tests."""
 
 
@@ -35,7 +35,7 @@ def run(_: Table, *, effort: int = 10) -> Section:
     """Every case, sound and with each of its faults.
 
     Args:
-        effort: so many times the runs of the tests.
+        effort: Multiple of the runs of the tests.
     """
     rows, sound, tight, caught, missed = [], 0, 0, 0, 0
     listed = cases()
@@ -46,12 +46,12 @@ def run(_: Table, *, effort: int = 10) -> Section:
         tight += least >= case.claim / 2
         caught += sum(loss > case.claim for loss in under.values())
         missed += sum(loss <= case.claim for loss in under.values())
-        told = [
+        words = [
             f"{under[f]:.2f} {'caught' if under[f] > case.claim else '**missed**'}" if f in under else "—"
             for f in FAULTS
         ]
         figures = (f"{case.claim:.2f}", f"{least:.2f}", f"{100 * least / case.claim:.0f} %")
-        rows.append((case.name, case.pair, *figures, *told))
+        rows.append((case.name, case.pair, *figures, *words))
     return Section(
         title="20. Audits of differential privacy",
         blocks=(

@@ -40,7 +40,7 @@ HALF_NOISE = "noise halved"
 WHOLE_EPSILON = "split forgotten"
 HALF_SENSITIVITY = "sensitivity halved"
 ONE_ROW = "a person's rows ignored"
-DELTA = 1e-9  # of the audits of zCDP: what they show of rho is told as epsilon at it
+DELTA = 1e-9  # of the audits of zCDP: what they show of rho is reported as epsilon at it
 SHIFT = 3  # rows of the person of the audit of Gaussian counts
 COIN_SEED = 20261124  # of the canaries' coins: an auditor's, not a mechanism's
 
@@ -53,10 +53,10 @@ class Case:
 
     Attributes:
         name: what is audited.
-        method: its registry key; None for a mechanism of its own.
+        method: its registry key; None for a separate mechanism.
         pair: the neighbouring inputs.
         claim: epsilon, read before a fault is planted.
-        show: the loss shown, with so many times the runs.
+        show: Loss shown, with a multiple of the runs.
         faults: that it must catch; one that is left out has nothing to act on.
     """
 
@@ -86,7 +86,7 @@ def planted(fault: str | None) -> Iterator[None]:
             for name in ("of_table", "of_count"):
                 make = getattr(Change, name)
                 stack.enter_context(patch.object(Change, name, partial(_of_one_row, make)))
-        if fault == WHOLE_EPSILON:  # and nobody counts what is left, who would refuse it
+        if fault == WHOLE_EPSILON:  # and no one counts what is left, who would refuse it
             stack.enter_context(patch.object(NoiseBudget, "_take", lambda budget, part: None))
         yield
 
@@ -315,7 +315,7 @@ def _synthesizers(epsilon: float = 2.5) -> Iterator[Case]:
             show=partial(_synthesizer, name, 2, k, 3 * runs, epsilon, 1, {**given, **of}),
             faults=(HALF_NOISE, HALF_SENSITIVITY, WHOLE_EPSILON),
         )
-        # Of few persons the noisy number of rows leaves out so many at random that they would hide the noise.
+        # Of few persons the noisy number of rows leaves out enough at random that they would hide the noise.
         of = {"rounds": 1, "weight": "person"} if name == "latent_class" else {"max_rows": 4}
         yield Case(
             name=f"{name}, persons",
@@ -346,7 +346,7 @@ def _gaussian_synthesizers(epsilon: float = 14.0) -> Iterator[Case]:
         )
 
 
-# --- randomizers: each record is a run of its own
+# --- randomizers: each record is a separate run
 
 LISTED = {"role": "sensitive", "categories": ["0", "1"]}
 NUMBER = {"role": "sensitive", "kind": "numeric", "bounds": [0, 16]}

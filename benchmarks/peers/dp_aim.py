@@ -33,10 +33,10 @@ record replaced is the neighbour in all lines; *with delta*, AIM and MST are (ep
 pure epsilon. All see the same records, in the codes of the same public domains. AIM is the paper's algorithm
 2 with the settings of its authors' code, all triples as its workload and a numpy form of Private-PGM
 (`benchmarks/peers/peers_dp/aim.py` says what differs, and proves its promise for a replaced record). MST is
-smartnoise-synth's in an environment of its own, with slips mended (`peers_dp/mst.py`). It protects
+smartnoise-synth's in a separate environment, with slips fixed (`peers_dp/mst.py`). It protects
 a record that is added or removed by three equal parts of zCDP: two of noise, which a replaced record costs
 twice, and one of choices, which it costs four times. So it gets the epsilon whose zCDP is 3/8 of that of the
-column. Peak memory is that of a process of its own with its libraries and, where it is ours, the source
+column. Peak memory is that of a separate process with its libraries and, where it is ours, the source
 table; it counts at least what the process that started it had held, so the smallest figure of a table is only
 an upper bound. The judgements are about leads in paired runs: below zero, the peer is nearer."""
 
@@ -93,8 +93,8 @@ def run(_: Table, *, runs: int = 5, epsilons: Sequence[float] = EPSILONS, with_p
             continue
         asked = [(epsilons, PEERS), (OTHERS, AIM)] if with_peers else [(epsilons, {})]
         for some, peers in asked:
-            told, leads = table_of(data, some, runs, peers)
-            blocks += told
+            section, leads = table_of(data, some, runs, peers)
+            blocks += section
             judged += leads
     return Section(
         title="27. AIM and MST at an equal promise",
@@ -156,7 +156,7 @@ def peer_distances(peer: Peer, data: Data, epsilons: Sequence[float], runs: int)
 
 
 def interpreter(module: str) -> Path:
-    """Of an environment of its own, where a peer lists its packages; else this one.
+    """Of a separate environment, where a peer lists its packages; else this one.
 
     Raises:
         UnavailableError: if the environment cannot be made.

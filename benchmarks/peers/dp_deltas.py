@@ -56,7 +56,7 @@ FEATURES = (AGE, *OTHERS)
 
 @dataclass(frozen=True, kw_only=True)
 class Case:
-    """A table, and what is held against it.
+    """A table, and what is compared with it.
 
     Attributes:
         load: the records.

@@ -1,7 +1,7 @@
 """Intervals of private synthetic releases: how often they hold the value of the table, and how wide they are.
 
 Tables are drawn from two known distributions, neither of which a constant of the method was chosen on, and
-released by LatentClass; each answer's interval is held against the value in the drawn table.
+released by LatentClass; each answer's interval is compared with the value in the drawn table.
 """
 
 import itertools
@@ -107,9 +107,9 @@ def normal_population(rng: np.random.Generator, rows: int = 200_000) -> Populati
     columns = {}
     for place, (weight, values) in enumerate(zip(FACTORS, VALUES, strict=True)):
         own = 0.4 * (place % 2)
-        told = weight * factor + own * other + rng.normal(size=rows) * (1 - weight**2) ** 0.5
-        cuts = np.quantile(told, np.linspace(0, 1, values + 1)[1:-1] ** 1.3)
-        columns[f"x{place}"] = np.searchsorted(cuts, told)
+        skewed = weight * factor + own * other + rng.normal(size=rows) * (1 - weight**2) ** 0.5
+        cuts = np.quantile(skewed, np.linspace(0, 1, values + 1)[1:-1] ** 1.3)
+        columns[f"x{place}"] = np.searchsorted(cuts, skewed)
     schema = DataSchema.from_dict(
         {name: {"kind": "ordinal", "bounds": [0, v - 1]} for name, v in zip(columns, VALUES, strict=True)}
     )
@@ -214,13 +214,13 @@ def run(table: Table, *, epsilons: Sequence[float] = EPSILONS, runs: int = 50) -
         group=GROUP_SHARE,
         level=LEVEL,
     )
-    told = ", ".join(f"{kind} {np.mean(everything[kind].covered):.1%}" for kind in KINDS)
+    message = ", ".join(f"{kind} {np.mean(everything[kind].covered):.1%}" for kind in KINDS)
     total = runs * len(populations) * len(epsilons)
     claim = f"over all {total} releases, {LEAST:.0%} to {LARGEST:.0%} of each kind of question are covered"
     heads = ("table", "epsilon", "question", "answers", "covered", "apart", "covered apart", "error", "reach")
     return Section(
         title="25. Intervals of synthetic releases",
-        blocks=(note, markdown_table(heads, rows), verdict(claim, not missed, told, runs=total)),
+        blocks=(note, markdown_table(heads, rows), verdict(claim, not missed, message, runs=total)),
     )
 
 

@@ -41,9 +41,9 @@ class Case:
     """A table, and what is known of it.
 
     Attributes:
-        quoted: label -> epsilon -> TVD of 3-way marginals that somebody else's run reached.
+        quoted: label -> epsilon -> TVD of 3-way marginals that another author's run reached.
         tvd_bars, accuracy_bars: epsilon -> what ours must reach.
-        runs, peer_runs: at most so many of ours and of the peers.
+        runs, peer_runs: Most runs of ours and of the peers.
     """
 
     data: Data
@@ -61,7 +61,7 @@ rows) on the other fifth, 95 % intervals. Ours are pure epsilon for one record r
 MST may spend half of it, which is the line *at half epsilon*. The noise of DataSynthesizer is for
 add/remove, its sensitivities for replacement, and its one-way tables are not counted in its epsilon. Both
 peers get the public codes that our schema defines, in environments of their own, on the splits of our first
-runs. They run with slips mended (see their scripts in benchmarks/peers/peers_dp): as installed today, MST's
+runs. They run with slips fixed (see their scripts in benchmarks/peers/peers_dp): as installed today, MST's
 rows on Adult are further from the truth than independent columns, and DataSynthesizer does not end within
 minutes. *Measured elsewhere*: other versions, another preparation of Adult."""
 

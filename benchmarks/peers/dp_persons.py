@@ -49,7 +49,7 @@ NOTE = """Synthea's encounters with their patients: {rows:,} visits of {persons:
 visit, with public domains. LatentClass, epsilon for all rows of one person replaced, the number of persons
 public. Total variation distance (%) of the model's marginals of two attributes, mean over the {pairs} pairs
 and {runs} measurements with 95 % intervals, to two truths: *persons*, where each person weighs one, and
-*rows*, where each visit does. These two are {apart:.1f} % apart, which no epsilon mends. The second table has
+*rows*, where each visit does. These two are {apart:.1f} % apart, at any epsilon. The second table has
 each person {copies} times, as {many:,} persons."""
 
 
@@ -70,7 +70,7 @@ def visits() -> pd.DataFrame:
 
 
 def repeated(frame: pd.DataFrame, copies: int) -> pd.DataFrame:
-    """Each person so many times, as another one each time."""
+    """Each person a number of times, as another one each time."""
     parts = [frame.assign(patient=frame["patient"] + f" {copy}") for copy in range(copies)]
     return pd.concat(parts, ignore_index=True)
 

@@ -161,9 +161,9 @@ def run(_: Table, *, runs: int = 5) -> Section:
                 lead = difference(alone, ours)
                 if lead.high < 0:
                     worse.append(f"{name} at {epsilon:g}")
-                told = [str(Mean.of(values)) for values in (ours, alone)]
-                told.append(str(lead))
-                rows.append((name, f"{epsilon:g}", *told, str(Mean.of(figures)) if figures else ""))
+                cells = [str(Mean.of(values)) for values in (ours, alone)]
+                cells.append(str(lead))
+                rows.append((name, f"{epsilon:g}", *cells, str(Mean.of(figures)) if figures else ""))
     head = ("table", "epsilon", "LatentClass", "independent columns", "lead", "exceptions, correlation")
     claim = "LatentClass is nowhere clearly further from the table than independent columns"
     return Section(

@@ -48,7 +48,7 @@ def encounters() -> pd.DataFrame:
 
 
 def enlarged(table: pd.DataFrame, patients: int, rng: np.random.Generator) -> pd.DataFrame:
-    """So many patients, drawn from those of the table."""
+    """A number of patients, drawn from those of the table."""
     known = [own for _, own in table.groupby("patient")]
     drawn = [known[i] for i in rng.integers(0, len(known), patients)]
     return pd.concat(

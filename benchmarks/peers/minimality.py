@@ -1,4 +1,4 @@
-"""Minimality: what somebody infers from the cuts that a release does not have, and its false alarms."""
+"""Minimality: what an attacker infers from the cuts that a release does not have, and its false alarms."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -27,7 +27,7 @@ STREETS, HOUSES = 150, (10, 30)  # people in the two houses of each street
 ILLNESSES = tuple(f"illness {i}" for i in range(1, 9))
 ALIKE = "streets, one house of each with one illness"
 APART = "streets, illnesses at random"
-ABOUT = f"""Minimality: of each class somebody infers from the rules that a finer cut would have broken one,
+ABOUT = f"""Minimality: in each class an attacker infers from the rules that a finer cut would break one,
 and whose the values are. The control is how often the same guesses are right of anybody in the class, so the
 excess is what minimality alone tells. *Streets* are {STREETS} streets of two houses with {HOUSES[0]} and
 {HOUSES[1]} people, released by Mondrian with k = {HOUSES[0]}, l = 2; where all in the smaller house have the
@@ -100,9 +100,9 @@ class Minimal:
 
 def cell(outcome: Outcome) -> str:
     """Excess and interval, bold where that is above 0, and the excess of the planted leak."""
-    told = f"{outcome.excess:.3f} ({outcome.low:.3f} to {outcome.high:.3f})"
-    told = f"**{told}**" if outcome.low > 0 else told
-    return f"{told} / {outcome.planted.excess:.3f}{'' if outcome.sees else ' blind'}"
+    message = f"{outcome.excess:.3f} ({outcome.low:.3f} to {outcome.high:.3f})"
+    message = f"**{message}**" if outcome.low > 0 else message
+    return f"{message} / {outcome.planted.excess:.3f}{'' if outcome.sees else ' blind'}"
 
 
 def minimal(people: pd.DataFrame, outsiders: pd.DataFrame, schema: DataSchema, runs: int) -> Minimal:
@@ -197,7 +197,7 @@ def _tried(
 
 
 def _at_random(people: pd.DataFrame, outsiders: pd.DataFrame, schema: DataSchema, seed: int) -> Verdict:
-    """Of 1,500 people in classes of 20, by somebody who believes in a rule that made them so large."""
+    """Of 1,500 people in classes of 20, by an attacker who believes in a rule that made them so large."""
     rng = np.random.default_rng(1_000 + seed)
     some = people.iloc[rng.permutation(len(people))[:1_500]].reset_index(drop=True)
     some = some.assign(**{SENSITIVE: rng.permutation(some[SENSITIVE].to_numpy())})

@@ -26,7 +26,7 @@ SECONDS = 10.0
 
 NOTE = """Bottom-up with its default refinement, and regrouped after it (`regroup`, {sweeps} sweeps on the
 whole table, {more} on samples; up to k = 10 after a search by columns); GCP (LCA), one seed. *Least boxes*
-is the bound that a release is held against; *columns* is the tighter one, made on request by column
+is the bound that a release is compared with; *columns* is the tighter one, made on request by column
 generation. Both hold for every k-anonymous release by any method, with any suppression. CPU seconds in
 brackets; those of regrouping are of the whole call. Where no figure stands under *columns*, the gap is to
 the least boxes, which are not tight."""
@@ -75,7 +75,7 @@ def run(
 ) -> Section:
     """Measure and describe."""
     found = {}
-    for n, k in ((60, 3), *samples):  # the first compiles, and is not told
+    for n, k in ((60, 3), *samples):  # the first compiles, and is not reported
         rows = np.random.default_rng(1).choice(len(table.frame), n, replace=False)
         part = EncodedTable.encode(table.frame.iloc[rows].reset_index(drop=True), table.schema)
         found[f"{n} records, k = {k}"] = _gap(part, k, SAMPLE_SWEEPS, (SAMPLE_ROUNDS, 200_000))

@@ -20,7 +20,7 @@ PART = "part"  # travels through the encoding, which sorts the records
 
 @dataclass(frozen=True)
 class Quoted:
-    """GCP (LCA) that somebody else's run reached on the same table at k = 5, 10, 50."""
+    """GCP (LCA) that another author's run reached on the same table at k = 5, 10, 50."""
 
     name: str
     gcp: tuple[float, float, float]

@@ -38,7 +38,7 @@ SIZES = (30_162, 1_000_000)
 GATE = (AttackName.SINGLING_OUT, AttackName.LINKAGE, AttackName.INFERENCE, AttackName.MEMBERSHIP)
 LARGEST_RANDOMIZED = 100_000  # people whose random answers are attacked: of a million it takes too long
 SENSITIVE = ("occupation", "salary-class")
-TOLD = ("capital-gain", "capital-loss", "fnlwgt")  # neither quasi-identifying nor sensitive
+RELEASED = ("capital-gain", "capital-loss", "fnlwgt")  # neither quasi-identifying nor sensitive
 MOVED = {"age": 5, "fnlwgt": 20_000, "hours-per-week": 5}
 REDRAWN = 0.2
 ANONYMIZED = "anonymized: Mondrian, k = 10, l = 2"
@@ -50,7 +50,7 @@ METHODS: Mapping[str, tuple[str, Mapping[str, object]]] = {
 }
 LIMIT = 240  # CPU seconds: two minutes of two cores
 ABOUT = f"""All 15 columns of Adult: ten quasi-identifiers, two sensitive ones and three others. The larger
-table is drawn from it with replacement; ages, hours and weights are moved a little, and a value is drawn anew
+table is drawn from it with replacement; ages, hours and weights are moved a little, and a value is redrawn
 from its column with a chance of {REDRAWN:.0%}. A tenth is held out, and the gate reads the staged release
 and the true records, tries singling out, linkage, inference and membership, each on the release and on the
 copy with a planted leak, and writes the curator's report; of the anonymized release also minimality.
@@ -72,7 +72,7 @@ def schema() -> DataSchema:
     """Of all columns, with public domains."""
     fields: dict[str, dict[str, object]] = {}
     for name in sample_table()[0].columns:
-        role = "sensitive" if name in SENSITIVE else "insensitive" if name in TOLD else "quasi_identifier"
+        role = "sensitive" if name in SENSITIVE else "insensitive" if name in RELEASED else "quasi_identifier"
         if name in ADULT_BOUNDS:
             fields[name] = {"kind": "numeric", "bounds": list(ADULT_BOUNDS[name]), "bins": BINS, "role": role}
         else:
@@ -81,7 +81,7 @@ def schema() -> DataSchema:
 
 
 def table_of(rows: int, rng: np.random.Generator) -> pd.DataFrame:
-    """So many records: those of Adult, or ones in their likeness."""
+    """The given number of records: those of Adult, or ones in their likeness."""
     frame = sample_table()[0].dropna().reset_index(drop=True)
     if rows <= len(frame):
         return frame.head(rows)
@@ -89,8 +89,8 @@ def table_of(rows: int, rng: np.random.Generator) -> pd.DataFrame:
     for name, far in MOVED.items():
         made[name] = np.clip(made[name] + rng.integers(-far, far + 1, size=rows), *ADULT_BOUNDS[name])
     for name in made.columns:
-        anew = rng.random(rows) < REDRAWN
-        made.loc[anew, name] = rng.permutation(made[name].to_numpy())[anew]
+        redrawn_at = rng.random(rows) < REDRAWN
+        made.loc[redrawn_at, name] = rng.permutation(made[name].to_numpy())[redrawn_at]
     return made
 
 
@@ -98,14 +98,14 @@ def run(table: Table, *, sizes: Sequence[int] = SIZES) -> Section:
     """Measure and describe; ``table`` is not used."""
     found: dict[tuple[str, int], Gate] = {}
     one = schema()
-    for rows in (1_000, *sizes):  # the first compiles, and is not told
+    for rows in (1_000, *sizes):  # the first compiles, and is not reported
         frame = table_of(rows, np.random.default_rng(1))
         for name in METHODS:
             if name == RANDOMIZED and rows > LARGEST_RANDOMIZED:
                 continue
             found[name, rows] = gate_of(frame, one, name)
             print(f"[attack_speed] {name}, {rows:,}: {found[name, rows]}", flush=True)
-    rows_told = [
+    lines = [
         (
             name,
             f"{n:,}",
@@ -126,7 +126,7 @@ def run(table: Table, *, sizes: Sequence[int] = SIZES) -> Section:
     ]
     heads = ("release", "people", "gate, CPU s", "gate, wall s", "intersection, CPU s")
     return Section(
-        title="28. Speed of attacks", blocks=(ABOUT, markdown_table(heads, rows_told), "\n".join(judged))
+        title="28. Speed of attacks", blocks=(ABOUT, markdown_table(heads, lines), "\n".join(judged))
     )
 
 

@@ -1,4 +1,4 @@
-"""The timed cases, each in a process of its own: ``python -m benchmarks.scale.cases NAME FILE``, JSON out."""
+"""The timed cases, each in a separate process: ``python -m benchmarks.scale.cases NAME FILE``, JSON out."""
 
 import argparse
 import json

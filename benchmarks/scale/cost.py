@@ -24,7 +24,7 @@ METHODS: Mapping[str, Mapping[str, object]] = {
     "latent_class": {"epsilon": 1},
     "privbayes_r": {"epsilon": 1},
 }
-SHARES = (16, 8, 2)  # of all records are at least one in so many
+SHARES = (16, 8, 2)  # of all records are at least one in this many
 LONGEST = 600.0  # seconds that a method may take for all samples
 
 NOTE = """Adult, k = 10, l = 3 where the method asks for it, epsilon 1: outlier search, method, figures and

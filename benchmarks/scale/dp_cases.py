@@ -1,4 +1,4 @@
-"""One timed case of a synthesizer in a process of its own, so that its peak memory is its own."""
+"""One timed case of a synthesizer in a separate process, so that its peak memory is its own."""
 
 import argparse
 import json

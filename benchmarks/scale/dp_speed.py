@@ -1,4 +1,4 @@
-"""How long the synthesizers fit and sample, and how much memory they need, each in a process of its own."""
+"""How long the synthesizers fit and sample, and how much memory they need, each in a separate process."""
 
 import json
 from collections.abc import Mapping
@@ -37,8 +37,8 @@ SAMPLE_BAR, MEMORY_BAR = 3.0, 2.0
 
 NOTE = """`measure` (schema check, encoding, structure, noise) at epsilon 1 on the whole table, and {rows:,}
 records drawn from the model: their codes, and the table of values made of them. Warm; medians of {repeats}
-calls. Each line is a process of its own, and its peak memory the most that it ever held, Python, the source
-table and the drawn records included. A bar is held against the best of the calls, because other load can
+calls. Each line is a separate process, and its peak memory the most that it ever held, Python, the source
+table and the drawn records included. A bar is compared with the best of the calls, because other load can
 only add to it. On NLTCS the network methods have degree 3; elsewhere each chooses by itself. CPU seconds
 beside the peers' are in the section on peers."""
 
@@ -59,7 +59,7 @@ def run(table: Table, *, repeats: int = 3, rows: int = 1_000_000, epsilon: float
 
 
 def in_child(case: Case, epsilon: float, repeats: int, rows: int) -> Measured:
-    """Run a case in a process of its own.
+    """Run a case in a separate process.
 
     Raises:
         UnavailableError: if it fails, with its last line.

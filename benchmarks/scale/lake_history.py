@@ -32,7 +32,7 @@ TURNS = 7
 BAR = 2.0
 _EVERY = 100  # commits from one of Delta's checkpoints to the next
 _FIRST = "release-000000"
-_PHASE = 50  # both tables are so many commits past their last checkpoint: none is measured on one
+_PHASE = 50  # both tables are this many commits past their last checkpoint: none is measured on one
 
 PUBLISH, NEWEST, READ, PROOF, LIST = (
     "Publish a release",
@@ -45,7 +45,7 @@ CONSTANT = (PUBLISH, NEWEST, READ, PROOF)
 NOTE = """Releases of two rows in one table of a lake on the local disk; CPU seconds of the calling process,
 medians of {turns} calls after a first one. The history is made of real commits: those of a first release
 under other names, with a checkpoint where Delta writes one. A list of all releases grows with what it
-returns, so it is held against no bar; what else still grows is Delta's checkpoint, which every opening of a
+returns, so it is compared with no bar; what else still grows is Delta's checkpoint, which every opening of a
 table reads (one line for each release)."""
 
 
@@ -83,7 +83,7 @@ MANIFEST: Mapping[str, object] = {
 
 
 def build(folder: Path, count: int) -> LongTable:
-    """A table with so many releases: the last one is published, the others are copies of the first one."""
+    """A table with N releases: the last one is published, the others are copies of the first one."""
     folder.mkdir(parents=True)
     pq.write_table(pa.table({"age": ["[0, 9]", "[10, 19]"], "pay": [1, 2]}), folder / "staged.parquet")
     (folder / "report.html").write_text("<p>2 rows</p>")
@@ -97,7 +97,7 @@ def build(folder: Path, count: int) -> LongTable:
 
 
 def repeat_first(table: Path, copies: int) -> None:
-    """Let copies of a table's first release follow it, each in a commit and a file of its own."""
+    """Let copies of a table's first release follow it, each in a separate commit and file."""
     from deltalake import DeltaTable
 
     log = table / "_delta_log"
@@ -115,7 +115,7 @@ def repeat_first(table: Path, copies: int) -> None:
 
 
 def measure(count: int) -> dict[str, float]:
-    """CPU seconds of each call on a table with so many releases."""
+    """CPU seconds of each call on a table with a number of releases."""
     with tempfile.TemporaryDirectory() as folder:
         made = build(Path(folder) / "history", count)
         published = iter(range(TURNS + 1))

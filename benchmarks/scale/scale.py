@@ -18,7 +18,7 @@ METHODS: Mapping[str, Mapping[str, object]] = {
     REFINED: {"method": "ilp_l_diversity", "parameters": {"l": 3}},
     ILP: {"method": "ilp_l_diversity", "parameters": {"l": 3, "refine": False}},
 }
-SAMPLED = 1_000_000  # records on which counts are held against those of a table in memory
+SAMPLED = 1_000_000  # records on which counts are compared with those of a table in memory
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""The cases of the section on scale, each in a process of its own.
+"""The cases of the section on scale, each in a separate process.
 
 ``python -m benchmarks.scale.scale_cases NAME JSON`` ends with a line of JSON: CPU seconds of the process and
 of all processes below it, the start of Python included; bytes of the largest of them; and

@@ -3,7 +3,7 @@
 ``python -m benchmarks.scale.scale_counts ROWS...`` measures tables of these sizes.
 
 Each question is asked of an engine, and of DuckDB by a plan that was written by hand for this one question,
-with as much memory, or more where it needs it; each in a process of its own. The answers are held against
+with as much memory, or more where it needs it; each in a separate process. The answers are compared with
 each other. CPU seconds are of all threads, from the first query on; the peak is resident memory, with Python
 and libraries. With ``--alone`` there is no plan by hand.
 """
@@ -115,10 +115,10 @@ def ask_engine(question: Question, file: str, folder: str) -> Asked:
         before = time.process_time()
         values = sensitive_values(engine, [file], schema, person=person)
         grouping = Grouping(columns=QUASI, sensitive=values, person=person)
-        (told,) = engine.fold_classes([file], grouping, fold)
+        (folded,) = engine.fold_classes([file], grouping, fold)
         cpu = time.process_time() - before
-    k, l, t = told["judged"]  # noqa: E741  the field's own symbol
-    answers = {"classes": told["classes"], "too small": k["failing_classes"]}
+    k, l, t = folded["judged"]  # noqa: E741  the field's own symbol
+    answers = {"classes": folded["classes"], "too small": k["failing_classes"]}
     answers |= {"k": k["measured"], "l": l["measured"], "t": t["measured"]}
     return Asked(cpu, held(os.getpid()), answers)
 

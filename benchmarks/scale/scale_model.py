@@ -1,6 +1,6 @@
 """What a release of any size costs: ``python -m benchmarks.scale.scale_model FOLDER ROWS ROWS ...``.
 
-Whole releases of some sizes are measured, each in a process of its own (see `scale_release`); the two
+Whole releases of some sizes are measured, each in a separate process (see `scale_release`); the two
 smallest ones of many records give the constants of the model, the others check it, and it tells of a table
 that no machine here holds. The folder keeps tables and results, so that a run which was cut off goes on where
 it stopped.
@@ -147,7 +147,7 @@ def checks(found: Sequence[Spent], model: Model) -> str:
     lines = []
     for spent in found:
         cpu = sum(part.cpu for part in spent.parts.values())
-        told = sum(model[name].cpu(spent.rows) for name in spent.parts)
+        expected = sum(model[name].cpu(spent.rows) for name in spent.parts)
         wall = sum(part.wall for part in spent.parts.values())
         together = sum(part.together for part in spent.parts.values()) / cpu
         lines.append(
@@ -156,7 +156,7 @@ def checks(found: Sequence[Spent], model: Model) -> str:
                 f"{spent.classes:,}",
                 f"{wall:.0f}",
                 f"{cpu:.0f}",
-                f"{told:.0f} ({told / cpu - 1:+.0%})",
+                f"{expected:.0f} ({expected / cpu - 1:+.0%})",
                 f"{together:.0%}",
                 f"{spent.peak / GIGABYTE:.2f}",
                 f"{spent.read / spent.rows:.1f} / {spent.written / spent.rows:.1f}",

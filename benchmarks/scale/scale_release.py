@@ -2,7 +2,7 @@
 
 The same call as ``privacy-release run``: ingest of a source of many files, Mondrian with k = 10 and l = 3 in
 fragments, a join that counts, verification of the staged bytes, one commit to a lake. Each size should have a
-process of its own, as `scale_model` sees to, since what a process ever held counts.
+separate process, as `scale_model` sees to, since what a process ever held counts.
 """
 
 import json
@@ -35,7 +35,7 @@ from privacy_release.spec.model import load_spec
 from privacy_release.workarea.area import WorkArea
 
 NAME = "scale"
-REDRAWN = 0.35  # chance that a value is drawn anew: of 100 million records more than 60 % are distinct
+REDRAWN = 0.35  # chance that a value is drawn again: of 100 million records more than 60 % are distinct
 A_FILE = 1_000_000  # records of a file of the source
 FRAGMENT = 500_000  # records at most
 MEMORY = "1GB"  # that counting may take
@@ -161,10 +161,10 @@ class Looks:
 def proportional(process: int) -> int:
     """Bytes of memory of a process, a page that others hold, too, in parts; 0 for one that has ended."""
     try:
-        told = Path(f"/proc/{process}/smaps_rollup").read_text()
+        text = Path(f"/proc/{process}/smaps_rollup").read_text()
     except OSError:
         return 0
-    return next((int(line.split()[1]) * 1024 for line in told.splitlines() if line[:4] == "Pss:"), 0)
+    return next((int(line.split()[1]) * 1024 for line in text.splitlines() if line[:4] == "Pss:"), 0)
 
 
 def write_source(table: Table, rows: int, folder: Path) -> int:
@@ -234,7 +234,7 @@ def part_of(step: str, text: str) -> str | None:
 
 
 def release(table: Table, rows: int, folder: Path, tell: Callable[[str], None] = print) -> Spent:
-    """Release a table of so many rows in a folder, which keeps the source alone."""
+    """Release a table of a number of rows in a folder, which keeps the source alone."""
     source = folder / f"source-{rows}"
     read = write_source(table, rows, source)
     spec = load_spec(specification(folder, source))
@@ -260,7 +260,7 @@ def release(table: Table, rows: int, folder: Path, tell: Callable[[str], None] =
 
 
 def measure(table: Table, rows: int, folder: Path, tell: Callable[[str], None] = print) -> Spent:
-    """Measure a table of so many rows for a synthesizer, through the engine; nothing is made of it."""
+    """Measure a table of a number of rows for a synthesizer, through the engine; nothing is made of it."""
     source = folder / f"source-{rows}"
     read = write_source(table, rows, source)
     method = load_method("latent_class", epsilon=1.0)

@@ -18,11 +18,11 @@ NOISE = 0.05  # by which the exponents of equal work differ from run to run, oth
 NOTE = f"""{TABLE_NOTE}
 
 k = 10. Fragments hold at most {{fragment:,}} records and are worked on by a process for each core; what is
-aggregated, is by DuckDB within 1 GB. Every case is a process of its own, one by one, once; all of it counts:
+aggregated, is by DuckDB within 1 GB. Every case is a separate process, one by one, once; all of it counts:
 the start of Python, reading and writing Parquet, and every process below it. Memory is the most that any
 one of those processes held. Other load lengthens the wall seconds, so compare CPU seconds."""
 LEARNED_NOTE = """The ILP-based method learns what each quasi-identifier says of the sensitive values, and
-weighs losses by that: in fragments, in each anew, and the cuts between them weigh all alike. So it minimizes
+weighs losses by that: in fragments, in each again, and the cuts between them weigh all alike. So it minimizes
 something else than on the whole table, and GCP, which weighs all alike, too, may come out lower."""
 SPARK_NOTE = """Spark 4 in `local[2]`, our fragments on it and Mondrian inside each: a program of the kind of
 mosaicrown/mondrian, but ours, because theirs is not on PyPI. So what is compared is how the fragments are

@@ -33,7 +33,7 @@ class Runner:
     """Runs cases, and keeps what they gave in a folder.
 
     Attributes:
-        folder: of the tables and results; whoever made it removes it.
+        folder: of the tables and results; its maker removes it.
     """
 
     folder: Path

@@ -3,7 +3,7 @@
 ``python -m benchmarks.scale.scale_spark FOLDER ROWS ...`` measures tables of these sizes.
 
 A cluster of this machine with 2 and with 4 executors of one core makes a release in fragments, and counts k,
-l and t of it. Each size and cluster has processes of its own; the folder keeps tables.
+l and t of it. Each size and cluster has separate processes; the folder keeps tables.
 """
 
 import json

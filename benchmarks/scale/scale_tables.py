@@ -20,7 +20,7 @@ PART = 1_000_000  # records made at a time
 GROUP = 131_072  # records of a row group, as ingest writes them
 TREES = ("marital-status", "native-country", "race", "sex", "workclass")
 RESAMPLED = (*TREES, "education-num", SENSITIVE)  # taken from a record of Adult, all of the same one
-REDRAWN = 0.2  # chance that a value is drawn anew from all values of its column
+REDRAWN = 0.2  # chance that a value is drawn again from all values of its column
 MONTHS, SHIFTED = (17 * 12, 91 * 12 - 1), 36
 HOURS, FULL_TIME, FULL_TIME_SHARE = (0, 5_200), 2_080, 0.3
 HOURS_MEAN, HOURS_SPREAD = 1_900, 600
@@ -32,7 +32,7 @@ FIELDS: dict[str, dict[str, object]] = {
     SENSITIVE: {"role": "sensitive", "categories": sorted(OCCUPATION)},
 }
 NOTE = f"""Records of Adult, resampled, and made so that they do not merely repeat: a value is drawn
-anew from its column with a chance of {REDRAWN:.0%}; the age is in months, moved by up to {SHIFTED // 12}
+again from its column with a chance of {REDRAWN:.0%}; the age is in months, moved by up to {SHIFTED // 12}
 years; and there are hours of work a year, {FULL_TIME_SHARE:.0%} of them {FULL_TIME:,}. Eight
 quasi-identifiers, five of them trees, and the sensitive occupation."""
 
@@ -97,8 +97,8 @@ def _part(
         ),
     }
     for name, (codes, values) in columns.items():
-        anew = rng.random(rows) < redrawn
-        picked = codes[np.where(anew, rng.integers(len(ages), size=rows), source)].astype(np.int32)
+        redrawn_at = rng.random(rows) < redrawn
+        picked = codes[np.where(redrawn_at, rng.integers(len(ages), size=rows), source)].astype(np.int32)
         # Parquet keeps it as dictionary pages, and readers see plain text
         made[name] = pa.DictionaryArray.from_arrays(picked, pa.array(values.to_list()))
     fields = {name: made[name] for name in FIELDS}

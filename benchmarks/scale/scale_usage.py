@@ -16,7 +16,7 @@ _UNIT = 1 if sys.platform == "darwin" else 1024  # of ru_maxrss, in bytes
 class Usage:
     """Watches the processes below this one until the block ends.
 
-    The system tells what was spent below only of children that were waited for, and nobody waits for Spark's
+    The system tells what was spent below only of children that were waited for, and no one waits for Spark's
     Python workers. A look from time to time misses what a process does after the last look at it. Both are
     too low at worst, so the larger one counts.
     """

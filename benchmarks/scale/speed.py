@@ -34,11 +34,9 @@ CHECK_BAR = 1.0
 RULER = "Mondrian"  # other methods are quoted as multiples of it
 
 NOTE = """Whole method calls (schema check, encoding, algorithm, proof, rendering), warm. The calls of a table
-take turns, so that other load strikes all alike; a bar is held against the best of the calls, because
+take turns, so that other load strikes all alike; a bar is compared with the best of the calls, because
 other load can only add to it. CPU seconds (median) count all threads of the process."""
-MEMORY_NOTE = (
-    "Each in a process of its own; peak memory is the most that it ever held, with the source table."
-)
+MEMORY_NOTE = "Each in a separate process; peak memory is the most that it ever held, with the source table."
 
 
 def run(
@@ -65,7 +63,7 @@ def run(
 
 
 def in_child(name: str, file: Path, repeats: int, with_peers: bool) -> Measured:
-    """Run a case in a process of its own, so that its peak memory is its own."""
+    """Run a case in a separate process, so that its peak memory is its own."""
     given = [name, str(file), "--repeats", str(repeats), *["--with-peers"] * with_peers]
     found = answer_of("scale.cases", *given)
     timings = timings_of(found)

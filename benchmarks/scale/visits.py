@@ -47,12 +47,12 @@ persons; *known rows*: with `row_intersection(l=2)` besides. CPU seconds of the 
 
 def visits() -> pd.DataFrame:
     """The visits; UnavailableError if PRIVACY_DATA does not have them."""
-    told = synthea_visits()
-    return told[list(SCHEMA.names)].assign(BIRTHDATE=pd.to_datetime(told["BIRTHDATE"]))
+    sample = synthea_visits()
+    return sample[list(SCHEMA.names)].assign(BIRTHDATE=pd.to_datetime(sample["BIRTHDATE"]))
 
 
 def enlarged(table: pd.DataFrame, persons: int, rows: int, rng: np.random.Generator) -> pd.DataFrame:
-    """About so many rows of so many persons, each drawn from those of the table and moved in time."""
+    """About N rows of M persons, each drawn from those of the table and moved in time."""
     known = table.sort_values("PATIENT", kind="stable").reset_index(drop=True)
     first = np.flatnonzero(known["PATIENT"] != known["PATIENT"].shift())
     many = np.diff(first, append=len(known))

@@ -308,7 +308,7 @@ def try_attack(attack: Attack, case: Case, rng: np.random.Generator, confidence:
 
     Args:
         attack: Attack to run.
-        case: Case of the release.
+        case: Release, the attacked people and what the attacker knows.
         rng: Source of randomness.
         confidence: Confidence of all intervals of the attack together (Bonferroni), 0 < confidence < 1.
     """

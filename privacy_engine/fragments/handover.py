@@ -103,11 +103,11 @@ def hand_over(
     np.add.at(counts, owner, contents.counts)
     routes = _routes(tree)
 
-    def stands(fragment: int) -> bool:
+    def is_feasible(fragment: int) -> bool:
         size = int(sizes[fragment])
         return int(people[fragment]) >= least and bool(admits(counts[fragment], size, constraints))
 
-    failing = {fragment for fragment in owner.tolist() if not stands(fragment)}
+    failing = {fragment for fragment in owner.tolist() if not is_feasible(fragment)}
     while failing and (owner != owner[0]).any():
         handed = min(failing, key=lambda fragment: (sizes[fragment], fragment))
         taker = _neighbour(tree, routes, owner, sizes, handed)
@@ -115,7 +115,7 @@ def hand_over(
         sizes[taker] += sizes[handed]
         people[taker] += people[handed]
         counts[taker] += counts[handed]
-        failing -= {handed, taker} if stands(taker) else {handed}
+        failing -= {handed, taker} if is_feasible(taker) else {handed}
     joined = tree.renumbered(tuple(owner.tolist()))
     return joined, tuple(np.bincount(joined.fragment_of, contents.sizes).astype(np.int64).tolist())
 

@@ -93,8 +93,8 @@ class NumericStatistics:
 
         With ``shrinkage`` each variance is pulled towards that of all classes together, see ``_shrunk``. If
         the number or the class was randomized and a variance is too small, there are too few records for that
-        much noise: it is replaced by that of all classes together, or infinity if there is none (the number
-        is not used then), with a warning. Others have a floor as in ``GaussianNB``.
+        much noise. With a warning, the variance of all classes together replaces it, or infinity if there is
+        none; the number is then not used. Other variances have a floor as in ``GaussianNB``.
 
         Args:
             sizes: Records of each true class, > 0, shape (classes,).

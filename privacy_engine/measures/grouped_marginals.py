@@ -66,7 +66,7 @@ def grouped_marginals(tables: Sequence[CodedTable], schema: DataSchema) -> list[
 
 
 def _groups(domain: PublicDomain, ordered: bool, counts: IntArray) -> tuple[IntArray, tuple[str, ...]]:
-    """Group of each code, and the groups' labels."""
+    """Return the group of each code, and the label of each group."""
     spans = _spans(domain)
     values = len(spans)
     if ordered or values <= MOST_GROUPS:

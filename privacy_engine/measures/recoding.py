@@ -224,7 +224,7 @@ class Recoding:
     def _numbers(
         self, attribute: Attribute, domain: OrderedDomain, cells: Interval
     ) -> list[tuple[Attribute, pd.Series]]:
-        """Return the two bounds of a number; null if the code stands for no value."""
+        """Return the two bounds of a number; null if the code means no value."""
         exact = _exact_type(attribute, self.encoded.table[attribute.name])
         start, stop, _ = bounds_of(attribute.name)
         return [

@@ -7,8 +7,8 @@ made for each:
 - Departures known. Those who stay keep their class: all who come from one class stay together, whole classes
   are joined if one is too small, and newcomers join the class whose loss grows least, or form separate
   classes. So those who shared all classes of a person are the class less those who left. If departures bring
-  them below k, they can never be safe again while the earlier release stands: they are withheld. A reserve
-  makes classes larger when they are first published, for later departures.
+  them below k, they can never be safe again unless the earlier release is retracted: they are withheld. A
+  reserve makes classes larger when they are first published, for later departures.
 - Departures unknown. The boxes that a person is published with are nested around one, the core, in which at
   least k were published (see `nested`). Classes are made again each time, within these bounds.
 

@@ -1,4 +1,4 @@
-"""Invent records from a schema alone: values are drawn independently and evenly from the public domains."""
+"""Invent records from a schema only: values are drawn independently and evenly from the public domains."""
 
 from collections.abc import Mapping
 

@@ -109,7 +109,7 @@ class Structure:
         return replace(self, types={**known, **self.types})
 
     def invent(self, schema: DataSchema, rng: np.random.Generator) -> Release:
-        """Invent the records from schema and parameters alone; as `release`."""
+        """Invent the records from schema and parameters, without a source; as `release`."""
         made = self._shown_of(invented(schema, self.rows, rng, self.types), schema, rng)
         return replace(
             made,

@@ -195,7 +195,7 @@ class Coding:
             if end is not None
         ]
         if self.prefix is not None:
-            sentences.append(f"a code stands for all that begin with these {self.prefix} characters")
+            sentences.append(f"a code covers all that begin with these {self.prefix} characters")
         if self.rare_prefixes:
             named = f" ({self.rare})" if isinstance(self.rare, str) else ""
             sentences.append(

@@ -8,7 +8,7 @@ limit this, and need to know who is in which class:
   included, share their class in the new release and in each earlier one that the person is in. The earlier
   releases need no second look: a new release only changes what is known about its own persons.
     This is the strict reading, for an attacker who knows when everyone came and left (`departures: known`).
-    If departures bring a class below k, it can never be met again while the earlier release stands.
+    If departures bring a class below k, it can never be met again unless the earlier release is retracted.
     An attacker who has a register of people and all releases, but does not know who left the table
     (`departures: unknown`), cannot exclude a person whose values lie in each class that the attacker
     considers. For at least k persons this must follow from the released cells: they were published in one

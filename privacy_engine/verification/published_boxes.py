@@ -237,7 +237,7 @@ def _names_of(attribute: Attribute, names: Collection[str]) -> tuple[str, ...]:
 
 
 def values_of_set(text: str | None, *, nullable: bool) -> frozenset[str | None]:
-    """Return the values of a cell ``{a, b}``, or of a single one; None stands for a null.
+    """Return the values of a cell ``{a, b}``, or of a single one; None is a null.
 
     >>> sorted(values_of_set('{a, "b, c"}', nullable=False))
     ['a', 'b, c']

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from privacy_release.lake.store import ReleaseTable
     from privacy_release.ledger.ledger import BudgetLedger
 
-Tell = Callable[[str], None]
+OnProblem = Callable[[str], None]
 _STANDING = (State.CURRENT, State.SUPERSEDED)
 
 
@@ -42,7 +42,7 @@ def find_alerts(
     table: "Callable[[], ReleaseTable] | None",
     run: tuple[str, str],
     ledger: "BudgetLedger | None" = None,
-    tell: Tell,
+    on_problem: OnProblem,
 ) -> list[AlertRef]:
     """Return the figures of a verified release that exceed their limits. Never raises.
 
@@ -53,41 +53,41 @@ def find_alerts(
         table: Function that opens the release table. None: the table is not known.
         run: Release ID and run key of this run, whose own publication is no earlier release.
         ledger: Ledger that booked the loss of the release.
-        tell: Callback for what could not be compared, and why.
+        on_problem: Callback for what could not be compared, and why.
     """
     found: list[AlertRef] = []
     limits = AlertsSpec()
-    with _telling(tell):
+    with _reported(on_problem):
         limits = requested if isinstance(requested, AlertsSpec) else read_alerts(requested)
-    with _telling(tell):
+    with _reported(on_problem):
         now, before = _figures_of(staged, report), list[dict[str, float]]()
         if unknown := [figure for figure in limits.figures if figure not in now]:
-            tell(f"{', '.join(unknown)} of this release are not known: nothing in it measures them")
+            on_problem(f"{', '.join(unknown)} of this release are not known: nothing in it measures them")
         if table is None:
-            tell("the name of the release table is missing, so there are no earlier releases; give it")
+            on_problem("the name of the release table is missing, so there are no earlier releases; give it")
         else:
-            with _telling(tell):
-                before = _earlier(table(), run, limits, tell)
+            with _reported(on_problem):
+                before = _earlier(table(), run, limits, on_problem)
         for figure, limit in limits.figures.items():
             if figure in now:
                 had = [figures[figure] for figures in before if figure in figures]
                 found += _of_figure(figure, now[figure], had, limit)
     booking = staged.booking
     if limits.budget is not None and booking is not None and ledger is not None:
-        with _telling(tell):
+        with _reported(on_problem):
             found += _of_budget(ledger, booking.dataset, limits.budget.left_below)
     return found
 
 
 @contextmanager
-def _telling(tell: Tell) -> Iterator[None]:
+def _reported(on_problem: OnProblem) -> Iterator[None]:
     """Report an error instead of raising it. For foreign errors, report only the type."""
     try:
         yield
     except PrivacyEngineError as error:
-        tell(str(error))
+        on_problem(str(error))
     except Exception as error:  # noqa: BLE001  no release fails because of its alerts
-        tell(f"an error of the type {type(error).__name__}, whose message may quote what it read")
+        on_problem(f"an error of the type {type(error).__name__}, whose message may quote what it read")
 
 
 def _figures_of(staged: StagedRelease, report: ReportRef) -> dict[str, float]:
@@ -97,24 +97,24 @@ def _figures_of(staged: StagedRelease, report: ReportRef) -> dict[str, float]:
 
 
 def _earlier(
-    table: "ReleaseTable", run: tuple[str, str], limits: AlertsSpec, tell: Tell
+    table: "ReleaseTable", run: tuple[str, str], limits: AlertsSpec, on_problem: OnProblem
 ) -> list[dict[str, float]]:
     """Return the figures of the last releases that were not retracted, as far as they can be read."""
     found: list[dict[str, float]] = []
     with_manifest = bool(limits.figures.keys() - COUNTED.keys())
-    for entry in islice(_standing(table, run, tell), limits.last):
-        with _telling(lambda problem: tell(f"an earlier release is left out: {problem}")):
+    for entry in islice(_standing(table, run, on_problem), limits.last):
+        with _reported(lambda problem: on_problem(f"an earlier release is left out: {problem}")):
             found.append(_published_figures(table, entry, with_manifest=with_manifest))
     return found
 
 
-def _standing(table: "ReleaseTable", run: tuple[str, str], tell: Tell) -> Iterator[Publication]:
+def _standing(table: "ReleaseTable", run: tuple[str, str], on_problem: OnProblem) -> Iterator[Publication]:
     """Yield each earlier release that was not retracted, as last published, newest first."""
     seen = set[str]()
     version = current_version(table)
     for entry in () if version is None else newest(table, version):
         if entry.state is State.DAMAGED:
-            tell(
+            on_problem(
                 f"an earlier release is left out: its note in version {entry.version} of {table.name} "
                 "is damaged"
             )

@@ -10,7 +10,7 @@ The order matters: reserve, read, measure, commit, sample.
   retry, a cleared task or another run on the same bytes costs nothing.
 - The records are sampled from the committed text, with a seed that is derived from this text. That is
   post-processing (Dwork and Roth 2014, Proposition 2.1): the released bytes are a function of the model
-  alone, so they cost nothing, and are the same in every retry. A seed from the key would not do: the key is a
+  only, so they cost nothing and are the same in every retry. A seed from the key would not do: the key is a
   hash of the exact records, so anyone who knows all but one of them could find the last one by trying.
 
 If a schedule limits the number of releases that a person takes part in, its promise is booked once, and
@@ -90,7 +90,7 @@ class Measured:
 
     @property
     def seed(self) -> int:
-        """The default seed of the sampling: a function of the model alone."""
+        """The default seed of the sampling: a function of the model only."""
         return int(self.booking.model_sha256, 16)
 
 
@@ -145,7 +145,7 @@ def measured_model(
     table: Table,
     schema: "DataSchema",
     budget: Budget,
-    tell: Callable[[str], None] = lambda _: None,
+    on_progress: Callable[[str], None] = lambda _: None,
 ) -> Measured:
     """Return the only model of these bytes: from the ledger, or else reserved, measured and committed.
 
@@ -154,7 +154,7 @@ def measured_model(
         table: Table from `ingest`.
         schema: Schema of the table.
         budget: Budget that pays.
-        tell: Progress callback, called with the name of each part of the work as it begins.
+        on_progress: Progress callback, called with the name of each part of the work as it begins.
 
     Raises:
         BudgetExceededError: If the budget does not cover the loss. No record was read.
@@ -172,7 +172,7 @@ def measured_model(
         parameters |= {"over_time": budget.schedule.question}
     key = booking_key(budget.dataset, table.sha256, method.key, parameters, schema)
     detail = {"run": budget.run, "method": method.key}
-    tell("booking the budget")
+    on_progress("booking the budget")
     if budget.follows is not None:
         turn = turn_of(budget.follows, method, schema, budget.ledger, budget.dataset, key)
     else:
@@ -181,7 +181,7 @@ def measured_model(
     booking = budget.ledger.reserve(budget.dataset, key, loss, detail=detail, promise=turn.promise)
     if booking.model is None:
         measuring = _Measuring(
-            turn=turn, table=table, schema=schema, budget=budget, booking=booking, tell=tell
+            turn=turn, table=table, schema=schema, budget=budget, booking=booking, on_progress=on_progress
         )
         measured, recorded = measuring.answer()
         booking = budget.ledger.commit(budget.dataset, key, measured, token=booking.token, detail=recorded)
@@ -190,14 +190,14 @@ def measured_model(
 
 @dataclass(frozen=True, kw_only=True)
 class _Measuring:
-    """The measurement that a booking pays for. `tell` is the progress callback."""
+    """The measurement that a booking pays for. `on_progress` is the progress callback."""
 
     turn: Turn
     table: Table
     schema: "DataSchema"
     budget: Budget
     booking: "Booking"
-    tell: Callable[[str], None]
+    on_progress: Callable[[str], None]
 
     def answer(self) -> tuple[str, Mapping[str, str]]:
         """Return the model as text, and the details for the ledger's entry."""
@@ -214,9 +214,9 @@ class _Measuring:
     def _of_records(self) -> tuple[str, Mapping[str, str]]:
         """Draw the noise. A method refuses before it does, see `Synthesizer.measure`."""
         with _given_back(self.budget, self.booking):
-            self.tell("reading")
+            self.on_progress("reading")
             coded = _coded(self.turn.method, self.table, self.schema, self._earlier())
-            self.tell(f"running {self.turn.method.key}")
+            self.on_progress(f"running {self.turn.method.key}")
             return self.turn.measure(coded).to_json(), self.turn.detail
 
     def _of_participants(self) -> tuple[str, Mapping[str, str]]:
@@ -229,16 +229,16 @@ class _Measuring:
         schedule, turn = self.budget.schedule, self.turn
         assert isinstance(schedule, Schedule)
         with _given_back(self.budget, self.booking):
-            self.tell("reading")
+            self.on_progress("reading")
             frame = typed_records(self.table, self.schema)
             persons = frame[self.schema.by].to_numpy(dtype="int64")
-            self.tell("counting who takes part")
+            self.on_progress("counting who takes part")
             with schedule.counted(
                 self.budget.ledger, self.booking, persons, Numbering.of(need(self.table.numbered, "numbered"))
             ) as counted:
                 rows = turn.method.coded_participants(frame, self.schema, counted.takes_part)
         detail = counted.detail(schedule)
-        self.tell(f"running {turn.method.key}")
+        self.on_progress(f"running {turn.method.key}")
         try:
             return turn.method.measure_participants(rows).to_json(), detail
         except InfeasibleError as error:

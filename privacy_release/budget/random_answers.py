@@ -71,7 +71,7 @@ def paid_answers(
     label: str,
     budget: Budget,
     loss: "PrivacyLoss",
-    tell: Callable[[str], None] = lambda _: None,
+    on_progress: Callable[[str], None] = lambda _: None,
 ) -> Answers:
     """Return the only release of this booking.
 
@@ -83,7 +83,7 @@ def paid_answers(
         label: Name of the task, the prefix of its file names.
         budget: Budget that pays.
         loss: Privacy loss of the method on this schema.
-        tell: Progress callback, called with the name of each part of the work as it begins.
+        on_progress: Progress callback, called with the name of each part of the work as it begins.
 
     Raises:
         BudgetExceededError: If the budget does not cover the loss. No record was read.
@@ -98,10 +98,10 @@ def paid_answers(
         inputs |= {"run": budget.run, "task": label}
     key = booking_key(budget.dataset, table.sha256, method.key, inputs, schema)
     detail = {"run": budget.run, "method": method.key}
-    tell("booking the budget")
+    on_progress("booking the budget")
     booking = budget.ledger.reserve(budget.dataset, key, loss, detail=detail)
     if booking.model is None or memoised:
-        release = _drawn(method, table, schema, budget, booking, tell)
+        release = _drawn(method, table, schema, budget, booking, on_progress)
         answers = work.path(f"{label}.parquet")
         sha256 = write_private(answers, parquet_bytes(release.table))
         work.send(str(answers))  # paid answers must outlive this process
@@ -124,13 +124,13 @@ def _drawn(
     schema: "DataSchema",
     budget: Budget,
     booking: "Booking",
-    tell: Callable[[str], None],
+    on_progress: Callable[[str], None],
 ) -> "RandomizedRelease":
     """Draw answers. The reservation is released if this call made it and drawing failed."""
     try:
-        tell("reading")
+        on_progress("reading")
         frame = typed_records(table, schema)
-        tell(f"running {method.key}")
+        on_progress(f"running {method.key}")
         return method.release(
             frame, schema, np.random.default_rng()
         )  # paid answers do not use this generator

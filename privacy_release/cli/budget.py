@@ -165,7 +165,7 @@ def _check(arguments: argparse.Namespace) -> int:
         return 0
     for name in names:
         recorded = {*arguments.recorded, *paid.get(name, ())}
-        entries = ledger.check(name, recorded=recorded, tell=_progress(name))
+        entries = ledger.check(name, recorded=recorded, on_progress=_progress(name))
         print(
             f"whole     {name}: {counted(len(entries), 'entry', 'entries')} up to {entries[-1].hash[:_SHORT]}"
         )
@@ -192,11 +192,11 @@ def _recorded_in(root: str) -> dict[str, set[str]]:
 def _progress(name: str) -> Callable[[int, int], None]:
     """Return a callback that reports the progress of a long check."""
 
-    def tell(checked: int, entries: int) -> None:
+    def show(checked: int, entries: int) -> None:
         if checked % _EVERY == 0:  # it is called per batch, whose size divides this
             print(f"{name}: {checked} of {entries} entries checked", file=sys.stderr)
 
-    return tell
+    return show
 
 
 def _migrate(arguments: argparse.Namespace) -> int:

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from privacy_engine.progress import portion, telling
+from privacy_engine.progress import portion, reporting_to
 from privacy_release.cli.areas import removed_after
 from privacy_release.cli.arguments import WrongArgumentError, usage, work_root
 from privacy_release.cli.text import lines
@@ -114,9 +114,9 @@ def explore(arguments: argparse.Namespace) -> int:
     with removed_after(work):
         with portion(0.3):
             records, budget = _records(arguments, spec, policy, grid, cells, work)
-        with progress(len(cells)) as tell:
+        with progress(len(cells)) as show:
             found = explored(
-                cells, records, tell, processes=arguments.jobs, work=work, budget=budget, policy=policy
+                cells, records, show, processes=arguments.jobs, work=work, budget=budget, policy=policy
             )
         with usage("PRIVACY_CURATOR"):
             page = write_page(found, records, spec, arguments.spec)
@@ -197,7 +197,7 @@ def progress(total: int) -> "Iterator[Callable[[Measured], None]]":
     )
     task = bar.add_task("explore", total=total, text="")
 
-    def tell(cell: "Measured") -> None:
+    def show(cell: "Measured") -> None:
         nonlocal done
         done += 1
         text = cell["name"] + (f": {cell['failed']}" if cell["failed"] else "")
@@ -211,8 +211,8 @@ def progress(total: int) -> "Iterator[Callable[[Measured], None]]":
     def hear(share: float) -> None:
         bar.update(task, completed=share * total)
 
-    with bar, telling(hear if console.is_terminal else lines()):
-        yield tell
+    with bar, reporting_to(hear if console.is_terminal else lines()):
+        yield show
 
 
 def _table(cells: "list[Measured]") -> list[str]:

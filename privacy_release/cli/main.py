@@ -29,7 +29,7 @@ from privacy_engine.errors import (
     VerificationError,
 )
 from privacy_engine.foreign import is_panic, translated
-from privacy_engine.progress import telling
+from privacy_engine.progress import reporting_to
 from privacy_engine.vocabulary import counted
 from privacy_release.cli.areas import (
     StoppedError,
@@ -92,7 +92,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         with stoppable():
             if arguments.command not in (clean, where):
                 sweep_before()
-            with telling(lines()):
+            with reporting_to(lines()):
                 code: int = arguments.command(arguments)
     except SkippedError as error:
         print(f"{parser.prog}: nothing was published: {error}", file=sys.stderr)

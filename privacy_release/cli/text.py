@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from privacy_engine.progress import telling
+from privacy_engine.progress import reporting_to
 from privacy_engine.verification.attack_risk import AttackRisk
 from privacy_engine.verification.republication.notes import notes_over_time
 from privacy_engine.vocabulary import counted
@@ -136,7 +136,7 @@ def bars() -> "Iterator[Watcher]":
         left = (time.monotonic() - began) * (1.0 - share) / share
         progress.update(whole, completed=share, text=how_far(share, left))
 
-    with progress, telling(hear if console.is_terminal else lines()):
+    with progress, reporting_to(hear if console.is_terminal else lines()):
         yield watch
         for bar in bars.values():
             progress.update(bar, total=1, completed=1)

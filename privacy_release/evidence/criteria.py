@@ -20,6 +20,8 @@ from typing import Any
 from privacy_engine.verification.attack_risk import AttackRisk
 from privacy_engine.verification.models import rule_of
 from privacy_release.manifest.manifest import Manifest
+from privacy_release.reports.text import figure
+from privacy_release.reports.text import shown as as_text
 
 SMALL = 1.0  # epsilon up to which a loss is a complete answer; a larger one is part of an answer
 _OF_CLASSES = frozenset({"k_anonymity", "alpha_k_anonymity"})
@@ -101,7 +103,7 @@ class _Shown:
             if not finding.passed:
                 failed.append(rule)
             elif name in _OF_CLASSES | _OF_VALUES and finding.measured is not None:
-                text = f"{rule} was measured on the published bytes: {finding.measured:.4g}."
+                text = f"{rule} was measured on the published bytes: {figure(finding.measured)}."
                 classes += [text] if name in _OF_CLASSES else []
                 values += [text] if name in _OF_VALUES else []
         for model in (manifest.policy or {}).get("require", ()):
@@ -121,10 +123,10 @@ class _Shown:
         loss = self.manifest.loss
         if loss is None:
             return None
-        delta = f" and delta {loss.delta:g}" if loss.delta else ""
+        delta = f" and delta {figure(loss.delta)}" if loss.delta else ""
         unit = loss.neighbours.replace("_", " ")
         text = (
-            f"Differential privacy with epsilon {loss.epsilon:g}{delta} ({unit}) bounds what anyone "
+            f"Differential privacy with epsilon {figure(loss.epsilon)}{delta} ({unit}) bounds what anyone "
             "learns about one person from this release, whatever else they know."
         )
         if loss.epsilon <= SMALL:
@@ -147,8 +149,8 @@ def _attack(model: Mapping[str, Any], manifest: Manifest) -> str:
         return f"The policy bounds the attack of {named}; that it was tried is not on record."
     return (
         f"The attack of {named}, tried on exactly these bytes with a planted leak that it had to detect, "
-        f"{'kept' if all(kept) else 'did NOT keep'} its bound: an excess of {rule.excess:g} at a confidence "
-        f"of {100 * rule.confidence:g} %. An attack never proves safety."
+        f"{'kept' if all(kept) else 'did NOT keep'} its bound: an excess of {figure(rule.excess)} at a "
+        f"confidence of {as_text(rule.confidence, 'share')}. An attack never proves safety."
     )
 
 
@@ -215,9 +217,10 @@ def _status(
 def _hipaa(shown: _Shown) -> list[Answer]:
     figures = shown.manifest.figures
     risk = (
-        f"The highest prosecutor risk in the released table is {figures['prosecutor_max']:.3g}, the mean "
-        f"{figures['prosecutor_mean']:.3g}; {100 * figures['share_at_risk']:.3g} % of the records are in "
-        "classes of fewer than five."
+        "The highest prosecutor risk in the released table is "
+        f"{as_text(figures['prosecutor_max'], 'risk')}, the mean "
+        f"{as_text(figures['prosecutor_mean'], 'risk')}. {as_text(figures['share_at_risk'], 'share')} of the "
+        "records are in classes of fewer than five."
         if {"prosecutor_max", "prosecutor_mean", "share_at_risk"} <= set(figures)
         else ""
     )

@@ -12,7 +12,7 @@ from privacy_engine.verification.republication.notes import notes_over_time
 from privacy_engine.vocabulary import counted
 from privacy_release.evidence.criteria import HIPAA, NIST, WP29
 from privacy_release.reports.release import page_template
-from privacy_release.reports.text import signed
+from privacy_release.reports.text import figure, limit_in_words, measured_in_words, signed
 
 if TYPE_CHECKING:
     from fpdf import FPDF
@@ -67,7 +67,7 @@ def sections_of(facts: Mapping[str, Any], opinion: str) -> list[Section]:
             ],
             heads=("Rule", "Bound", "Measured", "Kept"),
             rows=[
-                (f["rule"], _number(f["threshold"]), _number(f["measured"]), "yes" if f["passed"] else "NO")
+                (f["rule"], _limit(f), _measured(f), "yes" if f["passed"] else "NO")
                 for f in facts["measured"]
             ],
         ),
@@ -131,7 +131,7 @@ def _attacks(trials: Sequence[Mapping[str, Any]]) -> Section:
                 f"{about['attack'].replace('_', ' ')}: {o['subject']}",
                 signed(o["excess"]),
                 f"{signed(o['low'])} to {signed(o['high'])}",
-                _number(about["bound"]),
+                figure(about["bound"]),
             )
             for about in trials
             for o in about["outcomes"]
@@ -223,7 +223,10 @@ def _plain(value: object) -> str:
     return "none" if value is None else str(value)
 
 
-def _number(value: object) -> str:
-    if value is None:
-        return "kept apart"
-    return f"{value:.6g}" if isinstance(value, int | float) else str(value)
+def _limit(finding: Mapping[str, Any]) -> str:
+    return "kept apart" if finding["threshold"] is None else limit_in_words(finding)
+
+
+def _measured(finding: Mapping[str, Any]) -> str:
+    applies = not str(finding.get("note") or "").startswith("Not applicable")
+    return "kept apart" if finding["measured"] is None and applies else measured_in_words(finding)

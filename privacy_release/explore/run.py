@@ -30,7 +30,7 @@ def cores() -> int:
 def explored(
     grid: Sequence[Choice],
     records: RecordsRef,
-    tell: OnMeasured,
+    on_measured: OnMeasured,
     *,
     processes: int | None = None,
     work: "WorkArea | None" = None,
@@ -44,7 +44,7 @@ def explored(
     Args:
         grid: Choices to measure.
         records: Records that they are measured on.
-        tell: Callback for each finished choice.
+        on_measured: Callback for each finished choice.
         processes: Number of parallel processes. None: one per core.
         work: Work area, see `measured`.
         budget: Budget, see `measured`.
@@ -65,7 +65,7 @@ def explored(
     for one in done:
         found[one["name"]] = one
         advance(len(found) / len(grid))
-        tell(one)
+        on_measured(one)
     return [found[choice.name] for choice in grid]
 
 

@@ -2,7 +2,7 @@
 
 Delta's checkpoints keep the content of a table, but not the notes in its commits, which prove the releases.
 So an index next to the log repeats them: block `i` contains the `BLOCK` commits from version `i * BLOCK` on.
-Its content follows from the log alone. All writers of a block write the same bytes, so neither a race nor a
+Its content depends only on the log. All writers of a block write the same bytes, so neither a race nor a
 crash can spoil it. A missing or damaged block is rebuilt by the next reader of the table.
 
 The index is never trusted by itself: the note of each commit names the newest block and its hash (a `Mark`),

@@ -22,6 +22,7 @@ from privacy_engine.dp.chain import check_key, model_hash
 from privacy_engine.dp.ledger import Booking, Entry, Event, Standing, State
 from privacy_engine.dp.limits import Limit, Period
 from privacy_engine.errors import IntegrityError, LedgerError
+from privacy_engine.moved import renamed
 from privacy_release.ledger import database
 from privacy_release.ledger.book import Book, Held, check_clock, check_label, known_datasets, open_book
 from privacy_release.ledger.course import Moment, course_of
@@ -281,12 +282,13 @@ class BudgetLedger:
         with database.reading(self._engine) as connection:
             return known_datasets(connection)
 
+    @renamed("tell", "on_progress")
     def check(
         self,
         dataset: str,
         *,
         recorded: Collection[str] = (),
-        tell: Callable[[int, int], None] = lambda checked, entries: None,
+        on_progress: Callable[[int, int], None] = lambda checked, entries: None,
     ) -> tuple[Entry, ...]:
         """Check everything that is stored about a data set against its hashes, and return the entries.
 
@@ -294,7 +296,7 @@ class BudgetLedger:
             dataset: Name of the data set.
             recorded: Hashes of entries that were stored elsewhere, such as in the manifests of releases. Only
                 they show that an intact ledger was replaced by an old copy of itself.
-            tell: Progress callback, called with the number of checked entries and of all.
+            on_progress: Progress callback, called with the number of checked entries and of all.
 
         Raises:
             IntegrityError: If entries, their head, a running total or a stored model were changed, or a
@@ -303,7 +305,7 @@ class BudgetLedger:
         with self._reading(dataset) as book:
             if not book.head.entries:
                 raise IntegrityError(f"the ledger {self.place} has no entries of data set {dataset}")
-            entries = check_whole(book.rows, book.head, tell)
+            entries = check_whole(book.rows, book.head, on_progress)
         gone = set(recorded) - {entry.hash for entry in entries}
         if gone:
             raise IntegrityError(

@@ -33,13 +33,13 @@ def carry_over(rows: Rows, head: Head, *, zcdp: bool) -> None:
         rows.write_derived(batch)
 
 
-def check_whole(rows: Rows, head: Head, tell: Callable[[int, int], None]) -> tuple[Entry, ...]:
+def check_whole(rows: Rows, head: Head, on_progress: Callable[[int, int], None]) -> tuple[Entry, ...]:
     """Check every entry, every running total and every stored model against its hash. Return the entries.
 
     Args:
         rows: Rows of the data set as stored.
         head: Head of the chain.
-        tell: Progress callback, called with the number of checked entries and of all.
+        on_progress: Progress callback, called with the number of checked entries and of all.
 
     Raises:
         IntegrityError: If something was edited, added, removed or moved.
@@ -55,7 +55,7 @@ def check_whole(rows: Rows, head: Head, tell: Callable[[int, int], None]) -> tup
             if entry.event is not Event.GRANT:
                 closed[entry.key, entry.attempt] = entry.event is not Event.RESERVE
             entries.append(entry)
-        tell(len(entries), head.entries)
+        on_progress(len(entries), head.entries)
     _check_derived(rows, entries, closed)
     return tuple(entries)
 

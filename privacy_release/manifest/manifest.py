@@ -52,7 +52,7 @@ class Claims(ManifestSection):
         guarantees: Privacy models that the method claims, each with its parameters.
         loss: Privacy loss; null where differential privacy is not claimed.
         rows: Number of released records.
-        suppressed: Number of records of the source that were left out.
+        suppressed: Number of records of the source that the release omits.
         classes: Number of equivalence classes; null where there are none.
         columns: Released columns in their order.
         notes: Figures that a reader must know, by name.

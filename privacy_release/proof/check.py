@@ -1,4 +1,4 @@
-"""Check from a table's bytes alone whether it contains what was signed: yes, or no with all reasons.
+"""Check from nothing but a table's bytes whether it contains what was signed: yes, or no with all reasons.
 
 Only the table is read: its log, its data files and its proofs. Each file is copied to a private folder and
 hashed on the way, and the copy is measured. No cell value is reported.

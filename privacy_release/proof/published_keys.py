@@ -1,8 +1,8 @@
 """The public keys shown in a lake, their periods of validity, and which of them are trusted.
 
 `_keys/<id>.json` is a DSSE envelope about a key, signed by the key itself and, if there is one, by the older
-key that it replaces: if you trust the older key, you trust the new one. Being shown in the lake alone makes
-no key trusted.
+key that it replaces: if you trust the older key, you trust the new one. A key is not trusted
+just because the lake shows it.
 """
 
 from collections.abc import Iterable, Mapping

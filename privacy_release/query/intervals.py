@@ -340,7 +340,7 @@ def _means(
         ratio: Share of the group among those that fill up, divided by its share in all N, shape (g,).
         numbers: Numbers that a mean lies among, shape (size,).
         number: Noise in N.
-        level: Level of the interval.
+        level: Confidence level of the interval, 0 < level < 1.
     """
     most_odds = _odds(number, level)
     part = np.minimum(most_odds / (1 + most_odds) * ratio, 1.0)

@@ -1,6 +1,6 @@
 """Questions that can be answered with an interval: counts, shares and means of some records, by some columns.
 
-They are asked in Python, or in SQL of one form:
+Write them in Python, or in SQL of one form:
 
     SELECT [columns,] count(*) | avg(column), ... FROM table [WHERE conditions] [GROUP BY columns]
     [ORDER BY columns]

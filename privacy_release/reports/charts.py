@@ -90,7 +90,7 @@ class Series:
         label: Name of the series.
         kind: Class of its shapes; the points of a `mark` are not drawn.
         points: Places of its points, from left to right.
-        label_y: Height of its name, which stands to the right of the last point.
+        label_y: Height of its name, which is to the right of the last point.
     """
 
     label: str

@@ -7,10 +7,11 @@ the released table. It is stored as JSON for programs and as one HTML page for p
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from privacy_engine.tables.columns import number_text
 from privacy_release.manifest.manifest import Claims, Manifest
 from privacy_release.reports.columns import FORM_WORDS, Form
 from privacy_release.reports.release import page_template
-from privacy_release.reports.text import claim, neighbours_in_words, promise_in_words
+from privacy_release.reports.text import claim, figure, neighbours_in_words, promise_in_words
 
 DICTIONARY = "dictionary"  # name of the proof in the note of a commit; the kind of file follows it
 VERSION = 1
@@ -81,7 +82,7 @@ def guarantee_in_short(claims: Claims) -> str:
     if claims.loss is not None and not claims.loss.claimed.must_be_booked:
         parts.append("invented records, which depend on no record of a person (epsilon=0)")
     elif loss := claims.loss:
-        parts.append(f"differential privacy (epsilon={loss.epsilon:g}, delta={loss.delta:g})")
+        parts.append(f"differential privacy (epsilon={figure(loss.epsilon)}, delta={figure(loss.delta)})")
     elif claims.randomization is not None:
         parts.append("random answers, without a bound for whole records")
     return ", ".join(parts) or "no guarantee is claimed"
@@ -102,8 +103,8 @@ def guarantee_sentences(manifest: Manifest) -> list[str]:
     elif loss := manifest.loss:
         neighbours = neighbours_in_words(loss.neighbours, participants=manifest.noisy_participants)
         sentences.append(
-            f"Differential privacy with epsilon {loss.epsilon:g} and delta {loss.delta:g}: what is "
-            f"released is nearly as likely {neighbours}. Not protected: facts about many people are "
+            f"Differential privacy with epsilon {figure(loss.epsilon)} and delta {figure(loss.delta)}: what "
+            f"is released is nearly as likely {neighbours}. Not protected: facts about many people are "
             "learned, and releases of the same people add up their epsilons."
         )
         if manifest.over_time is not None:
@@ -186,7 +187,7 @@ def _lines(column: Mapping[str, Any]) -> Sequence[tuple[str, str]]:
 def _domain_words(domain: Mapping[str, Any]) -> str:
     parts = []
     if "bounds" in domain:
-        low, high = (end if isinstance(end, str) else f"{end:g}" for end in domain["bounds"])
+        low, high = (end if isinstance(end, str) else number_text(end) for end in domain["bounds"])
         parts.append(f"{low} to {high}, both inside")
     if "categories" in domain:
         parts.append(_labels(domain["categories"]))

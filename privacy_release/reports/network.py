@@ -26,7 +26,7 @@ class NetworkRow:
         y: Height of the row.
         parents: Names of the parents.
         line: SVG path along the row and down its lane. Empty if nothing depends on the attribute.
-        dots: Horizontal position of each parent's lane.
+        dots: Horizontal position of the lane of each parent, in the order of `parents`.
     """
 
     name: str

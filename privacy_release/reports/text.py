@@ -40,7 +40,7 @@ PROMISES: Mapping[str, Promise] = {
     "distinct_l_diversity": Promise(
         name="distinct l-diversity",
         rule="Every class holds at least {l} distinct sensitive values.",
-        protects="The class alone never makes a sensitive value certain: all but one of at least {l} "
+        protects="The class by itself never makes a sensitive value certain: all but one of at least {l} "
         "values would have to be ruled out first.",
         leaves="One value may be far likelier than the others in a class, and values that mean nearly the "
         "same count as different.",
@@ -351,33 +351,34 @@ MECHANISMS: Mapping[str, tuple[str, str]] = {
 # figure -> (label, unit, description); unit: "share", "risk", "count", "number"
 FIGURES: Mapping[str, tuple[str, str, str]] = {
     "gcp_lca": (
-        "Global certainty penalty, by common ancestor",
+        "Detail lost (GCP), by common ancestor",
         "share",
         "How much coarser the released quasi-identifiers are than the source: 0 % keeps every value, 100 % "
         "keeps nothing. A cell counts as the share of the domain that its interval or its node in the "
         "hierarchy covers.",
     ),
     "gcp_own": (
-        "Global certainty penalty, by own values",
+        "Detail lost (GCP), by own values",
         "share",
         "The same, but several values of a hierarchy are charged as a set. Compare "
         "such figures only with each other.",
     ),
     "gcp_bound": (
-        "No k-anonymous release can lose less than",
+        "Least detail that any k-anonymous release loses",
         "share",
-        "A lower bound of the penalty by common ancestor, whatever the method, rounded down to two digits.",
+        "A proven lower bound of the detail lost by common ancestor, whatever the method. It is rounded down "
+        "to two digits.",
     ),
     "non_uniform_entropy": (
-        "Non-uniform entropy loss",
+        "Information lost (non-uniform entropy)",
         "share",
         "Share of the quasi-identifiers' information that is gone, rare values weighing more.",
     ),
     "query_error": (
         "Median query error",
         "share",
-        "How far counts over random ranges of two quasi-identifiers are off if they are computed on the "
-        "release.",
+        "By how much counts over random ranges of two quasi-identifiers are wrong if they are computed on "
+        "the release, as a share of the true count. Half of the counts are closer.",
     ),
     "average_class_size": (
         "Average class size",
@@ -532,13 +533,13 @@ def promise_in_words(promise: Mapping[str, Any]) -> str:
     "Each person's loss is at most epsilon 1.6 in all, however many releases: no one takes part in over 4."
     """
     loss, period = promise["loss"], promise["period"]
-    delta = f" and delta {loss['delta']:g}" if loss["delta"] else ""
+    delta = f" and delta {figure(loss['delta'])}" if loss["delta"] else ""
     when = "in all" if period == "total" else f"in any {period.removesuffix('d')} days"
-    whole = f"Each person's loss is at most epsilon {loss['epsilon']:g}{delta} {when}"
+    whole = f"Each person's loss is at most epsilon {figure(loss['epsilon'])}{delta} {when}"
     if "part" in promise:
         return (
             f"{whole}, even for a person in every release: each of {promise['releases']} releases spends "
-            f"an equal part, epsilon {promise['part']['epsilon']:.4g}, and the ledger refuses more."
+            f"an equal part, epsilon {figure(promise['part']['epsilon'])}, and the ledger refuses more."
             f"{_opened(promise)}"
         )
     return f"{whole}, however many releases: no one takes part in over {promise['releases_of_a_person']}."
@@ -550,7 +551,7 @@ def _opened(promise: Mapping[str, Any]) -> str:
         return ""
     return (
         f" The schedule's first release, whose tables all later ones measure again, spends epsilon "
-        f"{promise['opening']['epsilon']:.4g} in addition, once."
+        f"{figure(promise['opening']['epsilon'])} in addition, once."
     )
 
 

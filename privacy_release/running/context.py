@@ -39,7 +39,7 @@ class Handed:
     Attributes:
         release_id: Name of the release in its table.
         work: Work area of the run.
-        handed: Newest result of each kind of slot.
+        handed: Newest result of each kind of slot, which later steps read.
     """
 
     release_id: str

@@ -52,7 +52,7 @@ def _warned(run: Releasing) -> ReportRef:
         table=lambda: run.into,
         run=run.run,
         ledger=run.budget.ledger if run.budget else None,
-        tell=problems.append,
+        on_problem=problems.append,
     )
     run.warnings += [a.text for a in alerts] + [f"alerts are incomplete: {p}" for p in problems]
     return replace(run.report, alerts=alerts)

@@ -42,7 +42,7 @@ def release(run: Releasing, step: Step) -> StagedRelease:
         parameters=spec.release.parameters,
         seed=spec.release.seed,
         title=spec.name,
-        progress=partial(run.say, step),
+        on_progress=partial(run.say, step),
         budget=run.budget,
         policy=run.required,
         memory=run.memory,
@@ -89,7 +89,7 @@ def attack(run: Releasing, step: Step) -> ReportRef:
         release_id=run.release_id,
         release_table=run.into,
         run=run.run,
-        tell=partial(run.say, step),
+        on_progress=partial(run.say, step),
         register=run.handed.get(Slot.REGISTER),
         work=run.work,
     )

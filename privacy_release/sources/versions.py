@@ -62,7 +62,7 @@ class DeltaVersion:
             MissingSourceError: If there is no such table or version.
             SchemaError: If it cannot be read.
         """
-        with _telling(self.name):
+        with _safe_errors(self.name):
             require_allowed(self.uri)
             table = self._table()
             for file in table.file_uris():
@@ -163,7 +163,7 @@ class IcebergVersion:
             MissingSourceError: If there is no such table or snapshot.
             SchemaError: If it cannot be read.
         """
-        with _telling(self.name):
+        with _safe_errors(self.name):
             table = self._table()
             snapshot = self._wanted(table)
             names = [n for n in table.schema().column_names if columns is None or n in columns]
@@ -261,7 +261,7 @@ def _without_code(properties: Mapping[str, str]) -> Mapping[str, str]:
 
 
 @contextmanager
-def _telling(name: str) -> Iterator[None]:
+def _safe_errors(name: str) -> Iterator[None]:
     """Turn errors of the table libraries into an error that quotes no record and no key."""
     try:
         yield

@@ -33,7 +33,9 @@ def has_come(
     return True
 
 
-def await_source(uri: str, when_missing: str, timeout: str, every: str, tell: Callable[[str], None]) -> None:
+def await_source(
+    uri: str, when_missing: str, timeout: str, every: str, on_progress: Callable[[str], None]
+) -> None:
     """Wait for late files in this process, as a specification says.
 
     Args:
@@ -41,14 +43,16 @@ def await_source(uri: str, when_missing: str, timeout: str, every: str, tell: Ca
         when_missing: `fail`, `skip` or `wait`.
         timeout: Longest time to wait.
         every: Time between two checks.
-        tell: Progress callback, called after each unsuccessful check.
+        on_progress: Progress callback, called after each unsuccessful check.
 
     Raises:
         MissingSourceError: If they must exist, or did not arrive in time.
         SkippedError: If the release is skipped.
     """
     if when_missing != "fail":
-        awaited(lambda: find_source(uri), without_secret(uri), FILE, when_missing, timeout, every, tell)
+        awaited(
+            lambda: find_source(uri), without_secret(uri), FILE, when_missing, timeout, every, on_progress
+        )
 
 
 def awaited(
@@ -58,7 +62,7 @@ def awaited(
     when_missing: str,
     timeout: str,
     every: str,
-    tell: Callable[[str], None],
+    on_progress: Callable[[str], None],
 ) -> Found:
     """Call a function until the source exists, and return its result.
 
@@ -69,7 +73,7 @@ def awaited(
         when_missing: `fail`, `skip` or `wait`.
         timeout: Longest time to wait.
         every: Time between two checks.
-        tell: Progress callback, called after each unsuccessful check.
+        on_progress: Progress callback, called after each unsuccessful check.
 
     Raises:
         MissingSourceError: If it must exist, or did not arrive in time.
@@ -87,7 +91,7 @@ def awaited(
         waited = timedelta(seconds=round(time.monotonic() - begin))
         if waited >= longest:
             raise MissingSourceError(too_late(shown, timeout, lacks))
-        tell(f"waiting for {shown}, {waited} of {longest}")
+        on_progress(f"waiting for {shown}, {waited} of {longest}")
         time.sleep(min(parse_duration(every), longest - waited).total_seconds())
 
 

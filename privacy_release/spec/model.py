@@ -408,7 +408,8 @@ class AttributeSpec(_Strict):
             identifier that names the person. By default, spellings that read the same count once.
         top_code, bottom_code: Largest and smallest value. Values beyond it are replaced by it. As bottom,
             `{years_before_release: 90}` is the year 90 years before that of the release.
-        prefix: Number of characters of a code that are kept. Numbers are padded with zeros to `width` before.
+        prefix: Number of leading characters of a code that are kept. Numbers are first padded with zeros to
+            `width`.
         rare: Prefixes that are replaced by zeros, or the name of a list of them.
         meaning: Meaning of the values, for policies that require it.
         shift: Shift of dates, by the same number of days for all dates of a person.
@@ -1540,7 +1541,7 @@ def load_spec(path: str | Path, *, judge: bool = True) -> ReleaseSpec:
 
     Args:
         path: Path of the file.
-        judge: Whether to raise for rules that the file alone breaks. Otherwise the caller judges them,
+        judge: Whether to raise for rules that the file breaks by itself. Otherwise the caller judges them,
             together with those that need other files.
 
     Raises:

@@ -207,7 +207,7 @@ class _PlainLoader(_Parser):  # type: ignore[misc]  # one of two classes, both o
             )
         names = [self.construct_object(key) for key, _ in node.value]
         if len(set(names)) < len(names):
-            raise _fault("a field stands twice here, remove one", node)
+            raise _fault("a field appears twice here, remove one", node)
         built: dict[Hashable, Any] = super().construct_mapping(node, deep)
         return built
 

@@ -297,7 +297,7 @@ def question(
 
 
 def body(
-    asked: Question,
+    posed: Question,
     dag_id: str,
     run_id: str,
     task_id: str = "approve",
@@ -307,27 +307,27 @@ def body(
     link = f"/privacy/report?{urlencode({'dag_id': dag_id, 'run_id': run_id})}"
     page = page_address(dag_id, run_id, task_id, map_index)
     two = (
-        " **Two different people must approve**, so there are two answers." if asked["approvers"] > 1 else ""
+        " **Two different people must approve**, so there are two answers." if posed["approvers"] > 1 else ""
     )
     parts = [
         f"**[Decide on the page of this approval]({page})**: it shows the columns and some records as "
         f"they would be published, and asks you to confirm a rejection.{two}",
-        f"Table **{escaped(asked['table'])}**, release **{escaped(asked['release'])}**: "
-        f"{counted(asked['rows'], 'record')}, made by {escaped(asked['method'])}.{_counterfeits(asked)} "
+        f"Table **{escaped(posed['table'])}**, release **{escaped(posed['release'])}**: "
+        f"{counted(posed['rows'], 'record')}, made by {escaped(posed['method'])}.{_counterfeits(posed)} "
         f"[Read the whole report]({link}).",
-        *_alerts(asked),
-        *_changes(asked["difference"]),
+        *_alerts(posed),
+        *_changes(posed["difference"]),
         _heading("Guarantees, measured on the bytes that would be published"),
-        _table(("rule", "limit", "measured", "result"), map(_finding, asked["findings"])),
-        *map(escaped, asked.get("over_time", ())),
-        *_expectations(asked),
-        *_loss(asked),
-        *_measures("Utility", FIGURES, asked),
-        *_measures("Risk", RISKS, asked),
-        *_measures("Uniqueness", ALONE, asked),
-        *_attacked(asked),
+        _table(("rule", "limit", "measured", "result"), map(_finding, posed["findings"])),
+        *map(escaped, posed.get("over_time", ())),
+        *_expectations(posed),
+        *_loss(posed),
+        *_measures("Utility", FIGURES, posed),
+        *_measures("Risk", RISKS, posed),
+        *_measures("Uniqueness", ALONE, posed),
+        *_attacked(posed),
         _heading("What your answer does"),
-        f"**{APPROVE}** publishes exactly these bytes (sha256 {asked['sha256']}). **{REJECT}**, "
+        f"**{APPROVE}** publishes exactly these bytes (sha256 {posed['sha256']}). **{REJECT}**, "
         f"or no answer in time, publishes nothing and removes the staged records. **{SEND_BACK}** does the "
         "same, but the run does not fail: say in the comment what should change. If you approve, "
         "your name, the time and your comment become part of the release's manifest, which all its readers "
@@ -337,24 +337,24 @@ def body(
     return "\n\n".join(parts)
 
 
-def _counterfeits(asked: Question) -> str:
+def _counterfeits(posed: Question) -> str:
     """Return a sentence on counterfeit records, empty if there are none."""
-    count = asked["counterfeits"]
+    count = posed["counterfeits"]
     if not count:
         return ""
     return f" {count:,} of them are counterfeits: they belong to no person, and each class states how many."
 
 
-def expectations_in_words(asked: Question) -> str:
+def expectations_in_words(posed: Question) -> str:
     """Return a sentence on how many expectations of the source are met, empty if there are none."""
-    found = asked.get("expectations")
+    found = posed.get("expectations")
     if not found:
         return ""
     return f"{found['passed']:,} of {counted(found['expected'], 'expectation')} of the source are met."
 
 
-def _expectations(asked: Question) -> list[str]:
-    words = expectations_in_words(asked)
+def _expectations(posed: Question) -> list[str]:
+    words = expectations_in_words(posed)
     return [words] if words else []
 
 
@@ -378,17 +378,17 @@ def _finding(finding: Mapping[str, Any]) -> tuple[str, str, str, str]:
     )
 
 
-def _loss(asked: Question) -> list[str]:
-    loss = asked["loss"]
+def _loss(posed: Question) -> list[str]:
+    loss = posed["loss"]
     if loss is None:
         return []
     text = (
         f"Epsilon **{figure(loss['epsilon'])}**, delta {figure(loss['delta'])}: the most that the release "
         f"may depend on {_PROTECTED.get(loss['neighbours'], 'any one person')}"
     )
-    dataset = asked["dataset"]
+    dataset = posed["dataset"]
     paid = f", paid from the privacy budget of **{escaped(dataset)}**" if dataset else ""
-    promise = asked.get("promise")  # missing in questions of earlier versions
+    promise = posed.get("promise")  # missing in questions of earlier versions
     return [_heading("Privacy loss"), f"{text}{paid}.", *([promise] if promise else [])]
 
 
@@ -399,9 +399,9 @@ def _figures(known: Mapping[str, tuple[str, str, str]], found: Mapping[str, floa
     ]
 
 
-def _measures(title: str, known: Mapping[str, tuple[str, str, str]], asked: Question) -> list[str]:
+def _measures(title: str, known: Mapping[str, tuple[str, str, str]], posed: Question) -> list[str]:
     labels = {label for label, _, _ in known.values()}
-    rows = [(label, value) for label, value, _ in asked["figures"] if label in labels]
+    rows = [(label, value) for label, value, _ in posed["figures"] if label in labels]
     return [_heading(title), _table(("figure", "value"), rows)] if rows else []
 
 
@@ -463,8 +463,8 @@ def _kept(findings: Sequence[Mapping[str, Any]]) -> int:
     return sum(bool(finding["passed"]) for finding in findings)
 
 
-def _alerts(asked: Question) -> list[str]:
-    lines = [f"- {escaped(text)}" for text in asked.get("alerts", ())]
+def _alerts(posed: Question) -> list[str]:
+    lines = [f"- {escaped(text)}" for text in posed.get("alerts", ())]
     return [_heading("Alerts"), "\n".join(lines)] if lines else []
 
 
@@ -521,8 +521,8 @@ def _excess(release_id: str, committed: str, found: Mapping[str, float]) -> Exce
     )
 
 
-def _attacked(asked: Question) -> list[str]:
-    lines = asked.get("attacks") or []
+def _attacked(posed: Question) -> list[str]:
+    lines = posed.get("attacks") or []
     note = "What attackers gain compared with people who are not in the release. No attack proves safety."
     return [_heading("Attacks on this release"), note, _table(ATTACKED, lines)] if lines else []
 

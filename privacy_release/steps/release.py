@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from privacy_engine.errors import IntegrityError, SpecError
+from privacy_engine.moved import renamed
 from privacy_engine.registry import Family, family_of
 from privacy_release.budget.budget import Budget
 from privacy_release.budget.secrets import Memory, keyed
@@ -38,6 +39,7 @@ _PRODUCERS: Mapping[Family, Producer] = {
 }
 
 
+@renamed("progress", "on_progress")
 def make_release(
     table: Table,
     work: WorkArea,
@@ -47,7 +49,7 @@ def make_release(
     seed: int | None = None,
     title: str | None = None,
     label: str = "staged",
-    progress: Callable[[str], None] | None = None,
+    on_progress: Callable[[str], None] | None = None,
     budget: Budget | None = None,
     policy: "ReleasePolicy | None" = None,
     memory: Memory | None = None,
@@ -67,7 +69,7 @@ def make_release(
             `randomness: seeded`.
         title: Title of the report.
         label: Prefix of the file names.
-        progress: Progress callback, called with the name of each part of the work as it begins.
+        on_progress: Progress callback, called with the name of each part of the work as it begins.
         budget: Budget of a differentially private method, which requires one.
         policy: Policy of the release, including the floor policy. Required with a budget, because a release
             that the policy would refuse in the end is refused before its loss is booked.
@@ -85,7 +87,7 @@ def make_release(
         BudgetExceededError: If the budget does not cover the loss. The table was not read.
         LedgerError: If the budget's ledger cannot be reached.
     """
-    tell, given = progress or say_nothing, dict(parameters or {})
+    on_progress, given = on_progress or say_nothing, dict(parameters or {})
     table, schema = worked_on_by(engine, table), read_schema(table.schema)
     releaser = keyed(build_method(method, given), memory, seed)
     facts = facts_of_table(table, schema, releaser, given, budget=budget, past=past, policy=policy)
@@ -96,15 +98,15 @@ def make_release(
         parameters=given,
         seed=seed,
         title=title,
-        tell=tell,
-        attempts=Attempts(tell),
+        on_progress=on_progress,
+        attempts=Attempts(on_progress),
         budget=budget,
         loss=loss_by_rules(facts),
         memory=memory,
         past=past,
     )
     produced = _producer_of(method, table)(releaser, schema, table, job)
-    job.tell("staging")
+    job.on_progress("staging")
     return stage(produced, table, job)
 
 

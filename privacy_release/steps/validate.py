@@ -6,6 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from privacy_engine.errors import SpecError
+from privacy_engine.moved import renamed
 from privacy_engine.tables.linked import rows_by_table
 from privacy_release.expectations import gate as expectations
 from privacy_release.expectations.checkpoint import run_actions, suites_of
@@ -23,11 +24,12 @@ if TYPE_CHECKING:
 EXPECTATIONS = "expectations"  # XCom with the result, for the page of the run
 
 
+@renamed("tell", "on_result")
 def validate(
     table: Table,
     suite: Mapping[str, Any],
     name: str | None = None,
-    tell: "Callable[[SuiteResult], None]" = lambda result: None,
+    on_result: "Callable[[SuiteResult], None]" = lambda result: None,
 ) -> "SuiteResult":
     """Run a Great Expectations suite on an ingested table. Results are counts and names, never values.
 
@@ -38,7 +40,7 @@ def validate(
         table: Table from `ingest` or `ingest_tables`.
         suite: Suite to run, or a checkpoint from `load_suite`.
         name: Name of the table to check, if several were ingested together.
-        tell: Callback for the result, called before an error is raised.
+        on_result: Callback for the result, called before an error is raised.
 
     Raises:
         SchemaError: If a gating expectation is not met, with type, column and count.
@@ -54,14 +56,14 @@ def validate(
     run = _runner(table, schema, name)
     if "checkpoint" not in suite:
         result = run(suite)
-        tell(result)
+        on_result(result)
         expectations.raise_if_failed(result)
         return result
     folder, checkpoint = suite["context"], suite["checkpoint"]
     suites = suites_of(folder, checkpoint)
     found = [run(own) for own in suites]
     result = expectations.joined(checkpoint, found)
-    tell(result)
+    on_result(result)
     failed = run_actions(folder, checkpoint, suites, found)
     expectations.raise_if_failed(result)
     if failed:

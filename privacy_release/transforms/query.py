@@ -63,7 +63,7 @@ class SqlStep:
         """Provide the records of the query, in the order of the record that each comes from."""
         with (
             tempfile.TemporaryDirectory(dir=folder) as scratch,
-            _telling(),
+            _safe_errors(),
             _database(tables, Path(scratch), self.memory) as database,
         ):
             query = _only_select(database, self.sql)
@@ -145,7 +145,7 @@ def _quoted(name: str) -> str:
 
 
 @contextmanager
-def _telling() -> Iterator[None]:
+def _safe_errors() -> Iterator[None]:
     """Turn errors of DuckDB into an error that quotes no record."""
     try:
         yield

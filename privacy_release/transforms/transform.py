@@ -225,7 +225,7 @@ class _Rows:
     Args:
         kept: Columns that identify persons, by the number of a record.
         once: Whether a record may occur only once, because it counts as a person.
-        name: Name of the step.
+        name: Name of the step, for errors.
         table: Table that the records come from.
     """
 

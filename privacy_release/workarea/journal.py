@@ -6,7 +6,7 @@ wraps the keys of runs, can write the journal. So a task uses the journal's copy
 Entries are only added. A task that begins takes the next number of its key, a hash of task ID and map index,
 and creates `<key>-<number>.begin`; its result becomes `<key>-<number>.value`. Both are created exclusively,
 and nothing is changed or deleted before the whole work area is removed. Only the value of the newest `begin`
-counts: if a question is asked again, the earlier answer is void, and an abandoned attempt cannot overwrite a
+counts: if a question is repeated, the earlier answer is void, and an abandoned attempt cannot overwrite a
 later one. (Airflow's attempt numbers restart when a run is created again under the same ID.)
 """
 

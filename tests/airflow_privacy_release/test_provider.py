@@ -28,10 +28,10 @@ def test_every_module_with_an_operator_is_listed() -> None:
 
 
 def test_every_class_that_is_named_exists_and_hooks_know_their_connection_type() -> None:
-    told = get_provider_info()
-    hooks = {kind["hook-class-name"]: kind["connection-type"] for kind in told["connection-types"]}
-    assert {path.rpartition(".")[0] for path in hooks} == set(told["hooks"][0]["python-modules"])
-    for path in [*hooks, *told["extra-links"]]:
+    reported = get_provider_info()
+    hooks = {kind["hook-class-name"]: kind["connection-type"] for kind in reported["connection-types"]}
+    assert {path.rpartition(".")[0] for path in hooks} == set(reported["hooks"][0]["python-modules"])
+    for path in [*hooks, *reported["extra-links"]]:
         module, _, name = path.rpartition(".")
         found = getattr(import_module(module), name)
         assert hooks.get(path) == getattr(found, "conn_type", None)

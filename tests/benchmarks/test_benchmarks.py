@@ -175,7 +175,7 @@ def test_the_papers_search_keeps_k_and_l_and_no_class_has_2k(table: tables.Table
 
 
 @pytest.mark.slow  # it measures a process
-def test_every_timed_case_runs_in_a_process_of_its_own(table: tables.Table, tmp_path: Path) -> None:
+def test_every_timed_case_runs_in_its_own_process(table: tables.Table, tmp_path: Path) -> None:
     file = tmp_path / "table.parquet"
     tables.write(tables.enlarged(table, 2 * ROWS, np.random.default_rng(1)), file)
     measured = speed.in_child("Mondrian", file, repeats=1, with_peers=False)

@@ -26,7 +26,7 @@ Step = Callable[..., Any]
 
 
 class Crash(BaseException):
-    """The end of the work at a step; no handler of errors takes it for one of its own."""
+    """The end of the work at a step; no handler of errors takes it for another error."""
 
 
 def after(step: Step, act: Act, *, on_call: int = 1) -> Step:
@@ -175,7 +175,7 @@ def crashed(monkeypatch: pytest.MonkeyPatch, point: str, work: Step, *arguments:
             raise Crash
 
         arm(point, end, patch.setattr)
-        # The Delta writer reports what its source raised as an error of its own.
+        # The Delta writer reports what its source raised as another error.
         with pytest.raises((Crash, PublishError)):
             work(*arguments, **more)
     assert ended == [point]

@@ -1,4 +1,4 @@
-"""What a process of its own does for a test; `tests.children.processes` starts it."""
+"""What a separate process does for a test; `tests.children.processes` starts it."""
 
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path

@@ -145,7 +145,7 @@ RARE = {"beta", "delta"}  # models under which one record of a rare value makes 
 def test_a_larger_suppression_limit_never_gives_a_larger_loss(name: str, model: str) -> None:
     table = people()
     table.iloc[:3, table.columns.get_loc("age")] = [0, 99, 100]  # far from all others
-    table.iloc[3, table.columns.get_loc("disease")] = "ague"  # nobody else's
+    table.iloc[3, table.columns.get_loc("disease")] = "ague"  # no one else's
     losses, gone = [], []
     for limit in LIMITS:
         parameters = SUPPRESSING[model] | {"suppression_limit": limit}

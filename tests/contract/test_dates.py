@@ -49,8 +49,8 @@ def test_what_is_released_of_other_roles_is_as_exact_as_stated(name: str) -> Non
     paid = table["paid"].iloc[release.rows].dt.to_period("M").dt.start_time.dt.date
     assert release.table["paid"].tolist() == paid.tolist()
     assert {(day.month % 3, day.day) for day in release.table["died"]} == {(1, 1)}
-    told = release.manifest()["columns"]
-    assert (told["paid"]["precision"], told["died"]["precision"]) == ("month", "quarter")
+    manifest = release.manifest()["columns"]
+    assert (manifest["paid"]["precision"], manifest["died"]["precision"]) == ("month", "quarter")
 
 
 @methods

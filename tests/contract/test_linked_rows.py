@@ -96,7 +96,7 @@ def test_each_released_row_is_one_of_its_person_and_covers_it(method: str) -> No
     for name in ("age", "month"):
         assert (table[f"{name}_from"] <= origin[name]).all()
         assert (table[f"{name}_to"] >= origin[name]).all()
-    assert all(d in told for d, told in zip(origin["district"], table["district"], strict=True))
+    assert all(d in reported for d, reported in zip(origin["district"], table["district"], strict=True))
     assert len(table) + release.manifest()["suppressed"] == len(source)
 
 
@@ -107,7 +107,7 @@ def test_what_is_constant_for_a_person_is_generalized_once(name: str) -> None:
         assert table.groupby("patient")[column].nunique().eq(1).all()
 
 
-def test_with_one_row_each_nobody_is_lost() -> None:
+def test_with_one_row_each_no_one_is_lost() -> None:
     release = released("mondrian", "one row each")
     assert release.manifest()["suppressed"] == 0
     assert release.table["patient"].is_unique

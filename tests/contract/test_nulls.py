@@ -81,7 +81,7 @@ def covers(attribute: str, cell: object, value: object) -> bool:
 
 
 def loss(attribute: str, cell: object) -> float:
-    """NCP of a released cell by its text alone; a null is a value of its own beside the root."""
+    """NCP of a released cell by its text only; a null is a separate value next to the root."""
     if is_null(cell):
         return 0.0
     if attribute == "city":
@@ -172,9 +172,9 @@ def test_what_measures_take_a_cell_to_cover_is_what_it_says(name: str) -> None:
         labels = domain.labels if isinstance(domain, OrderedDomain) else domain.values
         for code, text in enumerate(labels):
             value = None if text == NULL else float(text) if column == "age" else text
-            told = cover.total(np.eye(len(labels))[code])
+            reported = cover.total(np.eye(len(labels))[code])
             for cell, label in zip(first[column], first["label"], strict=True):
-                assert told[label] == covers(column, cell, value)
+                assert reported[label] == covers(column, cell, value)
 
 
 def test_distributions_count_nulls_beside_the_values() -> None:
@@ -273,9 +273,9 @@ def test_two_number_columns_tell_of_nulls_beside_them(share: float) -> None:
     assert bounds.loc[~only, "age_null"].any() == (share != 0.3)
     assert bounds.loc[only, "age_null"].all()
     known = table["age"].iloc[release.rows].to_numpy()
-    told = pd.DataFrame({"null": bounds["age_null"], "own": np.isnan(known), **bounds[QUASI[1:]]})
-    told[["lo", "hi"]] = bounds[["age_from", "age_to"]]
-    by_class = told.groupby([*QUASI[1:], "lo", "hi", "null"], dropna=False)["own"].any()
+    reported = pd.DataFrame({"null": bounds["age_null"], "own": np.isnan(known), **bounds[QUASI[1:]]})
+    reported[["lo", "hi"]] = bounds[["age_from", "age_to"]]
+    by_class = reported.groupby([*QUASI[1:], "lo", "hi", "null"], dropna=False)["own"].any()
     assert (by_class == by_class.index.get_level_values("null")).all()
 
 
@@ -330,8 +330,8 @@ def test_persons_are_counted_in_classes_with_nulls(name: str) -> None:
     )
     assert_truthful(release, table)
     release.schema.without_identifiers().check(release.table)
-    told = release.table.assign(who=table["who"].iloc[release.rows].to_numpy())
-    assert told.groupby(QUASI, dropna=False)["who"].nunique().min() >= 4
+    reported = release.table.assign(who=table["who"].iloc[release.rows].to_numpy())
+    assert reported.groupby(QUASI, dropna=False)["who"].nunique().min() >= 4
 
 
 def test_fewer_records_than_k_are_infeasible() -> None:

@@ -63,8 +63,8 @@ def test_the_books_balance(name: str, bound: str, epsilon: float) -> None:
     findings = check_bookkeeping(model.loss, model.spends, SCHEMA, model.loss)
     assert all(f.passed for f in findings)
     assert len(findings) == 7
-    told = [spend.to_dict() for spend in model.spends]
-    assert [Spend.from_dict(t) for t in json.loads(json.dumps(told))] == list(model.spends)
+    fields = [spend.to_dict() for spend in model.spends]
+    assert [Spend.from_dict(t) for t in json.loads(json.dumps(fields))] == list(model.spends)
 
 
 @methods
@@ -99,13 +99,13 @@ def test_a_sample_of_records_is_paid_for_each_of_a_person(bound: str, each: int)
 
 @methods
 @bounds
-def test_the_number_of_rows_is_told_nowhere(name: str, bound: str) -> None:
-    """As a number of its own; by chance a noisy figure has these digits less than once in 1,000 runs."""
+def test_the_number_of_rows_is_reported_nowhere(name: str, bound: str) -> None:
+    """As a separate number; by chance a noisy figure has these digits less than once in 1,000 runs."""
     release = released(name, bound)
-    told = json.dumps([release.manifest(), release.model.to_json()])
-    assert f'"source_persons": {PERSONS}' in told
-    assert "source_rows" not in told
-    assert f" {ROWS}," not in told
+    manifest = json.dumps([release.manifest(), release.model.to_json()])
+    assert f'"source_persons": {PERSONS}' in manifest
+    assert "source_rows" not in manifest
+    assert f" {ROWS}," not in manifest
     assert release.model.persons == PERSONS
     rows = len(release.table)
     assert rows == PERSONS if bound != "max_rows" else PERSONS <= rows <= 4 * PERSONS
@@ -129,12 +129,12 @@ def test_without_a_bound_a_table_of_persons_is_refused_with_the_remedies(name: s
 @methods
 @bounds
 def test_a_bound_without_persons_is_refused(name: str, bound: str) -> None:
-    asked, of_rows = method(name, bound), DataSchema(SCHEMA.attributes)
-    for ask in (asked.privacy_loss, lambda s: asked.measure(VISITS, s)):
+    requested, of_rows = method(name, bound), DataSchema(SCHEMA.attributes)
+    for ask in (requested.privacy_loss, lambda s: requested.measure(VISITS, s)):
         with pytest.raises(SchemaError, match="names no person"):
             ask(of_rows)
     with pytest.raises(ValueError, match="encoded by the method"):
-        asked.measure_coded(CodedTable.encode(VISITS, of_rows))
+        requested.measure_coded(CodedTable.encode(VISITS, of_rows))
 
 
 @methods
@@ -151,7 +151,7 @@ def test_a_table_of_one_person_is_refused(name: str, bound: str) -> None:
 
 
 @methods
-def test_records_of_nobody_are_refused(name: str) -> None:
+def test_records_of_no_one_are_refused(name: str) -> None:
     nameless = VISITS.assign(name=VISITS["name"].where(VISITS.index > 4))
     with pytest.raises(SchemaError, match="name: 5 records are without a person"):
         method(name, "weight").measure(nameless, SCHEMA)
@@ -195,10 +195,10 @@ def test_a_measurement_without_persons_is_what_it_was(name: str) -> None:
             (counts, 2, 11.666666666666668),
         },
     }
-    asked = quick(name, **{} if name == "latent_class" else {"degree": 1})
-    model = asked.measure(people(1000), PUBLIC_SCHEMA)
+    requested = quick(name, **{} if name == "latent_class" else {"degree": 1})
+    model = requested.measure(people(1000), PUBLIC_SCHEMA)
     assert {(s.mechanism, s.sensitivity, s.scale) for s in model.spends} == known[name]
-    assert not {"max_rows", "weight"} & set(asked.measurement_parameters())
+    assert not {"max_rows", "weight"} & set(requested.measurement_parameters())
     text = json.loads(model.to_json())
     assert "persons" not in text
     assert all("group" not in spend for spend in text["spends"])

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from privacy_engine import load_method, method_names
-from privacy_engine.progress import telling
+from privacy_engine.progress import reporting_to
 from privacy_engine.randomizers.randomizer import Randomizer
 from privacy_engine.registry import detector_names, load_detector
 from privacy_engine.release import Release
@@ -34,11 +34,11 @@ CASES = (
 cases = pytest.mark.parametrize("case", CASES)
 
 
-def told_by(work: Callable[[], Any]) -> list[float]:
-    told: list[float] = []
-    with telling(told.append):
+def shares_of(work: Callable[[], Any]) -> list[float]:
+    shares: list[float] = []
+    with reporting_to(shares.append):
         work()
-    return told
+    return shares
 
 
 def made(case: str, table: pd.DataFrame) -> Release:
@@ -49,26 +49,26 @@ def made(case: str, table: pd.DataFrame) -> Release:
 
 @cases
 def test_shares_rise_and_end_at_one_which_comes_once(case: str) -> None:
-    told = told_by(lambda: made(case, people()))
-    assert all(type(share) is float and 0 < share <= 1 for share in told)
-    assert all(one < other for one, other in itertools.pairwise(told))
-    assert told[-1] == 1.0
-    assert len(told) >= 3  # of more than that it began and ended
+    reported = shares_of(lambda: made(case, people()))
+    assert all(type(share) is float and 0 < share <= 1 for share in reported)
+    assert all(one < other for one, other in itertools.pairwise(reported))
+    assert reported[-1] == 1.0
+    assert len(reported) >= 3  # of more than that it began and ended
 
 
 @pytest.mark.parametrize("name", detector_names())
 def test_shares_of_detectors_rise_and_end_at_one(name: str) -> None:
-    told = told_by(lambda: load_detector(name).detect(people(), PUBLIC_SCHEMA))
-    assert all(one < other for one, other in itertools.pairwise(told))
-    assert told[-1] == 1.0
-    assert len(told) >= 3
+    reported = shares_of(lambda: load_detector(name).detect(people(), PUBLIC_SCHEMA))
+    assert all(one < other for one, other in itertools.pairwise(reported))
+    assert reported[-1] == 1.0
+    assert len(reported) >= 3
 
 
 @pytest.mark.parametrize(
     "case", [c for c in CASES if not load_method(CASES[c][0]).privacy_loss(PUBLIC_SCHEMA)]
 )
 def test_a_release_is_the_same_whether_anybody_listens_or_not(case: str) -> None:
-    with telling(lambda share: None):
+    with reporting_to(lambda share: None):
         heard = made(case, people())
     pd.testing.assert_frame_equal(heard.table, made(case, people()).table)
 
@@ -77,21 +77,21 @@ def test_a_release_is_the_same_whether_anybody_listens_or_not(case: str) -> None
 def test_records_drawn_from_a_model_are_the_same_whether_anybody_listens_or_not(name: str) -> None:
     method = quick(name)
     model = method.measure(people(), PUBLIC_SCHEMA)  # its noise cannot be seeded
-    with telling(lambda share: None):
+    with reporting_to(lambda share: None):
         heard = method.release_of(model, PUBLIC_SCHEMA, np.random.default_rng(5))
     unheard = method.release_of(model, PUBLIC_SCHEMA, np.random.default_rng(5))
     pd.testing.assert_frame_equal(heard.table, unheard.table)
 
 
 @cases
-def test_a_listener_that_fails_loses_no_release_and_is_told_nothing_more(case: str) -> None:
-    told: list[float] = []
+def test_a_listener_that_fails_loses_no_release_and_hears_nothing_more(case: str) -> None:
+    shares: list[float] = []
 
     def fail(share: float) -> None:
-        told.append(share)
-        raise OSError("nobody is there")
+        shares.append(share)
+        raise OSError("no one is there")
 
-    with telling(fail):
+    with reporting_to(fail):
         release = made(case, people())
     assert len(release.table)
-    assert len(told) == 1
+    assert len(shares) == 1

@@ -51,10 +51,10 @@ def test_the_claim_is_the_sum_of_the_computed_epsilons(name: str) -> None:
 @methods
 def test_the_books_balance_and_a_claim_that_is_too_small_does_not(name: str) -> None:
     release = released(name, {}, listed(people()), schema=LISTED)
-    told = Randomization.of_manifest(json.loads(json.dumps(release.manifest(), allow_nan=False)))
-    assert all(f.passed for f in check_randomization(release.loss, told, release.schema, release.loss))
+    manifest = Randomization.of_manifest(json.loads(json.dumps(release.manifest(), allow_nan=False)))
+    assert all(f.passed for f in check_randomization(release.loss, manifest, release.schema, release.loss))
     less = dataclasses.replace(release.loss, epsilon=release.loss.epsilon * 0.99)
-    assert not all(f.passed for f in check_randomization(less, told, release.schema, release.loss))
+    assert not all(f.passed for f in check_randomization(less, manifest, release.schema, release.loss))
 
 
 @methods
@@ -79,12 +79,12 @@ def test_fresh_answers_differ_and_memoised_ones_repeat(name: str) -> None:
 
 
 @methods
-def test_memoised_answers_need_a_secret_which_is_never_told(name: str) -> None:
+def test_memoised_answers_need_a_secret_which_is_never_reported(name: str) -> None:
     with pytest.raises(SecretError, match="need a secret"):
         released(name, {"randomness": "memoised"}, people())
-    told = json.dumps(memoised(name, people()).manifest())
-    assert SECRET.fingerprint in told
-    assert SECRET.key.hex() not in told
+    manifest = json.dumps(memoised(name, people()).manifest())
+    assert SECRET.fingerprint in manifest
+    assert SECRET.key.hex() not in manifest
 
 
 @methods

@@ -22,7 +22,7 @@ from tests.contract.tables import PUBLIC_SCHEMA, family, people, released
 methods = pytest.mark.parametrize("name", method_names())
 
 
-def test_every_method_belongs_to_a_family_with_a_contract_of_its_own() -> None:
+def test_every_method_belongs_to_a_family_with_its_own_contract() -> None:
     families = family(Anonymizer) + family(Synthesizer) + family(Randomizer) + family(Structure)
     assert sorted(families) == sorted(method_names())
 

@@ -129,7 +129,7 @@ def test_released_values_are_of_the_domain_and_the_type_of_their_column(name: st
 
 
 @methods
-def test_a_value_that_nobody_has_is_released_as_well(name: str) -> None:
+def test_a_value_that_no_one_has_is_released_as_well(name: str) -> None:
     """Or its absence would tell.
 
     The noise is far above 100 records, so that a model has the value in more than a third of all cases: 60
@@ -240,11 +240,11 @@ def test_neither_the_index_nor_the_order_of_the_records_or_columns_matters(name:
 @methods
 def test_a_manifest_shows_the_structure_and_the_mechanisms_but_no_probability(name: str) -> None:
     release = released(name, {}, PEOPLE)
-    told = json.loads(json.dumps(release.manifest()))["model"]
-    assert set(told["network"]) >= set(release.schema.names)
-    assert told["mechanisms"] == [spend.to_dict() for spend in release.model.spends]
-    assert told["domains"] == "schema"
-    assert "probabilities" not in json.dumps(told)
+    manifest = json.loads(json.dumps(release.manifest()))["model"]
+    assert set(manifest["network"]) >= set(release.schema.names)
+    assert manifest["mechanisms"] == [spend.to_dict() for spend in release.model.spends]
+    assert manifest["domains"] == "schema"
+    assert "probabilities" not in json.dumps(manifest)
 
 
 # --- awkward tables

@@ -1,4 +1,4 @@
-"""Child process of `test_canaries`: runs DAGs one after the other, in an Airflow of its own.
+"""Child process of `test_canaries`: runs DAGs one after the other, in a separate Airflow.
 
 Everything that Airflow logs goes to the standard streams, which the parent keeps. `CHILD_SETTINGS` has
 further environment variables of single DAGs, by DAG.

@@ -1,4 +1,4 @@
-"""Alerts of real runs: logged, told, shown to the officer; and the release is published all the same."""
+"""Alerts of real runs: logged, reported, shown to the officer; and the release is published all the same."""
 
 import json
 from collections.abc import Callable
@@ -8,7 +8,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from airflow_privacy_release.task.notifications import tell_alerts
+from airflow_privacy_release.task.notifications import notify_alerts
 from privacy_engine.dp.limits import Limit
 from privacy_engine.errors import SpecError
 from privacy_release.lake.log import publications
@@ -30,11 +30,11 @@ def letters() -> Letters:
 def alerting(
     load: Callable[..., Any], letters: Letters, work_root: Path, airflow_lake: Lake
 ) -> Callable[[], Any]:
-    """Run the DAG `people`; a notifier is told once it is published."""
+    """Run the DAG `people`; a notifier is called once it is published."""
 
     def test() -> Any:
         dag = load("people").dags["people"]
-        dag.get_task("publish").on_success_callback = [tell_alerts(letters)]
+        dag.get_task("publish").on_success_callback = [notify_alerts(letters)]
         return dag.test()
 
     return test
@@ -60,10 +60,15 @@ def test_a_release_that_loses_records_and_detail_warns_and_is_published(
     second = alerting()
     assert [str(done.state) for done in (first, second)] == ["success", "success"]
     assert [entry.rows for entry in publications(airflow_lake.table("people"))] == [120, 60]
-    told = returned(second, "verify")["alerts"]
-    assert [alert["figure"] for alert in told] == ["rows", "gcp_lca"]
-    assert (told[0]["value"], told[0]["limit"], told[0]["median"], told[0]["releases"]) == (60, 96, 120, 1)
-    assert returned(second, "publish")["alerts"] == told
+    report = returned(second, "verify")["alerts"]
+    assert [alert["figure"] for alert in report] == ["rows", "gcp_lca"]
+    assert (report[0]["value"], report[0]["limit"], report[0]["median"], report[0]["releases"]) == (
+        60,
+        96,
+        120,
+        1,
+    )
+    assert returned(second, "publish")["alerts"] == report
     assert [alert["figure"] for alert in returned(first, "verify")["alerts"]] == ["gcp_lca"]
     (_, one), (subject, two) = letters.sent
     assert subject == "people: 2 alerts about a release"
@@ -73,7 +78,7 @@ def test_a_release_that_loses_records_and_detail_warns_and_is_published(
     logged = "".join(capfd.readouterr())
     assert "Records released: 60, more than 20 % below 120" in logged
     values = {str(value) for column in ("name", "town", "disease") for value in invented[column]}
-    assert not [value for value in values if value in json.dumps(told) + two]
+    assert not [value for value in values if value in json.dumps(report) + two]
 
 
 @pytest.mark.slow  # a whole run that waits
@@ -83,9 +88,9 @@ def test_the_officer_reads_the_alerts_before_the_decision(
     home.write(invented, alerts=ASKED, approval={"required": True})
     done = run("people")
     assert done.state == "success", done.tasks
-    (asked,) = officers.seen
-    _, _, alerts = asked["body"].partition("#### Alerts")
-    assert alerts.lstrip().startswith("- Global certainty penalty")
+    (requested,) = officers.seen
+    _, _, alerts = requested["body"].partition("#### Alerts")
+    assert alerts.lstrip().startswith("- Detail lost (GCP)")
 
 
 @pytest.mark.slow  # a whole run with a broken store
@@ -110,7 +115,7 @@ def test_alerts_that_cannot_be_made_stop_nothing_and_are_logged(
     assert logged.count("an earlier release is left out: the stored manifest of table people must have") == 1
 
 
-def test_of_a_private_release_only_the_budget_and_released_records_are_told(
+def test_of_a_private_release_only_the_budget_and_released_records_are_reported(
     home: Any,
     invented: pd.DataFrame,
     tmp_path: Path,

@@ -40,10 +40,10 @@ def test_an_approved_release_is_published_with_who_when_and_why(
     done = run("people")
     assert done.state == "success", done.tasks
     assert officers.statuses == [("visitor", 403), ("stranger", 403), ("officer", 200)]
-    told = manifest_of(airflow_lake.table("people"), done.run_id)["approval"]
-    assert told["by"] == {"id": "officer", "name": "officer"}
-    assert (told["comment"], told["automatic"]) == ("looks fine", False)
-    assert told["at"].startswith("20")
+    manifest = manifest_of(airflow_lake.table("people"), done.run_id)["approval"]
+    assert manifest["by"] == {"id": "officer", "name": "officer"}
+    assert (manifest["comment"], manifest["automatic"]) == ("looks fine", False)
+    assert manifest["at"].startswith("20")
     assert work_is_gone(work_root)
 
 
@@ -72,7 +72,7 @@ def signing_key(airflow_home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator
 
 
 def forms_of(key: SigningKey) -> list[bytes]:
-    """What whoever reads a file could make the key of: its line in PEM form, and its 32 bytes, three ways."""
+    """What a reader of a file could make the key from: its line in PEM form, and its 32 bytes, three ways."""
     line = key.pem().splitlines()[1]
     secret = base64.b64decode(line)[-32:]
     return [line, secret, secret.hex().encode(), base64.b64encode(secret)]
@@ -106,11 +106,11 @@ def test_a_run_signs_what_a_person_approved_and_its_key_is_in_nothing_that_it_le
     def check(root: str) -> tuple[int, str]:
         return main(["check", f"{root}/people", "--key", str(keys)]), capfd.readouterr().out
 
-    code, told = check(airflow_lake.root)
-    assert (code, told[:3]) == (0, "yes"), told
-    assert f"release {runs[1].run_id}: 120 rows" in told
-    assert "  approved  by officer, 20" in told
-    (booked,) = re.findall("booked    for the data set people, ledger entry ([0-9a-f]{64})", told)
+    code, reported = check(airflow_lake.root)
+    assert (code, reported[:3]) == (0, "yes"), reported
+    assert f"release {runs[1].run_id}: 120 rows" in reported
+    assert "  approved  by officer, 20" in reported
+    (booked,) = re.findall("booked    for the data set people, ledger entry ([0-9a-f]{64})", reported)
     assert booked in {entry.hash for entry in ledger.check("people")}
 
     older, newer = (entry["version"] for entry in releases(airflow_lake.table("people")))
@@ -123,9 +123,9 @@ def test_a_run_signs_what_a_person_approved_and_its_key_is_in_nothing_that_it_le
         copy = tmp_path / f"tampered {number}"
         shutil.copytree(airflow_lake.root, copy)
         tamper(Table(copy))
-        code, told = check(str(copy))
-        assert (code, told[:2]) == (1, "NO")
-        assert words in told
+        code, reported = check(str(copy))
+        assert (code, reported[:2]) == (1, "NO")
+        assert words in reported
 
     (tmp_path / "output.txt").write_text(output.out + output.err)
     seen = [*files_below(airflow_home), *files_below(tmp_path)]
@@ -200,8 +200,8 @@ def test_a_second_person_is_asked_and_the_first_is_not_taken_twice(
     done = run("people")
     assert done.state == "success", done.tasks
     assert [user for user, _ in officers.statuses] == ["officer", "officer", "stranger"]
-    told = manifest_of(airflow_lake.table("people"), done.run_id)["approval"]
-    assert (told["first"]["by"]["id"], told["by"]["id"]) == ("officer", "stranger")
+    manifest = manifest_of(airflow_lake.table("people"), done.run_id)["approval"]
+    assert (manifest["first"]["by"]["id"], manifest["by"]["id"]) == ("officer", "stranger")
 
 
 def test_no_answer_in_time_counts_as_rejected(
@@ -245,10 +245,10 @@ def test_a_run_may_ask_for_an_approval_that_is_not_required(
     quiet = run("people")
     assert officers.seen == []
     assert manifest_of(airflow_lake.table("people"), quiet.run_id)["approval"]["automatic"]
-    asked = load("people").dags["people"].test(run_conf={"approval": True})
-    assert str(asked.state) == "success"
+    requested = load("people").dags["people"].test(run_conf={"approval": True})
+    assert str(requested.state) == "success"
     assert len(officers.seen) == 1
-    assert not manifest_of(airflow_lake.table("people"), asked.run_id)["approval"]["automatic"]
+    assert not manifest_of(airflow_lake.table("people"), requested.run_id)["approval"]["automatic"]
 
 
 def test_a_run_cannot_switch_off_an_approval_that_is_required(

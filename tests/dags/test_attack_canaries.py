@@ -2,7 +2,7 @@
 
 So are the key by which people are held out, their records, and shadow releases that are made of these: all of
 them must go with the work area. A public
-register has planted values of its own, people who are in no release and a column that nobody asked for among
+register has separate planted values, people who are in no release and a column that no one requested among
 them. The evidence of what was published is searched, too, each file of it by itself.
 """
 
@@ -96,8 +96,8 @@ def left(tmp_path_factory: pytest.TempPathFactory, make_home: Any) -> Left:
 def test_an_attacked_release_is_published_with_its_figures(left: Left) -> None:
     assert len(left.rows(GREEN)) == 900
     assert left.ended[GREEN]["tasks"]["register"] == "success"
-    (told,) = manifest_of(*left.release(GREEN))["attacks"]
-    assert [outcome["subject"] for outcome in told["outcomes"]] == ["disease"]
+    (manifest,) = manifest_of(*left.release(GREEN))["attacks"]
+    assert [outcome["subject"] for outcome in manifest["outcomes"]] == ["disease"]
     (report,) = (
         data for name, data in left.files.items() if name.startswith(".lake/") and b">Linkage<" in data
     )
@@ -117,7 +117,7 @@ def test_no_planted_value_is_left_behind_also_not_for_the_curator(left: Left) ->
     assert left.leaks(*CANARIES) == []
 
 
-def test_each_shadow_is_told_of_as_it_is_made(left: Left) -> None:
+def test_each_shadow_is_reported_as_it_is_made(left: Left) -> None:
     assert all(f"shadow {n} of 4, of 50 of 200 records held out" in left.output for n in (1, 2, 3, 4))
 
 

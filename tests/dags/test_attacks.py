@@ -16,7 +16,7 @@ from tests.dags.conftest import POLICY
 from tests.dags.officers import Officers
 
 # The disease is drawn at random, so the excess is 0 with an error of .07: five errors keep the upper end of
-# its interval below the bound but for a chance of 1e-6. Recognizable people are all told from outsiders.
+# its interval below the bound but for a chance of 1e-6. Recognizable people all differ from outsiders.
 INFERENCE = {"model": "attack_risk", "attack": "inference", "excess": 0.5}
 MEMBERSHIP = {"model": "attack_risk", "attack": "membership", "excess": 0.5}
 N = 1000
@@ -59,8 +59,8 @@ def test_a_release_is_attacked_before_it_is_approved(
     done = run("people")
     assert done.state == "success", done.tasks
     assert {"hold_out", "attack"} <= done.tasks.keys()
-    told = [done.returned(task) for task in ("hold_out", "verify", "attack", "publish")]
-    assert "canary" not in json.dumps(told)
+    report = [done.returned(task) for task in ("hold_out", "verify", "attack", "publish")]
+    assert "canary" not in json.dumps(report)
     assert done.returned("publish")["rows"] == 900
     manifest = manifest_of(airflow_lake.table("people"), done.run_id)
     assert sum(f["rule"].startswith("attack_risk") for f in manifest["measured"]) == 1

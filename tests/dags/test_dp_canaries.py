@@ -79,7 +79,7 @@ def test_no_planted_value_is_left_in_a_log_xcom_rendered_field_ledger_or_lake(le
 
 
 def test_no_hash_of_the_source_leaves_the_house(left: Left) -> None:
-    """Whoever knows all records but one could tell the last one by such a hash."""
+    """Anyone who knows all records but one could find the last one by such a hash."""
     entries = left.ledger.history("people")
     keys = {entry.key for entry in entries if entry.event == "reserve"}
     salts = {entry.salt for entry in entries}

@@ -78,14 +78,14 @@ def untimed(page: Path) -> str:
 
 
 def xcoms(dag_id: str, run_id: str) -> str:
-    """All that the tasks of a run told, as it is stored, and their fields as Airflow shows them."""
+    """All that the tasks of a run reported, as it is stored, and their fields as Airflow shows them."""
     from airflow.models.renderedtifields import RenderedTaskInstanceFields as Rendered
     from airflow.models.xcom import XComModel
     from airflow.utils.session import create_session
     from sqlalchemy import select
 
     with create_session() as session:
-        told = [
+        message = [
             (row.task_id, row.value)
             for row in session.scalars(
                 select(XComModel).where(XComModel.dag_id == dag_id, XComModel.run_id == run_id)
@@ -97,9 +97,9 @@ def xcoms(dag_id: str, run_id: str) -> str:
                 select(Rendered).where(Rendered.dag_id == dag_id, Rendered.run_id == run_id)
             )
         ]
-    assert {task for task, _ in told} >= {"choices", "records", "measure", "draw"}
+    assert {task for task, _ in message} >= {"choices", "records", "measure", "draw"}
     assert shown
-    return json.dumps([told, shown], default=str)
+    return json.dumps([message, shown], default=str)
 
 
 @pytest.mark.slow  # a run beside the command line
@@ -109,12 +109,12 @@ def test_mapped_tasks_measure_what_the_command_line_measures(
     explorations(grid=GRID, seed=3, sample=80)
     done: Run = run("explore")
     assert done.state == "success", done.tasks
-    told = done.returned("draw")
-    assert (told["choices"], told["failed"]) == (6, 2)
+    returned = done.returned("draw")
+    assert (returned["choices"], returned["failed"]) == (6, 2)
     spec = home.spec("people")
     command = ["explore", str(spec), "--methods", "mondrian,bottom_up", "--k", "2,5,900"]
     assert main([*command, "--seed", "3", "--sample", "80", "--jobs", "1"]) == DONE
-    mine = Path(told["curator"])
+    mine = Path(returned["curator"])
     (other,) = set((tmp_path / "curator").rglob("*.html")) - {mine}
     assert untimed(mine) == untimed(other)
     assert untimed(mine) != mine.read_text()
@@ -141,8 +141,8 @@ def test_no_value_and_no_figure_leaves_the_work_area_and_the_curators_folder(
     done: Run = run("explore")
     assert done.state == "success", done.tasks
     said = "".join(capfd.readouterr())
-    told = xcoms("explore", done.run_id)
-    for text in (said, told):
+    returned = xcoms("explore", done.run_id)
+    for text in (said, returned):
         assert "mondrian:k=5,l=2" in text
         assert not [c for c in CANARIES if c.decode() in text.lower()]
         assert not [name for name in ("gcp", "prosecutor", "accuracy", "query_error") if name in text]
@@ -215,7 +215,7 @@ def test_a_private_method_sees_simulated_records_and_the_source_is_not_read(
     home: Any, run: Any, explorations: Any
 ) -> None:
     home.write(**PRIVATE)
-    (home.folder / "people.parquet").unlink()  # so that nobody can have read it
+    (home.folder / "people.parquet").unlink()  # so that no one can have read it
     explorations(grid=EPSILONS, sample=300)
     done: Run = run("explore")
     assert done.state == "success", done.tasks
@@ -289,7 +289,7 @@ def test_a_private_method_is_not_run_on_people_unless_something_pays(
         ({"grid": {"methods": ["mondrian", "latent_class"]}}, "not both"),
     ],
 )
-def test_what_cannot_be_explored_is_told_when_the_dag_is_parsed(
+def test_what_cannot_be_explored_is_reported_when_the_dag_is_parsed(
     home: Any, given: dict[str, Any], expected: str
 ) -> None:
     from airflow_privacy_release import explore_dag

@@ -59,19 +59,19 @@ def test_a_green_run_publishes_every_record_and_the_planted_values(left: Left) -
 
 
 def test_manifest_and_report_tell_of_the_fragments(left: Left) -> None:
-    told = manifest_of(*left.release(GREEN))["fragments"]
-    assert told["count"] >= 3
-    assert told["rows"]["most"] == 1_000
+    manifest = manifest_of(*left.release(GREEN))["fragments"]
+    assert manifest["count"] >= 3
+    assert manifest["rows"]["most"] == 1_000
     pages = [data.decode() for name, data in left.files.items() if name.endswith(".html")]
     assert len(pages) == 2  # the other is the data dictionary
     for page in pages:
         require_closed_page(page)
     (text,) = [read for page in pages if "across fragments" in (read := Page(page).text)]
-    assert f"cut into {told['count']} fragments of {told['rows']['smallest']:,} to" in text
+    assert f"cut into {manifest['count']} fragments of {manifest['rows']['smallest']:,} to" in text
     assert "No class is made across fragments" in text
 
 
-def test_each_fragment_was_a_task_of_its_own(left: Left) -> None:
+def test_each_fragment_was_its_own_task(left: Left) -> None:
     count = manifest_of(*left.release(GREEN))["fragments"]["count"]
     assert left.output.count("fragment released") >= count
 

@@ -60,8 +60,8 @@ def test_releases_are_made_with_the_earlier_ones_where_history_is_declared(
         home.write(people(order), **fields)
         done = run("people")
         assert done.state == "success", done.tasks
-        told = done.returned("release")
-        assert "person 7" not in json.dumps([told, done.returned("verify")])
+        returned = done.returned("release")
+        assert "person 7" not in json.dumps([returned, done.returned("verify")])
         files = {path for path in private.rglob("*.parquet") if path.suffixes == [".parquet"]}
         (kept,) = files - {path for path, _ in people_of_releases}
         of_person = pd.read_parquet(kept)
@@ -105,6 +105,6 @@ def test_a_second_release_that_singles_people_out_together_with_the_first_is_not
     assert [r["release_id"] for r in releases(airflow_lake.table("people"))] == [first.run_id, again.run_id]
     assert (
         len(DeltaTable(airflow_lake.table("people").address).to_pandas()) == 160
-    )  # of two runs, nobody twice
+    )  # of two runs, no person twice
     assert len(list(private.rglob("*.parquet"))) == 2
     assert not list(work_root.iterdir())

@@ -71,30 +71,30 @@ def test_the_import_error_says_what_check_says(
     assert len(cases) >= 8
     for number, case in enumerate(cases):
         assert main(["check", str(home.spec(f"wrong{number}"))]) == WRONG_FILE
-        for told in capsys.readouterr().err.splitlines():
-            place, _, problem = told.partition(": ")
+        for reported in capsys.readouterr().err.splitlines():
+            place, _, problem = reported.partition(": ")
             file, _, line = place.rpartition(":")
             assert f"line {line}: {problem}" in message
             assert f"{file}: line " in message
         assert case.says in message
 
 
-def test_the_import_error_goes_when_the_release_is_mended(home: Any, load: Callable[[], Any]) -> None:
-    home.write(name="mended", release={"method": "mondrain"})
+def test_the_import_error_goes_when_the_release_is_fixed(home: Any, load: Callable[[], Any]) -> None:
+    home.write(name="fixed", release={"method": "mondrain"})
     load()
     assert shown()[0]
-    home.write(name="mended")
-    assert "mended" in load().dags
+    home.write(name="fixed")
+    assert "fixed" in load().dags
     errors, stale = shown()
     assert errors == {}
-    assert not stale["mended"]
+    assert not stale["fixed"]
 
 
 CASES = {**ANY_FILE, **ANY_YAML}
 
 
 def goes_on(load: Callable[[], Any], lines: int) -> str:
-    """The import error, of so many releases, while the DAG and the pages of `people` go on."""
+    """The import error of several releases, while the DAG and the pages of `people` go on."""
     bag = load()
     assert "people" in bag.dags
     errors, stale = shown()
@@ -102,9 +102,9 @@ def goes_on(load: Callable[[], Any], lines: int) -> str:
     assert not stale["people"]
     assert "people" in {spec.name for spec in specifications()}
     assert (lakes().problems, ledgers().problems) == ((), ())
-    told = errors["release_errors.py"].partition("these releases are not scheduled:\n")[2]
-    assert len(told.strip().splitlines()) == lines
-    return told
+    reported = errors["release_errors.py"].partition("these releases are not scheduled:\n")[2]
+    assert len(reported.strip().splitlines()) == lines
+    return reported
 
 
 @pytest.mark.slow
@@ -112,8 +112,8 @@ def test_all_kinds_of_bad_release_files_are_one_error_each(home: Any, load: Call
     for case, make in CASES.items():
         home.write(name=case)
         make(home.spec(case))
-    told = goes_on(load, min(len(CASES), 51))
-    assert len(told) < 1_000 * len(CASES)
+    reported = goes_on(load, min(len(CASES), 51))
+    assert len(reported) < 1_000 * len(CASES)
 
 
 def test_a_bad_policy_or_suite_is_an_error_of_its_release(home: Any, load: Callable[[], Any]) -> None:
@@ -121,9 +121,9 @@ def test_a_bad_policy_or_suite_is_an_error_of_its_release(home: Any, load: Calla
     home.write(name="suite")
     (home.folder / "policies" / "policy.yaml").write_text("zz: 2024-02-31\n")
     (home.folder / "expectations" / "suite.json").write_text("[")
-    told = goes_on(load, 2)
-    assert str(home.spec("policy")) in told
-    assert str(home.spec("suite")) in told
+    reported = goes_on(load, 2)
+    assert str(home.spec("policy")) in reported
+    assert str(home.spec("suite")) in reported
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""What people are told, and where the link leads, after real runs."""
+"""What people are notified of, and where the link leads, after real runs."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -9,8 +9,8 @@ from airflow.sdk import BaseNotifier
 
 from airflow_privacy_release.task.notifications import (
     failure_notice,
-    tell_failure,
-    tell_low_budget,
+    notify_failure,
+    notify_low_budget,
 )
 from privacy_engine.dp.limits import Limit, Period
 from privacy_release.alerts.budgets import low_budgets
@@ -79,7 +79,7 @@ def test_a_refused_release_sends_the_rules_that_failed_and_no_value(
     home: Any, invented: Any, run_with: Callable[..., Any], letters: Letters
 ) -> None:
     home.write(invented, policy={"require": [{"model": "k_anonymity", "k": 50}]})
-    done = run_with("verify", on_failure_callback=tell_failure(letters))
+    done = run_with("verify", on_failure_callback=notify_failure(letters))
     assert str(done.state) == "failed"
     ((subject, text),) = letters.sent
     assert subject == "people: verify failed, nothing was published"
@@ -95,15 +95,15 @@ def test_a_notifier_can_send_more_than_once(
     home: Any, invented: Any, run_with: Callable[..., Any], letters: Letters
 ) -> None:
     home.write(invented, policy={"require": [{"model": "k_anonymity", "k": 50}]})
-    first = run_with("verify", on_failure_callback=tell_failure(letters))
-    second = run_with("verify", on_failure_callback=tell_failure(letters))
+    first = run_with("verify", on_failure_callback=notify_failure(letters))
+    second = run_with("verify", on_failure_callback=notify_failure(letters))
     assert [run.run_id in text for run, (_, text) in zip((first, second), letters.sent, strict=True)] == [
         True,
         True,
     ]
 
 
-def test_of_an_error_that_this_project_did_not_word_only_the_type_is_told(
+def test_of_an_error_that_this_project_did_not_word_only_the_type_is_reported(
     home: Any, load: Callable[..., Any]
 ) -> None:
     task = load("people").dags["people"].get_task("verify")
@@ -118,14 +118,14 @@ def test_of_an_error_that_this_project_did_not_word_only_the_type_is_told(
 
 
 @pytest.mark.slow  # three whole runs
-def test_a_budget_that_runs_low_is_told_once_it_does(
+def test_a_budget_that_runs_low_is_reported_once_it_does(
     home: Any, invented: Any, ledger: BudgetLedger, run_with: Callable[..., Any], letters: Letters
 ) -> None:
     home.write(invented, **{**PRIVATE, "release": {"method": "latent_class", "epsilon": 0.5}})
-    assert str(run_with("release", on_success_callback=tell_low_budget(letters)).state) == "success"
+    assert str(run_with("release", on_success_callback=notify_low_budget(letters)).state) == "success"
     assert letters.sent == []
     home.write(invented, **{**PRIVATE, "release": {"method": "latent_class", "epsilon": 0.375}})
-    assert str(run_with("release", on_success_callback=tell_low_budget(letters)).state) == "success"
+    assert str(run_with("release", on_success_callback=notify_low_budget(letters)).state) == "success"
     ((subject, text),) = letters.sent
     assert subject == "people: the privacy budget is nearly used up"
     assert "people: 0.125 of epsilon 1 is left (in total)." in text
@@ -135,7 +135,7 @@ def test_a_budget_that_runs_low_is_told_once_it_does(
 def test_a_release_without_a_budget_tells_nothing_of_one(
     run_with: Callable[..., Any], home: Any, letters: Letters
 ) -> None:
-    assert str(run_with("release", on_success_callback=tell_low_budget(letters)).state) == "success"
+    assert str(run_with("release", on_success_callback=notify_low_budget(letters)).state) == "success"
     assert letters.sent == []
 
 

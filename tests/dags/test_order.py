@@ -66,7 +66,7 @@ def test_a_release_with_a_history_is_read_and_made_with_it(home: Any, load: Call
     assert (read.person, read.membership_key) == ("name", "history_key")
 
 
-def test_a_step_without_an_operator_of_its_own_runs_in_a_dag_and_in_one_process(
+def test_a_step_without_its_own_operator_runs_in_a_dag_and_in_one_process(
     home: Any,
     run: Callable[[str], Any],
     invented: pd.DataFrame,

@@ -15,17 +15,17 @@ def each_step_is_long(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("privacy_release.config.durations.OFTEN", 0.0)
 
 
-def told_by(dag_id: str, run_id: str) -> Mapping[str, Any]:
-    """What the tasks of a run have told last, by task."""
+def shares_of(dag_id: str, run_id: str) -> Mapping[str, Any]:
+    """What the tasks of a run have reported last, by task."""
     from airflow.models.xcom import XComModel
     from airflow.utils.session import create_session
     from sqlalchemy import select
 
-    asked = select(XComModel).where(
+    requested = select(XComModel).where(
         XComModel.dag_id == dag_id, XComModel.run_id == run_id, XComModel.key == PROGRESS
     )
     with create_session() as session:
-        return {row.task_id: XComModel.deserialize_value(row) for row in session.scalars(asked)}
+        return {row.task_id: XComModel.deserialize_value(row) for row in session.scalars(requested)}
 
 
 class Log:
@@ -72,8 +72,8 @@ def test_tasks_tell_percents_that_rise_to_100_in_log_xcom_and_page(
         assert percents == sorted(percents)
         assert percents[-1] == 100
     assert len(set(log.percents["release"])) > 10
-    told = told_by("adult_bottom_up", done.run_id)
-    assert {task: one["percent"] for task, one in told.items()} == dict.fromkeys(log.percents, 100)
+    reported = shares_of("adult_bottom_up", done.run_id)
+    assert {task: one["percent"] for task, one in reported.items()} == dict.fromkeys(log.percents, 100)
     assert {(label, percent) for label, percent, _ in log.shown} >= {
         ("release", percent) for percent in log.percents["release"]
     }
@@ -85,4 +85,4 @@ def test_short_tasks_tell_nothing(samples: None, log: Log, run: Callable[[str], 
     done = run("adult_mondrian_daily")
     assert done.state == "success", done.tasks
     assert log.percents == {}
-    assert told_by("adult_mondrian_daily", done.run_id) == {}
+    assert shares_of("adult_mondrian_daily", done.run_id) == {}

@@ -96,8 +96,8 @@ def test_weeks_repeat_the_answers_of_unchanged_values_so_that_nothing_is_average
     assert 0 < changed(first, others[0]) <= 10  # only who changed may be answered otherwise
     for other in others[1:]:
         pd.testing.assert_frame_equal(others[0], other)
-    told = [manifest_of(airflow_lake.table("people"), key_of(week)) for week in range(WEEKS)]
-    assert len({t["randomization"]["secret"] for t in told}) == 1
+    manifest = [manifest_of(airflow_lake.table("people"), key_of(week)) for week in range(WEEKS)]
+    assert len({t["randomization"]["secret"] for t in manifest}) == 1
     assert not list(work_root.iterdir())
 
 
@@ -200,10 +200,10 @@ def test_the_shipped_release_feeds_the_shipped_classifier(
     assert type(dag.timetable).__name__ == "PartitionedAssetTimetable"
     done = dag.test()
     assert str(done.state) == "success"
-    told = done.get_task_instance("train").xcom_pull(task_ids="train")
-    assert told["releases"] == [key_of(0)]
-    assert told["accuracy"] > told["majority"] + 0.2
-    assert told["epsilon"] == pytest.approx(spec.release.parameters["epsilon"])
-    assert 0.5 < told["breach_coefficient"] < 0.6
-    assert Path(told["model"]).is_file()
+    returned = done.get_task_instance("train").xcom_pull(task_ids="train")
+    assert returned["releases"] == [key_of(0)]
+    assert returned["accuracy"] > returned["majority"] + 0.2
+    assert returned["epsilon"] == pytest.approx(spec.release.parameters["epsilon"])
+    assert 0.5 < returned["breach_coefficient"] < 0.6
+    assert Path(returned["model"]).is_file()
     assert not list(work_root.iterdir())

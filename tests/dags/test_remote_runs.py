@@ -1,4 +1,4 @@
-"""Runs whose work area is an address: each task has a folder of its own, and nothing outlives the run."""
+"""Runs whose work area is an address: each task has a separate folder, and nothing outlives the run."""
 
 from datetime import timedelta
 from pathlib import Path

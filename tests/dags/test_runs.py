@@ -154,10 +154,10 @@ def test_the_comparison_publishes_a_page_on_all_anonymizers_and_no_release(
 ) -> None:
     done = run("compare_anonymizers")
     assert done.state == "success", done.tasks
-    told = done.returned("compare")
-    page = Path(told["report"]).read_text()
+    returned = done.returned("compare")
+    page = Path(returned["report"]).read_text()
     anonymizers = [name for name in method_names() if issubclass(method_class(name), Anonymizer)]
-    assert told["releases"] == len(anonymizers)
+    assert returned["releases"] == len(anonymizers)
     assert all(f'<th scope="row">{name}</th>' in page for name in anonymizers)
     assert page.count("<circle") == len(anonymizers)
     assert [path.name for path in airflow_lake.folder.iterdir()] == ["_comparisons"]
@@ -199,9 +199,9 @@ def test_the_exploration_draws_every_choice_for_the_curator_and_publishes_nothin
     monkeypatch.setenv("PRIVACY_CURATOR", str(tmp_path / "curator"))
     done = run("explore_adult_occupation")
     assert done.state == "success", done.tasks
-    told = done.returned("draw")
-    assert (told["choices"], told["failed"]) == (12, 0)
-    page = Path(told["curator"])
+    returned = done.returned("draw")
+    assert (returned["choices"], returned["failed"]) == (12, 0)
+    page = Path(returned["curator"])
     assert page.is_relative_to(tmp_path / "curator")
     assert page.read_text().count('class="choice"') == 12
     assert not airflow_lake.folder.exists()
@@ -223,13 +223,13 @@ def test_the_comparison_of_synthesizers_books_every_table_and_publishes_a_page_a
     ledger.grant(dataset, Limit(epsilon=34.0), reason="a test", by="officer")
     done = run("compare_synthesizers")
     assert done.state == "success", done.tasks
-    told = done.returned("compare")
-    page = Path(told["report"]).read_text()
+    returned = done.returned("compare")
+    page = Path(returned["report"]).read_text()
     synthesizers = [name for name in method_names() if issubclass(method_class(name), Synthesizer)]
-    assert told["releases"] == 2 * len(synthesizers)
+    assert returned["releases"] == 2 * len(synthesizers)
     assert all(page.count(f'<th scope="row">{name}</th>') == 2 for name in synthesizers)
     assert "booked for all of simulated_customers</span> epsilon 34<" in page
-    assert [entry.event.value for entry in ledger.check(dataset)].count("commit") == told["releases"]
+    assert [entry.event.value for entry in ledger.check(dataset)].count("commit") == returned["releases"]
     assert [path.name for path in airflow_lake.folder.iterdir()] == ["_comparisons"]
     assert not list(work_root.iterdir())
 
@@ -241,16 +241,16 @@ def test_the_comparison_of_synthesizers_asks_for_the_sum_of_its_epsilons(load: C
 
 
 @pytest.mark.slow  # a whole run
-def test_outliers_are_set_aside_before_the_others_are_anonymized_and_told_by_count(
+def test_outliers_are_set_aside_before_the_others_are_anonymized_and_reported_by_count(
     run: Callable[[str], Any], airflow_lake: Lake, work_root: Path
 ) -> None:
     done = run("outliers_then_obpa")
     assert done.state == "success", done.tasks
-    told = done.returned("tell")
-    assert told["set_aside"] == told["outliers"] == 50
-    assert told["records"] - told["set_aside"] == told["released"]
+    returned = done.returned("count_records")
+    assert returned["set_aside"] == returned["outliers"] == 50
+    assert returned["records"] - returned["set_aside"] == returned["released"]
     table = "adult_without_outliers"
-    assert read_release(airflow_lake.table(table), done.run_id).num_rows == told["released"]
+    assert read_release(airflow_lake.table(table), done.run_id).num_rows == returned["released"]
     (found,) = manifest_of(airflow_lake.table(table), done.run_id)["outliers"]
     assert (found["method"], found["flagged"], "scores" in found) == ("okplof", 50, False)
     assert not list(work_root.iterdir())

@@ -64,14 +64,14 @@ def test_the_form_says_what_a_parameter_means_and_takes_none_that_the_policy_ref
     home: Any, load: Callable[..., Any]
 ) -> None:
     home.write(release={"method": "mondrian", "k": 8, "suppression_limit": 0.01})
-    asked = load("people").dags["people"].params.get_param("k")
-    assert "Least number of persons in a class" in asked.schema["description_md"]
-    assert asked.resolve(5) == 5
+    requested = load("people").dags["people"].params.get_param("k")
+    assert "Least number of persons in a class" in requested.schema["description_md"]
+    assert requested.resolve(5) == 5
     with pytest.raises(ParamValidationError, match="4 is less than the minimum of 5"):
-        asked.resolve(4)
+        requested.resolve(4)
     home.write(
         release={"method": "mondrian", "k": 3}
-    )  # verification refuses it; the DAG is there to be mended
+    )  # verification refuses it; the DAG is there to be fixed
     assert "minimum" not in load("people").dags["people"].params.get_param("k").schema
 
 

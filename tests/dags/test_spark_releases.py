@@ -110,10 +110,10 @@ def test_the_published_records_keep_the_guarantee(left: Left) -> None:
 
 
 def test_the_manifest_says_that_spark_made_the_fragments(left: Left) -> None:
-    told = manifest_of(*left.release)["fragments"]
-    assert told["engine"] == "spark"
-    assert told["count"] >= ROWS / ENGINE["rows"]
-    assert told["rows"]["most"] == ENGINE["rows"]
+    manifest = manifest_of(*left.release)["fragments"]
+    assert manifest["engine"] == "spark"
+    assert manifest["count"] >= ROWS / ENGINE["rows"]
+    assert manifest["rows"]["most"] == ENGINE["rows"]
 
 
 def test_nothing_shows_a_record_and_the_work_area_is_empty(left: Left) -> None:

@@ -24,8 +24,8 @@ def test_a_step_of_a_specification_is_a_task_between_gate_and_release(
     assert done.state == "success", done.tasks
     released = read_release(airflow_lake.table("people"), done.run_id)
     assert released.num_rows == (invented["age"] >= 30).sum()
-    (told,) = manifest_of(airflow_lake.table("people"), done.run_id)["source"]["transforms"]
-    assert (told["before"], told["rows"]) == (len(invented), released.num_rows)
+    (manifest,) = manifest_of(airflow_lake.table("people"), done.run_id)["source"]["transforms"]
+    assert (manifest["before"], manifest["rows"]) == (len(invented), released.num_rows)
 
 
 def test_a_step_that_loses_whose_record_a_row_is_publishes_nothing(

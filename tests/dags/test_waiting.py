@@ -85,8 +85,8 @@ def root(tmp_path: Path, make_home: Any, invented: pd.DataFrame) -> Path:
     waiting = {"uri": uri, "when_missing": "wait", "wait": {"timeout": "5 minutes", "every": "1 minute"}}
     home.write(name="awaited", source=waiting)
     home.write(name="skipped", source={"uri": uri, "when_missing": "skip"})
-    asked = {"connection": "hospital", "sql": SQL}
-    home.write(name="asked", source=asked | {key: waiting[key] for key in ("when_missing", "wait")})
+    fields = {"connection": "hospital", "sql": SQL}
+    home.write(name="asked", source=fields | {key: waiting[key] for key in ("when_missing", "wait")})
     return tmp_path
 
 
@@ -128,8 +128,8 @@ def test_a_late_day_is_awaited_by_the_triggerer_and_a_missing_one_is_left_out(
     deliver(root, "2026-11-01", invented)
     there = service.start("skipped", "2026-11-01")
     late = service.start("awaited", "2026-11-02")
-    asked = service.start("asked", "2026-11-02")
-    for run in (late, asked):
+    requested = service.start("asked", "2026-11-02")
+    for run in (late, requested):
         service.until(
             lambda run=run: service.task(run, "ingest") == "deferred", "the task to leave its worker"
         )
@@ -144,7 +144,7 @@ def test_a_late_day_is_awaited_by_the_triggerer_and_a_missing_one_is_left_out(
         "people", database, index=False, if_exists="append"
     )
     assert service.ended(late) == "success"
-    assert service.ended(asked) == "success"
+    assert service.ended(requested) == "success"
     assert service.task(late, "publish") == "success"
     lake = Lake(root=str(root / ".lake"))
     assert len(releases(lake.table("awaited"))) == len(releases(lake.table("asked"))) == 1

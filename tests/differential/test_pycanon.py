@@ -108,7 +108,7 @@ def test_a_synthetic_table_is_measured_alike_and_as_worked_by_hand() -> None:
 
 
 def test_records_whose_quasi_identifier_is_null_are_a_class_and_pycanon_overlooks_them() -> None:
-    # One person alone has no postcode: whoever knows that finds the record. pandas' groupby drops nulls, so
+    # Only one person has no postcode: anyone who knows that finds the record. pandas' groupby drops nulls, so
     # pycanon never sees the class of one; we are right to say k = 1 and l = 1.
     table = pd.concat(
         [SYNTHETIC, pd.DataFrame({"zip": [None], "age": [30], "disease": ["flu"]})], ignore_index=True

@@ -1,4 +1,4 @@
-"""The demonstration runs as one command in a folder of its own, and says what it did."""
+"""The demonstration runs as one command in a separate folder, and says what it did."""
 
 import shutil
 import subprocess

@@ -35,7 +35,7 @@ def ui(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
     (tmp_path / "dags").mkdir()
     (tmp_path / "dags" / "only.py").write_text(DAG)
     command = [sys.executable, "-m", "deploy.local.ui", "--port", str(free_port()), "--root", str(tmp_path)]
-    # A session of its own: what the test ends with must not be able to reach the test runner.
+    # A separate session: what the test ends with must not be able to reach the test runner.
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True) as process:
         yield process
         if process.poll() is None:

@@ -1,4 +1,4 @@
-"""Object stores of the tests' own: moto for S3 and Azurite for Azure, each a process on a port of its own.
+"""Object stores of the tests' own: moto for S3 and Azurite for Azure, each a process on a separate port.
 
 Both are emulators, but they check the signature of every request, and they keep to create-only writes.
 """
@@ -95,7 +95,7 @@ class Azure:
         return {"connection_string": ";".join(f"{name}={value}" for name, value in parts.items())}
 
 
-# A store, who we are there, and how both libraries are told so.
+# A store, who we are there, and the settings of both libraries.
 Store = S3 | Azure
 
 
@@ -146,7 +146,7 @@ def s3_server(folder: Path) -> Iterator[S3]:
     """A running moto that knows one user, and refuses everybody else."""
     command = [sys.executable, "-P", str(MOTO), "-H", HOST, "-p", "0"]
     with _serving(command, folder / "moto.log", {}) as endpoint:
-        iam = _amazon("iam", endpoint, "nobody", "nothing")
+        iam = _amazon("iam", endpoint, "unknown", "nothing")
         iam.create_user(UserName="publisher")
         rights = {"Effect": "Allow", "Action": "s3:*", "Resource": "*"}
         iam.put_user_policy(
@@ -192,7 +192,7 @@ def _amazon(service: str, endpoint: str, key: str, secret: str) -> Any:
 
 @contextmanager
 def _serving(command: list[str], log: Path, environment: Mapping[str, str]) -> Iterator[str]:
-    """A server that was told to choose a port, and tells its address once it listens; ended at the end."""
+    """A server that chooses a port, and reports its address once it listens; ended at the end."""
     with log.open("wb") as output:
         process = subprocess.Popen(
             command,

@@ -62,10 +62,10 @@ def test_a_reader_that_never_stops_sees_whole_releases_alone(bucket: Bucket, edi
         assert reader.reported() == 1
         for number in range(2, 8):
             send(lake, edition(number), f"run {number}")
-            told = reader.reported()
-            while told != number:
-                assert told == number - 1
-                told = reader.reported()
+            report = reader.reported()
+            while report != number:
+                assert report == number - 1
+                report = reader.reported()
 
 
 @pytest.mark.parametrize(
@@ -220,9 +220,9 @@ def test_a_publisher_that_never_hears_of_its_commit_publishes_once(
         return answer
 
     wire.course = lose_the_first_answer
-    told = published(bucket.through(wire.endpoint).lake(), new, "run 2")
+    reported = published(bucket.through(wire.endpoint).lake(), new, "run 2")
     assert lost in ([200], [201])
-    assert told.get("already") or "then retry" in told["error"]
+    assert reported.get("already") or "then retry" in reported["error"]
     assert send(lake, new, "run 2").already
     assert states(bucket) == ["superseded", "current"]
     assert seen(lake) == 2
@@ -252,9 +252,9 @@ def test_two_attempts_of_one_run_at_once_make_one_commit(
             stack.enter_context(publishing(bucket.through(wire.endpoint).lake(), new, "run 2"))
             for _ in range(2)
         ]
-        told = [process.done() for process in pair]
-    assert sorted(one.get("already", one) for one in told) == [False, True]
-    assert {one["version"] for one in told} == {2}
+        reported = [process.done() for process in pair]
+    assert sorted(one.get("already", one) for one in reported) == [False, True]
+    assert {one["version"] for one in reported} == {2}
     assert states(bucket) == ["superseded", "current"]
     assert seen(bucket.lake()) == 2
 
@@ -279,9 +279,9 @@ def test_a_proof_that_another_attempt_of_the_run_has_stored_meanwhile_is_stored(
     with ExitStack() as stack:
         lake, new = bucket.through(wire.endpoint).lake(), edition(1)
         pair = [stack.enter_context(publishing(lake, new, "run 1")) for _ in range(2)]
-        told = [process.done() for process in pair]
+        reported = [process.done() for process in pair]
     assert sorted(answers[:2]) == [201, 400]  # the parts of the other are gone
-    assert sorted(one["already"] for one in told) == [False, True]
+    assert sorted(one["already"] for one in reported) == [False, True]
     assert seen(bucket.lake()) == 1
 
 
@@ -297,8 +297,8 @@ def test_two_runs_that_replace_one_release_at_once_leave_one_of_them_whole(
             )
             for number in (2, 3)
         ]
-        told = [process.done() for process in pair]
-    assert not any(one["already"] for one in told)
-    last = max(range(2), key=lambda i: told[i]["version"])
+        reported = [process.done() for process in pair]
+    assert not any(one["already"] for one in reported)
+    last = max(range(2), key=lambda i: reported[i]["version"])
     assert seen(bucket.lake()) == last + 2
     assert states(bucket) == ["superseded", "superseded", "current"]

@@ -147,7 +147,7 @@ def test_the_reference_to_an_ingested_table_names_the_source_and_no_key(
     assert bucket.store.secret not in json.dumps(table.to_ref())
 
 
-def test_a_source_that_is_given_the_lakes_names_for_its_keys_is_told_so(
+def test_a_source_that_is_given_the_lakes_names_for_its_keys_is_reported(
     bucket: Bucket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     extra = {"storage_options": bucket.store.lake_options()}

@@ -40,7 +40,7 @@ def test_the_process_of_a_query_reaches_no_store(
     asking: list[psutil.Process] = []
     seen = []
 
-    def asked(process: QueryProcess, *arguments: Any) -> object:
+    def requested(process: QueryProcess, *arguments: Any) -> object:
         asking.append(psutil.Process(process._process.pid))
         return run(process, *arguments)
 
@@ -48,11 +48,11 @@ def test_the_process_of_a_query_reaches_no_store(
         seen.append((asking[-1].net_connections(), asking[-1].environ()))  # while it waits for the piece
         return read(files, *arguments)
 
-    monkeypatch.setattr(QueryProcess, "answer", asked)
+    monkeypatch.setattr(QueryProcess, "answer", requested)
     monkeypatch.setattr(Files, "read", served)
     assert answer(lake, f"SELECT count(*) AS n FROM {NAME}").rows.to_pylist() == [{"n": 101}]
     assert seen
     for connections, environment in seen:
         assert not connections
-        told = str(environment)
-        assert not any(value in told for _, value in lake.storage_options if len(value) > 5)
+        reported = str(environment)
+        assert not any(value in reported for _, value in lake.storage_options if len(value) > 5)

@@ -131,10 +131,10 @@ def test_a_run_reads_from_the_store_and_publishes_to_it(left: Left) -> None:
 def test_a_run_without_rights_fails_at_the_step_that_needs_them(left: Left) -> None:
     assert left.ended["refused"]["tasks"]["ingest"] == "failed"
     assert left.ended["retract"]["tasks"]["retract"] == "failed"
-    told = left.files["output.txt"].decode()
-    assert f"in the lake at {left.bucket.address('lake')}: the store answered 403 Forbidden" in told
+    text = left.files["output.txt"].decode()
+    assert f"in the lake at {left.bucket.address('lake')}: the store answered 403 Forbidden" in text
     assert re.search(
-        rf"{re.escape(left.bucket.address('people'))}\S* (must be readable|could not be read)", told
+        rf"{re.escape(left.bucket.address('people'))}\S* (must be readable|could not be read)", text
     )
 
 

@@ -41,7 +41,7 @@ SPARK_SECRET = secrets.token_hex(16)
 MEMBERSHIP = secrets.token_hex(32)
 CANARY = "Wilhelmina-Canary"
 ROWS = 2_600
-# Without a clean-up, so that what the tasks stored can be looked at; and the clean-up, as a run of its own.
+# Without a clean-up, so that what the tasks stored can be looked at; and the clean-up, as a separate run.
 DAG = """
 from airflow.sdk import DAG
 from airflow_privacy_release import *
@@ -164,7 +164,7 @@ class Left:
     bucket: Bucket
 
     def objects(self) -> dict[str, bytes]:
-        """The work area as whoever reads the bucket sees it."""
+        """The work area as a reader of the bucket sees it."""
         return {name: data for name, data in self.bucket.objects().items() if name.startswith("work/")}
 
 
@@ -351,7 +351,7 @@ def test_an_object_in_anothers_place_is_refused(bucket: Bucket, tmp_path: Path) 
         scratch_of(bucket, tmp_path / "two").fetch(address)
 
 
-def test_wrong_rights_are_told_without_a_key(bucket: Bucket, tmp_path: Path) -> None:
+def test_wrong_rights_are_reported_without_a_key(bucket: Bucket, tmp_path: Path) -> None:
     address = stored(bucket, tmp_path / "one")
     wrong = replace(bucket, store=replace(bucket.store, secret=SECRET[:40] + "aGk="))
     with pytest.raises(WorkAreaError, match="could not be read") as caught:

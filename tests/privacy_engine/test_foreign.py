@@ -15,7 +15,7 @@ from privacy_engine.errors import CapacityError, EngineError
 from privacy_engine.foreign import translated
 
 ROOT = Path(__file__).parents[2]
-# What has to run in a process of its own: it may take 250 MB more than it has, and tells what was raised.
+# What has to run in a separate process: it may take 250 MB more than it has, and tells what was raised.
 LIMITED = """
 import json, resource, sys
 import duckdb, numpy as np, pyarrow as pa, pyarrow.parquet as pq
@@ -105,7 +105,7 @@ def test_a_process_of_a_pool_that_the_system_killed_is_a_matter_of_memory() -> N
         assert isinstance(translated(caught.value, "the command"), CapacityError)
 
 
-def test_a_breakdown_of_native_code_is_told_by_its_type_and_place_alone(tmp_path: Path) -> None:
+def test_a_breakdown_of_native_code_is_reported_by_its_type_and_place_alone(tmp_path: Path) -> None:
     import pyarrow as pa
     from deltalake import DeltaTable, write_deltalake
 

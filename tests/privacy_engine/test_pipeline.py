@@ -8,7 +8,7 @@ import pytest
 
 from privacy_engine.engines.parquet import regrouped
 from privacy_engine.pipeline import ahead, each_ahead
-from privacy_engine.progress import advance, telling
+from privacy_engine.progress import advance, reporting_to
 
 PATIENCE = 60.0  # seconds until a thread that never comes is a failure
 
@@ -50,7 +50,7 @@ def test_an_error_comes_in_its_place_and_few_items_are_begun_after_it() -> None:
     assert max(begun) <= 3 + 2
 
 
-def test_an_error_of_the_caller_leaves_no_thread_to_whoever_collects_garbage() -> None:
+def test_an_error_of_the_caller_leaves_no_thread_to_the_garbage_collector() -> None:
     begun = []
 
     def whole() -> None:
@@ -133,14 +133,14 @@ def test_who_leaves_early_closes_the_items_and_nothing_more_is_made() -> None:
     assert not pools()
 
 
-def test_the_progress_of_the_items_is_told_to_whoever_listens_to_the_caller() -> None:
-    told: list[float] = []
+def test_the_progress_of_the_items_is_reported_to_the_listener_of_the_caller() -> None:
+    shares: list[float] = []
 
     def items() -> Iterator[int]:
         for number in range(4):
             yield number
             advance((number + 1) / 4)
 
-    with telling(told.append), ahead(items()) as numbers:
+    with reporting_to(shares.append), ahead(items()) as numbers:
         assert len(list(numbers)) == 4
-    assert told == [0.25, 0.5, 0.75, 1.0]
+    assert shares == [0.25, 0.5, 0.75, 1.0]

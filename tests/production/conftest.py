@@ -115,7 +115,7 @@ def copy_kernels(venv: Path) -> None:
 
 
 def environment_of(root: Path, lock: str, python: str = sys.executable) -> Path:
-    """An environment of its own below a folder, with what a lock file names; where its programs are."""
+    """A separate environment below a folder, with what a lock file names; where its programs are."""
     venv = root / "venv"
     uv("venv", "--python", python, venv)
     programs = venv / "bin"

@@ -25,7 +25,7 @@ class Contained(Services):
     def make_volumes(self) -> None:
         """Folders for all volumes, with owner and mode of what the image has there, as Docker makes them."""
         image = services()["worker"]["image"]
-        for service in (name for name, told in services().items() if told["image"] == image):
+        for service in (name for name, reported in services().items() if reported["image"] == image):
             for volume, place in self.mounts(service).items():
                 if volume.name in volumes() and not volume.exists():
                     user, group, mode = self._owner_and_mode(place.split(":")[0])
@@ -35,12 +35,12 @@ class Contained(Services):
 
     def _owner_and_mode(self, place: str) -> list[str]:
         """Of a folder of the image."""
-        told = ""
+        reported = ""
         while (
-            not told
+            not reported
         ):  # on a busy machine buildah can end before it has passed on what a quick command wrote
-            told = self.image.run("stat", "--format", "%u %g %a", place, volumes={})
-        return told.split()
+            reported = self.image.run("stat", "--format", "%u %g %a", place, volumes={})
+        return reported.split()
 
     def mounts(self, service: str) -> dict[Path, str]:
         """What the compose file mounts into a service: folder or file of this machine -> place."""

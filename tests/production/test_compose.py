@@ -180,10 +180,10 @@ def test_a_secret_is_only_where_it_is_needed() -> None:
 
 def test_the_floor_policy_reaches_every_part_of_airflow_and_the_command_line() -> None:
     variable = "PRIVACY_FLOOR_POLICY"
-    told = {name: found.get("environment", {}).get(variable) for name, found in services().items()}
+    fields = {name: found.get("environment", {}).get(variable) for name, found in services().items()}
     for name in ("worker", "api-server", "scheduler", "dag-processor", "triggerer", "privacy-release"):
-        assert filled(told[name], {variable: "floor.yaml"}) == "floor.yaml"
-        assert filled(told[name], {}) == ""  # as if nobody had set it
+        assert filled(fields[name], {variable: "floor.yaml"}) == "floor.yaml"
+        assert filled(fields[name], {}) == ""  # as if it were not set
 
 
 def test_raw_and_staged_records_are_mounted_only_where_they_are_needed() -> None:

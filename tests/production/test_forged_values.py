@@ -163,14 +163,14 @@ class Run:
 
     def _is_known_to_ask(self) -> bool:
         """Whether the scheduler took note that the process of `approve` has ended since it asked last."""
-        asked = told = -1
+        requested = reported = -1
         for line, text in enumerate(self.server.log.read_text(errors="replace").splitlines()):
             if "Pausing task as AWAITING_INPUT" in text and f"dag_id={self.dag} " in text:
-                asked = line
+                requested = line
             event = "Received executor event with state success" in text
             if event and f"dag_id='{self.dag}', task_id='approve'" in text:
-                told = line
-        return 0 <= asked < told
+                reported = line
+        return 0 <= requested < reported
 
     def refused(self, task: str, why: str) -> None:
         """Assert that a task fails in its first attempt with this reason, and nothing is published."""
@@ -287,7 +287,7 @@ def test_an_honest_run_is_published_and_clearing_its_last_task_says_already(runs
     assert run.value("publish")["already"]
 
 
-def test_1_an_answer_that_nobody_gave(runs: dict[str, Run]) -> None:
+def test_1_an_answer_that_no_one_gave(runs: dict[str, Run]) -> None:
     run = asking(runs["answered"])
     run.write("approve", forged(run))
     run.mark("approve")
@@ -358,7 +358,7 @@ def test_6_an_answer_that_was_taken_back(runs: dict[str, Run]) -> None:
     run.refused("publish", NO_VALUE)
 
 
-def test_7_two_answers_that_nobody_gave(runs: dict[str, Run]) -> None:
+def test_7_two_answers_that_no_one_gave(runs: dict[str, Run]) -> None:
     run = asking(runs["two"])
     first = {"by": {"id": "bob", "name": "bob"}, "at": "2026-11-26T11:00:00+00:00", "comment": ""}
     run.write("approve", forged(run, first=first))

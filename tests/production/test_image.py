@@ -66,14 +66,14 @@ TELLING = """
 import numba
 from numba.core.event import Listener, register
 
-class Told(Listener):
+class Compiled(Listener):
     def on_start(self, event):
         print("numba compiles", flush=True)
 
     def on_end(self, event):
         pass
 
-register("numba:compile", Told())
+register("numba:compile", Compiled())
 numba.njit(lambda number: number)(1)
 """
 
@@ -136,8 +136,8 @@ def test_the_image_makes_releases_as_its_own_user_on_a_read_only_root_and_compil
     image: Image, volumes: dict[Path, str], tmp_path: Path
 ) -> None:
     command = ("run", "include/releases/greedy_hamdist.yaml", "--release-id", "r1")
-    told = image.run("python", "-c", COUNTED, *command, volumes=volumes, environment=PLACES)
-    assert "compiled 0" in told, told
+    done = image.run("python", "-c", COUNTED, *command, volumes=volumes, environment=PLACES)
+    assert "compiled 0" in done, done
     lake = Lake(root=str(tmp_path / "lake"))
     assert [release["release_id"] for release in releases(lake.table("greedy_hamdist"))] == ["r1"]
     assert manifest_of(lake.table("greedy_hamdist"), "r1")["parameters"]["k"] == 10
@@ -153,8 +153,8 @@ def test_a_process_of_the_image_can_write_to_its_volumes_alone(
         "for place in /opt/airflow /opt/venv /usr /etc /data/source /opt/airflow/include /data/lake; do "
         "touch $place/x 2>/dev/null && echo wrote $place; done; true"
     )
-    told = image.run("sh", "-c", script, volumes=volumes).split()
-    assert told == [str(USER), "CapEff:", "0" * 16, "wrote", "/data/lake"]
+    done = image.run("sh", "-c", script, volumes=volumes).split()
+    assert done == [str(USER), "CapEff:", "0" * 16, "wrote", "/data/lake"]
 
 
 def test_opendp_draws_noise_in_the_image(image: Image, volumes: dict[Path, str]) -> None:
@@ -162,9 +162,9 @@ def test_opendp_draws_noise_in_the_image(image: Image, volumes: dict[Path, str])
 
 
 def test_where_tells_the_places_of_a_container(image: Image, volumes: dict[Path, str]) -> None:
-    told = image.run("privacy-release", "where", volumes=volumes, environment=PLACES)
-    assert "/data/lake\n" in told
-    assert "$PRIVACY_LAKE; is there" in told
+    done = image.run("privacy-release", "where", volumes=volumes, environment=PLACES)
+    assert "/data/lake\n" in done
+    assert "$PRIVACY_LAKE; is there" in done
 
 
 def test_a_release_runs_on_a_celery_worker_from_end_to_end_and_compiles_nothing(topology: Topology) -> None:
@@ -191,7 +191,7 @@ def test_a_private_release_is_booked_in_the_ledger_in_postgresql(topology: Topol
     assert len(DeltaTable(str(topology.root / "lake" / "errph")).to_pandas()) > 0
 
 
-def test_the_pages_show_releases_to_who_has_logged_in_and_to_nobody_else(topology: Topology) -> None:
+def test_the_pages_show_releases_to_who_has_logged_in_and_to_no_one_else(topology: Topology) -> None:
     assert "errph" in topology.page("/privacy/releases", topology.token)
     assert "visits" in topology.page("/privacy/budget", topology.token)
     with pytest.raises(HTTPError, match="401"):

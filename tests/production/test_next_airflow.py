@@ -1,6 +1,6 @@
 """The pages of the plugin in the Airflow that comes next, from pre-releases where the index has them.
 
-Slow: it installs that version with all that it needs, in an environment of its own; all other tests of the
+Slow: it installs that version with all that it needs, in a separate environment; all other tests of the
 pages have the locked version. Only this finds an interface of Airflow that the pages call and that changed.
 """
 
@@ -19,7 +19,7 @@ TESTS = "tests/airflow_privacy_release/plugin"
 
 def require_published(python: Path) -> None:
     """Skip the test where the index has no version of it."""
-    asked = [
+    requested = [
         UV,
         "pip",
         "install",
@@ -31,7 +31,7 @@ def require_published(python: Path) -> None:
         "allow",
         NEXT,
     ]
-    done = subprocess.run([str(part) for part in asked], capture_output=True, text=True, check=False)
+    done = subprocess.run([str(part) for part in requested], capture_output=True, text=True, check=False)
     if done.returncode:
         pytest.skip(f"no version of {NEXT} can be had from the package index")
 

@@ -119,7 +119,7 @@ def topology(
 
 
 def start_worker(topology: Topology, queue: str, folder: Path) -> None:
-    """A worker that takes the tasks of one queue, and has a folder of its own for them."""
+    """A worker that takes the tasks of one queue, and has a separate folder for them."""
     settings = {
         "PRIVACY_SCRATCH": str(folder),
         "AIRFLOW__LOGGING__WORKER_LOG_SERVER_PORT": str(free_port()),

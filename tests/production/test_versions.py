@@ -1,4 +1,4 @@
-"""In somebody else's Airflow: the wheels under each older version that they support, run by its scheduler."""
+"""In another Airflow: the wheels under each older version that they support, run by its scheduler."""
 
 import json
 import os
@@ -88,7 +88,7 @@ class Elsewhere:
         return self.installed.run(*command, environment=self.environment)
 
     def ask(self, method: str, path: str, user: str | None = "officer", body: Any = None) -> bytes:
-        """An answer of the server, to a user who has logged in, or to nobody."""
+        """An answer of the server, to a user who has logged in, or to no user."""
         return ask(self.address, method, path, body, None if user is None else self.token(user))
 
     def api(self, method: str, path: str, user: str = "officer", body: Any = None) -> Any:
@@ -193,24 +193,24 @@ def test_what_a_version_has_is_parsed_and_what_it_lacks_is_an_import_error(elsew
     dags = {dag["dag_id"] for dag in elsewhere.api("GET", "/dags")["dags"]}
     assert {"visits", "visits_private"} <= dags
     assert ("visits_daily" in dags) == by_partition
-    told = [error["stack_trace"] for error in elsewhere.api("GET", "/importErrors")["import_errors"]]
-    assert len(told) == (not by_partition)
+    reported = [error["stack_trace"] for error in elsewhere.api("GET", "/importErrors")["import_errors"]]
+    assert len(reported) == (not by_partition)
     if not by_partition:
         assert re.search(
-            r"visits_daily\.yaml: line \d+: schedule\.partitions needs Airflow 3\.2 or newer", told[0]
+            r"visits_daily\.yaml: line \d+: schedule\.partitions needs Airflow 3\.2 or newer", reported[0]
         )
 
 
-def test_a_release_waits_for_its_officer_and_for_nobody_else(elsewhere: Elsewhere) -> None:
+def test_a_release_waits_for_its_officer_and_for_no_one_else(elsewhere: Elsewhere) -> None:
     run_id = elsewhere.start("visits")
 
-    def asked() -> bool:
+    def requested() -> bool:
         states = elsewhere.tasks("visits", run_id)
         assert not {"failed", "upstream_failed"} & set(states.values()), states
         waits = states.get("approve") == "deferred"
         return waits and has_left_its_worker(elsewhere.root / "scheduler.log", "approve", run_id)
 
-    wait_for(asked, "the question for approval", every=0.5)
+    wait_for(requested, "the question for approval", every=0.5)
     assert releases(elsewhere.lake.table("visits")) == []
     place = f"/dags/visits/dagRuns/{quote(run_id, safe='')}/taskInstances/approve/-1/hitlDetails"
     body = {"chosen_options": ["Approve"], "params_input": {"comment": "looks fine"}}

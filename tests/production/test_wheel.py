@@ -240,7 +240,7 @@ assert "airflow" not in sys.modules
 
 @pytest.fixture
 def publisher(clean: dict[str, str], tmp_path: Path) -> dict[str, str]:
-    """The environment of somebody who publishes without Airflow."""
+    """The environment of a user who publishes without Airflow."""
     return clean | {"HOME": str(tmp_path), "MPLCONFIGDIR": str(tmp_path / "matplotlib")}
 
 
@@ -250,7 +250,7 @@ def test_the_engine_works_without_airflow(without_airflow: Installed, publisher:
     without_airflow.run("python", "-c", CHECK, environment=publisher)
 
 
-def test_whoever_has_the_wheel_a_lake_and_the_public_keys_reads_checks_and_verifies_each_person_once(
+def test_a_consumer_with_the_wheel_a_lake_and_the_public_keys_reads_checks_and_verifies_each_person_once(
     without_airflow: Installed, publisher: dict[str, str], clean: dict[str, str], tmp_path: Path
 ) -> None:
     visits(600).to_parquet(tmp_path / "visits.parquet", index=False)
@@ -291,9 +291,9 @@ publish: {{lake: lake_default, table: people}}
     assert "approved  by Olga" in checked
     page = (checkout() / "docs" / "proof.md").read_text(encoding="utf-8")
     (session,) = re.findall(r"^```python\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
-    told = without_airflow.both("python", "-c", f"lake = {str(lake)!r}\n{session}", environment=here)[1]
-    assert "people, release w2 of 20" in told
-    assert "guarantee: k-anonymity (k=10)" in told
+    reported = without_airflow.both("python", "-c", f"lake = {str(lake)!r}\n{session}", environment=here)[1]
+    assert "people, release w2 of 20" in reported
+    assert "guarantee: k-anonymity (k=10)" in reported
     verify = ["verify", "people.parquet", "--schema", "schema.yaml", "--policy", "mine.yaml"]
     verified = without_airflow.run("privacy-release", *verify, environment=here)
     assert verified.startswith("600 rows in ")

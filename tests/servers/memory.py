@@ -1,4 +1,4 @@
-"""How much memory a piece of work takes, in a process of its own."""
+"""How much memory a piece of work takes, in a separate process."""
 
 import re
 import subprocess

@@ -77,8 +77,8 @@ def server(bin_folder: Path) -> Iterator[URL]:
             if started:
                 break
         else:
-            told = [path.read_text() for path in (folder / "tools.log", log) if path.exists()]
-            raise RuntimeError("PostgreSQL did not start:\n" + "\n".join(told))
+            reported = [path.read_text() for path in (folder / "tools.log", log) if path.exists()]
+            raise RuntimeError("PostgreSQL did not start:\n" + "\n".join(reported))
         try:
             yield URL.create(
                 "postgresql+psycopg",
@@ -95,7 +95,7 @@ def server(bin_folder: Path) -> Iterator[URL]:
 
 
 def new_schema(url: URL) -> str:
-    """The address of an empty place of its own, with its password: a user, whose tables go to its schema.
+    """The address of a separate empty place, with its password: a user, whose tables go to its schema.
 
     A database would hold hundreds of files, and take as many milliseconds.
     """
@@ -112,4 +112,4 @@ def _account() -> str | None:
     if os.geteuid() != 0:
         return None
     known = {entry.pw_name for entry in pwd.getpwall()}
-    return "postgres" if "postgres" in known else "nobody"
+    return "postgres" if "postgres" in known else "unknown"

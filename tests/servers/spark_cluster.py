@@ -69,7 +69,7 @@ class Standalone:
     Attributes:
         master: its address, `spark://...`.
         page: address of the master's web page.
-        secret: without which nobody gets in.
+        secret: Secret without which no one gets in.
         workers: each of one core and with one executor an application.
     """
 

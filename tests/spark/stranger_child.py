@@ -1,4 +1,4 @@
-"""A program that asks a cluster for a session, and writes what it was told; Spark gives up after a minute.
+"""A program that asks a cluster for a session, and writes the answer; Spark gives up after a minute.
 
 Arguments: the address of the master, a private folder, and the secret, which may be empty.
 """

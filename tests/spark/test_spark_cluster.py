@@ -114,8 +114,8 @@ def test_nothing_that_a_worker_raises_shows_a_record(
     assert any("WorkerError" in log for log in logs), (
         "the executors' logs must be among those that are searched"
     )
-    told = ["".join(traceback.format_exception(caught.value)) for caught in (of_work, of_assign)]
-    for text in (*told, *capfd.readouterr(), caplog.text, *logs):
+    message = ["".join(traceback.format_exception(caught.value)) for caught in (of_work, of_assign)]
+    for text in (*message, *capfd.readouterr(), caplog.text, *logs):
         assert CANARY not in text
         assert "Köln" not in text
 
@@ -178,8 +178,8 @@ def within_task(
     cluster: Standalone, scratch: tuple[Scratch, Bucket], monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[None]:
     """As within a task whose connection names the cluster, and whose work area is the bucket."""
-    told = {"master": cluster.master, "conf": CONF}
-    connection = {"conn_type": "privacy_spark", "password": cluster.secret, "extra": told}
+    fields = {"master": cluster.master, "conf": CONF}
+    connection = {"conn_type": "privacy_spark", "password": cluster.secret, "extra": fields}
     monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", json.dumps(connection))
     monkeypatch.setenv("PRIVACY_WORK_AREA", scratch[1].address("work"))
     entered = CURRENT.set(scratch[0])
@@ -325,10 +325,10 @@ def _files_below(folder: Path) -> list[Path]:
 
 
 def test_a_client_without_the_secret_is_refused(cluster: Standalone, stranger: subprocess.Popen[str]) -> None:
-    told, shown = stranger.communicate(timeout=DEADLINE)
-    assert told.startswith(f"Spark must start with the master {cluster.master}, got ")
-    assert told.endswith("context: None; left: []")
-    assert "check the address, the secret" in told
+    reported, shown = stranger.communicate(timeout=DEADLINE)
+    assert reported.startswith(f"Spark must start with the master {cluster.master}, got ")
+    assert reported.endswith("context: None; left: []")
+    assert "check the address, the secret" in reported
     assert shown == ""
     served = cluster.state()
     assert len(served["activeapps"] + served["completedapps"]) == 1, "that of the other tests"

@@ -39,10 +39,10 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
 
 def test_classes_are_counted(connected_spark: SparkEngine, files: list[str]) -> None:
     values = sensitive_values(connected_spark, files, SCHEMA)
-    told = list(
+    reported = list(
         connected_spark.fold_classes(files, Grouping(columns=["Age", "flag"], sensitive=values), totals)
     )
-    assert [sum(part["totals"][i] for part in told) for i in range(3)] == [300, 12, 300]
+    assert [sum(part["totals"][i] for part in reported) for i in range(3)] == [300, 12, 300]
     assert sum(connected_spark.class_sizes(files, ["Age", "flag"]).values()) == 12
 
 

@@ -65,8 +65,8 @@ def counted(table: pa.Table) -> Counter[tuple[object, ...]]:
 
 
 def classes(folded: Iterable[Mapping[str, Any]]) -> Counter[str]:
-    """All classes that were shown, whoever counted them."""
-    return Counter(text for told in folded for text in told["classes"])
+    """All classes that were shown, by whichever engine."""
+    return Counter(text for reported in folded for text in reported["classes"])
 
 
 def test_the_columns_and_rows_are_those_of_the_files(

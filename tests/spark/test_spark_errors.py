@@ -55,7 +55,7 @@ def test_an_error_type_that_is_not_known_everywhere_arrives_as_its_nearest_known
     assert (type(found), str(found)) == (InfeasibleError, "lower k")
 
 
-def test_an_error_that_was_cut_off_is_still_told_without_its_text() -> None:
+def test_an_error_that_was_cut_off_is_still_reported_without_its_text() -> None:
     found = failure_of(RuntimeError(f'privacy engine: {{"error": "SchemaError", "message": "{CANARY}'))
     assert type(found) is EngineError
     assert CANARY not in str(found)
@@ -86,7 +86,7 @@ def test_nothing_foreign_leaves_the_driver() -> None:
     assert caught.value.__context__ is None
 
 
-def test_an_error_that_cannot_say_what_it_is_is_told_by_its_kind() -> None:
+def test_an_error_that_cannot_say_what_it_is_is_reported_by_its_kind() -> None:
     class DeadError(Exception):
         def __str__(self) -> str:
             raise ConnectionError(CANARY)

@@ -97,9 +97,9 @@ def test_a_question_is_one_shuffle_whose_result_does_not_grow(
 
         def question(table: Counted = table, rows: int = rows) -> None:
             grouping = Grouping(columns=["zip"], sensitive=table.values, person=person)
-            told = list(engine.fold_classes(table.files, grouping, sizes))
-            assert sum(part["classes"] for part in told) == rows // 2
-            assert min(part["smallest"] for part in told) == 2
+            reported = list(engine.fold_classes(table.files, grouping, sizes))
+            assert sum(part["classes"] for part in reported) == rows // 2
+            assert min(part["smallest"] for part in reported) == 2
 
         found[rows, files] = measured(engine, f"{way} {rows} {files}", question)
         assert found[rows, files].shuffles == 1, "records must be sent once"
@@ -136,5 +136,5 @@ def test_records_of_many_files_are_numbered_by_one_scan(local_spark: SparkEngine
     assert local_spark.sample(table.files, 6_000, 1).equals(records)
     some = local_spark.sample(table.files, 50, 1)
     assert some.equals(records.take(subset(6_000, 50, np.random.default_rng(1))))
-    twice = [*table.files, table.files[0]]  # which of the two a record is of is not told
+    twice = [*table.files, table.files[0]]  # which of the two a record is of is not known
     assert len(local_spark.sample(twice, 10_000, 1)) == 6_000 + len(pq.read_table(table.files[0]))

@@ -55,8 +55,8 @@ def source(tmp_path: Path) -> str:
 @pytest.fixture
 def spark_connection(monkeypatch: pytest.MonkeyPatch) -> None:
     require_spark()
-    told = {"conn_type": "privacy_spark", "extra": {"master": "local[2]", "conf": CONF}}
-    monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", json.dumps(told))
+    fields = {"conn_type": "privacy_spark", "extra": {"master": "local[2]", "conf": CONF}}
+    monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", json.dumps(fields))
 
 
 @pytest.mark.usefixtures("spark_connection")
@@ -69,9 +69,9 @@ def test_spark_releases_the_bytes_of_the_process_pool(source: str, tmp_path: Pat
             staged[kind] = privacy_release.make_release(table, work, label=kind, **METHOD)
     assert staged["spark"].sha256 == staged["fragments"].sha256
     assert staged["spark"].figures == staged["fragments"].figures
-    told = json.loads(Path(staged["spark"].manifest).read_text())["fragments"]
-    assert told["count"] >= 3
-    assert told["engine"] == "spark"
+    manifest = json.loads(Path(staged["spark"].manifest).read_text())["fragments"]
+    assert manifest["count"] >= 3
+    assert manifest["engine"] == "spark"
 
 
 @pytest.mark.usefixtures("spark_connection")

@@ -52,8 +52,8 @@ def shown(parts: Iterable[CountedClasses]) -> dict[str, Any]:
 
 def totals(parts: Iterable[CountedClasses]) -> dict[str, Any]:
     """A fold of three numbers: records, classes, and records by their salary."""
-    told = [(part.records, len(part), int(part.counts("salary").counts.sum())) for part in parts]
-    return {"totals": [sum(numbers) for numbers in zip((0, 0, 0), *told, strict=True)]}
+    reported = [(part.records, len(part), int(part.counts("salary").counts.sum())) for part in parts]
+    return {"totals": [sum(numbers) for numbers in zip((0, 0, 0), *reported, strict=True)]}
 
 
 CODED = pa.schema({"0": pa.uint8(), "a value": pa.string()})
@@ -115,5 +115,8 @@ class Waiting:
 
 def sizes(parts: Iterable[CountedClasses]) -> dict[str, Any]:
     """A fold of two numbers: how many classes there are, and the size of the smallest."""
-    told = [(len(part), int(part.sizes.min(initial=2**62))) for part in parts]
-    return {"classes": sum(n for n, _ in told), "smallest": min((least for _, least in told), default=2**62)}
+    reported = [(len(part), int(part.sizes.min(initial=2**62))) for part in parts]
+    return {
+        "classes": sum(n for n, _ in reported),
+        "smallest": min((least for _, least in reported), default=2**62),
+    }

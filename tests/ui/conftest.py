@@ -82,13 +82,13 @@ def accessible() -> Callable[[Any], None]:
 
     def look(page: Any) -> None:
         page.evaluate(source)
-        found = page.evaluate("() => axe.run({iframes: false}).then((told) => told.violations)")
-        told = [
+        found = page.evaluate("() => axe.run({iframes: false}).then((found) => found.violations)")
+        reported = [
             (fault["id"], fault["help"], [node["html"] for node in fault["nodes"]][:3])
             for fault in found
             if fault["impact"] in ("serious", "critical")
         ]
-        assert not told, (page.url, told)
+        assert not reported, (page.url, reported)
 
     return look
 

@@ -1,4 +1,4 @@
-"""A real `airflow standalone` of its own, with invented people to release, for tests in a browser."""
+"""A real separate `airflow standalone`, with invented people to release, for tests in a browser."""
 
 import json
 import os

@@ -90,8 +90,8 @@ def test_a_page_fits_every_screen_in_light_and_dark_and_has_no_serious_fault(
     picture: Callable[..., None],
 ) -> None:
     file, page = request.getfixturevalue(name), window.new_page()
-    asked: list[str] = []
-    page.on("request", lambda one: asked.append(one.url))
+    requests: list[str] = []
+    page.on("request", lambda one: requests.append(one.url))
     papers = set()
     for scheme in ("light", "dark"):
         page.emulate_media(color_scheme=scheme)
@@ -105,7 +105,7 @@ def test_a_page_fits_every_screen_in_light_and_dark_and_has_no_serious_fault(
             picture(page, f"{name}-{width}-{scheme}", whole=True)
         papers.add(page.evaluate("getComputedStyle(document.body).backgroundColor"))
     assert len(papers) == 2
-    assert set(asked) == {f"file://{file}"}
+    assert set(requests) == {f"file://{file}"}
 
 
 def test_what_is_clicked_is_shown_and_used_and_can_be_released(

@@ -52,7 +52,7 @@ def place_of(run_id: str) -> str:
     return f"/dags/{ANONYMIZED}/runs/{quote(run_id, safe='')}"
 
 
-def asked(server: Server, run_id: str, dag_id: str = ANONYMIZED) -> str:
+def requested(server: Server, run_id: str, dag_id: str = ANONYMIZED) -> str:
     """The task that waits for a person, once it does."""
     tasks = f"/dags/{dag_id}/dagRuns/{quote(run_id, safe='')}/taskInstances"
 
@@ -160,7 +160,7 @@ def waiting(server: Server, runs: dict[str, str]) -> str:
     made = server.call(
         "POST", f"/dags/{ANONYMIZED}/dagRuns", {"logical_date": None, "conf": {"approval": True}}
     )
-    asked(server, run_id := str(made["dag_run_id"]))
+    requested(server, run_id := str(made["dag_run_id"]))
     return run_id
 
 
@@ -176,7 +176,7 @@ def test_a_release_is_triggered_reported_approved_listed_and_retracted_in_the_br
 ) -> None:
     page = log_in("officer", by_form=True)
     run_id = trigger_with_approval(server, page)
-    asked(server, run_id)
+    requested(server, run_id)
     tab = open_report_tab(server, page, place_of(run_id))
     assert tab.locator("h1 .status").inner_text() == "not published"
     tab.frame_locator("iframe.report").get_by_role("heading", name=ANONYMIZED).wait_for()
@@ -238,7 +238,7 @@ def test_a_rejected_release_fails_publishes_nothing_and_leaves_no_report(
 ) -> None:
     page = log_in("officer")
     run_id = trigger_with_approval(server, page)
-    asked(server, run_id)
+    requested(server, run_id)
     visitor = log_in("visitor")
     forbidden = visitor.request.patch(
         f"{server.address}/api/v2/dags/{ANONYMIZED}/dagRuns/{quote(run_id, safe='')}"
@@ -282,11 +282,11 @@ def test_what_attackers_gain_is_seen_before_a_release_is_approved_and_with_it_af
     release_before(server, ATTACKED)
     page = log_in("officer")
     run_id = trigger_with_approval(server, page, ATTACKED)
-    asked(server, run_id, ATTACKED)
+    requested(server, run_id, ATTACKED)
     open_approval(server, page, run_id, ATTACKED)
     gained = page.get_by_role("table", name="What each attack gains on this release")
-    told = [row.inner_text() for row in gained.get_by_role("rowheader").all()]
-    assert {"singling out", "linkage", "inference", "minimality"} == set(told)
+    reported = [row.inner_text() for row in gained.get_by_role("rowheader").all()]
+    assert {"singling out", "linkage", "inference", "minimality"} == set(reported)
     accessible(page)
     picture(page, "approval-attacked", whole=True)
     page.get_by_label("Comment").fill("attacked by a test")
@@ -381,9 +381,9 @@ def test_every_page_fits_a_phone_in_light_and_dark_and_breaks_no_rule_of_its_pol
     for scheme, paper in (("light", "rgb(245, 246, 248)"), ("dark", "rgb(16, 21, 28)")):
         page = log_in("officer", scheme)
         complaints: list[str] = []
-        asked: list[str] = []
-        page.on("console", lambda message, told=complaints: told.append(message.text))
-        page.on("request", lambda request, told=asked: told.append(request.url))
+        requested: list[str] = []
+        page.on("console", lambda message, expected=complaints: expected.append(message.text))
+        page.on("request", lambda request, expected=requested: expected.append(request.url))
         for name, address in addresses(runs).items():
             assert page.goto(f"{server.address}{address}").ok, name
             for size, (width, height) in {"desktop": DESKTOP, "phone": PHONE, "large": SIZES[-1]}.items():
@@ -392,8 +392,8 @@ def test_every_page_fits_a_phone_in_light_and_dark_and_breaks_no_rule_of_its_pol
                 coloured(page.locator("body"), paper)
                 picture(page, f"{name}-{size}-{scheme}", whole=name != "report")
         assert not [text for text in complaints if "Content Security Policy" in text]
-        assert asked
-        assert not [url for url in asked if not url.startswith(f"{server.address}/privacy/")]
+        assert requested
+        assert not [url for url in requested if not url.startswith(f"{server.address}/privacy/")]
 
 
 def addresses(runs: dict[str, str]) -> dict[str, str]:
@@ -442,8 +442,8 @@ def test_a_theme_chosen_in_airflow_rules_the_pages_and_the_report(
     server: Server, runs: dict[str, str], log_in: Callable[..., Any], picture: Callable[..., None]
 ) -> None:
     page = log_in("officer", "light")
-    asked: list[str] = []
-    page.on("request", lambda request: asked.append(request.url))
+    requested: list[str] = []
+    page.on("request", lambda request: requested.append(request.url))
     page.goto(f"{server.address}/privacy/static/pages.css")  # of the same origin, and drawn at once
     page.evaluate("localStorage.setItem('theme', 'dark')")
     tab = open_report_tab(server, page, place_of(runs[ANONYMIZED]))
@@ -451,7 +451,7 @@ def test_a_theme_chosen_in_airflow_rules_the_pages_and_the_report(
     report.get_by_role("heading", name=ANONYMIZED).wait_for()
     for body in (tab.locator("body"), report.locator("body")):
         coloured(body, "rgb(16, 21, 28)")
-    (one,) = (url for url in asked if "/privacy/report/published?" in url)
+    (one,) = (url for url in requested if "/privacy/report/published?" in url)
     assert one.endswith("&theme=dark")  # and was not read once more for it
     picture(page, "run-report-dark")
 

@@ -67,8 +67,8 @@ def synthetic() -> tuple[str, str]:
     """The public report, and the curator's."""
     source, rng = people(400, np.random.default_rng(1)), np.random.default_rng(2)
     release = PrivBayes(epsilon=1.0).release(source, SCHEMA, rng)
-    told = render_curator_report(release, source, SCHEMA, name="people", release_id="2026-W47")
-    return render_report(release, {}, {}, title="People", source_rows=400), told
+    text = render_curator_report(release, source, SCHEMA, name="people", release_id="2026-W47")
+    return render_report(release, {}, {}, title="People", source_rows=400), text
 
 
 @pytest.fixture(scope="module")
@@ -76,14 +76,14 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("pages")
     public, private = synthetic()
     releases = [staged(name, 0.1 * i, 0.05 * i) for i, name in enumerate(("mondrian", LONG, "obpa"), 1)]
-    told = {
+    fields = {
         "anonymized": (plain := anonymized()),
         "attacked": with_attacks(plain, TRIALS),
         "synthetic": public,
         "curator": private,
         "comparison": render_comparison(releases, [report(r) for r in releases], title="Three ways"),
     }
-    for name, html in told.items():
+    for name, html in fields.items():
         (folder / f"{name}.html").write_text(html, encoding="utf-8")
     return folder
 

@@ -14,7 +14,16 @@ from tests.ui.conftest import SIZES, opened
 
 pytestmark = [pytest.mark.ui]
 
-PAGES = ("index", "tutorial", "guarantees", "methods", "reference_files", "benchmarks")
+PAGES = (
+    "index",
+    "tutorial",
+    "choose",
+    "guarantees",
+    "methods",
+    "reference_files",
+    "reference_python",
+    "benchmarks",
+)
 
 
 @pytest.fixture(scope="module")
@@ -36,8 +45,8 @@ def test_the_site_fits_every_screen_and_asks_no_server(
 ) -> None:
     window = opened(browser, color_scheme=scheme)
     page = window.new_page()
-    asked: list[str] = []
-    page.on("request", lambda request: asked.append(request.url))
+    requests: list[str] = []
+    page.on("request", lambda request: requests.append(request.url))
     for name in PAGES:
         for width, height in SIZES:
             page.set_viewport_size({"width": width, "height": height})
@@ -45,8 +54,8 @@ def test_the_site_fits_every_screen_and_asks_no_server(
             page.locator("h1").wait_for()
             assert page.evaluate("document.documentElement.scrollWidth") <= width, (name, width)
             picture(page, f"site-{name}-{width}-{scheme}")
-    assert asked
-    assert not [url for url in asked if not url.startswith(("file:", "data:", "blob:"))]
+    assert requests
+    assert not [url for url in requests if not url.startswith(("file:", "data:", "blob:"))]
     window.close()
 
 

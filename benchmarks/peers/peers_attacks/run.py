@@ -31,11 +31,11 @@ def main(job: Path) -> None:
             try:
                 evaluator.evaluate(**how)
                 found, spent = evaluator.results(), time.process_time() - cpu
-                told = {"risk": found.risk().value, "ci": list(found.risk().ci)}
-                told |= {"main": found.attack_rate.value, "control": found.control_rate.value}
+                result = {"risk": found.risk().value, "ci": list(found.risk().ci)}
+                result |= {"main": found.attack_rate.value, "control": found.control_rate.value}
             except (RuntimeError, ValueError, ZeroDivisionError) as error:
-                spent, told = time.process_time() - cpu, {"failed": type(error).__name__}
-            print(json.dumps({"release": release, "attack": attack, "cpu": spent, **told}), flush=True)
+                spent, result = time.process_time() - cpu, {"failed": type(error).__name__}
+            print(json.dumps({"release": release, "attack": attack, "cpu": spent, **result}), flush=True)
 
 
 def attacks(

@@ -2,7 +2,7 @@
 
 Algorithm 2 of the paper with what its authors' code sets (`mechanisms/aim.py` of
 https://github.com/ryan112358/private-pgm, MIT licence): 16 rounds planned for each attribute, a tenth of the
-budget for choices, tables of at most 10,000 cells, a model of at most 80 MB. Written anew on the numpy model
+budget for choices, tables of at most 10,000 cells, a model of at most 80 MB. Written again on the numpy model
 beside this module: OpenDP's AIM on the authors' present library took 348 CPU seconds for a fit on NLTCS with
 two rounds an attribute, and came no nearer than .107 to its three-way marginals.
 
@@ -94,7 +94,7 @@ def workload(sizes: Sizes) -> dict[Clique, int]:
 
 
 def small_enough(limit: float, candidates: Sequence[Clique], sizes: Sizes, model: Model) -> list[Clique]:
-    """Those that the model holds already, and those that leave it within so many megabytes.
+    """Those that the model holds already, and those that leave it within this many megabytes.
 
     A junction tree has no more cells than the joint table, where attributes have two values or more: a
     clique that is not the joint table has at most half of its cells, and so have the trees of the attributes

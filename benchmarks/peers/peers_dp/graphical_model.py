@@ -165,7 +165,7 @@ def propagated(tree: Tree, logs: Sequence[np.ndarray]) -> list[np.ndarray]:
 
 @dataclass(frozen=True)
 class Model:
-    """A distribution of so many records.
+    """A distribution of this many records.
 
     Attributes:
         tree: its junction tree.
@@ -251,7 +251,7 @@ def estimated(
         sizes: values of each attribute.
         measurements: of cliques.
         total: records.
-        steps: at most so many of mirror descent.
+        steps: Most steps of mirror descent.
         start: parameters of a model before; zero where it has none.
     """
     targets, weights = _pooled(measurements, total)

@@ -1,7 +1,7 @@
 """MST (McKenna, Miklau, Sheldon 2021) of smartnoise-synth on Private-PGM: (epsilon, 1e-9), add/remove.
 
-Two slips of these versions are mended, so that the peer is seen at its best. Private-PGM 1.1 hands out the
-values of a column in the order of the rows, so that columns follow each other (mended upstream after this
+Two slips of these versions are fixed, so that the peer is seen at its best. Private-PGM 1.1 hands out the
+values of a column in the order of the rows, so that columns follow each other (fixed upstream after this
 release in ryan112358/mbi, pull request 145): as it is, MST does worse than independent columns on Adult.
 smartnoise-synth weights the joint count of rare values and does not tell the model, as the authors' own
 code does.
@@ -39,7 +39,7 @@ class Shuffling:
 
 
 class MST(MSTSynthesizer):
-    """With the model told how the joint count of rare values is weighted."""
+    """With the model informed how the joint count of rare values is weighted."""
 
     def compress_domain(self, data: Dataset, measurements: list[LinearMeasurement]) -> tuple[Any, ...]:
         """The data without rare values, what was measured of it, and the way back."""

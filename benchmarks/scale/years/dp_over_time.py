@@ -55,7 +55,7 @@ visit, county, sex and decade of birth; LatentClass, one row a person and week. 
 replaced by another's lose at most epsilon {promise:g} in the year, whichever way it is spent. *Error*:
 total variation distance (%) of the marginals of two attributes to those of all that week's persons, mean
 over the {pairs} pairs. *Bias*: the same of the exact counts of those who take part, which no epsilon
-mends: who comes often has taken part before. A skipped week has the last release. With m releases a
+repairs: who comes often has taken part before. A skipped week has the last release. With m releases a
 person each has epsilon {promise:g} / (2 m): a person and who replaces them may be in different ones."""
 
 
@@ -109,7 +109,7 @@ def apart(found: Marginals, truth: Marginals) -> float:
 
 
 def first_releases(weeks: Sequence[Week], promise: float, releases: int) -> Errors:
-    """Equal parts of the promise for so many releases; then every week has the last of them."""
+    """Equal parts of the promise for a number of releases; then every week has the last of them."""
     method = load_method("latent_class", epsilon=promise / releases, **BOUND)
     errors, network = [], None
     for number, week in enumerate(weeks):
@@ -120,7 +120,7 @@ def first_releases(weeks: Sequence[Week], promise: float, releases: int) -> Erro
 
 
 def taking_part(weeks: Sequence[Week], releases: int) -> list[npt.NDArray[np.bool_]]:
-    """(n,) of each week: whose rows are in its release, where nobody is in more than so many of the year."""
+    """(n,) of each week: whose rows are in its release, where no one is in more than N of the year."""
     rule = Participation(releases=releases, period=Period())
     earlier: list[npt.NDArray[np.int64]] = []
     found = []
@@ -133,7 +133,7 @@ def taking_part(weeks: Sequence[Week], releases: int) -> list[npt.NDArray[np.boo
 
 
 def participation(weeks: Sequence[Week], promise: float, releases: int) -> Errors:
-    """Every week is released, of persons who took part in fewer than so many; 1 is `arrivals`."""
+    """Every week is released, of persons who took part in fewer than a given number; 1 is `arrivals`."""
     method = load_method("latent_class", epsilon=promise / (REPLACED * releases), **BOUND)
     errors = []
     for week, kept in zip(weeks, taking_part(weeks, releases), strict=True):

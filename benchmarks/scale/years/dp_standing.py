@@ -95,7 +95,7 @@ def parts(loss: PrivacyLoss, last: int) -> Course:
     """The first weeks are measured with that loss each; then the last release stands."""
 
     def course(made: Stream, shown: Sequence[int]) -> Iterator[BayesianNetwork]:
-        for week in shown:  # what nobody looks at is not measured here: weeks do not share anything
+        for week in shown:  # what no one looks at is not measured here: weeks do not share anything
             yield method(loss).learn(of_rows(made.coded, made.weeks[min(week, last) - 1]))[0]
 
     return course
@@ -172,8 +172,8 @@ def run(
                 made = stream(rng, people=people, drift=drift)
                 by_run.append(errors_by_week(COURSES[name], made, rng, shown, widths))
             errors[name] = np.array(by_run)
-            told = [_row(name, errors[name][:, place]) for place in range(len(widths))]
-            print(f"[dp_standing] {moving}: {told}", flush=True)
+            lines = [_row(name, errors[name][:, place]) for place in range(len(widths))]
+            print(f"[dp_standing] {moving}: {lines}", flush=True)
         if {"same tables", "ten weeks", "pure parts"} <= set(courses):
             mean = {name: found[:, 0].mean() for name, found in errors.items()}
             better.append(mean["same tables"] < min(mean["ten weeks"], mean["pure parts"]))

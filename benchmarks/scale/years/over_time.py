@@ -28,15 +28,15 @@ INDEPENDENT, DIVERSE = "independent", f"independent, l = {M}"
 COUNTERFEITS = 0.05  # of the records, at most
 NOTE = """{persons:,} of Adult's records are the people of the first of {weeks} weekly releases. Each week
 {churn:.0%} of them leave, drawn at random, and as many of the other records arrive; {bodies:,} people
-in all, nobody returns. k = {k}, bottom-up recoding inside, eight quasi-identifiers, nothing suppressed
+in all, no one returns. k = {k}, bottom-up recoding inside, eight quasi-identifiers, nothing suppressed
 but who is withheld. *Loss*: GCP, where a withheld record costs 1, as a mean of all weeks and in the
 last; *times*: the mean against releases that know nothing of each other, with the same k alone and
 with l = {m} beside it. *Least*: the fewest persons
-that anybody can be told from by any pair of the releases that both hold them, counted for all {pairs:,}
+that look like a person in any pair of the releases that both hold them, counted for all {pairs:,}
 pairs apart from the judge, from true values and boxes in codes (at most {counted} of a core class are
 counted). *Reserve*: how many times k a class holds when it is first published.
 
-`unknown`: somebody has a register of people and all releases, and does not know who left. `known`: they
+`unknown`: an attacker has a register of people and all releases, and does not know who left. `known`: they
 know who is in which release. Of a class that is published once {left:.0%} are left after {weeks} weeks:
 either it begins at about {first:.0f} persons, or the rest are withheld once fewer than k are left of
 it. `m = {m}`: the occupations of a person's class stay the same set, of at least {m}, departures
@@ -162,7 +162,7 @@ def _course(
 def _in_codes(
     whole: EncodedTable, labels: npt.NDArray[np.int64], release: Release, places: npt.NDArray[np.int64]
 ) -> Week:
-    """The boxes of a release, which has codes of its own, in those of the whole table."""
+    """The boxes of a release, which has separate codes, in those of the whole table."""
     recoding = release.recoding
     assert recoding is not None
     own, low, high = recoding.encoded, *recoding.spans
@@ -172,10 +172,10 @@ def _in_codes(
     shown = recoding.labels >= 0
     for j, domain in enumerate(own.domains):
         for end, codes in zip(ends, (low, high), strict=True):
-            told = codes[recoding.labels[shown], j].astype(np.int64)
+            released = codes[recoding.labels[shown], j].astype(np.int64)
             if not isinstance(domain, Hierarchy):
-                told = np.searchsorted(whole.domains[j].values, domain.values)[told]
-            end[of_record[shown], j] = told
+                released = np.searchsorted(whole.domains[j].values, domain.values)[released]
+            end[of_record[shown], j] = released
     cost = np.zeros(classes)
     geometry = whole.geometry()
     for j, domain in enumerate(own.domains):
@@ -204,7 +204,7 @@ def _published_sets(
 
 
 def least_of_pairs(whole: EncodedTable, weeks: Sequence[Week], *, nested: bool) -> tuple[int, float]:
-    """The fewest persons that anybody can be told from by two releases; the share below k in the first two.
+    """The fewest persons that look like a person in two releases; the share below k in the first two.
 
     Those who share both classes; and where ``nested``, if they are more, those published in the cheapest
     class that the person was in until the later of the two, as far as their true values lie in both boxes.
@@ -241,8 +241,8 @@ def least_of_pairs(whole: EncodedTable, weeks: Sequence[Week], *, nested: bool) 
             if nested:
                 few = np.flatnonzero(count < K)
                 inside = mates[both[few]] >= 0
-                for told in (week, other):
-                    inside &= _inside(whole, under, told, both[few], mates[both[few]])
+                for one in (week, other):
+                    inside &= _inside(whole, under, one, both[few], mates[both[few]])
                 count[few] = np.maximum(count[few], inside.sum(axis=1))
             least = min(least, int(count.min()))
             if (i, j) == (0, 1):

@@ -1,6 +1,6 @@
 """The sample tables as files: each is written once, completely or not at all, and only the user can read it.
 
-A text file of the same name beside each table says where its records come from.
+A text file of the same name next to each table says where its records come from.
 """
 
 from __future__ import annotations

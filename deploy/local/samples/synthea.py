@@ -133,7 +133,7 @@ VISITS = (
 )
 ALL_VISITS = (*VISITS, CHILD, DEATH, KIDNEY)
 EXAMINATION, CHECK_UP = 0, 1  # in VISITS
-OFFICES, PAYERS = 240, 10  # organizations, with one provider each; the last payer stands for none
+OFFICES, PAYERS = 240, 10  # organizations, with one provider each; the last payer means none
 
 
 def patients(n: int, rng: np.random.Generator) -> pd.DataFrame:

@@ -225,7 +225,7 @@ def stage_release(
             seed=read_text(operator.seed, int | None),
             title=operator.title,
             label=file_label(context),
-            progress=say,
+            on_progress=say,
             budget=paid,
             policy=None if policy is None else under_floor(load_policy(policy), floor_policy()),
             memory=memory,

@@ -133,7 +133,7 @@ class VerifyOperator(BaseOperator):
             table=None if name is None else lambda: lake_of(self.lake).table(name),
             run=run,
             ledger=ledger,
-            tell=lambda problem: self.log.warning("alerts are incomplete", problem=problem),
+            on_problem=lambda problem: self.log.warning("alerts are incomplete", problem=problem),
         )
         for alert in found:
             self.log.warning("alert", **alert.to_ref())
@@ -244,7 +244,7 @@ class AttackOperator(BaseOperator):
                 release_id=release_id(context),
                 release_table=table,
                 run=(release_id(context), run_key(context)),
-                tell=lambda text: self.log.info("attacking", attack=text),
+                on_progress=lambda text: self.log.info("attacking", attack=text),
                 register=self.register,
                 work=work,
             )

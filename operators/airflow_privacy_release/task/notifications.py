@@ -1,6 +1,6 @@
 """Notices of a failed release, a low budget or an alert, sent by any of Airflow's notifiers.
 
-    VerifyOperator(..., on_failure_callback=tell_failure(SmtpNotifier(
+    VerifyOperator(..., on_failure_callback=notify_failure(SmtpNotifier(
         to="officer@example.org", subject="{{ notice.subject }}", html_content="{{ notice.text | e }}")))
 
 A notifier's templates see the notice as `notice`. It holds names, rules and counts, no value of a record. Of
@@ -108,7 +108,7 @@ def alert_notice(context: Mapping[str, Any]) -> Notice | None:
     )
 
 
-def tell_alerts(notifier: "BaseNotifier") -> Callable[[Any], None]:
+def notify_alerts(notifier: "BaseNotifier") -> Callable[[Any], None]:
     """Return an `on_success_callback` of `VerifyOperator` or `PublishOperator` that sends alerts."""
 
     def notify(context: Any) -> None:
@@ -119,7 +119,7 @@ def tell_alerts(notifier: "BaseNotifier") -> Callable[[Any], None]:
     return notify
 
 
-def tell_failure(notifier: "BaseNotifier") -> Callable[[Any], None]:
+def notify_failure(notifier: "BaseNotifier") -> Callable[[Any], None]:
     """Return an `on_failure_callback` that sends a notice without any value of a record."""
 
     def notify(context: Any) -> None:
@@ -128,7 +128,7 @@ def tell_failure(notifier: "BaseNotifier") -> Callable[[Any], None]:
     return notify
 
 
-def tell_low_budget(notifier: "BaseNotifier", below: float = BELOW) -> Callable[[Any], None]:
+def notify_low_budget(notifier: "BaseNotifier", below: float = BELOW) -> Callable[[Any], None]:
     """Return an `on_success_callback` of a release operator that sends a notice if little budget is left.
 
     Args:

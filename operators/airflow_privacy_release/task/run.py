@@ -13,7 +13,7 @@ from airflow_privacy_release.hooks.work import work_store
 from airflow_privacy_release.task.chain import require_inside, taken
 from airflow_privacy_release.task.rendering import chosen_engine
 from privacy_engine.errors import WorkAreaError
-from privacy_engine.progress import telling
+from privacy_engine.progress import reporting_to
 from privacy_release.config.durations import PROGRESS, SKIPPED, Pace, how_far, percent
 from privacy_release.config.settings import scratch_folder
 from privacy_release.spec.placeholders import ReleaseName, moment_of
@@ -149,7 +149,7 @@ def progressing(operator: "BaseOperator", context: Any) -> Iterator[None]:
         seconds = {} if left is None else {"seconds_left": round(left)}
         operator.log.info("progress", percent=state["percent"], **seconds)
 
-    with telling(Pace(say)):
+    with reporting_to(Pace(say)):
         yield
 
 

@@ -75,7 +75,7 @@ class Candidates:
         return Candidates(ids=self.ids[which], children=self.children[which], parents=self.parents[which])
 
     def family(self, position: int) -> Family:
-        """One candidate."""
+        """Return the family of a candidate."""
         parents = self.parents[position]
         return Family(child=int(self.children[position]), parents=tuple(parents[parents >= 0].tolist()))
 
@@ -86,15 +86,15 @@ def grow(
     """Place all attributes, ``first`` first, each with the parents that ``choose`` picks.
 
     A candidate's parents are a maximal set of placed attributes within the limit: mutual information never
-    falls when a parent is added, so smaller sets would only be worse candidates. Where all attributes have
-    two values these are the sets of min(degree, placed) attributes.
+    falls when a parent is added, so smaller sets would only be worse candidates. If all attributes have two
+    values, these are the sets of min(degree, placed) attributes.
 
     Args:
         sizes: Number of values of each attribute, shape (d,).
         first: Attribute without parents; independent of the data.
         limit: Limit of parents and cells.
-        choose: Position of the next family among the candidates. The ids of those that it has not seen
-            before are the largest.
+        choose: Function that returns the position of the next family among the candidates. New candidates
+            have the largest ids.
     """
     families = [Family(child=first, parents=())]
     open_children = [a for a in range(len(sizes)) if a != first]

@@ -70,14 +70,14 @@ def learn_model(measured: Measurement, *, classes: int, fits: int, replicates: i
         replicates: Number of replicates, as for `LatentClass`; 0: none.
     """
     inputs, attributes = measured.inputs, measured.attributes
-    telling = telling_sets(measured, classes)
+    predicting = predicting_sets(measured, classes)
     steps = MORE_STEPS if attributes.long else LAST_STEPS
-    if measured.checks is not None and len(telling) > 1:  # each is small; their number bounds the time
+    if measured.checks is not None and len(predicting) > 1:  # each is small; their number bounds the time
         steps, fits = ROUND_STEPS, math.ceil(fits / PARTS_FITS)
     elif len(attributes.sizes) > WIDE:
         fits = math.ceil(fits * WIDE / len(attributes.sizes))
     parts = []
-    for members, own_classes, own_fits in shared(attributes.sizes, telling, classes, fits):
+    for members, own_classes, own_fits in shared(attributes.sizes, predicting, classes, fits):
         views = views_within((*measured.views, *(measured.checks or ())), members)
         sizes, on_scale = ([of[m] for m in members] for of in (attributes.sizes, attributes.on_scale))
         starts = [random_start(sizes, own_classes, inputs.rng) for _ in range(own_fits)]
@@ -111,12 +111,12 @@ def shared(
     return [*((members, classes, fits) for members in connected), *([(rest, 1, 1)] if rest else [])]
 
 
-def telling_sets(measured: Measurement, classes: int) -> list[Members]:
+def predicting_sets(measured: Measurement, classes: int) -> list[Members]:
     """Sets of attributes that views connect, and whose joint tables classes predict better than none do.
 
     The coupled bootstrap (Oliveira, Lei, Tibshirani: Unbiased Risk Estimation in the Normal Means Problem,
-    2021): noise w of the known scale is added to the noisy tables t, t + w sqrt(c) is fitted and
-    t - w / sqrt(c) predicted. The two are uncorrelated, as if the records had been measured twice.
+    2021): noise w of the known scale is added to the noisy tables t. The model is fitted to t + w sqrt(c) and
+    must predict t - w / sqrt(c). Both are uncorrelated, as if the records had been measured twice.
     """
     inputs, attributes = measured.inputs, measured.attributes
     together = connected(measured.views, len(attributes.sizes))
@@ -124,7 +124,7 @@ def telling_sets(measured: Measurement, classes: int) -> list[Members]:
         return []
     if measured.checks is not None:
         return [part for members in together for part in _checked(measured, members, classes)]
-    telling = []
+    predicting = []
     for members in together:
         views = views_within(measured.views, members)
         sizes, on_scale = ([of[m] for m in members] for of in (attributes.sizes, attributes.on_scale))
@@ -140,8 +140,8 @@ def telling_sets(measured: Measurement, classes: int) -> list[Members]:
                     off = [(m.marginal(view.members, view.groups) - cells) / view.scale for m in models]
                     lead += float((off[0] ** 2).sum() - (off[1] ** 2).sum())
         if lead > 0:
-            telling.append(members)
-    return telling
+            predicting.append(members)
+    return predicting
 
 
 def _checked(measured: Measurement, members: Members, classes: int) -> list[Members]:

@@ -71,7 +71,11 @@ def arrow_rows(
     """
     backend = url.drivername.removeprefix(_PREFIX)
     driver = _driver(backend, connection)
-    with _telling(connection), driver.connect(_address(url, backend)) as opened, opened.cursor() as cursor:
+    with (
+        _safe_errors(connection),
+        driver.connect(_address(url, backend)) as opened,
+        opened.cursor() as cursor,
+    ):
         if backend == _POSTGRES:
             cursor.execute("SET TRANSACTION READ ONLY")
         cursor.execute(*_query(sql, values, _PARAMETERS.get(backend, "qmark")))
@@ -195,7 +199,7 @@ def _query(sql: str, values: Mapping[str, Any], style: Any) -> "tuple[str, tuple
 
 
 @contextmanager
-def _telling(connection: str) -> Iterator[None]:
+def _safe_errors(connection: str) -> Iterator[None]:
     """Turn errors of the driver into an error that shows no row, address or password."""
     import adbc_driver_manager
 

@@ -92,7 +92,7 @@ class Query:
                     declared=declared,
                 )
             return
-        with _telling(self.connection), _engine(url, self.connection).connect() as connection:
+        with _safe_errors(self.connection), _engine(url, self.connection).connect() as connection:
             options: dict[str, Any] = {"stream_results": True, "yield_per": _ROWS}
             if connection.dialect.name == _POSTGRES:
                 connection = connection.execution_options(postgresql_readonly=True)
@@ -195,7 +195,7 @@ def _engine(url: "URL", connection: str) -> Any:
 
 
 @contextmanager
-def _telling(connection: str) -> Iterator[None]:
+def _safe_errors(connection: str) -> Iterator[None]:
     """Turn errors of the database and its driver into an error that shows no row, address or password."""
     from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 

@@ -472,7 +472,7 @@ def _people() -> tuple[TextKind, ...]:
         ),
         TextKind(
             name="date",
-            what="days and months, in digits and in the words of seven languages; not years alone",
+            what="days and months, in digits and in the words of seven languages; not single years",
             always=False,
             patterns=(
                 *_form(

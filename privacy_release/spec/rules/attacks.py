@@ -100,7 +100,7 @@ def _minimality_is_of_classes_and_sensitive_values(facts: Facts) -> Iterator[Pro
     elif not any(isinstance(model, SensitiveModel) for model in facts.policy.require):
         yield Problem(
             text="policy bounds the attack minimality, but requires no model of sensitive values; "
-            "k-anonymity alone is not exposed to it: remove the rule from the policy and the floor "
+            "k-anonymity by itself is not exposed to it: remove the rule from the policy and the floor "
             "policy, or add the model that the release is made by, such as `{model: distinct_l_diversity, "
             "l: 3}`",
             path=("policy",),

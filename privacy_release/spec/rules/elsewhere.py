@@ -11,7 +11,7 @@ from types import MappingProxyType
 
 
 class Reason(StrEnum):
-    """Reason why a check does not follow from the facts of a release alone."""
+    """Reason why a check needs more than the facts of a release."""
 
     LOCK = "lock"  # another run, or the deployment, may have changed it since a rule was judged
     PAID = "paid"  # it is part of the answer that was paid for, and every retry repeats it

@@ -174,7 +174,7 @@ def _memoised_answers_go_by_an_individual(facts: Facts) -> Iterator[str]:
 @RULES.rule("alerts.budget", "alerts_of_budget", "budget")
 def _alerts_of_a_budget_have_one(facts: Facts) -> Iterator[str]:
     if facts.alerts_of_budget and not facts.budget:
-        yield "alerts.budget must stand beside a budget; remove it"
+        yield "alerts.budget requires a budget; remove it"
 
 
 @RULES.rule("alerts.figures", "alerts", "method")

@@ -9,7 +9,7 @@ in an attack.
 A shadow is the result of the release's method, with its parameters, on other people. The method is called in
 the engine, which knows no ledger, no secret of a series and no state of a schedule, so nothing is booked or
 stored. `privacy_engine.attacks.shadow` proves that nothing has to be. A release that continues earlier ones,
-or is made in fragments, is not the result of its method alone and is refused.
+or is made in fragments, is not the result of only its method and is refused.
 
 Shadows are as private as the held-out people: they stay in the work area and are removed with it.
 """
@@ -52,7 +52,7 @@ def shadows_kept(
     table: Table,
     staged: StagedRelease,
     work: WorkArea,
-    tell: Callable[[str], None] = lambda _: None,
+    on_progress: Callable[[str], None] = lambda _: None,
 ) -> "tuple[Shadow, ...]":
     """Return the shadow releases that a rule requires: those in the work area, and new ones for the rest.
 
@@ -61,7 +61,7 @@ def shadows_kept(
         table: Table that the release was made from. Its `holdout` are the people to make shadows of.
         staged: Staged release. Its manifest names method and parameters.
         work: Work area in which shadows are kept until teardown.
-        tell: Progress callback, called with a message when a shadow begins.
+        on_progress: Progress callback, called with a message when a shadow begins.
 
     Raises:
         SpecError: If the release continues earlier ones, or was made in fragments.
@@ -85,7 +85,9 @@ def shadows_kept(
     count, found = rule.shadows or 0, []
     # The people in each shadow follow from the question, so a retry uses the same ones.
     for number, inside in enumerate(halves_of(persons, made_by.rng(), count)):
-        tell(f"shadow {number + 1} of {count}, of {len(inside):,} of {len(outsiders):,} records held out")
+        on_progress(
+            f"shadow {number + 1} of {count}, of {len(inside):,} of {len(outsiders):,} records held out"
+        )
         with portion(1 / count):
             found.append(made_by.kept(number, inside) or made_by.made(number, inside, rule))
     return tuple(found)
@@ -203,7 +205,7 @@ def _require_alone(rule: "AttackRisk", manifest: Manifest, staged: StagedRelease
     if follows or staged.is_in_fragments:
         raise SpecError(
             f"{rule_of(rule)} requires shadow releases, but this release continues earlier ones, counts who "
-            "is in them, or was made in fragments, so its method alone cannot make such a release; "
+            "is in them, or was made in fragments, so its method cannot make such a release by itself; "
             "remove shadows from the rule, or release without history and promise, with the engine local"
         )
 

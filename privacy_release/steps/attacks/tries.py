@@ -49,7 +49,7 @@ def attack_staged(
     release_id: str,
     release_table: "ReleaseTable | None" = None,
     run: tuple[str, str] | None = None,
-    tell: Callable[[str], None] = lambda _: None,
+    on_progress: Callable[[str], None] = lambda _: None,
     register: Table | None = None,
     work: WorkArea | None = None,
 ) -> ReportRef:
@@ -63,7 +63,7 @@ def attack_staged(
         release_id: ID of the release.
         release_table: The release table.
         run: Release ID and run key of this run.
-        tell: Progress callback, called with a message when an attack begins.
+        on_progress: Progress callback, called with a message when an attack begins.
         register: Ingested public records of the population, by which `linkage` tries to name people, too.
         work: Work area in which shadow releases are kept for retries. Required by rules with shadows.
 
@@ -92,10 +92,10 @@ def attack_staged(
     case = case_of(replace(evidence, rules=_made_by(staged, policy)), rng)
     on_shadows = 0.5 if any(rule.shadows for rule in rules) else 0.0
     with portion(on_shadows):
-        shadows = _shadows(rules, table, staged, work, tell)
+        shadows = _shadows(rules, table, staged, work, on_progress)
     found: list[tuple[AttackRisk, Results]] = []
     for rule in rules:
-        tell(f"{rule.attack} by {len(case.targets):,} of {len(case.people):,} people")
+        on_progress(f"{rule.attack} by {len(case.targets):,} of {len(case.people):,} people")
         with portion((1 - on_shadows) / len(rules)):
             seen = _with_shadows(case, shadows[: rule.shadows or 0])
             found.append((rule, try_attack(load_attack(rule.attack), seen, rng, rule.confidence)))
@@ -156,7 +156,7 @@ def _shadows(
     table: Table,
     staged: StagedRelease,
     work: WorkArea | None,
-    tell: Callable[[str], None],
+    on_progress: Callable[[str], None],
 ) -> "tuple[Shadow, ...]":
     """Return as many shadow releases as the rule with the most requires. Empty if no rule requires any."""
     most = max(rules, key=lambda rule: rule.shadows or 0)
@@ -167,7 +167,7 @@ def _shadows(
             "shadow releases are kept in the work area of the run, but none was given; name it, or remove "
             "shadows from the policy"
         )
-    return shadows_kept(most, table, staged, work, tell)
+    return shadows_kept(most, table, staged, work, on_progress)
 
 
 def _with_shadows(case: "Case", shadows: "tuple[Shadow, ...]") -> "Case":

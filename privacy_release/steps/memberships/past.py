@@ -68,20 +68,20 @@ class Past:
         return earlier_releases(self.table, persons, self.run, marked=marked)
 
     @property
-    def asked(self) -> "tuple[CrossReleaseModel, ...]":
+    def requested(self) -> "tuple[CrossReleaseModel, ...]":
         """The policy's models over all releases."""
         return self.policy.across_people or self.policy.across_of_each
 
     @property
     def subtracted(self) -> bool:
         """Whether the policy names an attacker who computes differences between releases."""
-        return subtracting(self.asked)
+        return subtracting(self.requested)
 
     def across(self, kept: Mapping[str, Any]) -> "tuple[CrossReleaseModel, ...]":
         """Return the models that must hold over all releases: the policy's, and those kept in addition."""
-        (model, *_) = (m for m in self.asked if isinstance(m, Republication) and m.subtracts)
+        (model, *_) = (m for m in self.requested if isinstance(m, Republication) and m.subtracts)
         own = [replace(model, k=kept["k"], m=m, attribute=name) for name, m in kept["m"].items()]
-        return (*self.asked, *(own or [replace(model, k=kept["k"])]))
+        return (*self.requested, *(own or [replace(model, k=kept["k"])]))
 
     def last(self, memberships: "Mapping[int, Membership]") -> "tuple[LastRelease, dict[str, int]] | None":
         """Return the newest release as published, and the number of releases that each person has waited.
@@ -140,7 +140,7 @@ class Past:
         Raises:
             SpecError: If neither the parameters nor the policy state any, or counterfeits have no m.
         """
-        models = self.asked
+        models = self.requested
         of_k = [model for model in models if isinstance(model, CrossReleaseKAnonymity)]
         by_attackers = [model for model in models if isinstance(model, Republication)]
         k, m = self.k, dict(self.m or {})

@@ -67,11 +67,11 @@ def released_in_fragments(
     working files are removed at the end.
     """
     with open_engine(table.engine, job.work.folder) as engine:
-        job.tell("cutting the table")
+        job.on_progress("cutting the table")
         with portion(0.05):
             cut, plan = _cut_and_keep(releaser, schema, table, engine, job)
         if warning := too_large(cut):
-            job.tell(warning)
+            job.on_progress(warning)
         released: list[FragmentReleaseRef] = []
         if away := executors_files(table.working_engine, Path(plan.uri).parent.name):
             work_on = partial(release_records, job.work.send(plan), files=away)
@@ -81,10 +81,10 @@ def released_in_fragments(
         with portion(0.8):
             for ref in engine.apply_by_fragment(files, assign, work_on):
                 released.append(FragmentReleaseRef.from_ref(job.work.fetch(ref)))
-                job.tell(f"fragment {len(released)} of {cut.plan.tree.fragments}")
+                job.on_progress(f"fragment {len(released)} of {cut.plan.tree.fragments}")
                 advance(len(released) / cut.plan.tree.fragments)
         _require_unchanged(cut)
-        job.tell("joining")
+        job.on_progress("joining")
         made = join(released, plan, job, engine)
     shutil.rmtree(Path(plan.uri).parent)
     return made

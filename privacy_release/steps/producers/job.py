@@ -37,7 +37,7 @@ class Job:
         parameters: Parameters of the method.
         seed: Seed of the random choices. None draws fresh entropy.
         title: Title of the report.
-        tell: Progress callback, called with the name of each part of the work as it begins.
+        on_progress: Progress callback, called with the name of each part of the work as it begins.
         attempts: Failures to make optional figures and pages, which the manifest lists.
         budget: Budget that pays for a differentially private method.
         loss: Privacy loss of the release. None if it claims no loss.
@@ -51,7 +51,7 @@ class Job:
     parameters: Mapping[str, Any] = field(default_factory=dict)
     seed: int | None = None
     title: str | None = None
-    tell: Callable[[str], None] = say_nothing
+    on_progress: Callable[[str], None] = say_nothing
     attempts: Attempts = field(default_factory=Attempts)
     budget: Budget | None = None
     loss: "PrivacyLoss | None" = None

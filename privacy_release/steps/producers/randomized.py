@@ -43,5 +43,7 @@ def randomized(releaser: Any, schema: "DataSchema", table: Table, job: Job) -> P
 def _answers(releaser: Any, schema: "DataSchema", table: Table, job: Job) -> Answers:
     """Draw answers that the budget pays for, or answers that claim no loss."""
     if job.budget is not None and job.loss is not None:
-        return paid_answers(releaser, table, schema, job.work, job.label, job.budget, job.loss, job.tell)
+        return paid_answers(
+            releaser, table, schema, job.work, job.label, job.budget, job.loss, job.on_progress
+        )
     return draw_answers(releaser, table, schema, np.random.default_rng(job.seed))

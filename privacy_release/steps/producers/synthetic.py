@@ -28,8 +28,8 @@ def synthesized(releaser: Any, schema: "DataSchema", table: Table, job: Job) -> 
     """Draw records from the booked model. All figures derive from the model, none from the source."""
     budget = need(job.budget, "budget")
     with portion(0.8):
-        measured = measured_model(releaser, table, schema, budget, job.tell)
-    job.tell("sampling")
+        measured = measured_model(releaser, table, schema, budget, job.on_progress)
+    job.on_progress("sampling")
     began = time.perf_counter()
     rng = np.random.default_rng(measured.seed if job.seed is None else job.seed)
     with portion(0.15):

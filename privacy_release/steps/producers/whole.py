@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 def anonymized(releaser: "ReleaseMethod", schema: "DataSchema", table: Table, job: Job) -> ProducedRelease:
     """Anonymize a table in one piece."""
     rng = np.random.default_rng(job.seed)
-    job.tell("reading")
+    job.on_progress("reading")
     frame = read_private(table.uri, table.sha256)
-    job.tell(f"running {releaser.key}")
+    job.on_progress(f"running {releaser.key}")
     began = time.perf_counter()
     with portion(0.8):
         if job.past is None:
@@ -35,7 +35,7 @@ def anonymized(releaser: "ReleaseMethod", schema: "DataSchema", table: Table, jo
         else:
             release, history = kept_safe(releaser, frame, schema, rng, table.followed_persons, job.past)
     seconds = time.perf_counter() - began
-    job.tell("measuring")
+    job.on_progress("measuring")
     whole = release.of_persons
     loss = job.attempts.make("what the data lost", partial(lost_of, whole, rng)) or finite(release.notes)
     risk = job.attempts.make("how exposed people are", partial(risk_of, whole)) or {}

@@ -43,12 +43,12 @@ def test_names_of_the_other_library_are_refused_without_their_values(
 
 
 def test_keys_are_blotted_out_of_logs(monkeypatch: pytest.MonkeyPatch) -> None:
-    told: list[str] = []
-    monkeypatch.setattr("airflow.sdk.log.mask_secret", told.append)
+    messages: list[str] = []
+    monkeypatch.setattr("airflow.sdk.log.mask_secret", messages.append)
     lake_options({"storage_options": {"AWS_SECRET_ACCESS_KEY": "one", "AWS_REGION": "eu-west-1"}})
     source_options({"storage_options": {"connection_string": "AccountName=a;AccountKey=two=="}})
     source_options({"storage_options": {"client_kwargs": {"aws_session_token": "three"}}})
-    assert told == ["one", "AccountName=a;AccountKey=two==", "two==", "three"]
+    assert messages == ["one", "AccountName=a;AccountKey=two==", "two==", "three"]
 
 
 def test_a_database_is_named_by_an_ordinary_connection(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -87,7 +87,7 @@ def test_the_users_are_those_that_the_configuration_names(monkeypatch: pytest.Mo
 
 @pytest.mark.usefixtures("airflow")
 @pytest.mark.parametrize("named", [None, "admin:admin"])
-def test_users_that_nobody_set_are_not_known(named: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_users_that_no_one_set_are_not_known(named: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_ALL_ADMINS", "False")
     monkeypatch.delenv("AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS", raising=False)
     if named is not None:

@@ -134,7 +134,7 @@ def test_airflow_hides_the_signing_secret_of_a_connection() -> None:
     assert should_hide_value_for_key(SIGNING_SECRET)
 
 
-def test_a_missing_connection_is_told() -> None:
+def test_a_missing_connection_is_reported() -> None:
     with pytest.raises(SpecError, match="connection budgets of the ledger does not exist"):
         ledger_of("budgets")
 
@@ -147,7 +147,7 @@ def test_a_missing_connection_is_told() -> None:
         {"conn_type": "mysql", "host": "db", "schema": "ledger"},
     ],
 )
-def test_a_connection_that_names_no_ledger_is_told(
+def test_a_connection_that_names_no_ledger_is_reported(
     monkeypatch: pytest.MonkeyPatch, fields: dict[str, Any]
 ) -> None:
     connect(monkeypatch, "budgets", **fields)
@@ -155,7 +155,7 @@ def test_a_connection_that_names_no_ledger_is_told(
         ledger_of("budgets")
 
 
-def test_a_short_signing_secret_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_short_signing_secret_is_reported(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     connect(monkeypatch, conn_type="sqlite", extra={"path": str(tmp_path / "x.db"), SIGNING_SECRET: "short"})
     with pytest.raises(SpecError, match=r"connection ledger_default: .* at least 16 bytes, got 5"):
         ledger_of("ledger_default")
@@ -170,10 +170,10 @@ def test_the_button_tells_what_is_wrong_and_no_password(monkeypatch: pytest.Monk
         "password": SECRET,
     }
     connect(monkeypatch, conn_type="postgres", **address)
-    works, told = LedgerHook().test_connection()
+    works, reported = LedgerHook().test_connection()
     assert not works
-    assert "cannot be reached or refuses" in told
-    assert SECRET not in told
+    assert "cannot be reached or refuses" in reported
+    assert SECRET not in reported
 
 
 class SpendOperator(BaseOperator):

@@ -21,8 +21,8 @@ def connect(monkeypatch: pytest.MonkeyPatch, name: str, *, password: str = "", *
 
 
 @pytest.fixture
-def nobody() -> str:
-    """An address at which nobody listens."""
+def closed() -> str:
+    """An address at which no one listens."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return f"127.0.0.1:{probe.getsockname()[1]}"
@@ -66,15 +66,15 @@ def test_a_connection_that_cannot_be_used_is_refused(
 
 
 @pytest.mark.parametrize("scheme", ["spark", "sc"])
-def test_an_address_at_which_nobody_listens_is_refused_at_once(
-    scheme: str, nobody: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_an_address_at_which_no_one_listens_is_refused_at_once(
+    scheme: str, closed: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("pyspark")
     monkeypatch.setattr("privacy_release.workarea.spark_session._java", lambda: sys.executable)
-    connect(monkeypatch, "gone", master=f"{scheme}://{nobody}", password=SECRET)
+    connect(monkeypatch, "gone", master=f"{scheme}://{closed}", password=SECRET)
     ref = read_engine({"kind": "spark", "connection": "gone"})
     with (
-        pytest.raises(SpecError, match=f"must listen at {scheme}://{nobody}") as caught,
+        pytest.raises(SpecError, match=f"must listen at {scheme}://{closed}") as caught,
         open_engine(ref, tmp_path),
     ):
         pass
@@ -120,7 +120,7 @@ def test_a_secret_comes_with_encryption(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("told", "said"),
+    ("expected", "said"),
     [
         ({"master": "spark://one:7077"}, "spark.authenticate, spark.network.crypto.enabled, spark.io"),
         (
@@ -133,10 +133,10 @@ def test_a_secret_comes_with_encryption(tmp_path: Path) -> None:
     ids=["no secret", "no encryption on disk", "connect", "no run"],
 )
 def test_a_cluster_gets_nothing_of_an_encrypted_work_area_that_it_would_not_encrypt(
-    told: dict[str, object], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    expected: dict[str, object], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PRIVACY_WORK_AREA", "s3://nowhere/work")
-    connect(monkeypatch, "cluster", **told)  # type: ignore[arg-type]  # password and extra
+    connect(monkeypatch, "cluster", **expected)  # type: ignore[arg-type]  # password and extra
     ref = read_engine({"kind": "spark", "connection": "cluster"})
     with pytest.raises(SpecError, match=said) as caught, open_engine(ref, tmp_path):
         pass

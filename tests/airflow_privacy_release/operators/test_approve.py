@@ -95,14 +95,14 @@ def answer(option: str = "Approve", comment: str | None = None, **more: Any) -> 
     }
 
 
-def asked(made: tuple[Any, Any], **more: Any) -> str:
+def requested(made: tuple[Any, Any], **more: Any) -> str:
     """The question as the task keeps it while it waits."""
     lake = Lake(root=str(Path(made[0].uri).parent / "lake"))
     return json.dumps(question(made[0], made[1], lake.table("people"), "run 1", **more))
 
 
 def approved(made: tuple[Any, Any], comment: str | None = None) -> Any:
-    return operator(made).execute_complete(context(), answer(comment=comment), asked(made))
+    return operator(made).execute_complete(context(), answer(comment=comment), requested(made))
 
 
 def publish(made: tuple[Any, Any], approval: Any) -> Any:
@@ -121,9 +121,10 @@ def shown(made: tuple[Any, Any], lake: Lake, name: str = "people", release: str 
 def test_the_form_asks_for_what_was_verified_and_waits_for_two_days(
     made: Any, airflow_lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked: dict[str, Any] = {}
+    requested: dict[str, Any] = {}
     monkeypatch.setattr(
-        "airflow.providers.standard.operators.hitl.upsert_hitl_detail", lambda **given: asked.update(given)
+        "airflow.providers.standard.operators.hitl.upsert_hitl_detail",
+        lambda **given: requested.update(given),
     )
     with pytest.raises(TaskAwaitingInput) as waiting:
         operator(made, assigned_users=["officer"]).execute(context())
@@ -132,24 +133,24 @@ def test_the_form_asks_for_what_was_verified_and_waits_for_two_days(
     kept = json.loads(waiting.value.kwargs["question"])
     assert (kept["sha256"], kept["file"]) == (made[1].sha256, Path(made[0].uri).name)
     assert {column["name"]: column["role"] for column in kept["columns"]} == {
-        column: told["role"]
-        for name, told in SCHEMA.items()
-        if told["role"] != "identifier"
+        column: reported["role"]
+        for name, reported in SCHEMA.items()
+        if reported["role"] != "identifier"
         for column in (bounds_of(name)[:2] if name == "age" else [name])
     }
     assert "person " not in waiting.value.kwargs["question"]
-    assert asked["options"] == ["Approve", "Send back", "Reject"]
-    assert asked["defaults"] is None
-    assert "/privacy/approval?dag_id=people&run_id=run+1&task_id=approve" in asked["body"]
-    assert asked["assigned_users"] == [{"id": "officer", "name": "officer"}]
-    assert asked["subject"] == "Publish a new release of people? (run 1)"
-    assert asked["params"]["comment"]["value"] is None
-    assert asked["params"]["comment"]["schema"]["type"] == ["null", "string"]
-    assert made[1].sha256 in asked["body"]
+    assert requested["options"] == ["Approve", "Send back", "Reject"]
+    assert requested["defaults"] is None
+    assert "/privacy/approval?dag_id=people&run_id=run+1&task_id=approve" in requested["body"]
+    assert requested["assigned_users"] == [{"id": "officer", "name": "officer"}]
+    assert requested["subject"] == "Publish a new release of people? (run 1)"
+    assert requested["params"]["comment"]["value"] is None
+    assert requested["params"]["comment"]["schema"]["type"] == ["null", "string"]
+    assert made[1].sha256 in requested["body"]
 
 
 @pytest.mark.parametrize("private", [False, True], ids=["anonymized", "private"])
-def test_whoever_decides_sees_how_many_records_are_alone(
+def test_a_reviewer_who_decides_sees_how_many_records_are_alone(
     made: Any, airflow_lake: Lake, private: bool
 ) -> None:
     loss = {"epsilon": 1.0, "delta": 0.0, "neighbours": "replace_one"}
@@ -169,16 +170,16 @@ def test_whoever_decides_sees_how_many_records_are_alone(
 
 def test_an_approval_says_who_when_and_why_and_stands_in_the_manifest(made: Any, airflow_lake: Lake) -> None:
     publish(made, approved(made, "  checked\nwith care "))
-    told = manifest_of(airflow_lake.table("people"), "run 1")["approval"]
-    assert told == {
+    manifest = manifest_of(airflow_lake.table("people"), "run 1")["approval"]
+    assert manifest == {
         "by": {"id": "7", "name": "Olga Officer"},
         "at": "2026-11-20T12:30:00+00:00",
         "comment": "checked with care",
         "automatic": False,
         "report_sha256": sha256_of(made[1]),
-        "question_sha256": sha256_of(json.loads(asked(made))),
+        "question_sha256": sha256_of(json.loads(requested(made))),
     }
-    assert releases(airflow_lake.table("people"))[0]["figures"]["approval"] == told
+    assert releases(airflow_lake.table("people"))[0]["figures"]["approval"] == manifest
 
 
 @pytest.mark.parametrize(
@@ -200,7 +201,7 @@ def test_an_approval_says_who_when_and_why_and_stands_in_the_manifest(made: Any,
 )
 def test_whatever_is_no_approval_fails_for_good(made: Any, event: Any, message: str) -> None:
     with pytest.raises(AirflowFailException, match=message):
-        operator(made).execute_complete(context(), event, asked(made))
+        operator(made).execute_complete(context(), event, requested(made))
 
 
 def test_what_is_sent_back_is_skipped_with_a_reason_for_the_page_and_does_not_fail(made: Any) -> None:
@@ -208,7 +209,7 @@ def test_what_is_sent_back_is_skipped_with_a_reason_for_the_page_and_does_not_fa
     given = context()
     given["ti"].xcom_push = pushed.__setitem__
     with pytest.raises(AirflowSkipException, match="sent back for a change by Olga Officer") as skipped:
-        operator(made).execute_complete(given, answer("Send back", comment="coarser"), asked(made))
+        operator(made).execute_complete(given, answer("Send back", comment="coarser"), requested(made))
     assert pushed == {"skipped": {"reason": str(skipped.value)}}
 
 
@@ -240,8 +241,8 @@ def test_two_different_people_approve_the_same_bytes(
     assert json.loads(again["question"]) | {"first": None} == json.loads(two["question"])
     approval = operator(made, approvers=2).execute_complete(context(), by("b"), **again)
     publish(made, approval)
-    told = manifest_of(airflow_lake.table("people"), "run 1")["approval"]
-    assert (told["first"]["by"]["id"], told["by"]["id"]) == ("a", "b")
+    manifest = manifest_of(airflow_lake.table("people"), "run 1")["approval"]
+    assert (manifest["first"]["by"]["id"], manifest["by"]["id"]) == ("a", "b")
 
 
 def test_the_same_user_twice_is_one_approver(made: Any, two: dict[str, Any]) -> None:
@@ -321,7 +322,7 @@ def test_an_approval_of_other_bytes_publishes_nothing(made: Any, airflow_lake: L
 
 def test_an_answer_is_to_what_was_shown_whatever_was_staged_since(made: Any, work: WorkArea) -> None:
     other = staged_in(work, k=20, label="other")
-    approval = operator(other).execute_complete(context(), answer(), asked(made))
+    approval = operator(other).execute_complete(context(), answer(), requested(made))
     assert (approval["sha256"], approval["report_sha256"]) == (made[1].sha256, sha256_of(made[1]))
 
 
@@ -361,7 +362,7 @@ def test_the_form_shows_every_rule_with_limit_and_measure_and_the_report(made: A
         limit = limit_in_words(finding)
         assert f"| {escaped(finding['rule'])} | {escaped(limit)} |" in text
     assert "(/privacy/report?dag_id=the+dag&run_id=run+1)" in text
-    assert "Global certainty penalty" in text
+    assert "Detail lost" in text
     assert "Prosecutor risk" in text
     assert "first release of the table" in text
 
@@ -440,11 +441,11 @@ def test_a_run_without_airflow_needs_a_name_where_approval_is_required(
         run_release(spec, lake, "r1", work)
     assert [path.name for path in work.folder.iterdir()] == [".lock"]
     run_release(spec, lake, "r1", work, approved_by="Olga Officer")
-    told = manifest_of(lake.table("people"), "r1")["approval"]
-    assert (told["by"], told["automatic"]) == ("Olga Officer", False)
+    manifest = manifest_of(lake.table("people"), "r1")["approval"]
+    assert (manifest["by"], manifest["automatic"]) == ("Olga Officer", False)
 
 
-def test_a_run_without_airflow_says_that_nobody_was_asked_where_that_is_allowed(
+def test_a_run_without_airflow_says_that_no_one_was_asked_where_that_is_allowed(
     home: Path, lake: Lake, work: WorkArea
 ) -> None:
     run_release(spec_with_approval(home, required=False), lake, "r1", work)

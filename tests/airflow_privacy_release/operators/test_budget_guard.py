@@ -67,13 +67,13 @@ def test_a_short_budget_skips_what_follows_and_keeps_the_reason_for_the_page(
 ) -> None:
     ledger.reserve("people", "key", LOSS)
     pushed: dict[str, Any] = {}
-    asked = context("budget")
-    asked["ti"].xcom_push = pushed.__setitem__
+    requested = context("budget")
+    requested["ti"].xcom_push = pushed.__setitem__
     operator = BudgetGuardOperator(
         task_id="budget", dataset="people", epsilon=0.4, action="skip", policy={"max_epsilon": 10}
     )
     with pytest.raises(AirflowSkipException, match=r"epsilon 0\.1 is left") as skipped:
-        operator.execute(asked)
+        operator.execute(requested)
     assert pushed == {"skipped": {"reason": str(skipped.value)}}
 
 

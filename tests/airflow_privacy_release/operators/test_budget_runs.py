@@ -177,7 +177,7 @@ def test_a_private_method_without_a_budget_is_refused_before_its_records_are_rea
 def test_a_budget_for_a_method_that_spends_none_is_refused(
     write: Write, ledger: BudgetLedger, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """An epsilon must stand beside a budget, and is no parameter of an anonymizer."""
+    """An epsilon requires a budget, and is no parameter of an anonymizer."""
     assert main(["run", str(write(release={"method": "mondrian", "k": 5, "epsilon": 0.4}))]) != DONE
     assert "unknown parameters ['epsilon']" in capsys.readouterr().err
 

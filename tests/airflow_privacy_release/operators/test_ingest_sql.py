@@ -72,25 +72,25 @@ def test_a_day_without_rows_fails_or_is_left_out(
         operator(home, when_missing="skip").execute(context("2026-11-09"))
 
 
-def test_a_query_waits_in_the_triggerer_which_is_not_told_of_it(
+def test_a_query_waits_in_the_triggerer_which_is_not_notified(
     home: Path, database: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("AIRFLOW_CONN_HOSPITAL", database.replace("postgresql+psycopg", "postgres"))
     waiting = operator(home, when_missing="wait", timeout="1 hour", every="5 minutes")
     with pytest.raises(TaskDeferred) as deferred:
         waiting.execute(context("2026-11-04"))
-    told = deferred.value
-    assert told.method_name == "resume"
-    stored = str([told.trigger.serialize(), told.kwargs])
+    reported = deferred.value
+    assert reported.method_name == "resume"
+    stored = str([reported.trigger.serialize(), reported.kwargs])
     assert "SELECT" not in stored
     assert "hospital" not in stored
     assert not list((tmp_path / "area").rglob("*.parquet"))
     with pytest.raises(TaskDeferred) as again:
-        waiting.resume(context("2026-11-04"), event="a time", **told.kwargs)
-    assert again.value.kwargs == told.kwargs, "until the same time"
+        waiting.resume(context("2026-11-04"), event="a time", **reported.kwargs)
+    assert again.value.kwargs == reported.kwargs, "until the same time"
     with create_engine(database, poolclass=NullPool).begin() as connection:
         connection.execute(text("UPDATE people SET day = DATE '2026-11-04' WHERE day = DATE '2026-11-03'"))
-    assert waiting.resume(context("2026-11-04"), event="a time", **told.kwargs)["rows"] == 200
+    assert waiting.resume(context("2026-11-04"), event="a time", **reported.kwargs)["rows"] == 200
     past = (datetime.now(UTC) - timedelta(seconds=1)).isoformat()
     with pytest.raises(AirflowFailException, match="must have a row within 1 hour, but none arrived"):
         waiting.resume(context("2026-11-05"), event="a time", until=past)

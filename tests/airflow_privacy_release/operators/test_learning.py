@@ -1,4 +1,4 @@
-"""Training on published releases alone: what is learned, stored and told, and what stays with the curator."""
+"""Training on published releases: what is learned, stored and reported, and what stays with the curator."""
 
 import json
 from collections import defaultdict
@@ -83,8 +83,8 @@ def train(run: Any = None, **given: Any) -> dict[str, Any]:
     return operator.execute(run or context())
 
 
-def stored(told: dict[str, Any]) -> PrivateNaiveBayes:
-    return model_from_dict(json.loads(Path(told["model"]).read_text()))
+def stored(reported: dict[str, Any]) -> PrivateNaiveBayes:
+    return model_from_dict(json.loads(Path(reported["model"]).read_text()))
 
 
 @pytest.mark.parametrize("schema", [SCHEMA, PUBLIC_CLASS], ids=["randomized class", "public class"])
@@ -92,13 +92,13 @@ def test_the_stored_model_is_what_the_release_and_its_manifest_alone_give(
     schema: DataSchema, release: Any, airflow_lake: Lake
 ) -> None:
     name = release(schema=schema)
-    told = train()
+    trained = train()
     table = read_release(airflow_lake.table("customers"), name).to_pandas()
     ours = PrivateNaiveBayes(manifest_of(airflow_lake.table("customers"), name), label=CLASS)
     ours.fit(table[["deposit", "income-level"]], table[CLASS])
-    asked = customers(99, 500)[["deposit", "income-level"]]
-    assert np.array_equal(stored(told).predict_proba(asked), ours.predict_proba(asked))
-    assert (told["rows"], told["releases"]) == (ROWS, ["a"])
+    requested = customers(99, 500)[["deposit", "income-level"]]
+    assert np.array_equal(stored(trained).predict_proba(requested), ours.predict_proba(requested))
+    assert (trained["rows"], trained["releases"]) == (ROWS, ["a"])
 
 
 @pytest.mark.parametrize("shrinkage", [True, False, "true", "False"])
@@ -113,23 +113,23 @@ def test_the_papers_plain_estimator_is_chosen_by_shrinkage(
     ours = PrivateNaiveBayes(manifest, label=CLASS, shrinkage=wanted)
     ours.fit(table[["deposit", "income-level"]], table[CLASS])
     assert trained.shrinkage is wanted
-    asked = customers(99, 500)[["deposit", "income-level"]]
-    assert np.array_equal(trained.predict_proba(asked), ours.predict_proba(asked))
+    requested = customers(99, 500)[["deposit", "income-level"]]
+    assert np.array_equal(trained.predict_proba(requested), ours.predict_proba(requested))
 
 
-def test_a_public_test_is_told_with_epsilon_breach_coefficient_and_breach_width(
+def test_a_public_test_is_reported_with_epsilon_breach_coefficient_and_breach_width(
     release: Any, test_table: Any
 ) -> None:
     release(schema=SCHEMA)
-    told = train(test=test_table, public_test="True")
-    assert told["accuracy"] > told["majority"] + 0.2
-    assert told["tested"] == 2_000
-    assert 0 < told["breach_coefficient"] < 1
-    assert set(told["breach_width"]) == {"deposit"}
+    trained = train(test=test_table, public_test="True")
+    assert trained["accuracy"] > trained["majority"] + 0.2
+    assert trained["tested"] == 2_000
+    assert 0 < trained["breach_coefficient"] < 1
+    assert set(trained["breach_width"]) == {"deposit"}
     # 3.92 standard deviations of the source, within what 20,000 random answers tell of it
-    assert told["breach_width"]["deposit"] == pytest.approx(3.92 * customers(1)["deposit"].std(), rel=0.1)
-    page = Path(told["report"]).read_text()
-    assert f"{100 * told['accuracy']:.1f} %" in page
+    assert trained["breach_width"]["deposit"] == pytest.approx(3.92 * customers(1)["deposit"].std(), rel=0.1)
+    page = Path(trained["report"]).read_text()
+    assert f"{100 * trained['accuracy']:.1f} %" in page
     assert "Reconstructed distributions" in page
 
 
@@ -138,21 +138,21 @@ def test_figures_of_a_test_on_people_go_to_the_curator_alone(
 ) -> None:
     monkeypatch.setenv("PRIVACY_CURATOR", str(tmp_path / "curator"))
     release()
-    told = train(test=test_table)
-    path = Path(told["curator"])
+    trained = train(test=test_table)
+    path = Path(trained["curator"])
     score = json.loads(path.read_text())
     assert path.stat().st_mode & 0o777 == 0o600
     assert path.is_relative_to(tmp_path / "curator")
     assert score["accuracy"] > score["majority"] + 0.2
-    assert not {"accuracy", "majority", "tested"} & set(told)
-    assert f"{100 * score['accuracy']:.1f} %" not in Path(told["report"]).read_text()
+    assert not {"accuracy", "majority", "tested"} & set(trained)
+    assert f"{100 * score['accuracy']:.1f} %" not in Path(trained["report"]).read_text()
 
 
 def test_releases_of_different_people_add_up(release: Any, airflow_lake: Lake) -> None:
     both = [release("a", 1), release("b", 2)]
-    told = train(releases=both)
-    assert (told["rows"], told["releases"]) == (2 * ROWS, both)
-    assert stored(told).class_count_.sum() == 2 * ROWS
+    trained = train(releases=both)
+    assert (trained["rows"], trained["releases"]) == (2 * ROWS, both)
+    assert stored(trained).class_count_.sum() == 2 * ROWS
 
 
 def test_releases_that_were_randomized_differently_do_not_add_up(release: Any) -> None:

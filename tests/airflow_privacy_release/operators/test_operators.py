@@ -124,14 +124,14 @@ def source(tmp_path: Path) -> Path:
 
 
 def context(task_id: str = "task", map_index: int = -1, run_id: str = "run 1", **more: Any) -> Any:
-    told: dict[str, Any] = {}
+    pushed: dict[str, Any] = {}
     task = SimpleNamespace(
         dag_id="people",
         run_id=run_id,
         task_id=task_id,
         map_index=map_index,
-        told=told,
-        xcom_push=told.__setitem__,
+        pushed=pushed,
+        xcom_push=pushed.__setitem__,
     )
     return {"ti": task, "outlet_events": defaultdict(SimpleNamespace), **more}
 
@@ -171,7 +171,7 @@ def test_a_named_operator_has_the_parameters_of_its_method(
 ) -> None:
     own = {name: p.default for name, p in arguments(operator).items() if name not in NOT_PARAMETERS}
     fields = {
-        # A mapping is made anew for each method; None stands for it in a signature.
+        # A mapping is made again for each method; None is written for it in a signature.
         field.name: None if field.default is dataclasses.MISSING else field.default
         for field in dataclasses.fields(method_class(operator.method))
     }
@@ -262,12 +262,12 @@ def test_a_comparison_is_written_to_the_lake_and_a_retry_writes_it_again(
 ) -> None:
     tables = [staged(source, index, k=k) for index, k in enumerate((5, 10, 20))]
     operator = CompareOperator(task_id="compare", tables=tables, reports=[verified(t) for t in tables])
-    told = operator.execute(context("compare", run_id="manual 1/2"))
-    path = Path(told["report"])
-    assert told == {"report": f"{lake.root}/_comparisons/people/manual%201%2F2.html", "releases": 3}
+    reported = operator.execute(context("compare", run_id="manual 1/2"))
+    path = Path(reported["report"])
+    assert reported == {"report": f"{lake.root}/_comparisons/people/manual%201%2F2.html", "releases": 3}
     page = path.read_text()
     assert all(f"mondrian k={k} l=2" in page for k in (5, 10, 20))
-    assert operator.execute(context("compare", run_id="manual 1/2")) == told
+    assert operator.execute(context("compare", run_id="manual 1/2")) == reported
     assert list(path.parent.iterdir()) == [path]
 
 
@@ -306,9 +306,9 @@ def test_a_failed_expectation_stops_the_run(source: Path, work_root: Path) -> No
     run = context("validate")
     with pytest.raises(AirflowFailException, match="1 of 1 expectations failed"):
         operator.execute(run)
-    told = run["ti"].told["expectations"]
-    assert (told["success"], told["expected"], told["passed"]) == (False, 1, 0)
-    (one,) = told["expectations"]
+    reported = run["ti"].pushed["expectations"]
+    assert (reported["success"], reported["expected"], reported["passed"]) == (False, 1, 0)
+    (one,) = reported["expectations"]
     assert one == {
         "type": "expect_column_values_to_be_in_set",
         "column": "disease",
@@ -459,8 +459,8 @@ class CarelessOperator(BaseOperator):
 def test_the_error_of_a_library_tells_its_type_and_place_alone() -> None:
     with pytest.raises(UnexpectedError) as caught:
         CarelessOperator(task_id="careless").execute(context())
-    told = "".join(traceback.format_exception(caught.value))
-    assert "secret" not in told
-    assert "CarelessOperator failed with KeyError at " in told
-    assert Path(__file__).name in told
+    reported = "".join(traceback.format_exception(caught.value))
+    assert "secret" not in reported
+    assert "CarelessOperator failed with KeyError at " in reported
+    assert Path(__file__).name in reported
     assert caught.value.__context__ is None

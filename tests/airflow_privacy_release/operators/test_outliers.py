@@ -76,11 +76,11 @@ def top_two(table: Table, work: WorkArea, action: str, **more: Any) -> Table:
 
 @pytest.mark.parametrize("method", detector_names())
 def test_every_detector_finds_the_records_that_stand_apart(method: str, table: Table, work: WorkArea) -> None:
-    told = detect_outliers(table, work, method=method, parameters={"top": 2}).outliers[0]
-    scores = pd.read_parquet(told.scores)
+    reported = detect_outliers(table, work, method=method, parameters={"top": 2}).outliers[0]
+    scores = pd.read_parquet(reported.scores)
     assert tuple(np.flatnonzero(scores["flagged"])) == ODD
-    assert (told.flagged, told.records, told.share) == (2, 200, 0.01)
-    assert told.pruned == scores["pruned"].mean()
+    assert (reported.flagged, reported.records, reported.share) == (2, 200, 0.01)
+    assert reported.pruned == scores["pruned"].mean()
 
 
 def test_a_reported_table_goes_on_unchanged(table: Table, work: WorkArea) -> None:
@@ -90,7 +90,7 @@ def test_a_reported_table_goes_on_unchanged(table: Table, work: WorkArea) -> Non
     assert passed.outliers[0].aside is None
 
 
-def test_the_threshold_that_was_used_is_told(table: Table, work: WorkArea) -> None:
+def test_the_threshold_that_was_used_is_reported(table: Table, work: WorkArea) -> None:
     def threshold(**parameters: Any) -> float | None:
         found = detect_outliers(table, work, method="lof", parameters=parameters)
         return found.outliers[0].threshold
@@ -174,9 +174,14 @@ def test_the_manifest_tells_counts_and_no_place(table: Table, work: WorkArea) ->
     staged = make_release(top_two(table, work, "suppress"), work, method="mondrian", parameters={"k": 5})
     manifest = json.loads(Path(staged.manifest).read_text())
     assert manifest["suppressed"] == 2
-    (told,) = manifest["outliers"]
-    assert (told["method"], told["action"], told["flagged"], told["removed"]) == ("lof", "suppress", 2, 2)
-    assert not {"scores", "aside"} & set(told)
+    (reported,) = manifest["outliers"]
+    assert (reported["method"], reported["action"], reported["flagged"], reported["removed"]) == (
+        "lof",
+        "suppress",
+        2,
+        2,
+    )
+    assert not {"scores", "aside"} & set(reported)
     assert "outliers by lof" in Path(staged.report).read_text()
 
 

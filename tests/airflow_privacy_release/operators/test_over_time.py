@@ -114,23 +114,23 @@ def test_runs_after_the_first_pass_the_guard_and_are_released_under_the_same_pro
         guard("run 4", promise=PROMISE | {"releases": 2})
 
 
-def test_who_approves_is_told_the_promise(ledger: BudgetLedger, tmp_path: Path) -> None:
+def test_the_approver_sees_the_promise(ledger: BudgetLedger, tmp_path: Path) -> None:
     staged = released(tmp_path, "run 1")
     verify = VerifyOperator(task_id="verify", table=staged, policy={"max_epsilon": 0.5})
     report = verify.execute(context("verify", "run 1"))
-    asked = question(
+    requested = question(
         StagedRelease.from_ref(staged),
         ReportRef.from_ref(report),
         Lake(root=str(tmp_path / "lake")).table("visits"),
         "run 1",
     )
-    told = "Each person's loss is at most epsilon 1 in any 365 days, however many releases"
-    assert told in str(asked["promise"])
-    assert told in body(asked, "visits", "run 1")
+    message = "Each person's loss is at most epsilon 1 in any 365 days, however many releases"
+    assert message in str(requested["promise"])
+    assert message in body(requested, "visits", "run 1")
 
 
 @pytest.mark.parametrize(
-    ("promise", "told"),
+    ("promise", "expected"),
     [
         ({"regime": "participation", "releases": 1}, "promise has no `schedule`"),
         (PROMISE | {"releases": 0}, "releases"),
@@ -140,9 +140,9 @@ def test_who_approves_is_told_the_promise(ledger: BudgetLedger, tmp_path: Path) 
     ],
 )
 def test_a_wrong_schedule_fails_for_good(
-    ledger: BudgetLedger, tmp_path: Path, promise: Any, told: str
+    ledger: BudgetLedger, tmp_path: Path, promise: Any, expected: str
 ) -> None:
-    with pytest.raises(AirflowFailException, match=told):
+    with pytest.raises(AirflowFailException, match=expected):
         guard("run 1", promise=promise)
 
 

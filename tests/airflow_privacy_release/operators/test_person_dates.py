@@ -65,15 +65,17 @@ def test_a_release_has_its_own(source: str) -> None:
     assert not set(one) & set(two)
 
 
-def test_neither_key_nor_amount_nor_true_date_is_told(source: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_neither_key_nor_amount_nor_true_date_is_reported(
+    source: str, caplog: pytest.LogCaptureFixture
+) -> None:
     caplog.set_level(logging.DEBUG)
     table = ingested(source, series="of long amounts")
     written = json.dumps(table) + Path(table["schema"]).read_text() + caplog.text
-    told = written.replace(str(Path(source).parent), "")
+    reported = written.replace(str(Path(source).parent), "")
     moved = [str(abs(days)) for days in amounts(table)]
     assert {len(text) for text in moved} == {5}
     hidden = [KEY, "canary", "2011-07-09", "03:41:17", "1931-05-07", "2011, 7, 9", *moved]
-    assert not [text for text in hidden if text in told]
+    assert not [text for text in hidden if text in reported]
     assert table["source"]["shifted"]["days"] == DAYS
 
 

@@ -56,9 +56,9 @@ def test_a_release_has_its_own(source: str) -> None:
 
 def test_neither_key_nor_identifier_is_returned(source: str) -> None:
     table = ingested(source)
-    told = json.dumps(table) + Path(table["schema"]).read_text()
-    assert KEY not in told
-    assert "canary" not in told
+    text = json.dumps(table) + Path(table["schema"]).read_text()
+    assert KEY not in text
+    assert "canary" not in text
 
 
 @pytest.mark.parametrize(

@@ -189,10 +189,10 @@ def test_a_claim_is_booked_verified_and_published(
     staged = randomized(ingest(), operator)
     assert staged["loss"]["epsilon"] == spent(ledger) == pytest.approx(6.0)
     published(staged)
-    told = manifest_of(airflow_lake.table("people"), "run 1")
-    assert told["randomization"]["randomness"] == "memoised"
-    assert told["booking"]["entry_hash"] in {entry.hash for entry in ledger.check("people")}
-    assert all(finding["passed"] for finding in told["measured"])
+    reported = manifest_of(airflow_lake.table("people"), "run 1")
+    assert reported["randomization"]["randomness"] == "memoised"
+    assert reported["booking"]["entry_hash"] in {entry.hash for entry in ledger.check("people")}
+    assert all(finding["passed"] for finding in reported["measured"])
     assert len(read_release(airflow_lake.table("people"), "run 1")) == 400
 
 
@@ -384,11 +384,11 @@ def test_a_refused_table_gives_the_reservation_back(ingest: Any, secret: str, le
 
 
 def test_a_reservation_of_a_dead_attempt_is_used_by_its_retry(ingest: Any, ledger: BudgetLedger) -> None:
-    """An attempt that died before its commit released nothing: nobody saw what it drew."""
+    """An attempt that died before its commit released nothing: no one saw what it drew."""
     table, method = ingest(), load_method("errph", epsilon=6.0)
     schema = read_schema(table["schema"])
-    asked = parameters_of(method) | {"run": "people/run 1", "task": "randomize"}
-    key = booking_key("people", table["sha256"], "errph", asked, schema)
+    requested = parameters_of(method) | {"run": "people/run 1", "task": "randomize"}
+    key = booking_key("people", table["sha256"], "errph", requested, schema)
     ledger.reserve("people", key, method.privacy_loss(schema), detail={"run": "people/run 1"})
     staged = randomized(table, randomness="system", secret=None)
     assert staged["booking"]["key"] == key
@@ -436,8 +436,8 @@ def test_a_guard_works_out_what_random_answers_cost(airflow_home: Path, ledger: 
 
 def test_seeded_answers_are_marked_and_no_epsilon_is_verified_of_them(ingest: Any) -> None:
     staged = randomized(ingest(), randomness="seeded", seed="7", secret=None, budget=None)
-    told = manifest(staged)
-    assert (told["seeded"], told["randomization"]["private_randomness"]) == (True, False)
+    reported = manifest(staged)
+    assert (reported["seeded"], reported["randomization"]["private_randomness"]) == (True, False)
     assert "Not private" in Path(staged["report"]).read_text()
     with pytest.raises(AirflowFailException, match="max_epsilon measured nothing"):
         verified(staged)
@@ -466,10 +466,10 @@ def test_a_manifest_that_tells_other_probabilities_than_were_paid_for_fails(
     ingest: Any, secret: str, ledger: BudgetLedger
 ) -> None:
     staged = randomized(ingest())
-    told = manifest(staged)["randomization"]
-    told["attributes"]["town"]["other"] = [1, 1]
+    reported = manifest(staged)["randomization"]
+    reported["attributes"]["town"]["other"] = [1, 1]
     with pytest.raises(AirflowFailException, match="manifest tells otherwise than the ledger measured 1"):
-        verified(edited(staged, randomization=told))
+        verified(edited(staged, randomization=reported))
 
 
 def test_other_fresh_answers_than_those_that_were_paid_for_fail(ingest: Any, ledger: BudgetLedger) -> None:

@@ -224,12 +224,12 @@ def test_a_guard_refuses_it_before_the_ledger_is_asked(
     case = CASES[name]
     deploy(case, tmp_path, monkeypatch)
     fields = PRIVATE | (case.changes or {})
-    asked = fields["release"]
+    requested = fields["release"]
     operator = BudgetGuardOperator(
         task_id="budget",
         dataset="people",
-        method=asked["method"],
-        parameters={"epsilon": asked["epsilon"]},
+        method=requested["method"],
+        parameters={"epsilon": requested["epsilon"]},
         schema=fields["schema"],
         policy={"max_epsilon": 2} | (case.policy or {}),
         action="skip",
@@ -254,12 +254,12 @@ def test_a_task_composed_by_hand_refuses_it_before_the_ledger_is_asked(
     fields = PRIVATE | (case.changes or {})
     table = ingested(tables.people(), tmp_path, schema=fields["schema"])
     deploy(case, tmp_path, monkeypatch)
-    asked = fields["release"]
+    requested = fields["release"]
     operator = ReleaseOperator(
         task_id="release",
         table=table,
-        method=asked["method"],
-        parameters={"epsilon": asked["epsilon"]},
+        method=requested["method"],
+        parameters={"epsilon": requested["epsilon"]},
         budget="people",
         policy={"max_epsilon": 2} | (case.policy or {}),
     )

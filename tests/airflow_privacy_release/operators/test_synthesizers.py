@@ -166,9 +166,9 @@ def test_the_curator_s_report_is_private_and_its_task_tells_its_path_alone(
     made = NAMED[0](task_id="synthesize", table=table, budget="people", policy=POLICY)
     staged = made.execute(context("synthesize"))
     operator = CuratorReportOperator(task_id="curator", source=table, table=staged, name="people")
-    told = operator.execute(context("curator"))
-    path = Path(told.pop("report"))
-    assert told == {}
+    reported = operator.execute(context("curator"))
+    path = Path(reported.pop("report"))
+    assert reported == {}
     assert path.is_relative_to(tmp_path / "curator")
     assert path.stat().st_mode & 0o777 == 0o600
     assert path.parent.stat().st_mode & 0o777 == 0o700
@@ -202,9 +202,9 @@ def test_a_comparison_stays_with_the_curator_unless_the_source_is_public(
 ) -> None:
     monkeypatch.setenv("PRIVACY_CURATOR", str(tmp_path / "curator"))
     releases = [(operator, epsilon) for operator in NAMED[:2] for epsilon in (0.25, 0.5)]
-    told = compared(table, releases)
-    assert set(told) == {"releases", "curator"}  # no figure
-    page = Path(told["curator"])
+    reported = compared(table, releases)
+    assert set(reported) == {"releases", "curator"}  # no figure
+    page = Path(reported["curator"])
     assert page.is_relative_to(tmp_path / "curator")
     assert page.stat().st_mode & 0o077 == 0
     assert not airflow_lake.folder.exists() or not list(airflow_lake.folder.iterdir())

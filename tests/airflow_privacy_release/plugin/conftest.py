@@ -22,7 +22,7 @@ REPORT = "<!DOCTYPE html><title>Report</title><style>p { color: teal }</style><p
 
 @dataclass(frozen=True, kw_only=True)
 class Visit:
-    """The pages as one user, or nobody, sees them."""
+    """The pages as one user, or no user, sees them."""
 
     client: Any
     headers: Mapping[str, str] = field(default_factory=dict)
@@ -104,7 +104,7 @@ def publish_people(airflow_lake: Lake, tmp_path: Path) -> Callable[..., int]:
         staged, page = tmp_path / "staged.parquet", tmp_path / "report.html"
         pq.write_table(pa.table({"age": ["[20, 30]"] * rows, "illness": ["flu"] * rows}), staged)
         page.write_text(report)
-        told = {
+        fields = {
             "method": "mondrian",
             "parameters": {"k": 5},
             "guarantees": [{"model": "k_anonymity", "k": 5}],
@@ -120,7 +120,7 @@ def publish_people(airflow_lake: Lake, tmp_path: Path) -> Callable[..., int]:
             airflow_lake.table(table),
             release_id,
             staged,
-            told | dict(manifest or {}),
+            fields | dict(manifest or {}),
             page,
             expected_sha256=sha256_file(staged),
             run_key=f"{dag_id}/run_of_{release_id}" if dag_id else None,

@@ -1,4 +1,4 @@
-"""Nobody sees anything without a login, and users see what Airflow lets them see."""
+"""No one sees anything without a login, and users see what Airflow lets them see."""
 
 import subprocess
 import sys
@@ -62,8 +62,8 @@ def test_every_route_of_the_application_asks_for_the_login() -> None:
     assert routes
     for route in routes:
         assert isinstance(route, APIRoute)  # nothing is mounted past the login
-        asked = [d.call.__qualname__ for d in route.dependant.dependencies if d.call is not None]
-        assert "requires_authenticated.<locals>.inner" in asked
+        requested = [d.call.__qualname__ for d in route.dependant.dependencies if d.call is not None]
+        assert "requires_authenticated.<locals>.inner" in requested
 
 
 def test_the_exploration_pages_of_the_web_framework_do_not_exist(visit: Callable[..., Visit]) -> None:
@@ -132,7 +132,7 @@ def test_the_report_of_a_run_needs_the_right_to_read_runs_of_its_dag(
         one(1, table="nothing"),
         one(1, table="../people"),
         one(1, table="a" * 200),
-        one(1, lake="lake_of_somebody"),
+        one(1, lake="lake_of_someone"),
     ],
     ids=["version", "table", "path", "length", "lake"],
 )

@@ -57,7 +57,9 @@ def question(staged_file: Path, /, **other: Any) -> dict[str, Any]:
 class Approvals:
     """A run in Airflow's database whose task waits for an answer."""
 
-    def waits(self, asked: dict[str, Any], *, assigned: tuple[str, ...] = (), wrapped: bool = False) -> None:
+    def waits(
+        self, requested: dict[str, Any], *, assigned: tuple[str, ...] = (), wrapped: bool = False
+    ) -> None:
         from airflow.models.dagrun import DagRun
         from airflow.models.hitl import HITLDetail
         from airflow.models.taskinstance import TaskInstance
@@ -66,7 +68,7 @@ class Approvals:
         from airflow.utils.types import DagRunTriggeredByType, DagRunType
         from sqlalchemy import insert, select
 
-        kept: dict[str, Any] = {"sha256": asked["sha256"], "question": json.dumps(asked)}
+        kept: dict[str, Any] = {"sha256": requested["sha256"], "question": json.dumps(requested)}
         with create_session() as session:
             session.add(
                 DagRun(
@@ -107,7 +109,7 @@ class Approvals:
         with create_session() as session:
             session.execute(delete(DagRun).where(DagRun.dag_id == OWN_DAG))
 
-    def told(self) -> tuple[Any, Any, Any]:
+    def answered(self) -> tuple[Any, Any, Any]:
         """What Airflow holds of the answer: options, comment, user."""
         from airflow.models.hitl import HITLDetail
         from airflow.models.taskinstance import TaskInstance
@@ -269,7 +271,7 @@ def test_what_changed_stands_above_the_decision_and_what_did_not_is_folded(
     changed, _, folded = text.partition("1 further figure changed")
     assert "Records 28 30" in changed
     assert "(GCP) 0 % keeps every value, 100 % keeps nothing. 8.2 % 8.1 %" in changed
-    assert re.search(r"Median query error How far .* 2 % 1.5 % 2 figures did not change", folded)
+    assert re.search(r"Median query error By how much .* 2 % 1.5 % 2 figures did not change", folded)
     assert re.search(
         r"class A class is .* 6 6 Prosecutor risk, highest Chance .* 0.2 0.2 Your decision", folded
     )
@@ -278,7 +280,7 @@ def test_what_changed_stands_above_the_decision_and_what_did_not_is_folded(
     assert MARKUP not in page
 
 
-@pytest.mark.parametrize("user", ["visitor", None], ids=["reader", "nobody"])
+@pytest.mark.parametrize("user", ["visitor", None], ids=["reader", "no user"])
 def test_others_see_nothing_and_answer_nothing(
     visit: Callable[..., Visit], officer: Visit, approvals: Approvals, staged: Path, user: str | None
 ) -> None:
@@ -288,7 +290,7 @@ def test_others_see_nothing_and_answer_nothing(
     assert other.get("/approval", PLACE).status_code == refused
     assert "row 0." not in other.get("/approval", PLACE).text
     assert send(other, token, option="Approve").status_code == refused
-    assert approvals.told() == (None, None, None)
+    assert approvals.answered() == (None, None, None)
 
 
 def test_who_is_not_assigned_sees_nothing_and_answers_nothing(
@@ -320,7 +322,7 @@ def test_an_approval_goes_to_airflow_with_user_and_comment_and_is_shown(
     approvals.waits(question(staged), wrapped=wrapped)
     done = answer(officer, option="Approve", comment=f"fine {MARKUP}")
     assert done.status_code == 303
-    assert approvals.told() == (["Approve"], f"fine {MARKUP}", "officer")
+    assert approvals.answered() == (["Approve"], f"fine {MARKUP}", "officer")
     page = officer.get("/approval", PLACE).text
     assert "fine &lt;b&gt;" in page
     assert "row 0." not in page
@@ -332,7 +334,7 @@ def test_a_release_is_sent_back_with_a_comment_that_is_shown(
     approvals.waits(question(staged))
     assert answer(officer, option="Send back").status_code == 422
     assert answer(officer, option="Send back", comment="coarser ages").status_code == 303
-    assert approvals.told() == (["Send back"], "coarser ages", "officer")
+    assert approvals.answered() == (["Send back"], "coarser ages", "officer")
     page = officer.get("/approval", PLACE).text
     assert "coarser ages" in page
     assert "The run ended as a success" in page
@@ -348,9 +350,9 @@ def test_a_rejection_takes_a_reason_and_a_second_yes(
     refused = answer(officer, option="Reject", **missing)
     assert refused.status_code == 422
     assert 'role="alert"' in refused.text
-    assert approvals.told() == (None, None, None)
+    assert approvals.answered() == (None, None, None)
     assert answer(officer, option="Reject", sure="yes", comment="no").status_code == 303
-    assert approvals.told() == (["Reject"], "no", "officer")
+    assert approvals.answered() == (["Reject"], "no", "officer")
 
 
 def test_bytes_that_changed_are_neither_shown_nor_approved(
@@ -363,7 +365,7 @@ def test_bytes_that_changed_are_neither_shown_nor_approved(
     page = officer.get("/approval", PLACE).text
     assert "CANARY" not in page
     assert 'value="Approve"' not in page
-    assert approvals.told() == (None, None, None)
+    assert approvals.answered() == (None, None, None)
 
 
 def test_a_form_about_an_earlier_question_is_refused(
@@ -380,7 +382,7 @@ def test_a_form_about_an_earlier_question_is_refused(
     approvals.waits(question(staged))
     assert send(officer, token, option="Approve").status_code == 403
     assert send(officer, "x", option="Approve").status_code == 403
-    assert approvals.told() == (None, None, None)
+    assert approvals.answered() == (None, None, None)
 
 
 def test_an_answer_is_given_also_where_airflow_requires_its_dag_bag(
@@ -401,7 +403,7 @@ def test_an_answer_is_given_also_where_airflow_requires_its_dag_bag(
     monkeypatch.setattr(approval, "update_hitl_detail", of_airflow_3_4)
     approvals.waits(question(staged))
     assert answer(officer, option="Approve").status_code == 303
-    assert approvals.told() == (["Approve"], None, "officer")
+    assert approvals.answered() == (["Approve"], None, "officer")
     assert [type(bag) for bag in passed] == [DBDagBag]
 
 
@@ -410,7 +412,7 @@ def test_an_answer_is_given_once(officer: Visit, approvals: Approvals, staged: P
     token = token_of(officer.get("/approval", PLACE).text)
     assert send(officer, token, option="Approve").status_code == 303
     assert send(officer, token, option="Reject", comment="no", sure="yes").status_code == 409
-    assert approvals.told()[0] == ["Approve"]
+    assert approvals.answered()[0] == ["Approve"]
 
 
 @pytest.mark.parametrize("file", ["raw.parquet", "../outside.parquet", "link.parquet", "gone.parquet", ""])
@@ -434,9 +436,9 @@ def test_the_same_user_is_no_second_approver(
     assert "You cannot be the second approver." in page
     assert 'value="Approve"' not in page
     assert answer(officer, option="Approve").status_code == 403
-    assert approvals.told() == (None, None, None)
+    assert approvals.answered() == (None, None, None)
     assert answer(visit("steward"), option="Approve").status_code == 303
-    assert approvals.told()[2] == "steward"
+    assert approvals.answered()[2] == "steward"
 
 
 def test_the_page_of_the_run_leads_to_the_approval(

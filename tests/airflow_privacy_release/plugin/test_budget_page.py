@@ -86,7 +86,7 @@ def test_what_ran_out_of_the_window_counts_no_more_and_the_chart_shows_it(
     assert drawn == ["1", "0.6", "1", "0.9", "0.9"]  # granted, spent, expired, spent, now
 
 
-def test_a_reservation_that_is_not_committed_is_told_and_one_given_back_is_not_spent(
+def test_a_reservation_that_is_not_committed_is_reported_and_one_given_back_is_not_spent(
     visit: Callable[..., Visit], spender: str, moments: Callable[[int], BudgetLedger]
 ) -> None:
     grant(moments(9), 1.0)
@@ -129,8 +129,8 @@ def test_a_delta_that_is_used_up_is_shown_and_named(
     path.write_text(yaml.safe_dump(spec))
     limit = Limit(epsilon=1.5, delta=1e-9, period=Period.parse("365d"))
     moments(9).grant("people", limit, reason="board", by="officer")
-    asked = PrivacyLoss(epsilon=0.6286, delta=1e-9, neighbours=Neighbours.REPLACE_ONE)
-    moments(8).reserve("people", "key", asked)
+    requested = PrivacyLoss(epsilon=0.6286, delta=1e-9, neighbours=Neighbours.REPLACE_ONE)
+    moments(8).reserve("people", "key", requested)
     text = text_of(visit("visitor"))
     assert "Epsilon: 0.8714 of 1.5 left, in any 365 days" in text
     assert "Delta 1e-9 spent, 0 of 1e-9 left." in text
@@ -194,7 +194,7 @@ def test_an_edited_ledger_is_shown_as_such_and_its_figures_are_not(
 
 @pytest.fixture
 def no_ledger(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Any]:
-    monkeypatch.setenv("PRIVACY_LEDGER", "postgresql://nobody@127.0.0.1:1/nothing")
+    monkeypatch.setenv("PRIVACY_LEDGER", "postgresql://unknown@127.0.0.1:1/nothing")
     return
 
 

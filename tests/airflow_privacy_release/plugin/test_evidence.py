@@ -34,7 +34,7 @@ def kept(airflow_lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     return Path(keep_evidence(airflow_lake.table("people"), "1", KEY)["evidence"])
 
 
-def test_whoever_decides_on_releases_is_offered_the_evidence_and_gets_what_was_signed(
+def test_a_reviewer_who_decides_on_releases_is_offered_the_evidence_and_gets_what_was_signed(
     visit: Callable[..., Visit], kept: Path
 ) -> None:
     for user in ("officer", "steward"):
@@ -46,7 +46,7 @@ def test_whoever_decides_on_releases_is_offered_the_evidence_and_gets_what_was_s
         assert check(answer.content, [KEY.public]).release == "1"
 
 
-@pytest.mark.parametrize(("user", "status"), [("visitor", 403), (None, 401)], ids=["reader", "nobody"])
+@pytest.mark.parametrize(("user", "status"), [("visitor", 403), (None, 401)], ids=["reader", "no user"])
 def test_others_are_neither_offered_it_nor_given_it(
     visit: Callable[..., Visit], kept: Path, user: str | None, status: int
 ) -> None:
@@ -74,7 +74,7 @@ def test_a_changed_pack_is_refused_and_a_missing_or_retracted_one_is_not_offered
     assert "/evidence?" not in officer.get("/release", ONE).text
 
 
-def test_the_page_of_a_release_without_evidence_is_as_ever(
+def test_the_page_of_a_release_without_evidence_is_as_before(
     officer: Visit, publish_people: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PRIVACY_CURATOR", str(tmp_path / "nowhere"))

@@ -23,8 +23,8 @@ def officer(visit: Callable[..., Visit]) -> Visit:
 
 def form(visit: Visit, dataset: str = "people", known: str = "", **other: Any) -> dict[str, Any]:
     """The filled-in form of a user."""
-    asked = {"ledger": "ledger_default", "dataset": known}
-    token = token_of(visit.get("/grant", asked).text)
+    fields = {"ledger": "ledger_default", "dataset": known}
+    token = token_of(visit.get("/grant", fields).text)
     filled = {
         "token": token,
         "dataset": dataset,
@@ -33,7 +33,7 @@ def form(visit: Visit, dataset: str = "people", known: str = "", **other: Any) -
         "period": "days",
         "days": "30",
     }
-    return asked | filled | {"reason": "the board of November", "sure": "yes"} | other
+    return fields | filled | {"reason": "the board of November", "sure": "yes"} | other
 
 
 def test_a_limit_is_set_and_the_ledger_and_airflows_audit_log_name_who_did_and_why(
@@ -55,8 +55,8 @@ def test_a_limit_is_set_and_the_ledger_and_airflows_audit_log_name_who_did_and_w
         found = session.scalars(newest).first()
         assert found is not None
         assert found.owner == "officer"
-        told = json.loads(found.extra or "")
-    assert told | {"epsilon": 1.5, "dataset": "people", "reason": "the board of November"} == told
+        fields = json.loads(found.extra or "")
+    assert fields | {"epsilon": 1.5, "dataset": "people", "reason": "the board of November"} == fields
 
 
 def test_who_may_not_edit_the_ledgers_connection_sees_no_button_and_is_refused(
@@ -96,7 +96,7 @@ def test_a_form_of_another_user_ledger_or_data_set_or_from_before_a_booking_gran
         ({"epsilon": "nan"}, "epsilon of a limit must be >= 0 and finite"),
         ({"delta": "1"}, "delta of a limit must be in [0, 1)"),
         ({"days": "0"}, "a number of days"),
-        ({"neighbours": "nobody"}, "nobody"),
+        ({"neighbours": "unknown"}, "unknown"),
         ({"reason": " "}, "Enter a reason"),
         ({"sure": ""}, "Confirm"),
         ({"dataset": "a" * 300}, "printable characters"),

@@ -84,8 +84,8 @@ def test_a_release_of_several_tables_tells_what_each_has(
     counts = {name: {"rows": 1_000 + i, "suppressed": 2} for i, name in enumerate(tables)}
     version = publish_people(manifest={"person": {"column": "who", "tables": tables}, "tables": counts})
     page = officer.get("/release", {"lake": "lake_default", "table": "people", "version": version}).text
-    told = dict(re.findall(r'<tr><th scope="row">Table (.*?)</th><td>(.*?)</td></tr>', page))
-    assert told == {"patients": "1,000 records: age", "&lt;visits&gt;": "1,001 records: month, illness"}
+    fields = dict(re.findall(r'<tr><th scope="row">Table (.*?)</th><td>(.*?)</td></tr>', page))
+    assert fields == {"patients": "1,000 records: age", "&lt;visits&gt;": "1,001 records: month, illness"}
 
 
 @pytest.mark.parametrize(
@@ -156,8 +156,8 @@ def test_html_in_a_name_is_shown_as_text(
 def test_html_in_names_is_text_in_comparisons_and_trends_too(
     officer: Visit, publish_people: Callable[..., int]
 ) -> None:
-    told = {"method": HTML, "parameters": {HTML: HTML}, "columns": {HTML: {"role": HTML, "kind": HTML}}}
-    versions = [publish_people(HTML + name, manifest=told) for name in "ab"]
+    fields = {"method": HTML, "parameters": {HTML: HTML}, "columns": {HTML: {"role": HTML, "kind": HTML}}}
+    versions = [publish_people(HTML + name, manifest=fields) for name in "ab"]
     picks = [("pick", json.dumps(["lake_default", "people", version])) for version in versions]
     for page in (officer.get("/compare", picks).text, officer.get("/trend", {"table": "people"}).text):
         read = Page(page)
@@ -289,13 +289,13 @@ def test_the_page_of_a_release_says_which_attackers_were_judged(
     assert NOT_JUDGED in Page(officer.get("/release", one(unjudged)).text).text
 
 
-def test_an_approval_is_told_and_a_release_that_nobody_was_asked_about_is_not_approved_by_anybody(
+def test_an_approval_is_reported_and_a_release_that_no_one_was_asked_about_is_not_approved_by_anybody(
     officer: Visit, publish_people: Callable[..., int]
 ) -> None:
     approval = {"by": "Ada", "at": "2026-11-20T10:00:00+00:00", "comment": "fine", "automatic": False}
-    asked = publish_people("asked", manifest={"approval": approval})
+    requested = publish_people("asked", manifest={"approval": approval})
     alone = publish_people("alone", manifest={"approval": {"by": None, "at": "now", "automatic": True}})
-    assert "Ada, 2026-11-20 10:00 UTC : fine" in Page(officer.get("/release", one(asked)).text).text
+    assert "Ada, 2026-11-20 10:00 UTC : fine" in Page(officer.get("/release", one(requested)).text).text
     assert "Approved by no approval was required" in Page(officer.get("/release", one(alone)).text).text
 
 

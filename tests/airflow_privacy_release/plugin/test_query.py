@@ -96,14 +96,14 @@ def test_a_release_that_may_not_be_read_is_not_there(
         ({"sql": "SELECT * FROM read_csv('/etc/passwd')"}, 400, "table function read_csv"),
         ({"sql": "SELECT getenv('HOME') FROM people"}, 400, "no function getenv"),
         ({"sql": "SELECT x FROM people"}, 400, '"x" not found'),
-        ({"sql": COUNT, "lake": "lake_of_somebody"}, 404, "no such lake"),
+        ({"sql": COUNT, "lake": "lake_of_someone"}, 404, "no such lake"),
         ({"sql": COUNT, "limit": 5}, 422, "limit"),
         ({"sql": COUNT, "form": "parquet"}, 422, "form"),
         ({"lake": "lake_default"}, 422, "sql"),
         ({"sql": "x" * 1_000_000}, 413, "at most"),
     ],
 )
-def test_a_wrong_question_is_told_in_json(
+def test_a_wrong_question_is_reported_in_json(
     visit: Callable[..., Visit],
     publish_people: Callable[..., int],
     airflow_lake: Lake,

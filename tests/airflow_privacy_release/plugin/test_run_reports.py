@@ -62,7 +62,7 @@ class Runs:
         key: str = "return_value",
         state: str = "success",
     ) -> None:
-        """What a task of the run returned, or told by another key."""
+        """What a task of the run returned, or reported by another key."""
         from airflow.models.taskinstance import TaskInstance
         from airflow.models.xcom import XComModel
         from airflow.utils.session import create_session
@@ -195,15 +195,15 @@ def test_an_address_that_is_no_report_of_the_run_is_not_shown(
     address: str, visitor: Visit, runs: Runs, remote: Scratch
 ) -> None:
     other = remote.run.store.of("another/run").address
-    told = remote.send(staged(remote))
+    reported = remote.send(staged(remote))
     runs.add("running")
-    runs.reported("release", told | {"report": address.format(own=remote.run.address, other=other)})
+    runs.reported("release", reported | {"report": address.format(own=remote.run.address, other=other)})
     assert frames(visitor, QUERY) == []
 
 
 @pytest.mark.parametrize("key", ["curator", "report"])
 @pytest.mark.parametrize("user", ["visitor", "officer"])
-def test_a_page_of_the_curators_folder_is_shown_to_nobody(
+def test_a_page_of_the_curators_folder_is_shown_to_no_one(
     key: str, user: str, visit: Callable[..., Visit], runs: Runs, tmp_path: Path, monkeypatch: Any
 ) -> None:
     monkeypatch.setenv("PRIVACY_CURATOR", str(tmp_path / "curator"))
@@ -371,7 +371,7 @@ def test_a_run_that_does_not_exist_is_not_found(visitor: Visit, runs: Runs) -> N
     assert visitor.get("/report", QUERY).status_code == 404
 
 
-def test_a_report_can_be_told_the_theme_that_was_chosen_in_airflow(
+def test_a_report_can_follow_the_theme_that_was_chosen_in_airflow(
     visit: Callable[..., Visit], publish_people: Callable[..., int]
 ) -> None:
     from tests.airflow_privacy_release.plugin.test_access import one
@@ -386,7 +386,7 @@ def test_a_report_can_be_told_the_theme_that_was_chosen_in_airflow(
     assert "@media (prefers-color-scheme: dark) {" in shown["x"]
 
 
-def leftovers_told(visit: Visit) -> list[str]:
+def shown_leftovers(visit: Visit) -> list[str]:
     answer = visit.get("/releases")
     assert answer.status_code == 200
     return re.findall(r"<li>(.*?)</li>", answer.text)
@@ -402,15 +402,15 @@ def test_the_list_of_releases_tells_of_areas_that_outlived_their_run(
         pass
     runs.add("failed")
     runs.add("running", "going_on")
-    told = leftovers_told(visit("visitor"))
-    assert len(told) == 1
-    assert re.sub(r"<wbr>", "", told[0]) == f"{OWN_DAG}, run {RUN}: unused for less than an hour"
-    officers = leftovers_told(visit("officer"))
+    reported = shown_leftovers(visit("visitor"))
+    assert len(reported) == 1
+    assert re.sub(r"<wbr>", "", reported[0]) == f"{OWN_DAG}, run {RUN}: unused for less than an hour"
+    officers = shown_leftovers(visit("officer"))
     assert len(officers) == 3
     assert sum("Airflow does not know this run" in text for text in officers) == 2
     assert not any("canary" in text for text in officers)
     WorkArea(work_root, f"{OWN_DAG}/{RUN}").remove()
-    assert leftovers_told(visit("visitor")) == []
+    assert shown_leftovers(visit("visitor")) == []
 
 
 def test_the_page_of_a_run_shows_each_expectation_and_whether_it_stops_a_run(
@@ -445,7 +445,7 @@ def test_the_page_of_a_run_shows_its_alerts_published_or_not(
     runs.add("success")
     alerts = [{"figure": "rows", "text": "Records released: 7, below 10 <i>"}, {"text": "k, measured: 5"}]
     runs.reported("verify", {"findings": [], "passed": True, "alerts": alerts})
-    runs.reported("publish", {"alerts": alerts, "release": "r"})  # the same ones, told again
+    runs.reported("publish", {"alerts": alerts, "release": "r"})  # the same ones, reported again
     for _ in range(2):
         page = visitor.get("/report", QUERY).text
         assert "2 alerts. A figure is outside of its limits" in Page(page).text
@@ -483,7 +483,7 @@ def test_what_is_no_percent_is_not_shown(percent: Any, runs: Runs, visitor: Visi
     assert "<progress" not in answer.text
 
 
-def test_what_a_task_told_is_shown_as_text_alone(runs: Runs, visitor: Visit) -> None:
+def test_what_a_task_reported_is_shown_as_text_alone(runs: Runs, visitor: Visit) -> None:
     runs.add("running")
     runs.reported(
         "release", {"percent": 1, "text": "<script>alert(1)</script>"}, key=PROGRESS, state="running"
@@ -491,7 +491,7 @@ def test_what_a_task_told_is_shown_as_text_alone(runs: Runs, visitor: Visit) -> 
     assert "<script>alert(1)" not in visitor.get("/report", QUERY).text
 
 
-def test_how_far_a_run_is_is_shown_to_nobody_who_may_not_see_the_dag(
+def test_how_far_a_run_is_is_shown_to_no_one_who_may_not_see_the_dag(
     runs: Runs, visit: Callable[..., Visit]
 ) -> None:
     runs.add("running")

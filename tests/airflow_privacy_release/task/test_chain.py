@@ -422,12 +422,12 @@ def test_a_resumed_task_goes_on_with_the_entry_that_it_began(dag: Any, work_root
     record("ingest", reference())
     (waits := copy(waits)).table = reference()
 
-    def asked() -> dict[str, Any]:
+    def requested() -> dict[str, Any]:
         with pytest.raises(BaseException) as waiting:  # noqa: PT011  `TaskDeferred` is no Exception
             waits.execute(context(dag, "waits"))
         return dict(waiting.value.kwargs)  # type: ignore[attr-defined]
 
-    first, second = asked(), asked()
+    first, second = requested(), requested()
     assert (first[ENTRY], second[ENTRY]) == (1, 2)
     waits.resume(context(dag, "waits"), **first)
     assert not run_journal(context(dag, "waits")).has(

@@ -21,7 +21,7 @@ VAST = 1 << 62  # bytes that no machine has
 
 
 class HungryOperator(BaseOperator):
-    """Asks for more than there is, in the way that it is told."""
+    """Asks for more than there is, in the way that it is given."""
 
     def __init__(self, *, way: str, **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -88,7 +88,7 @@ def test_a_breakdown_of_native_code_is_retried_and_says_so(tmp_path: Path) -> No
 
 
 class InterruptedOperator(BaseOperator):
-    """Is told to stop."""
+    """Is stopped."""
 
     @guarded
     def execute(self, context: Any) -> None:

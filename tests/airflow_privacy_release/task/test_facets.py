@@ -64,8 +64,8 @@ def column(name: str, **fields: Any) -> dict[str, Any]:
 
 
 def lineage(*columns: dict[str, Any], **source: Any) -> Any:
-    told = {"columns": list(columns)}
-    facets = standard_facets(told, [], source, {"": FILE}, "team:data")
+    fields = {"columns": list(columns)}
+    facets = standard_facets(fields, [], source, {"": FILE}, "team:data")
     return facets["columnLineage"]
 
 
@@ -78,9 +78,9 @@ def facets(tmp_path: Path, airflow_lake: Lake, work_root: Path) -> dict[str, Any
     done = PublishOperator(task_id="publish", table=table, report=report, name="people").execute(
         context("publish")
     )
-    told = dictionary_of(airflow_lake.table(done["table"]), done["release"])
-    assert told is not None
-    return standard_facets(told, report["findings"], table["source"], {"": FILE}, "team:data")
+    described = dictionary_of(airflow_lake.table(done["table"]), done["release"])
+    assert described is not None
+    return standard_facets(described, report["findings"], table["source"], {"": FILE}, "team:data")
 
 
 def test_each_facet_keeps_to_its_schema(facets: dict[str, Any]) -> None:
@@ -134,18 +134,18 @@ def test_a_derived_column_comes_from_the_columns_it_was_derived_from() -> None:
 
 
 def test_of_several_tables_a_column_comes_from_those_that_have_it() -> None:
-    told = {
+    reported = {
         "columns": [column("age"), column("ward")],
         "tables": {"patients": ["age"], "visits": ["age", "ward"]},
     }
     source = {"tables": {"patients": {}, "visits": {}}}
     datasets = {name: ("file", f"/{name}") for name in ("patients", "visits")}
-    fields = standard_facets(told, [], source, datasets, "x")["columnLineage"]["fields"]
+    fields = standard_facets(reported, [], source, datasets, "x")["columnLineage"]["fields"]
     assert [origin["name"] for origin in fields["age"]["inputFields"]] == ["/patients", "/visits"]
     assert [origin["name"] for origin in fields["ward"]["inputFields"]] == ["/visits"]
 
 
 def test_behind_a_step_of_the_users_own_no_column_is_followed() -> None:
-    told = {"columns": [column("age")]}
-    facets = standard_facets(told, [], {"transforms": [{"name": "sql"}]}, {"": FILE}, "x")
+    fields = {"columns": [column("age")]}
+    facets = standard_facets(fields, [], {"transforms": [{"name": "sql"}]}, {"": FILE}, "x")
     assert set(facets) == set(SCHEMAS) - {"columnLineage"}

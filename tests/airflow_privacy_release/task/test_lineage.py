@@ -1,4 +1,4 @@
-"""What OpenLineage is told of a publication; needs its provider, and is skipped without it."""
+"""What OpenLineage hears of a publication; needs its provider, and is skipped without it."""
 
 import json
 from pathlib import Path
@@ -35,9 +35,9 @@ def test_a_publication_names_source_table_and_guarantees(
 ) -> None:
     from openlineage.client.serde import Serde
 
-    told = lineage(published)
-    assert [(d.namespace, d.name) for d in told.inputs] == [("file", str(tmp_path / "people.parquet"))]
-    (output,) = told.outputs
+    reported = lineage(published)
+    assert [(d.namespace, d.name) for d in reported.inputs] == [("file", str(tmp_path / "people.parquet"))]
+    (output,) = reported.outputs
     assert (output.namespace, output.name) == ("file", f"{airflow_lake.root}/people")
     facet = json.loads(Serde.to_json(output))["facets"]["privacyRelease"]
     assert (facet["release"], facet["version"], facet["rows"]) == ("run 1", 1, 120)
@@ -63,8 +63,8 @@ def test_the_standard_facets_stand_beside_it(published: PublishOperator, tmp_pat
 def test_lineage_holds_no_value_of_a_record(published: PublishOperator) -> None:
     from openlineage.client.serde import Serde
 
-    told = lineage(published)
-    text = "".join(map(Serde.to_json, [*told.inputs, *told.outputs]))
+    reported = lineage(published)
+    text = "".join(map(Serde.to_json, [*reported.inputs, *reported.outputs]))
     values = {str(value) for column in ("name", "town", "disease") for value in people()[column]}
     assert not [value for value in values if value in text]
 

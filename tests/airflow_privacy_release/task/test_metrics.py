@@ -43,7 +43,7 @@ DOCUMENTED = Path(__file__).parents[3] / "docs" / "metrics.md"
 
 
 class Recorder:
-    """A backend of Airflow's statistics that keeps what it is told."""
+    """A backend of Airflow's statistics that keeps what it receives."""
 
     def __init__(self) -> None:
         self.sent: list[tuple[str, str, float]] = []
@@ -192,7 +192,7 @@ def test_the_log_names_the_resource_of_a_budget_that_is_low(tmp_path: Path) -> N
     assert "people: 0 of delta 1e-9 is left (in total)" in str(notice)
 
 
-def test_a_budget_that_is_spent_is_told_and_a_low_one_is_counted(
+def test_a_budget_that_is_spent_is_reported_and_a_low_one_is_counted(
     source: Path, work_root: Path, ledger: BudgetLedger, recorder: Recorder
 ) -> None:
     private_release(source, 0.5)
@@ -221,8 +221,8 @@ def test_metrics_hold_no_value_of_a_record_and_are_documented(
     publish(table, verified(table))
     private_release(source, 0.875)
     values = {str(value) for column in ("name", "town", "disease") for value in people()[column]}
-    told = [stat for _, stat, _ in recorder.sent] + [str(tags) for tags in recorder.tags]
-    assert not [text for text in told for value in values if value in text]
+    reported = [stat for _, stat, _ in recorder.sent] + [str(tags) for tags in recorder.tags]
+    assert not [text for text in reported for value in values if value in text]
     listed = set(re.findall(r"`([a-z_.<>]+)`", DOCUMENTED.read_text()))
     for _, stat, _ in recorder.sent:
         name = stat.removeprefix(f"{PREFIX}.")

@@ -36,7 +36,7 @@ def test_a_guarded_task_tells_percent_and_text(each_step_is_long: None) -> None:
     pushed: list[tuple[str, dict[str, Any]]] = []
     Half(task_id="half").execute(context(lambda key, value: pushed.append((key, value))))
     assert [key for key, _ in pushed] == [PROGRESS, PROGRESS]
-    assert [told["percent"] for _, told in pushed] == [50, 100]
+    assert [reported["percent"] for _, reported in pushed] == [50, 100]
     assert pushed[0][1]["text"].startswith("50 %")
 
 
@@ -54,7 +54,7 @@ def test_a_channel_that_fails_fails_no_task_and_the_log_goes_on(
     assert "measles" not in out
 
 
-def test_a_task_that_fails_is_not_told_to_be_done(each_step_is_long: None) -> None:
+def test_a_task_that_fails_is_not_reported_as_done(each_step_is_long: None) -> None:
     pushed: list[int] = []
     operator = Half(task_id="half")
 

@@ -131,7 +131,7 @@ def small_table(rng: np.random.Generator, rows: int) -> np.ndarray:
 def test_aim_spends_its_budget_to_the_last_and_no_more(
     aim: ModuleType, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The books are made anew from what the mechanisms were handed, for a replaced record."""
+    """The books are made again from what the mechanisms were handed, for a replaced record."""
     spent: list[float] = []
     noisy, chosen = aim.noisy, aim.chosen
     weights = aim.workload((2,) * 4)

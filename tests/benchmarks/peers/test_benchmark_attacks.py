@@ -42,15 +42,15 @@ def test_the_gate_that_is_timed_tries_every_attack(name: str, monkeypatch: pytes
     tried: list[str] = []
     whole = tries.attack_staged
 
-    def told(*given: object, **named: object) -> object:
-        return whole(*given, **named, tell=tried.append)  # type: ignore[arg-type]
+    def reported(*given: object, **named: object) -> object:
+        return whole(*given, **named, on_progress=tried.append)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(attack_speed, "attack_staged", told)
+    monkeypatch.setattr(attack_speed, "attack_staged", reported)
     frame = attack_speed.table_of(600, np.random.default_rng(1))
     gate = attack_speed.gate_of(frame, attack_speed.schema(), name)
     anonymized = name == attack_speed.ANONYMIZED
-    asked = [*attack_speed.GATE, *([AttackName.MINIMALITY] if anonymized else [])]
-    assert [text.split(" by ")[0] for text in tried] == [str(attack) for attack in asked]
+    requested = [*attack_speed.GATE, *([AttackName.MINIMALITY] if anonymized else [])]
+    assert [text.split(" by ")[0] for text in tried] == [str(attack) for attack in requested]
     assert gate.cpu > 0
     assert (gate.intersection is not None) == anonymized
 
@@ -92,20 +92,22 @@ def said(ours: dict[str, Found], theirs: dict[str, Found], noise: dict[str, Foun
     return "\n".join(section.blocks)
 
 
-def test_a_leak_that_the_peer_finds_alone_is_told() -> None:
-    told = said({}, {SINGLING: LEAKS}, {})
-    assert "- **Does not hold**: ours finds every leak that Anonymeter finds" in told
-    assert f"its alone: {SINGLING} on raw copy" in told
-    assert f"where as many of the people are looked for as are held out: {SINGLING} {QUIET}." in told
+def test_a_leak_that_the_peer_finds_alone_is_reported() -> None:
+    reported = said({}, {SINGLING: LEAKS}, {})
+    assert "- **Does not hold**: ours finds every leak that Anonymeter finds" in reported
+    assert f"its alone: {SINGLING} on raw copy" in reported
+    assert f"where as many of the people are looked for as are held out: {SINGLING} {QUIET}." in reported
 
 
 def test_an_attack_that_accuses_noise_counts_for_no_leak() -> None:
-    told = said({}, {SINGLING: LEAKS}, {SINGLING: LEAKS})
-    assert "- **Holds**: ours finds every leak that Anonymeter finds" in told
-    assert f"- **Does not hold**: neither accuses noise of a leak (ours: none; theirs: {SINGLING})" in told
+    reported = said({}, {SINGLING: LEAKS}, {SINGLING: LEAKS})
+    assert "- **Holds**: ours finds every leak that Anonymeter finds" in reported
+    assert (
+        f"- **Does not hold**: neither accuses noise of a leak (ours: none; theirs: {SINGLING})" in reported
+    )
 
 
-def test_a_leak_that_only_ours_finds_is_told() -> None:
-    told = said(dict.fromkeys(PAIRS, LEAKS), {SINGLING: QUIET}, {})
-    assert "- **Holds**: ours finds leaks that Anonymeter does not (" in told
-    assert "- **Holds**: neither accuses noise" in told
+def test_a_leak_that_only_ours_finds_is_reported() -> None:
+    reported = said(dict.fromkeys(PAIRS, LEAKS), {SINGLING: QUIET}, {})
+    assert "- **Holds**: ours finds leaks that Anonymeter does not (" in reported
+    assert "- **Holds**: neither accuses noise" in reported

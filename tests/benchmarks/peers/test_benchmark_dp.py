@@ -128,7 +128,7 @@ def test_both_methods_are_compared_at_the_same_degree_and_judged(data: Data) -> 
         assert len(panel.lines) == 3  # both, and what real records teach
 
 
-def test_all_rules_mend_the_same_noise_and_less_noise_is_nearer() -> None:
+def test_all_rules_repair_the_same_noise_and_less_noise_is_nearer() -> None:
     published = parse_bif(NETWORK)
     found = imlap.measured(published, ["Rain"], (0.01, 10.0), 3, seed=1)
     for rule in PostProcess:
@@ -230,7 +230,7 @@ def test_what_cannot_be_fetched_is_named_with_the_remedy(
         environments.environment(tmp_path / "peer.txt")
 
 
-def test_each_bar_is_held_against_the_slowest_method() -> None:
+def test_each_bar_is_compared_with_the_slowest_method() -> None:
     def measured(fit: float, peak: float) -> Measured:
         quick = Timing((0.1,), (0.1,))
         timings = {dp_cases.FIT: Timing((fit,), (fit,)), dp_cases.DRAW: quick, dp_cases.ROWS: quick}
@@ -247,7 +247,7 @@ def test_each_bar_is_held_against_the_slowest_method() -> None:
 @pytest.mark.slow  # it measures a process
 @pytest.mark.needs_data
 @pytest.mark.skipif("PRIVACY_DATA" not in os.environ, reason="PRIVACY_DATA does not name the data folder")
-def test_a_timed_synthesizer_runs_in_a_process_of_its_own() -> None:
+def test_a_timed_synthesizer_runs_in_its_own_process() -> None:
     measured = dp_speed.in_child(dp_cases.Case("NLTCS", "privbayes"), epsilon=1.0, repeats=1, rows=1_000)
     assert set(measured.timings) == {dp_cases.FIT, dp_cases.DRAW, dp_cases.ROWS}
     assert measured.timings[dp_cases.FIT].cpu > 0
@@ -264,7 +264,7 @@ def test_a_peer_at_half_of_epsilon_is_judged_by_paired_runs(data: Data, theirs: 
     assert all(word in line and "AIM" in line for line in judged)
 
 
-def test_bars_are_held_against_means_and_left_out_where_there_are_none(data: Data) -> None:
+def test_bars_are_compared_with_means_and_left_out_where_there_are_none(data: Data) -> None:
     far = {0.2: [0.03] * 5, 0.8: [0.012] * 5, 1.6: [0.008] * 5}
     found = {label: dp_deltas.Found(far, 1.0) for label in (dp_deltas.PURE, dp_deltas.APPROXIMATE)}
     case = dp_deltas.Case(load=lambda: data, bars={0.2: 0.030, 0.8: 0.011})

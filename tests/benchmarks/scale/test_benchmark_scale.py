@@ -93,7 +93,7 @@ def test_a_process_below_counts_with_its_seconds_and_its_memory() -> None:
 
 
 @pytest.mark.slow  # it measures a process
-def test_a_process_that_nobody_waits_for_counts_too() -> None:
+def test_a_process_that_no_one_waits_for_counts_too() -> None:
     below = "import os\nheld = b'1' * 400_000_000\nwhile sum(os.times()[:2]) < 1.5: pass\n"
     program = [sys.executable, "-c", below + "print('done')\ninput()"]
     with Usage() as usage:
@@ -188,7 +188,7 @@ def test_loss_is_compared_on_the_largest_table_that_both_released(found: Found) 
     assert "on 10,000 rows" in line
 
 
-def test_spark_is_told_as_a_ratio_of_ours_or_why_it_is_missing(found: Found) -> None:
+def test_spark_is_reported_as_a_ratio_of_ours_or_why_it_is_missing(found: Found) -> None:
     text = "\n".join(scale_report.describe(found).blocks)
     assert (
         "| Mondrian in fragments, 10,000 rows | 30.0 | 30.0 | 3.00 | 1.0 | 1.0 | 0.50 | 30.0 | 30.0 |" in text

@@ -55,15 +55,15 @@ def test_other_answers_are_no_measurement(tmp_path: Path, monkeypatch: pytest.Mo
 def test_a_table_without_plans_by_hand_tells_the_engine_alone(
     table: Table, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked: list[bool] = []
+    requested: list[bool] = []
 
     def measure(*_: object, alone: bool) -> tuple[Asked, None]:
-        asked.append(alone)
-        return Asked(2.0 ** len(asked), 3 << 20, {"classes": 5}), None
+        requested.append(alone)
+        return Asked(2.0 ** len(requested), 3 << 20, {"classes": 5}), None
 
     monkeypatch.setattr(scale_counts, "measure", measure)
     found = scale_counts.lines(table, [100, 200], tmp_path, alone=True)
-    assert asked == [True] * 2 * len(QUESTIONS)
+    assert requested == [True] * 2 * len(QUESTIONS)
     assert found[:2] == [
         ["records, 14 values", "100", "5", "2.0", "", "", "", "3", ""],
         ["records, 14 values", "200", "5", "32.0", "", "", "4.00", "3", ""],

@@ -69,8 +69,8 @@ def test_every_part_of_a_release_is_measured(
     table: Table, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(scale_release, "FRAGMENT", 2_000)
-    told: list[str] = []
-    found = scale_release.release(table, 3_000, tmp_path, told.append)
+    messages: list[str] = []
+    found = scale_release.release(table, 3_000, tmp_path, messages.append)
     assert tuple(found.parts) == PARTS
     assert all(part.wall > 0 for part in found.parts.values())
     assert found.rows == 3_000

@@ -74,7 +74,7 @@ def encode(table: pd.DataFrame) -> EncodedTable:
 
 
 def brute_force_pass(encoded: EncodedTable, features, order, allowed) -> list[int]:
-    """Levels by counting the tuples of every subset anew; ``allowed`` judges the diseases of a class."""
+    """Levels by counting the tuples of every subset again; ``allowed`` judges the diseases of a class."""
     levels, cells = [-1] * len(features), [() for _ in range(len(encoded))]
     for number in order:
         for level in range(len(features[number].levels)):
@@ -103,7 +103,7 @@ def brute_force_pass(encoded: EncodedTable, features, order, allowed) -> list[in
     ],
     ids=["k", "distinct l", "entropy l"],
 )
-def test_the_forward_pass_equals_counting_every_subset_anew(make, generalize, models, allowed) -> None:
+def test_the_forward_pass_equals_counting_every_subset_again(make, generalize, models, allowed) -> None:
     encoded = encode(people())
     features = make(encoded, 5, generalize=generalize)
     for seed in range(5):
@@ -126,7 +126,7 @@ def test_no_dropped_feature_could_have_stayed() -> None:
 
 def test_a_feature_is_generalized_before_it_is_dropped() -> None:
     table = people().assign(age=1, colour="red", grade="low")
-    k = int((table["city"] == "Zug").sum()) + 1  # one record too few for a class of its own
+    k = int((table["city"] == "Zug").sum()) + 1  # one record too few for a separate class
     kept, dropped = (
         GreedyHamdist(k=k, target="disease", one_hot=False, generalize=generalize).release(
             table, SCHEMA, np.random.default_rng(1)

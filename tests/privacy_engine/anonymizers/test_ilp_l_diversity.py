@@ -113,7 +113,7 @@ def test_bottom_up_hides_betty_among_two_but_leaves_classes_of_one_disease() -> 
     assert disclosed(release.table) == {"John": "flu"}  # a man of 28, postcode 14000, if he is a patient
 
 
-def test_ilp_based_l_diversity_tells_nobodys_disease() -> None:
+def test_ilp_based_l_diversity_tells_no_ones_disease() -> None:
     release = released("ilp_l_diversity", PATIENTS, CLINIC, k=2, l=2)
     assert rows(release.table) == [
         ("[25, 29]", "F", "1****", "AIDS"),

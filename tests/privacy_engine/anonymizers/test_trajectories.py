@@ -49,8 +49,8 @@ def test_a_person_is_summed_up_in_one_row() -> None:
     people = people_of([table], L2, np.random.default_rng(1)).table
     names = people.quasi_identifiers
     assert names == ("age", *(f"month, quantile {q}" for q in QUANTILES), "place", "number of rows")
-    told = [[d.labels[c] for d, c in zip(people.domains, row, strict=True)] for row in people.codes]
-    assert told == [["30", "1", "3", "b1", "5"], ["40", "9", "9", "a2", "1"]]
+    reported = [[d.labels[c] for d, c in zip(people.domains, row, strict=True)] for row in people.codes]
+    assert reported == [["30", "1", "3", "b1", "5"], ["40", "9", "9", "a2", "1"]]
     assert len(set(people.sensitive[0])) == 2  # {x, y} and {x}
 
 
@@ -131,7 +131,7 @@ def test_rows_that_find_no_match_take_their_values_with_them() -> None:
 
 
 def test_who_has_no_row_in_a_table_is_known_by_that() -> None:
-    """None is as far from one row as a factor of e between two numbers, and has somebody else's values."""
+    """None is as far from one row as a factor of e between two numbers, and has someone else's values."""
     first = encoded([("u", 30, 1, "a1", "x"), ("v", 40, 2, "b1", "x"), ("w", 50, 3, "b2", "y")])
     second = encoded([("v", 0, 9, "a1", "s"), ("w", 0, 9, "a1", "t"), ("w", 10, 9, "a1", "s")])
     second = replace(second, persons=second.persons + 1)  # v and w
@@ -143,14 +143,14 @@ def test_who_has_no_row_in_a_table_is_known_by_that() -> None:
     models = (KAnonymity(k=2), EntropyLDiversity(l=1.5))
     people = people_of([first, second], models, np.random.default_rng(1))
     assert [own.tolist() for own in people.of] == [[0, 1, 2], [1, 2, 2]]
-    told = dict(zip(people.table.quasi_identifiers, range(99), strict=False))
+    fields = dict(zip(people.table.quasi_identifiers, range(99), strict=False))
     labels = {
         name: [people.table.domains[j].labels[c] for c in people.table.codes[:, j]]
-        for name, j in told.items()
+        for name, j in fields.items()
     }
     assert labels["0: age"] == ["30", "40", "50"]
     assert labels["1: age 2, quantile 0.75"] == [NULL, "0", "0"]
     assert labels["1: number of rows"] == ["0", "1", "2"]
-    values = people.table.domains[told["1: number of rows"]].values
+    values = people.table.domains[fields["1: number of rows"]].values
     assert values.tolist() == pytest.approx([-1, 0, np.log(2)])
     assert set(people.table.sensitive[1]) <= {0, 1}

@@ -40,7 +40,7 @@ ON_ONE_RELEASE: dict[str, Attack] = {
 }
 
 
-# Whoever attacks knows all of a person but whether they are ill.
+# The attacker knows all of a person but whether they are ill.
 KNOWN = replace(
     SCHEMA,
     attributes=tuple(
@@ -131,7 +131,7 @@ def test_a_register_names_people_in_raw_records_and_not_in_classes() -> None:
     assert found["classes"].verdict is Verdict.QUIET
 
 
-def test_a_register_of_a_part_of_the_quasi_identifiers_names_nobody_by_what_it_does_not_tell() -> None:
+def test_a_register_of_a_part_of_the_quasi_identifiers_names_no_one_by_what_it_does_not_contain() -> None:
     """Of 20 people of each town and age one name in 20 is right, which is what the register alone tells."""
     rng = np.random.default_rng(8)
     schema = DataSchema(
@@ -150,9 +150,9 @@ def test_a_register_of_a_part_of_the_quasi_identifiers_names_nobody_by_what_it_d
         }
     )
     inside, outside = everybody.iloc[:600].reset_index(drop=True), everybody.iloc[600:].reset_index(drop=True)
-    for told, alike in ((["age", "town"], 20), (["age"], 100), (["town"], 200)):
+    for reported, alike in ((["age", "town"], 20), (["age"], 100), (["town"], 200)):
         evidence = Evidence(
-            release=inside, source=schema, people=inside, outsiders=outside, register=everybody[told]
+            release=inside, source=schema, people=inside, outsiders=outside, register=everybody[reported]
         )
         tries = Linkage().tries(case_of(evidence, rng), rng)["a public register"]
         # 600 guesses, each right with the chance 1 / alike: of 3 that are expected at least, 17 or more
@@ -160,7 +160,7 @@ def test_a_register_of_a_part_of_the_quasi_identifiers_names_nobody_by_what_it_d
         assert abs(tries.main.value - 1 / alike) < 8 * np.sqrt(1 / alike / 600)
 
 
-def test_a_register_that_has_nobody_of_the_release_names_nobody() -> None:
+def test_a_register_that_has_no_one_of_the_release_names_no_one() -> None:
     rng = np.random.default_rng(9)
     inside, outside = people(200, rng), people(100, rng)
     register = inside[[a.name for a in SCHEMA.quasi_identifiers]].iloc[:0]
@@ -183,20 +183,20 @@ def repeated(**given: object) -> Case:
     return case_of(evidence, rng)
 
 
-def test_classes_that_are_drawn_anew_single_people_out_together() -> None:
+def test_classes_that_are_drawn_again_single_people_out_together() -> None:
     rng = np.random.default_rng(7)
     first, second = (rng.permutation(400) // 10 for _ in range(2))
     again = repeated(memberships=memberships(first, second))
     found = try_attack(Intersection(), again, rng).outcomes[0]
     assert found.verdict is Verdict.LEAK
-    assert found.found.main.value > 0.7  # nobody of 9 others in one of 40 classes: .976 ** 9 = .80
+    assert found.found.main.value > 0.7  # no one of 9 others in one of 40 classes: .976 ** 9 = .80
     same = try_attack(Intersection(), repeated(memberships=memberships(first, first)), rng).outcomes[0]
     assert same.verdict is Verdict.QUIET
     assert same.within(0.05)
     assert not try_attack(Intersection(), repeated(), rng).outcomes
 
 
-def test_answers_that_are_drawn_anew_average_out_and_memoised_ones_do_not() -> None:
+def test_answers_that_are_drawn_again_average_out_and_memoised_ones_do_not() -> None:
     rng = np.random.default_rng(8)
     truth = people(400, np.random.default_rng(6))[["ill"]]
 
@@ -238,7 +238,7 @@ def test_the_interval_of_the_excess_covers_it() -> None:
     assert max(missed.values()) <= 60
 
 
-def test_guesses_that_nobody_could_make_leave_everything_open() -> None:
+def test_guesses_that_no_one_could_make_leave_everything_open() -> None:
     none = Rate(right=0, tries=0)
     assert Tries(main=none, control=none, baseline=none).interval(0.95) == (-np.inf, 1.0)
 
@@ -275,8 +275,8 @@ def numbers(columns: str, **given: object) -> DataSchema:
 
 def test_ranges_single_out_whom_no_value_is_true_of() -> None:
     # Released is everybody, each value .4 above the true one; the median of x is 4.4, of y 3.4. Of the ranges
-    # "x <= 1.4, y <= 1.4" is true of the first alone, "x <= 2.4, y >= 9.4" and "x >= 9.4, y <= 2.4" of nobody
-    # (the second has y = 9, the last x = 9); the other two are of two released records, so nobody says them.
+    # "x <= 1.4, y <= 1.4" is true of the first only, "x <= 2.4, y >= 9.4" and "x >= 9.4, y <= 2.4" of no one
+    # (the second has y = 9, the last x = 9); the other two are of two released records, so no one says them.
     inside = pd.DataFrame({"x": [1.0, 2.0, 4.0, 8.0, 9.0], "y": [1.0, 9.0, 3.0, 3.0, 2.0]})
     outside = pd.DataFrame({"x": [5.0], "y": [5.0]})
     rng = np.random.default_rng(11)
@@ -290,7 +290,7 @@ def test_ranges_single_out_whom_no_value_is_true_of() -> None:
     assert within == [(1.0, 1.0), (1.0, 9.4), (9.4, 1.0)]
     assert [who.tolist() for who in singling_out._singled(one, ranges, everybody)] == [[0], []]
     ends = singling_out._of_one(one.released, np.eye(2, dtype=np.bool_), 10, rng)
-    # x <= 1.4, y <= 1.4; x >= 9.4 and y >= 9.4 are true of nobody.
+    # x <= 1.4, y <= 1.4; x >= 9.4 and y >= 9.4 are true of no one.
     assert [who.tolist() for who in singling_out._singled(one, ends, everybody)] == [[0], []]
     assert ends.tried == 5 + 4
 

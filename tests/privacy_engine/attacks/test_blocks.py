@@ -48,12 +48,12 @@ def far(of: Space, records: Cells, i: int, people: Cells, t: int) -> list[float]
     return found
 
 
-def distances(of: Space, records: Cells, people: Cells, asked: Bools) -> np.ndarray:
+def distances(of: Space, records: Cells, people: Cells, requested: Bools) -> np.ndarray:
     """(t, r) of each person from each record."""
     return np.array(
         [
             [
-                sum(d for d, known in zip(far(of, records, i, people, t), asked[t], strict=True) if known)
+                sum(d for d, known in zip(far(of, records, i, people, t), requested[t], strict=True) if known)
                 for i in range(len(records))
             ]
             for t in range(len(people))
@@ -65,26 +65,26 @@ def distances(of: Space, records: Cells, people: Cells, asked: Bools) -> np.ndar
 def found(request: pytest.FixtureRequest) -> tuple[Target, Cells, Bools, np.ndarray]:
     rng = np.random.default_rng(request.param)
     target = Target.of(space(), records(request.param, rng))
-    people, asked = records(20, rng, people=True), rng.random((20, 4)) < 0.7
-    return target, people, asked, distances(target.space, target.records, people, asked)
+    people, requested = records(20, rng, people=True), rng.random((20, 4)) < 0.7
+    return target, people, requested, distances(target.space, target.records, people, requested)
 
 
 def test_the_nearest_record_is_that_of_all_records(
     found: tuple[Target, Cells, Bools, np.ndarray],
 ) -> None:
-    target, people, asked, every = found
-    distance, which = target.nearest(people, asked)
+    target, people, requested, every = found
+    distance, which = target.nearest(people, requested)
     np.testing.assert_array_equal(distance, every.min(axis=1))
     np.testing.assert_array_equal(every[np.arange(len(people)), which], distance)
 
 
 def test_all_nearest_records_vote_and_are_counted(found: tuple[Target, Cells, Bools, np.ndarray]) -> None:
-    target, people, asked, every = found
+    target, people, requested, every = found
     near = every <= every.min(axis=1, keepdims=True) + 1e-9
     labels = np.arange(len(target.records)) % 3
     votes = near.astype(float) * target.multiple
     wanted = np.stack([votes[:, labels == label].sum(axis=1) for label in range(3)], axis=1)
-    np.testing.assert_array_equal(target.votes(people, asked, labels, 3), wanted)
+    np.testing.assert_array_equal(target.votes(people, requested, labels, 3), wanted)
     own = np.array(
         [
             [max(far(target.space, target.records, i, people, t)) <= SMALLER for i in range(len(labels))]
@@ -92,40 +92,42 @@ def test_all_nearest_records_vote_and_are_counted(found: tuple[Target, Cells, Bo
         ]
     )
     wanted = (near & own).sum(axis=1) / votes.sum(axis=1)
-    np.testing.assert_allclose(target.taken_for_own(people, asked), wanted, rtol=1e-12)
+    np.testing.assert_allclose(target.taken_for_own(people, requested), wanted, rtol=1e-12)
 
 
 def test_all_people_whom_a_record_covers_are_counted() -> None:
     rng = np.random.default_rng(7)
     of, some, people = space(), records(30, rng), records(2 * SIZE + 5, rng, people=True)
-    asked = rng.random((30, 4)) < 0.6
+    requested = rng.random((30, 4)) < 0.6
     covered = np.ones((30, len(people)), np.bool_)
     for i in range(30):
         for t in range(len(people)):
             x, low, high = people.low[t], some.low[i], some.high[i]
             inside = np.where(np.isnan(x), some.null[i], (low <= x) & (x <= high))
             others = [of.covers[c][some.codes[i, c], people.codes[t, c]] > 0 for c in range(2)]
-            covered[i, t] = (np.array([*inside, *others]) | ~asked[i]).all()
+            covered[i, t] = (np.array([*inside, *others]) | ~requested[i]).all()
     for most in (2, len(people) + 1):
-        count, who = covered_people(of, some, Blocks.of(of, people), asked, most)
+        count, who = covered_people(of, some, Blocks.of(of, people), requested, most)
         np.testing.assert_array_equal(count, np.minimum(covered.sum(axis=1), most))
         assert all(
             w == -1 if not n else covered[i, w] for i, (n, w) in enumerate(zip(count, who, strict=True))
         )
-    assert covered_people(of, some, Blocks.of(of, people.take(np.arange(0))), asked, 2)[1].max() == -1
+    assert covered_people(of, some, Blocks.of(of, people.take(np.arange(0))), requested, 2)[1].max() == -1
 
 
-def test_a_predicate_is_held_against_all_records() -> None:
+def test_a_predicate_is_compared_with_all_records() -> None:
     rng = np.random.default_rng(8)
     target = Target.of(space(), records(4 * SIZE + 5, rng))
-    some, told = target.records.sample(80, rng), target.records
+    some, reported = target.records.sample(80, rng), target.records
     predicates = Cells(some.low - 0.13, some.high + 0.13, some.null, some.codes)
     sets = np.array([[1, 0, 0, 1], [0, 1, 1, 0], [1, 1, 1, 1]], np.bool_)
     wanted = []
     for p in range(80):
-        ends = (predicates.low[p] <= told.low) & (told.high <= predicates.high[p])
-        inside = np.where(np.isnan(told.low), predicates.null[p], ends & (predicates.null[p] | ~told.null))
-        fits = np.hstack([inside, told.codes == predicates.codes[p]])
+        ends = (predicates.low[p] <= reported.low) & (reported.high <= predicates.high[p])
+        inside = np.where(
+            np.isnan(reported.low), predicates.null[p], ends & (predicates.null[p] | ~reported.null)
+        )
+        fits = np.hstack([inside, reported.codes == predicates.codes[p]])
         alone = [target.multiple[fits[:, one].all(axis=1)].sum() == 1 for one in sets]
         wanted.append(alone.index(True) if True in alone else -1)
     np.testing.assert_array_equal(target.first_alone(predicates, sets), wanted)

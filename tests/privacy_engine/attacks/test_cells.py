@@ -1,4 +1,4 @@
-"""Cells of releases are read as what they cover, in whatever form they are told."""
+"""Cells of releases are read as what they cover, in whatever form they are written."""
 
 import numpy as np
 import pandas as pd
@@ -52,8 +52,8 @@ def covers(**changed: object) -> bool:
     person = PERSON | {k.removeprefix("own_"): v for k, v in changed.items() if k.startswith("own_")}
     box = BOX | {k: v for k, v in changed.items() if not k.startswith("own_")}
     space, (released, truth) = read(pd.DataFrame(box), [pd.DataFrame(person)], SOURCE)
-    asked = np.ones((1, len(space.names)), np.bool_)
-    return bool(covered_people(space, released, Blocks.of(space, truth), asked, 2)[0][0])
+    requested = np.ones((1, len(space.names)), np.bool_)
+    return bool(covered_people(space, released, Blocks.of(space, truth), requested, 2)[0][0])
 
 
 @pytest.mark.parametrize(

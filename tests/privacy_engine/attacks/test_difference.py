@@ -74,7 +74,7 @@ def test_who_left_a_class_that_stays_is_found() -> None:
     ],
     ids=["two came", "two left", "no one", "exchanged"],
 )
-def test_where_people_hide_each_other_nobody_is_found(new: Rows, old: Rows) -> None:
+def test_where_people_hide_each_other_no_one_is_found(new: Rows, old: Rows) -> None:
     assert right(new, old) == (0, 0)
 
 

@@ -38,7 +38,7 @@ AGES = DataSchema(
         Attribute(name="ill", role=Role.SENSITIVE, categories=ILL),
     )
 )
-STREETS, ONE, OTHER = 60, 5, 15  # streets of two houses with so many people
+STREETS, ONE, OTHER = 60, 5, 15  # streets of two houses with this many people
 HOUSES = tuple((f"house{s}{h}", f"street{s}", "*") for s in range(STREETS) for h in "ab")
 IN_STREETS = DataSchema(
     (
@@ -80,21 +80,21 @@ def test_draws_agree_with_all_ways_to_deal_the_values(
 ) -> None:
     own = np.array(counts)
     rules = Rules(models=(model,), prior=own / own.sum())
-    told = inferred(rules, own[None], np.array([near]), np.random.default_rng(1), draws=3_000)
+    reported = inferred(rules, own[None], np.array([near]), np.random.default_rng(1), draws=3_000)
     for slip in (1e-6, 1e-2):
         chance, shares = enumerated(rules, own, near, slip)
         # The relative error of a chance of 1e-5 by 17 levels is about sqrt(17 / 3000) = .075 and, as copies
         # stay alike, some more; of a share it is about .5 / sqrt(3000) = .01.
-        assert told.chance[0] == pytest.approx(chance, rel=0.5)
-        np.testing.assert_allclose(told.shares(slip)[0], shares, atol=0.05)
+        assert reported.chance[0] == pytest.approx(chance, rel=0.5)
+        np.testing.assert_allclose(reported.shares(slip)[0], shares, atol=0.05)
 
 
 def test_what_cannot_break_a_rule_tells_nothing() -> None:
     counts = np.array([[3, 3, 3, 3]])  # of six people on a side two values at least
     rules = Rules(models=(DistinctLDiversity(l=2),), prior=np.full(4, 0.25))
-    told = inferred(rules, counts, np.array([6]), np.random.default_rng(2))
-    assert told.chance.tolist() == [0.0]
-    np.testing.assert_allclose(told.shares(1e-6), 0.25)
+    reported = inferred(rules, counts, np.array([6]), np.random.default_rng(2))
+    assert reported.chance.tolist() == [0.0]
+    np.testing.assert_allclose(reported.shares(1e-6), 0.25)
 
 
 def test_the_example_of_wong_et_al_is_reversed() -> None:
@@ -117,8 +117,8 @@ def test_the_example_of_wong_et_al_is_reversed() -> None:
     assert cut.least == 2
     counts = np.array([[2, 1, 1, 1, 1, 1]])
     rules = Rules(models=(AlphaKAnonymity(alpha=0.5, k=2),), prior=counts[0] / 7)
-    told = inferred(rules, counts, np.array([2]), np.random.default_rng(4)).shares(1e-6)
-    np.testing.assert_allclose(told[0, :, 0], [1, 0], atol=1e-4)
+    reported = inferred(rules, counts, np.array([2]), np.random.default_rng(4)).shares(1e-6)
+    np.testing.assert_allclose(reported[0, :, 0], [1, 0], atol=1e-4)
     evidence = Evidence(
         release=release,
         source=schema,
@@ -145,8 +145,8 @@ def in_streets(seed: int, *, alike: float) -> pd.DataFrame:
 def case(people: pd.DataFrame, schema: DataSchema, rules: tuple[PrivacyModel, ...], k: int) -> Case:
     """Mondrian's own release of people."""
     rng = np.random.default_rng(7)
-    asked = tuple(rule for rule in rules if isinstance(rule, SensitiveModel))
-    release = load_method("mondrian", k=k, require=asked).release(people, schema, rng).table
+    requested = tuple(rule for rule in rules if isinstance(rule, SensitiveModel))
+    release = load_method("mondrian", k=k, require=requested).release(people, schema, rng).table
     return case_of(
         Evidence(release=release, source=schema, people=people, outsiders=people[:50], rules=rules), rng
     )
@@ -161,7 +161,7 @@ RULES = (KAnonymity(k=ONE), DistinctLDiversity(l=2))
 
 
 @pytest.mark.slow  # needs many classes
-def test_houses_that_were_not_told_apart_give_away_what_they_have_in_common() -> None:
+def test_houses_that_were_not_distinguished_give_away_what_they_have_in_common() -> None:
     outcome = found_on(case(in_streets(8, alike=0.8), IN_STREETS, RULES, ONE), 9)
     assert outcome.verdict is Verdict.LEAK
     assert outcome.excess > 0.1
@@ -178,8 +178,8 @@ def test_some_of_many_classes_are_enough_to_find_it(monkeypatch: pytest.MonkeyPa
     found = People.of(one.evidence.release, one.evidence.people, IN_STREETS, np.random.default_rng(9))
     assert len(found.losses) == most
     assert outcome.found.main.tries == min(len(one.targets), (found.labels >= 0).sum())
-    told = one.evidence.release["house"].to_numpy()[found.rows]
-    assert len({*zip(told, found.released.tolist(), strict=True)}) == most
+    reported = one.evidence.release["house"].to_numpy()[found.rows]
+    assert len({*zip(reported, found.released.tolist(), strict=True)}) == most
 
 
 def test_a_release_that_no_rule_made_coarser_is_quiet_and_within_a_bound() -> None:

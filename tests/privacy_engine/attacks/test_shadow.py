@@ -81,7 +81,7 @@ def test_a_private_synthesizer_is_not_and_a_planted_leak_is_seen() -> None:
 
 def test_a_filter_that_keeps_away_from_true_records_tells_who_they_are() -> None:
     found = attacked(filtering, PLACES, places, 200, 3)
-    assert found["people in the release"].verdict is Verdict.QUIET  # nobody is near a released record
+    assert found["people in the release"].verdict is Verdict.QUIET  # no one is near a released record
     assert found[BY_SHADOWS].verdict is Verdict.LEAK
 
 

@@ -49,7 +49,7 @@ def test_a_synthesizer_that_copies_a_fifth_of_its_records_is_caught(name: str) -
     rng = np.random.default_rng(3)
     train, outside, fresh = people(1500, rng), people(1500, rng), people(1200, rng)
     found = attack(name, train, outside, pd.concat([train.iloc[:300], fresh]), seed=4)
-    # A copy is at distance 0, so a fifth of the records (or of the members) is told rightly and the others
+    # A copy is at distance 0, so a fifth of the records (or of the members) is recognized and the others
     # half of the time: about 0.6, with an error of 0.01. Closeness sees it: the rest is like new people.
     assert found.remembers
 
@@ -109,9 +109,9 @@ def test_distances_are_gowers_by_brute_force() -> None:
             float(nulls[0] != nulls[1]) if any(nulls) else abs(grades[one["grade"]] - grades[other["grade"]])
         )
 
-    rows, asked = list(source.iloc), list(drawn.iloc)
+    rows, requested = list(source.iloc), list(drawn.iloc)
     ours = [min(far(a, b) for j, b in enumerate(rows) if i != j) for i, a in enumerate(rows)]
-    theirs = [min(far(a, b) for b in rows) for a in asked]
+    theirs = [min(far(a, b) for b in rows) for a in requested]
     by_hand = np.mean([(x > y) + 0.5 * (x == y) for x in ours for y in theirs])
     found = closeness_to_source(source, drawn, SCHEMA, np.random.default_rng(0))
     assert found.value == pytest.approx(by_hand)

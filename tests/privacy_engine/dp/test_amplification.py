@@ -50,7 +50,7 @@ def test_the_bound_holds_and_is_met_by_a_mechanism_written_out() -> None:
     truth = math.exp(inner) / (1 + math.exp(inner))
 
     def answers_one(table: tuple[int, ...]) -> float:
-        # "did the sample hold a 1", told truly with probability `truth`: epsilon = inner on the sample.
+        # "did the sample hold a 1", answered truly with probability `truth`: epsilon = inner on the sample.
         samples = list(itertools.combinations(range(n), m))
         return sum(truth if any(table[i] for i in s) else 1 - truth for s in samples) / len(samples)
 

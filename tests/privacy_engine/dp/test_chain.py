@@ -1,4 +1,4 @@
-"""The hash chain: whatever is edited, removed, added or moved shows; with a key also a chain made anew."""
+"""The hash chain: whatever is edited, removed, added or moved shows; with a key also a chain made again."""
 
 from collections.abc import Callable
 from dataclasses import fields, replace
@@ -151,7 +151,7 @@ def test_entries_removed_moved_or_added_show(key: bytes | None, damage: Callable
         check_chain(head, entries, key)
 
 
-def test_a_chain_made_anew_without_the_key_shows_only_if_it_is_signed() -> None:
+def test_a_chain_made_again_without_the_key_shows_only_if_it_is_signed() -> None:
     forged_head, forged = make(None, length=2)
     check_chain(forged_head, forged, None)  # what no unsigned ledger can show
     with pytest.raises(IntegrityError, match="it is not signed, although"):
@@ -168,7 +168,7 @@ def test_the_end_cut_off_a_signed_chain_shows_though_every_entry_left_is_signed(
         check_chain(replace(unsigned, key_id=head.key_id), entries[:4], KEY)
 
 
-def test_a_wrong_key_and_a_missing_key_are_told_apart_from_an_edit() -> None:
+def test_a_wrong_key_and_a_missing_key_are_distinguished_from_an_edit() -> None:
     head, entries = make(KEY)
     with pytest.raises(IntegrityError, match="is not the one its entries were signed with"):
         check_chain(head, entries, OTHER)

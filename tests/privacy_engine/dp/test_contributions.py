@@ -102,7 +102,7 @@ def test_a_person_has_the_units_in_parts_as_equal_as_can_be(
         assert (given_out[own] >= mass // r * numbers[own]).all()
         assert (given_out[own] <= -(-mass // r) * numbers[own]).all()
         alone = dealt(persons[own], keys[own], numbers[own], units=units, fill=fill)
-        assert (alone == given_out[own]).all()  # whoever else is there
+        assert (alone == given_out[own]).all()  # no matter who else takes part
 
 
 @given(ROWS, st.integers(1, 9), st.randoms(use_true_random=False))
@@ -128,7 +128,7 @@ def test_units_are_fewer_where_persons_are_many_and_never_none() -> None:
     assert Contribution(max_rows=7).units(2**30) == 7
 
 
-def test_persons_are_told_apart_by_text_or_number() -> None:
+def test_persons_are_distinguished_by_text_or_number() -> None:
     assert person_numbers(pd.Series([3, -1, 3])).tolist() == [3, -1, 3]
     numbers = person_numbers(pd.Series(["x", "y", "x", "1.0", "1"]))
     assert len(set(numbers.tolist())) == 4

@@ -69,17 +69,17 @@ def standings_of(limits: list[Limit], bookings: list[Booking], now: datetime = N
     return standings(Totals(limits=tuple(limits), spent=spent(live), bookings=len(live)), outside)
 
 
-def fits(asked: PrivacyLoss, limits: list[Limit], bookings: list[Booking], now: datetime = NOW) -> bool:
+def fits(requested: PrivacyLoss, limits: list[Limit], bookings: list[Booking], now: datetime = NOW) -> bool:
     try:
-        refuse_overspending("adult", asked, standings_of(limits, bookings, now))
+        refuse_overspending("adult", requested, standings_of(limits, bookings, now))
     except BudgetExceededError:
         return False
     return True
 
 
-def refusal(asked: PrivacyLoss, limits: list[Limit], bookings: list[Booking]) -> str:
+def refusal(requested: PrivacyLoss, limits: list[Limit], bookings: list[Booking]) -> str:
     with pytest.raises(BudgetExceededError) as caught:
-        refuse_overspending("adult", asked, standings_of(limits, bookings))
+        refuse_overspending("adult", requested, standings_of(limits, bookings))
     return str(caught.value)
 
 
@@ -116,11 +116,11 @@ def test_decimal_text_is_the_number_exactly(value: float) -> None:
 
 @given(st.lists(EPSILONS, min_size=1, max_size=60), st.floats(0.01, 5))
 def test_spends_decided_one_by_one_stop_at_the_budget_and_not_before(
-    asked: list[float], budget: float
+    requested: list[float], budget: float
 ) -> None:
     spent: list[Booking] = []
     total = Fraction(0)
-    for epsilon in asked:
+    for epsilon in requested:
         fitted = fits(loss(epsilon), [limit(budget)], spent)
         assert fitted == (total + exact(epsilon) <= exact(budget))
         if fitted:
@@ -138,12 +138,12 @@ def test_spends_decided_one_by_one_stop_at_the_budget_and_not_before(
     st.integers(1, 30),
 )
 def test_no_window_of_a_rolling_limit_ever_holds_more_than_it(
-    asked: list[tuple[float, int]], budget: float, days: int
+    requested: list[tuple[float, int]], budget: float, days: int
 ) -> None:
     rolling = limit(budget, f"{days}d")
     spent: list[Booking] = []
     now = NOW
-    for epsilon, hours in asked:
+    for epsilon, hours in requested:
         now += timedelta(hours=8 * hours)
         if fits(loss(epsilon), [rolling], spent, now):
             spent.append(booking(epsilon, now))
@@ -180,18 +180,18 @@ def test_several_limits_hold_together_and_each_that_is_short_is_named() -> None:
     spent = [booking(0.9)]
     assert fits(loss(0.1), limits, spent)
     assert not fits(loss(0.2), limits, spent)
-    told = refusal(loss(1.2), limits, spent)
-    assert "epsilon 1.1 is left of epsilon 2 (in total)" in told
-    assert "epsilon 0.1 is left of epsilon 1 (in 365 days)" in told
-    assert "epsilon 0.3 is left of epsilon 0.3 (for each release)" in told
+    reported = refusal(loss(1.2), limits, spent)
+    assert "epsilon 1.1 is left of epsilon 2 (in total)" in reported
+    assert "epsilon 0.1 is left of epsilon 1 (in 365 days)" in reported
+    assert "epsilon 0.3 is left of epsilon 0.3 (for each release)" in reported
 
 
 def test_a_refusal_names_data_set_request_and_remedy() -> None:
-    told = refusal(loss(0.25), [limit(1.0)], [booking(0.9)])
-    assert told.startswith(
+    reported = refusal(loss(0.25), [limit(1.0)], [booking(0.9)])
+    assert reported.startswith(
         "data set adult cannot pay epsilon 0.25: epsilon 0.1 is left of epsilon 1 (in total)"
     )
-    assert "privacy-release budget grant adult --epsilon E --reason TEXT" in told
+    assert "privacy-release budget grant adult --epsilon E --reason TEXT" in reported
 
 
 def test_a_refusal_names_the_resource_that_is_short_and_grants_that() -> None:
@@ -214,9 +214,9 @@ def test_the_scarcest_resource_is_the_one_of_which_the_smallest_share_is_left() 
 
 
 def test_without_a_limit_nothing_fits_and_the_command_that_grants_one_is_named() -> None:
-    told = refusal(loss(1e-9), [], [])
-    assert "but has none" in told
-    assert "privacy-release budget grant adult --epsilon E --reason TEXT" in told
+    reported = refusal(loss(1e-9), [], [])
+    assert "but has none" in reported
+    assert "privacy-release budget grant adult --epsilon E --reason TEXT" in reported
 
 
 def test_the_command_in_a_refusal_is_quoted_for_a_shell() -> None:
@@ -225,8 +225,8 @@ def test_the_command_in_a_refusal_is_quoted_for_a_shell() -> None:
 
 
 def test_another_neighbour_relation_than_the_limits_is_refused() -> None:
-    told = refusal(loss(0.1, neighbours=Neighbours.ADD_REMOVE), [limit(1.0)], [])
-    assert "for the neighbour relation replace_one, but the release needs add_remove" in told
+    reported = refusal(loss(0.1, neighbours=Neighbours.ADD_REMOVE), [limit(1.0)], [])
+    assert "for the neighbour relation replace_one, but the release needs add_remove" in reported
 
 
 def test_a_reservation_counts_and_a_cancelled_one_does_not() -> None:

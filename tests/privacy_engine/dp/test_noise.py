@@ -81,7 +81,7 @@ def test_parts_add_exactly_and_not_in_floats(loss: PrivacyLoss) -> None:
     assert Fraction(noise.left) <= Fraction(noise.whole) - sum(map(Fraction, parts))
 
 
-def test_scale_goes_by_the_power_of_the_part(loss: PrivacyLoss) -> None:
+def test_scale_follows_the_power_of_the_part(loss: PrivacyLoss) -> None:
     noise = NoiseBudget.of(loss)
     one, quarter = (noise.scale(part, Change.of_table(2)) for part in (noise.whole, noise.whole / 4))
     assert quarter / one == pytest.approx(4 ** (1 / noise.power), rel=1e-12)

@@ -1,4 +1,4 @@
-"""Bounded participation: nobody takes part more than m times, and all releases keep the promise."""
+"""Bounded participation: no one takes part more than m times, and all releases keep the promise."""
 
 from typing import Any
 
@@ -53,7 +53,7 @@ def m(releases: int) -> Participation:
 
 
 @given(st.lists(st.lists(st.sampled_from("abcd"), max_size=6), max_size=12), st.integers(1, 3))
-def test_nobody_takes_part_more_often_than_allowed_and_nobody_less_than_that(
+def test_no_one_takes_part_more_often_than_allowed_and_no_one_less_than_that(
     weeks: list[list[str]], releases: int
 ) -> None:
     took = stream(m(releases), weeks)
@@ -91,7 +91,7 @@ def test_releases_that_are_no_whole_number_above_zero_are_refused(releases: Any)
         Participation(releases=releases, period=Period())
 
 
-# What all releases of a year tell of somebody who has rows in every one
+# What all releases of a year reveal about someone who has rows in every one
 
 
 RUNS, EPSILON = 2_000, 2.0  # of each noisy count
@@ -124,9 +124,9 @@ def test_a_year_shows_of_a_person_in_place_of_another_what_the_promise_allows_an
 def test_a_year_shows_of_a_person_in_every_release_more_than_the_promise_without_the_filter(
     filtered: bool,
 ) -> None:
-    # Held against nobody; the attack adds up all counts of the year. False alarm as above.
-    a, nobody = (noisy_counts(w, "a", filtered=filtered) for w in (EVERY_WEEK, [[]] * WEEKS))
-    shown = loss_shown(a.sum(axis=1) > WEEKS / 2, nobody.sum(axis=1) > WEEKS / 2)
+    # Compared with no one; the attack adds up all counts of the year. False alarm as above.
+    a, absent = (noisy_counts(w, "a", filtered=filtered) for w in (EVERY_WEEK, [[]] * WEEKS))
+    shown = loss_shown(a.sum(axis=1) > WEEKS / 2, absent.sum(axis=1) > WEEKS / 2)
     assert (shown <= PROMISED) is filtered
 
 
@@ -134,7 +134,7 @@ def test_a_year_shows_of_a_person_in_every_release_more_than_the_promise_without
 
 
 def rows_of(persons: list[str], illness: str = "cold") -> RowsOfPersons:
-    frame = pd.DataFrame({"patient": persons or ["nobody"]}).assign(town="north", illness=illness)
+    frame = pd.DataFrame({"patient": persons or ["no one"]}).assign(town="north", illness=illness)
     coded = CodedTable.encode(frame, SCHEMA)
     kept = np.arange(len(persons))
     return RowsOfPersons(coded=coded.take(kept), persons=person_numbers(frame["patient"])[kept])
@@ -180,14 +180,14 @@ def test_the_model_of_participants_tells_no_number_of_persons() -> None:
     frame = pd.DataFrame({"patient": list("aabbcd"), "town": "north", "illness": "flu"})
     takes_part = frame["patient"].isin(["a", "b"]).to_numpy()
     model = method.measure_participants(method.coded_participants(frame, SCHEMA, takes_part))
-    told = method.release_of(model, SCHEMA, np.random.default_rng(1)).manifest()["model"]
-    assert told["participants"] == "noisy"
-    assert not {"source_rows", "source_persons"} & set(told)
+    manifest = method.release_of(model, SCHEMA, np.random.default_rng(1)).manifest()["model"]
+    assert manifest["participants"] == "noisy"
+    assert not {"source_rows", "source_persons"} & set(manifest)
     assert type(model).from_json(model.to_json()) == model
     assert sum(spend.epsilon for spend in model.spends) <= 1.0
 
 
-def test_who_takes_part_cannot_be_told_without_a_bound_of_what_each_contributes() -> None:
+def test_who_takes_part_cannot_be_counted_without_a_bound_of_what_each_contributes() -> None:
     method = load_method("dpsm_bayes", epsilon=1.0)
     with pytest.raises(SchemaError, match="max_rows"):
         method.coded_participants(pd.DataFrame(), SCHEMA, np.zeros(0, bool))

@@ -115,7 +115,7 @@ QUICK_OF_PERSONS = [("privbayes", "max_rows"), ("privbayes", "weight"), ("latent
 
 
 def of_persons(people: list[tuple[str, int]]) -> tuple[DataSchema, pd.DataFrame]:
-    """A table in which so many rows of a person are alike, told as a text of one value an attribute."""
+    """A table in which the given number of a person's rows are alike, as a text of one value an attribute."""
     names = list("abc"[: len(people[0][0])])
     records = [[who, *values] for who, (values, rows) in enumerate(people) for _ in range(rows)]
     return PERSONS.select(["who", *names]), pd.DataFrame(records, columns=["who", *names])

@@ -1,4 +1,4 @@
-"""An engine with a spill folder of its own."""
+"""An engine with a separate spill folder."""
 
 from collections.abc import Iterator
 from pathlib import Path

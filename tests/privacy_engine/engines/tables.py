@@ -20,7 +20,7 @@ from privacy_engine.errors import InfeasibleError
 def written(
     table: pa.Table, folder: Path, *, files: int = 1, rows: int = 131_072, name: str = "part"
 ) -> list[str]:
-    """The records in so many files, so many in a row group."""
+    """The records in N files, with at most M in a row group."""
     paths = []
     step = max(1, -(-len(table) // files))
     for number in range(files):

@@ -176,7 +176,7 @@ def test_files_are_not_counted_by_rows_where_persons_are_named(local: LocalEngin
 
 
 def split(classes: EquivalenceClasses, parts: int) -> list[CountedClasses]:
-    """Every so many-th class, with the values of the whole table."""
+    """Every n-th class, with the values of the whole table."""
     values = {}
     for name, column in classes.sensitive.items():
         counts = np.bincount(column.codes, minlength=column.size)
@@ -283,9 +283,9 @@ def test_limits_on_loss_and_figures_are_held_as_for_records(local: LocalEngine, 
     table = table_of([("a", 1.0, "flu", 1.0, "low", 1)] * 4)
     policy = ReleasePolicy(require=(KAnonymity(k=4),), max_gcp=0.5, max_suppressed=0.1, max_epsilon=1.0)
     loss = PrivacyLoss(epsilon=2, delta=0, neighbours="add_remove")
-    told = {"gcp": 0.4}
-    report = verify_files(local, written(table, tmp_path), SCHEMA, policy, loss=loss, figures=told)
-    assert report == verify(to_frame(table), SCHEMA, policy, loss=loss, figures=told)
+    fields = {"gcp": 0.4}
+    report = verify_files(local, written(table, tmp_path), SCHEMA, policy, loss=loss, figures=fields)
+    assert report == verify(to_frame(table), SCHEMA, policy, loss=loss, figures=fields)
     assert [f.passed for f in report.findings] == [True, False, True, False]
 
 

@@ -42,7 +42,7 @@ def values() -> dict[str, SensitiveValues]:
 
 
 def in_order(rows: list[Row], batch: int, *, by_person: bool) -> Iterator[pa.RecordBatch]:
-    """The records as an engine sorts them, so many at a time."""
+    """The records as an engine sorts them, n at a time."""
     kinds = {"k0": pa.string(), "k1": pa.int64(), "who": pa.string(), "s0": pa.int64(), "s1": pa.int64()}
     rows = sorted(rows, key=lambda row: [repr(value) for value in row[:3]])
     columns = list(zip(*rows, strict=True)) or [()] * len(kinds)
@@ -50,7 +50,7 @@ def in_order(rows: list[Row], batch: int, *, by_person: bool) -> Iterator[pa.Rec
     yield from (table if by_person else table.drop_columns("who")).to_batches(max_chunksize=batch)
 
 
-def told(part: CountedClasses) -> list[object]:
+def reported(part: CountedClasses) -> list[object]:
     """Each class as plain numbers: size, persons, and of each attribute entries and distinct values."""
     found: list[object] = []
     for i, (size, people) in enumerate(zip(part.sizes, part.people, strict=True)):
@@ -94,7 +94,7 @@ def test_classes_in_order_are_those_of_counting_one_by_one(
     rows: list[Row], batch: int, by_person: bool
 ) -> None:
     parts = ordered_classes(in_order(rows, batch, by_person=by_person), values(), by_person=by_person)
-    found = [classes for part in parts for classes in told(part)]
+    found = [classes for part in parts for classes in reported(part)]
     assert sorted(map(repr, found)) == sorted(map(repr, one_by_one(rows, by_person=by_person)))
 
 
@@ -105,10 +105,10 @@ def test_a_person_over_batches_counts_once_and_in_each_class_by_itself(batch: in
         ("a", 0, "Ann", 1, 0),
         ("a", 0, "Bob", 1, 0),
         ("b", 0, "Ann", 2, 0),  # who is in a second class, with another value
-        *[("b", 0, None, 2, 0)] * 2,  # nobody knows whose: one person at least
+        *[("b", 0, None, 2, 0)] * 2,  # no one knows whose: one person at least
     ]
     parts = ordered_classes(in_order(rows, batch, by_person=True), values(), by_person=True)
-    assert [classes for part in parts for classes in told(part)] == [
+    assert [classes for part in parts for classes in reported(part)] == [
         (7, 2, [([(0, 0.5, 1), (1, 1.5, 2)], 2), ([(0, 2.0, 2)], 1)]),
         (3, 2, [([(2, 2.0, 2)], 1), ([(0, 2.0, 2)], 1)]),
     ]
@@ -149,7 +149,7 @@ def test_a_class_takes_no_more_memory_the_more_records_it_has(persons: int) -> N
     assert max(held) - min(held) < 10 * table.nbytes * batch / rows
 
 
-def test_classes_are_told_apart_by_all_values_of_columns_of_any_range(tmp_path: Path, spill: Path) -> None:
+def test_classes_are_distinguished_by_all_values_of_columns_of_any_range(tmp_path: Path, spill: Path) -> None:
     """Numbers from end to end of 64 bits, more columns than one word holds, and texts that differ late."""
     rng = np.random.default_rng(3)
     least, most = np.iinfo(np.int64).min, np.iinfo(np.int64).max

@@ -27,24 +27,24 @@ ASKED: dict[str, Ask] = {
     "classes": lambda engine, files: engine.class_sizes(files, ["zip"]),
     "order": lambda engine, files: list(engine.ordered(files)),
 }
-asked = pytest.mark.parametrize("ask", ASKED.values(), ids=ASKED)
+requested = pytest.mark.parametrize("ask", ASKED.values(), ids=ASKED)
 
 
 def refused(local: LocalEngine, ask: Ask, file: Path) -> str:
-    """Why a file is refused; no value of it is told."""
+    """Why a file is refused; no value of it is quoted."""
     with pytest.raises(SchemaError) as caught:
         ask(local, [str(file)])
     assert "canary" not in str(caught.value)
     return str(caught.value)
 
 
-@asked
+@requested
 def test_text_that_is_not_utf8_is_refused(local: LocalEngine, tmp_path: Path, ask: Ask) -> None:
     with_broken_text(tmp_path / "people.parquet")
     assert "is not UTF-8" in refused(local, ask, tmp_path / "people.parquet")
 
 
-@asked
+@requested
 @pytest.mark.parametrize("plaintext_footer", [False, True])
 def test_an_encrypted_file_is_named_as_such(
     local: LocalEngine, tmp_path: Path, ask: Ask, plaintext_footer: bool
@@ -54,7 +54,7 @@ def test_an_encrypted_file_is_named_as_such(
     assert "people.parquet is encrypted with Parquet's own encryption" in why
 
 
-@asked
+@requested
 @pytest.mark.parametrize("rows", [-5, 2**62, 0])
 def test_a_footer_that_contradicts_itself_is_refused(
     local: LocalEngine, tmp_path: Path, ask: Ask, rows: int

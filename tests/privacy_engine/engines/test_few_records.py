@@ -9,7 +9,7 @@ import pytest
 
 from privacy_engine.engines.local import LocalEngine
 from privacy_engine.errors import InfeasibleError
-from privacy_engine.progress import advance, telling
+from privacy_engine.progress import advance, reporting_to
 from tests.privacy_engine.engines.tables import Modulo, describe, infeasible, quoting, written
 
 
@@ -49,8 +49,8 @@ def test_an_error_brings_no_frame_and_no_value(tmp_path: Path, paths: list[str])
             list(running.apply_by_fragment(paths, Modulo("n", 2), quoting))
     for caught in (ours.value, other.value):
         assert caught.__cause__ is caught.__context__ is None
-        told = "".join(traceback.format_exception(caught))
-        assert "canary" not in told
+        message = "".join(traceback.format_exception(caught))
+        assert "canary" not in message
         assert not {frame.name for frame in traceback.extract_tb(caught.__traceback__)} & {
             "infeasible",
             "quoting",
@@ -59,7 +59,7 @@ def test_an_error_brings_no_frame_and_no_value(tmp_path: Path, paths: list[str])
 
 def test_work_on_a_fragment_tells_no_progress(tmp_path: Path, paths: list[str]) -> None:
     shares: list[float] = []
-    with engine(tmp_path, here=2**20) as running, telling(shares.append):
+    with engine(tmp_path, here=2**20) as running, reporting_to(shares.append):
         for _ in running.apply_by_fragment(paths, Modulo("n", 2), halfway):
             assert shares == []
     assert shares == [1.0]

@@ -279,7 +279,9 @@ def test_classes_are_those_of_counting_one_by_one(tmp_path: Path, spill: Path, r
     )
 
 
-def test_trajectories_are_told_apart_by_every_value_of_every_row(local: LocalEngine, tmp_path: Path) -> None:
+def test_trajectories_are_distinguished_by_every_value_of_every_row(
+    local: LocalEngine, tmp_path: Path
+) -> None:
     """None of these persons has the rows of another, whatever their values look like side by side."""
     of_person = [
         [("ab", "c")],
@@ -322,7 +324,7 @@ def test_files_that_change_between_two_counts_are_noticed(local: LocalEngine, tm
         assert "canary" not in str(caught.value)
 
 
-def asked(engine: LocalEngine, paths: list[str]) -> Iterator[object]:
+def requested(engine: LocalEngine, paths: list[str]) -> Iterator[object]:
     yield lambda: engine.columns(paths)
     yield lambda: engine.rows(paths)
     yield lambda: engine.class_sizes(paths, ["t"])
@@ -343,7 +345,7 @@ def test_a_file_that_is_no_whole_parquet_file_is_named(
         path.unlink()
     else:
         path.write_bytes({"truncated": path.read_bytes()[:-20], "text": b"canary-3, 7", "empty": b""}[damage])
-    for ask in asked(local, paths):
+    for ask in requested(local, paths):
         with pytest.raises(SchemaError, match=r"part-1\.parquet (must|does not exist)") as caught:
             ask()
         assert "canary" not in str(caught.value)
@@ -357,7 +359,7 @@ def test_damaged_pages_are_an_error_and_not_fewer_records(local: LocalEngine, tm
     data = bytearray(Path(paths[0]).read_bytes())
     data[100 : len(data) - 2_000] = bytes(len(data) - 2_100)
     Path(paths[0]).write_bytes(data)
-    for ask in list(asked(local, paths))[2:]:
+    for ask in list(requested(local, paths))[2:]:
         with pytest.raises(SchemaError, match=r"part-0\.parquet must"):
             ask()
 

@@ -110,7 +110,7 @@ def test_of_other_errors_only_the_type_comes(engine: LocalEngine, paths: list[st
     assert caught.value.__cause__ is caught.value.__context__ is None
 
 
-@pytest.mark.slow  # only a process of its own has all that its children write
+@pytest.mark.slow  # only a separate process has all that its children write
 def test_nothing_of_a_child_is_written_to_the_log(tmp_path: Path) -> None:
     written(pa.table({"n": range(4)}), tmp_path)
     done = subprocess.run(script(tmp_path, "quoting"), capture_output=True, text=True, check=False, cwd=ROOT)
@@ -169,10 +169,10 @@ def squared(number: int) -> dict[str, int]:
 def within(pipe: Connection) -> None:
     """What a daemon does: it has work done apart, and tells what that gave, and what it is."""
     found = dict(run_apart(squared, range(3), 2, "part"))
-    pipe.send(({n: told["square"] for n, told in found.items()}, current_process().daemon))
+    pipe.send(({n: reported["square"] for n, reported in found.items()}, current_process().daemon))
 
 
-@pytest.mark.slow  # a daemon is a process of its own
+@pytest.mark.slow  # a daemon is a separate process
 def test_a_daemon_has_work_done_in_other_processes_as_a_worker_of_celery_is_one() -> None:
     context = get_context("spawn")
     ours, theirs = context.Pipe()

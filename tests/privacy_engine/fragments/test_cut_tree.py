@@ -31,7 +31,7 @@ def test_a_record_goes_where_the_cuts_send_it() -> None:
     assert assigned([29.9, 29, 30, 31], ["Chur", "Zug", "Zug", "Bern"]) == [0, 1, 2, 0]
 
 
-def test_values_that_nobody_saw_have_a_side() -> None:
+def test_values_that_no_one_saw_have_a_side() -> None:
     assert assigned([-1e9, 1e9], ["Rome", "Rome"]) == [1, 0]
 
 

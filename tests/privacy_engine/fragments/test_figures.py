@@ -78,10 +78,10 @@ def test_sums_of_distributions_are_those_of_the_join(fragmented: Fragmented) -> 
         assert found.after == pytest.approx(whole.after)
 
 
-def test_domains_that_are_not_public_stay_untold(fragmented: Fragmented) -> None:
+def test_domains_that_are_not_public_stay_hidden(fragmented: Fragmented) -> None:
     figures = FragmentFigures.total(part.figures for part in fragmented.parts)
-    told = [d.attribute for d in figures.distributions(5) if isinstance(d, Distribution)]
-    assert told == ["age", "grade", "city"]
+    reported = [d.attribute for d in figures.distributions(5) if isinstance(d, Distribution)]
+    assert reported == ["age", "grade", "city"]
 
 
 def test_counts_add_up(fragmented: Fragmented) -> None:
@@ -152,7 +152,7 @@ def test_what_a_method_counts_is_counted_over_all_fragments(fragmented: Fragment
     assert again.notes == figures.notes
 
 
-def test_the_clusters_of_all_fragments_are_told(engine: Engine, tmp_path: Path) -> None:
+def test_the_clusters_of_all_fragments_are_reported(engine: Engine, tmp_path: Path) -> None:
     method, table = load_method("ilp_l_diversity", k=5, l=2), people()
     parts = released(planned(engine, tmp_path, table, method, SCHEMA, 500), table, method).parts
     assert FragmentFigures.total(part.figures for part in parts).notes["clusters"] >= len(parts)

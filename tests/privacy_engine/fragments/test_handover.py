@@ -1,4 +1,4 @@
-"""No fragment is left that cannot stand, and nobody is handed over who can."""
+"""No infeasible fragment is left, and no feasible one is handed over."""
 
 from pathlib import Path
 

@@ -48,13 +48,13 @@ def test_the_join_is_true_of_every_record_and_keeps_k_and_l(
         ("colour", a_set),
     ):
         for cell, value in zip(joined[column], source[column], strict=True):
-            told = read(cell)
+            reported = read(cell)
             if pd.isna(value):
-                assert told.null, column
+                assert reported.null, column
             elif read is interval:
-                assert float(told.values[0]) <= value <= float(told.values[1])
+                assert float(reported.values[0]) <= value <= float(reported.values[1])
             else:
-                assert value in told.values
+                assert value in reported.values
     figures = together.parts[0].figures.total(part.figures for part in together.parts)
     for tally in figures.tallies:
         if tally.attribute in ("age", "grade", "city"):

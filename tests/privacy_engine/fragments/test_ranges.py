@@ -85,8 +85,8 @@ def test_the_order_of_records_does_not_depend_on_where_they_stood() -> None:
     table = awkward(400, np.random.default_rng(7))
     once = in_order(table)
     numbers = pc.if_else(pc.is_nan(once["share"]), 9.0, once["share"])  # NaN is the largest, before nulls
-    told = keys(once.set_column(once.schema.get_field_index("share"), "share", numbers))
-    assert told == sorted(told)
+    reported = keys(once.set_column(once.schema.get_field_index("share"), "share", numbers))
+    assert reported == sorted(reported)
     assert sorted(keys(table)) == sorted(keys(once))
     for seed in range(5):
         moved = table.take(np.random.default_rng(seed).permutation(len(table)))

@@ -163,7 +163,7 @@ def test_a_fragment_whose_mix_is_too_far_from_the_table_is_released_with_its_nei
 def test_records_too_far_from_the_table_are_refused_rather_than_released_with_less(
     engine: Engine, tmp_path: Path
 ) -> None:
-    """Nobody hands such a part over: its release compares with the whole table and finds no class."""
+    """No one hands such a part over: its release compares with the whole table and finds no class."""
     table = people()
     method = load_method("bottom_up", k=5, require=({**T, "t": 0.05},))
     whole = planned(engine, tmp_path, table, method, SCHEMA, 4000).whole

@@ -41,19 +41,19 @@ def test_without_reversal_it_is_id3() -> None:
 def test_the_tree_of_reversed_records_is_that_of_the_true_ones(theta: float) -> None:
     table, y = records(40_000)
     released = reverse_records(table, theta, np.random.default_rng(3))
-    asked, truth = records(2000, seed=9)
-    assert (DTPD(theta).fit(released, y).predict(asked) == truth).all()
+    requested, truth = records(2000, seed=9)
+    assert (DTPD(theta).fit(released, y).predict(requested) == truth).all()
 
 
 def test_it_collapses_around_one_half() -> None:
-    asked, truth = records(2000, seed=9)
+    requested, truth = records(2000, seed=9)
     table, y = records(3000)
     scores = {
         theta: np.mean(
             [
                 DTPD(theta)
                 .fit(reverse_records(table, theta, np.random.default_rng(seed)), y)
-                .score(asked, truth)
+                .score(requested, truth)
                 for seed in range(20)
             ]
         )

@@ -130,8 +130,8 @@ def test_partitions_add_up_to_the_whole(method) -> None:
     parts = PrivateNaiveBayes(release.manifest())
     for rows in np.array_split(np.random.default_rng(1).permutation(20_000), 7):
         parts.partial_fit(given.iloc[rows], y.iloc[rows], classes=["poor", "rich"])
-    asked = people(200, seed=5).drop(columns="kind")
-    assert parts.predict_log_proba(asked) == pytest.approx(whole.predict_log_proba(asked), rel=1e-6)
+    requested = people(200, seed=5).drop(columns="kind")
+    assert parts.predict_log_proba(requested) == pytest.approx(whole.predict_log_proba(requested), rel=1e-6)
 
 
 def test_a_randomized_class_announces_its_own_classes() -> None:

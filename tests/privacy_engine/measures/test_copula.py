@@ -55,7 +55,7 @@ def test_correlations_are_found_with_their_signs() -> None:
 
 
 @pytest.mark.parametrize("share", [0.02, 0.1, 0.5])
-def test_the_uniqueness_of_a_population_of_its_own_kind_is_found(share: float) -> None:
+def test_the_uniqueness_of_a_population_of_the_models_kind_is_found(share: float) -> None:
     everybody = population(20_000, [[1, 0.6, 0.3], [0.6, 1, 0], [0.3, 0, 1]], 40, 3)
     sample = everybody.sample(frac=share, random_state=4)
     model = GaussianCopula.of(sample, numbers("xyz"))
@@ -108,8 +108,8 @@ def test_wrong_samples_are_refused() -> None:
         GaussianCopula.of(sample, numbers("xy"))
     with pytest.raises(SchemaError, match="a record and a quasi-identifier"):
         GaussianCopula.of(sample[:0], numbers("x"))
-    nobody = DataSchema(tuple(replace(a, role=Role.INSENSITIVE) for a in numbers("x").attributes))
+    no_quasi = DataSchema(tuple(replace(a, role=Role.INSENSITIVE) for a in numbers("x").attributes))
     with pytest.raises(SchemaError, match="a record and a quasi-identifier"):
-        GaussianCopula.of(sample, nobody)
+        GaussianCopula.of(sample, no_quasi)
     with pytest.raises(ValueError, match="population must be >= the 2 records"):
         GaussianCopula.of(sample, numbers("x")).likelihoods(1)

@@ -143,7 +143,7 @@ def test_hidden_counts_are_never_alone_nor_together_small(counts: list[int], sma
         assert sum(hidden) >= smallest
 
 
-def test_a_threshold_that_protects_nobody_is_refused() -> None:
+def test_a_threshold_that_protects_no_one_is_refused() -> None:
     flat = Attribute(name="t", role=QI, categories=("a", "b"))
     with pytest.raises(ValueError, match="smallest_count must be >= 2"):
         distributions(recoding_of(flat, ["a", "b"], [0, 0]), 1)

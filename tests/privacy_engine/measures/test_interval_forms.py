@@ -255,8 +255,8 @@ def test_suppressed_bounds_are_counted_as_the_asterisks_of_the_text(
         assert (bounds[f"{name}_from"].isna() == withheld).all()
         assert (bounds[f"{name}_to"].isna() == withheld).all()
     assert bounds["age"].equals(text["age"])
-    told = null_forms(encoded.schema, typed)
-    assert {name for name, said in told.items() if said == SUPPRESSED} == set(bounds.columns[:4])
+    reported = null_forms(encoded.schema, typed)
+    assert {name for name, said in reported.items() if said == SUPPRESSED} == set(bounds.columns[:4])
 
 
 @pytest.mark.parametrize("cells", ["bounds", "suppressed"])

@@ -31,7 +31,7 @@ def test_a_whole_population_that_is_the_sample_is_counted_or_nearly(estimate: ob
     assert estimate(sizes, len(population)) == pytest.approx(unique, rel=0.25)  # type: ignore[operator]
 
 
-def test_pitman_finds_the_uniqueness_of_a_population_of_its_own_kind() -> None:
+def test_pitman_finds_the_uniqueness_of_a_population_of_the_models_kind() -> None:
     # A Chinese restaurant of alpha = .5, theta = 50 has Gamma(51) / Gamma(50.5) sqrt(N) unique people.
     rng, sizes = np.random.default_rng(2), [1]
     for n in range(1, 5_000):
@@ -48,7 +48,7 @@ def test_pitman_finds_the_uniqueness_of_a_population_of_its_own_kind() -> None:
     assert pitman(drawn, 5_000) == pytest.approx(expected, rel=0.2)
 
 
-def test_nobody_and_everybody() -> None:
+def test_no_one_and_everybody() -> None:
     assert pitman(np.array([10]), 100) == 0
     assert pitman(np.ones(10, np.int64), 100) == 1
     with pytest.raises(ValueError, match="population must be >= the 10 records"):

@@ -290,7 +290,7 @@ def test_labels_with_gaps_or_of_another_length_are_refused(labels: list[int], me
         Recoding(ONE, np.array(labels))
 
 
-def test_any_labels_are_numbered_anew_without_gaps() -> None:
+def test_any_labels_are_renumbered_without_gaps() -> None:
     assert Recoding.of_labels(ONE, np.array([7, -1])).labels.tolist() == [0, -1]
     assert Recoding.of_labels(ONE, np.array([9, 4])).labels.tolist() == [1, 0]
 

@@ -91,7 +91,7 @@ def test_a_threshold_is_a_probability(classes: EquivalenceClasses, threshold: fl
         risk.share_at_risk(classes, threshold)
 
 
-def test_an_empty_table_exposes_nobody() -> None:
+def test_an_empty_table_exposes_no_one() -> None:
     empty = EquivalenceClasses(labels=np.zeros(0, dtype=np.int64))
     assert set(risk.figures(empty).values()) == {0.0}
 

@@ -110,7 +110,7 @@ def test_tables_over_other_domains_are_refused() -> None:
 def test_identifiers_are_no_attributes() -> None:
     rng = np.random.default_rng(5)
     real, drawn = people(40, rng), people(40, rng)
-    without = marginal_tvd(real, drawn.drop(columns="name").assign(name="nobody"), SCHEMA, 1)
+    without = marginal_tvd(real, drawn.drop(columns="name").assign(name="no one"), SCHEMA, 1)
     assert without.mean == marginal_tvd(real, drawn, SCHEMA, 1).mean
     assert ("name",) not in without.subsets
 

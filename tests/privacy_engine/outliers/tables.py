@@ -17,7 +17,7 @@ SCHEMA = DataSchema.from_dict(
 
 
 def people(n: int, seed: int, *, grid: int | None = None) -> pd.DataFrame:
-    """Two groups of people; numbers on a grid of so many values repeat, others do not."""
+    """Two groups of people; numbers on a grid of N values repeat, others do not."""
     rng = np.random.default_rng(seed)
     group = rng.integers(0, 2, n)
     numbers = rng.normal(group[:, None] * 3.0, 1.0, (n, 2))

@@ -214,4 +214,4 @@ def test_bad_parameters_of_the_clustering_are_refused(name: str) -> None:
 
 def test_an_unknown_reference_is_refused() -> None:
     with pytest.raises(ValueError, match="reference must be one of"):
-        OKPLOF(reference="nobody")
+        OKPLOF(reference="unknown")

@@ -63,7 +63,7 @@ def test_initial_centres_are_the_papers(clusters: int) -> None:
         remaining.remove(int(chosen[i]))
 
 
-def test_every_distinct_record_may_be_a_cluster_of_its_own_and_no_more() -> None:
+def test_every_distinct_record_may_be_its_own_cluster_and_no_more() -> None:
     table = people(60, 7, grid=1)
     distinct = len(table.drop(columns="illness").drop_duplicates())
     found = KPrototypes(clusters=distinct).fit(table, SCHEMA)

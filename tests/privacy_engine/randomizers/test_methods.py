@@ -69,10 +69,10 @@ def test_fresh_answers_do_not_follow_the_seed_and_seeded_ones_do(method: type[Ra
 @methods
 def test_a_seeded_release_claims_nothing_and_says_so(method: type[Randomizer]) -> None:
     release = seeded(method())
-    told = release.manifest()["randomization"]
+    manifest = release.manifest()["randomization"]
     assert release.loss is None
-    assert told["randomness"] == "seeded"
-    assert told["private_randomness"] is False
+    assert manifest["randomness"] == "seeded"
+    assert manifest["private_randomness"] is False
 
 
 @methods
@@ -92,14 +92,14 @@ def test_a_manifest_tells_all_that_is_needed_to_reconstruct(method: type[Randomi
     assert set(again.mechanisms) == set(SCHEMA.names[1:])
 
 
-def test_the_loss_of_a_person_is_the_sum_over_attributes_and_both_are_told() -> None:
+def test_the_loss_of_a_person_is_the_sum_over_attributes_and_both_are_reported() -> None:
     release = ERRPH(p_0=0.5).release(people(), SCHEMA, np.random.default_rng())
-    told = release.manifest()["randomization"]["epsilon"]
+    manifest = release.manifest()["randomization"]["epsilon"]
     by_size = {"age": 16, "grade": 6, "size": 3, "city": 4, "disease": 4}  # null is a value of disease
     for name, k in by_size.items():
-        assert told["attributes"][name] == pytest.approx(math.log(1 + k), rel=1e-12)
-    assert told["person"] == pytest.approx(sum(math.log(1 + k) for k in by_size.values()))
-    assert release.loss == PrivacyLoss(epsilon=told["person"], neighbours=Neighbours.REPLACE_ONE)
+        assert manifest["attributes"][name] == pytest.approx(math.log(1 + k), rel=1e-12)
+    assert manifest["person"] == pytest.approx(sum(math.log(1 + k) for k in by_size.values()))
+    assert release.loss == PrivacyLoss(epsilon=manifest["person"], neighbours=Neighbours.REPLACE_ONE)
 
 
 @pytest.mark.parametrize("method", [ERRPH, LocalLaplace])
@@ -338,7 +338,7 @@ def test_parameters_are_frozen_keyword_only_with_defaults(method: type[Randomize
 
 
 def exceeded(method: Randomizer, epsilon: float, n: int = 60_000) -> bool:
-    """Whether two neighbouring values are told apart better than e^epsilon, by over 7 standard errors."""
+    """Whether two neighbouring values are distinguished better than e^epsilon, by over 7 standard errors."""
     schema = SCHEMA.select(["id", "grade"])
     counts = []
     for grade in (1, 6):
@@ -360,7 +360,7 @@ AUDITED = {
 
 
 @pytest.mark.parametrize("name", AUDITED)
-def test_two_values_are_told_apart_by_no_more_than_epsilon(name: str) -> None:
+def test_two_values_are_distinguished_by_no_more_than_epsilon(name: str) -> None:
     # Six ratios at 7 standard errors: false alarm < 2e-11.
     assert not exceeded(AUDITED[name], 1.5)
 
@@ -377,12 +377,12 @@ def test_the_audit_finds_a_claim_that_is_too_small(name: str) -> None:
 def findings(
     release: RandomizedRelease, claim: float, booked: PrivacyLoss | None, schema: DataSchema | None = None
 ) -> list[bool]:
-    told = Randomization.of_manifest(json.loads(json.dumps(release.manifest())))
+    manifest = Randomization.of_manifest(json.loads(json.dumps(release.manifest())))
     loss = PrivacyLoss(epsilon=claim, neighbours="replace_one")
-    return [f.passed for f in check_randomization(loss, told, schema or release.schema, booked)]
+    return [f.passed for f in check_randomization(loss, manifest, schema or release.schema, booked)]
 
 
-def test_a_claim_is_held_against_probabilities_ledger_schema_and_source_of_bits() -> None:
+def test_a_claim_is_compared_with_probabilities_ledger_schema_and_source_of_bits() -> None:
     booked = PrivacyLoss(epsilon=2.0, neighbours="replace_one")
     release = ERRPH(epsilon=2.0).release(people(), SCHEMA, np.random.default_rng())
     assert findings(release, 2.0, booked) == [True] * 4

@@ -36,7 +36,7 @@ def test_an_unchanged_value_has_the_same_bits_whatever_stands_around_it() -> Non
 
 
 @pytest.mark.parametrize(
-    ("key", "individual", "asked"),
+    ("key", "individual", "requested"),
     [
         (bytes(32), b"1", question([0])),
         (KEY, b"11", question([0])),
@@ -46,9 +46,9 @@ def test_an_unchanged_value_has_the_same_bits_whatever_stands_around_it() -> Non
     ],
     ids=["secret", "individual", "value", "attribute", "mechanism"],
 )
-def test_whatever_changes_gives_other_bits(key: bytes, individual: bytes, asked: Question) -> None:
+def test_whatever_changes_gives_other_bits(key: bytes, individual: bytes, requested: Question) -> None:
     before = KeyedSource(Secret(KEY), [b"1"]).words(question([0]))
-    assert KeyedSource(Secret(key), [individual]).words(asked)[0, 0] != before[0, 0]
+    assert KeyedSource(Secret(key), [individual]).words(requested)[0, 0] != before[0, 0]
 
 
 def test_a_secret_longer_than_the_key_of_the_hash_is_used_whole() -> None:
@@ -75,9 +75,9 @@ def test_bits_are_uniform(kind: str) -> None:
 
 
 def test_fresh_bits_differ_and_seeded_ones_repeat() -> None:
-    asked = question(np.zeros(100, dtype=np.int64))
-    assert not np.array_equal(SystemSource().words(asked), SystemSource().words(asked))
-    one, other = (SeededSource(np.random.default_rng(7)).words(asked) for _ in range(2))
+    requested = question(np.zeros(100, dtype=np.int64))
+    assert not np.array_equal(SystemSource().words(requested), SystemSource().words(requested))
+    one, other = (SeededSource(np.random.default_rng(7)).words(requested) for _ in range(2))
     assert np.array_equal(one, other)
 
 

@@ -125,13 +125,13 @@ def judged(week: Week, earlier: Sequence[Week], reading: str, **given: Any) -> R
         require=(KAnonymity(k=K),),
         across=(CrossReleaseKAnonymity(k=K, departures=reading), MInvariance(m=M, attribute="disease")),  # type: ignore[arg-type]
     )
-    told = {"table": week.release.table, "persons": week.persons} | given
+    fields = {"table": week.release.table, "persons": week.persons} | given
     memberships = [w.membership for w in earlier]
     return verify(
-        told["table"],
+        fields["table"],
         week.release.schema,
         policy,
-        persons=told["persons"],
+        persons=fields["persons"],
         earlier=memberships,
         source=SCHEMA,
     )
@@ -140,13 +140,13 @@ def judged(week: Week, earlier: Sequence[Week], reading: str, **given: Any) -> R
 def recounted(weeks: Sequence[Week], reading: str) -> None:
     """k and m of every release and every pair of them, from cells and persons alone."""
     for week in weeks:
-        told = dict(zip(week.cells, week.release.table["counterfeits"], strict=True))
-        assert {cell: number for cell, number in told.items() if number} == week.fakes
-        assert len({*zip(week.cells, week.release.table["counterfeits"], strict=True)}) == len(told)
+        fields = dict(zip(week.cells, week.release.table["counterfeits"], strict=True))
+        assert {cell: number for cell, number in fields.items() if number} == week.fakes
+        assert len({*zip(week.cells, week.release.table["counterfeits"], strict=True)}) == len(fields)
         assert min(Counter(week.classes.values()).values()) >= K
         assert set(week.classes.values()) == set(week.cells)
         assert min(map(len, week.sets.values())) >= M
-        assert_not_told(week)
+        assert_not_revealed(week)
     for one, other in combinations(weeks, 2):
         both = one.classes.keys() & other.classes.keys()
         assert all(one.sets[one.classes[p]] == other.sets[other.classes[p]] for p in both)
@@ -154,8 +154,8 @@ def recounted(weeks: Sequence[Week], reading: str) -> None:
             assert min(Counter((one.classes[p], other.classes[p]) for p in both).values(), default=K) >= K
 
 
-def assert_not_told(week: Week) -> None:
-    """Each value of a class with counterfeits may be a person's, for somebody who knows how they are made."""
+def assert_not_revealed(week: Week) -> None:
+    """Each value of a class with counterfeits may be a person's, for someone who knows how they are made."""
     for cell, fakes in week.fakes.items():
         counts = Counter(
             d for c, d in zip(week.cells, week.release.table["disease"], strict=True) if c == cell
@@ -298,8 +298,8 @@ def test_a_counterfeit_does_not_count_for_k() -> None:
         assert (found.passed, found.failing_rows) == (False, 2)
 
 
-def test_counterfeits_that_can_be_told_make_a_set_of_nothing() -> None:
-    """One d1 beside four d0: somebody who knows how they are made knows which is made up."""
+def test_counterfeits_that_can_be_recognized_make_a_set_of_nothing() -> None:
+    """One d1 next to four d0: someone who knows how they are made knows which is made up."""
     first, second, cell = filled_week()
     fakes = [i for i, p in enumerate(second.persons) if p is None]
     keep = [i for i in range(len(second.persons)) if i not in fakes[1:]]
@@ -311,7 +311,7 @@ def test_counterfeits_that_can_be_told_make_a_set_of_nothing() -> None:
     assert [f.rule for f in report.findings if not f.passed] == [found.rule]
 
 
-def test_counterfeits_are_followed_as_nobody() -> None:
+def test_counterfeits_are_followed_as_no_one() -> None:
     first, second, _ = filled_week()
     assert set(second.membership.persons) == set(second.classes)
     third = published(*_same(), [first, second], "known", counterfeits=0.2)

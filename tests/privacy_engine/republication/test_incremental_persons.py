@@ -132,11 +132,11 @@ def test_in_all_releases_no_subtraction_leaves_fewer_than_k_persons(seed: int) -
 
 
 def test_counted_by_records_a_subtraction_would_leave_fewer(monkeypatch: pytest.MonkeyPatch) -> None:
-    def by_records(made: incremental._Made, method: object, asked: incremental._Required) -> np.ndarray:
+    def by_records(made: incremental._Made, method: object, requested: incremental._Required) -> np.ndarray:
         found = EquivalenceClasses.of_table(made.table, made.schema)
         member = Membership.of_classes(made.persons, found, made.table, made.schema)
         earlier = [replace(e, owners=None) for e in made.of.earlier]
-        return asked.failing(History(new=member, earlier=tuple(earlier), source=made.of.schema), found)
+        return requested.failing(History(new=member, earlier=tuple(earlier), source=made.of.schema), found)
 
     monkeypatch.setattr(incremental._Made, "failing", by_records)
     monkeypatch.setattr(

@@ -127,7 +127,7 @@ def lies_in(inner: tuple[object, ...], outer: tuple[object, ...]) -> bool:
 
 
 def least(weeks: Sequence[Week], reading: str) -> int:
-    """The fewest that anybody can be told from, by all releases together and by every pair of them."""
+    """The fewest people that look like a person, in all releases together and in every pair of them."""
     every = [week.cells for week in weeks]
     found = 10**6
     groups = [
@@ -136,9 +136,9 @@ def least(weeks: Sequence[Week], reading: str) -> int:
         *((i,) for i in range(len(every))),
     ]
     for group in groups:
-        told = [every[i] for i in group]
-        for person in set().union(*told):
-            mine = [cells for cells in told if person in cells]
+        reported = [every[i] for i in group]
+        for person in set().union(*reported):
+            mine = [cells for cells in reported if person in cells]
             same = [{q for q, cell in cells.items() if cell == cells[person]} for cells in mine]
             count = len(set.intersection(*same))
             if reading == "unknown":  # earlier classes count, whether or not they are in the group
@@ -153,10 +153,10 @@ def least(weeks: Sequence[Week], reading: str) -> int:
 
 def truthful(week: Week, table: pd.DataFrame) -> bool:
     rows = table.iloc[week.release.rows].astype(object).where(table.iloc[week.release.rows].notna(), None)
-    told = [week.cells[person] for person in week.persons]
+    reported = [week.cells[person] for person in week.persons]
     return all(
         row[name] in leaves(cell[i], name)
-        for (_, row), cell in zip(rows.iterrows(), told, strict=True)
+        for (_, row), cell in zip(rows.iterrows(), reported, strict=True)
         for i, name in enumerate(("age", "town", "pet"))
     )
 
@@ -246,7 +246,7 @@ def test_without_earlier_releases_of_its_people_a_release_is_the_methods_own(rea
         pd.testing.assert_frame_equal(published(table, range(30), earlier, reading).release.table, plain)
 
 
-def test_unknown_departures_withhold_nobody() -> None:
+def test_unknown_departures_withhold_no_one() -> None:
     assert all(week.release.notes["withheld"] == 0 for week in history("unknown", 5))
 
 
@@ -315,12 +315,12 @@ def test_wrong_parameters_are_refused_by_name() -> None:
         np.array([str(i) for i in range(9)], dtype=object),
     )
     given = {"persons": who, "earlier": [], "k": 3}
-    for wrong, told in (
+    for wrong, reported in (
         ({"k": 1}, "k must be"),
         ({"reserve": 0.5}, "reserve"),
         ({"departures": "x"}, "departures"),
     ):
-        with pytest.raises(ValueError, match=told):
+        with pytest.raises(ValueError, match=reported):
             republish(METHOD, table, SCHEMA, np.random.default_rng(1), **{**given, **wrong})
     with pytest.raises(SchemaError, match="8 of 9"):
         republish(METHOD, table, SCHEMA, np.random.default_rng(1), **{**given, "persons": who[:8]})

@@ -119,8 +119,8 @@ def test_the_second_release_of_the_paper_with_two_persons_a_class() -> None:
         unique=True,
     )
     assert release.notes == {"distorted": 0.0, "withheld": 1.0, "counterfeits": 1.0}
-    told = release.table[release.table["counterfeits"] == 1]
-    assert sorted(told["disease"]) == ["dyspepsia", "flu", "gastritis"]
+    reported = release.table[release.table["counterfeits"] == 1]
+    assert sorted(reported["disease"]) == ["dyspepsia", "flu", "gastritis"]
 
 
 @given(st.lists(st.integers(1, 9), min_size=2, max_size=6), st.integers(2, 4), st.integers(0, 99))
@@ -214,10 +214,10 @@ def test_every_week_is_m_unique_with_the_signatures_of_before(
         report = judged(release, persons, earlier, reading)
         assert report.passed, [f for f in report.findings if not f.passed]
         cells = [c for c in release.table if c not in ("disease", "counterfeits")]
-        for _, own in release.table.assign(nobody=[p is None for p in persons]).groupby(cells):
+        for _, own in release.table.assign(no_person=[p is None for p in persons]).groupby(cells):
             assert own["disease"].is_unique
             if counterfeits:
-                assert (own["counterfeits"] == own["nobody"].sum()).all()
+                assert (own["counterfeits"] == own["no_person"].sum()).all()
         assert release.notes["withheld"] == len(names) - sum(p is not None for p in persons)
         earlier.append(Membership.of_table(persons, release.table, release.schema))
 
@@ -266,7 +266,7 @@ def test_the_slip_of_a_class_that_keeps_a_value_twice_is_found() -> None:
     assert found.measured > 0
 
 
-def test_two_classes_with_the_same_cells_are_told_apart() -> None:
+def test_two_classes_with_the_same_cells_are_distinguished() -> None:
     """They would be one class for a reader, with each value twice."""
     table = pd.DataFrame({"age": [30] * 4 + [40] * 2 + [50] * 2, "zip": 10000, "disease": list("vw") * 4})
     release, _ = published(table.astype({"disease": "str"}), list(range(8)), [], m={"disease": 2})

@@ -70,7 +70,7 @@ def smokers(n: int = 2000) -> pd.DataFrame:
 
 
 def written(folder: Path, table: pa.Table, files: int = 3, group: int = 70) -> list[str]:
-    """The records in so many files of unequal length, in small row groups."""
+    """The records in several files of unequal length, in small row groups."""
     ends = [len(table) * i * i // files**2 for i in range(files + 1)]
     paths = [str(folder / f"part-{i}.parquet") for i in range(files)]
     for path, start, end in zip(paths, ends, ends[1:], strict=False):

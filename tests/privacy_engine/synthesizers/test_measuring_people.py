@@ -118,21 +118,21 @@ def test_a_person_in_two_parts_is_found(
         load_method("latent_class", max_rows=3).coded_files(engine, paths, SMALL)
 
 
-def test_records_of_nobody_are_refused_by_their_number(engine: LocalEngine, tmp_path: Path) -> None:
+def test_records_of_no_one_are_refused_by_their_number(engine: LocalEngine, tmp_path: Path) -> None:
     table = people(300).assign(name=[None if i % 100 == 7 else f"canary {i % 9}" for i in range(300)])
     table.loc[5, "age"] = 16
-    with pytest.raises(SchemaError) as told:
+    with pytest.raises(SchemaError) as error:
         load_method("latent_class", max_rows=3).coded_files(
             engine, written(tmp_path, to_arrow(table)), VISITS
         )
     with pytest.raises(SchemaError) as known:
         load_method("latent_class", max_rows=3).coded(table, VISITS)
-    assert "name: 3 records are without a person" in str(told.value)
-    assert str(told.value) == str(known.value)
-    assert "canary" not in str(told.value)
+    assert "name: 3 records are without a person" in str(error.value)
+    assert str(error.value) == str(known.value)
+    assert "canary" not in str(error.value)
 
 
-def test_what_fits_into_memory_is_told_by_persons_and_not_by_rows(tmp_path: Path) -> None:
+def test_what_fits_into_memory_is_reported_by_persons_and_not_by_rows(tmp_path: Path) -> None:
     (tmp_path / "spill").mkdir()
     wide = DataSchema.from_dict(
         {"who": {"role": "identifier"}, "person": "who"}

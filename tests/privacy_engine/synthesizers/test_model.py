@@ -84,16 +84,16 @@ def test_a_model_of_another_method_is_refused() -> None:
 
 def test_a_manifest_tells_structure_and_mechanisms_of_a_model() -> None:
     release = PrivBayes(epsilon=0.5, rows=5).release_of(model(), SCHEMA, np.random.default_rng(0))
-    told = release.manifest()
-    assert told["model"] == {
+    manifest = release.manifest()
+    assert manifest["model"] == {
         "network": {"season": [], "rain": ["season"], "wet": ["rain"]},
         "mechanisms": [model().spends[0].to_dict()],
         "source_rows": 40,
         "domains": "schema",
     }
-    assert told["loss"] == {"epsilon": 0.5, "delta": 0.0, "neighbours": "replace_one"}
-    assert told["rows"] == 5
-    assert "0.7" not in json.dumps(told)
+    assert manifest["loss"] == {"epsilon": 0.5, "delta": 0.0, "neighbours": "replace_one"}
+    assert manifest["rows"] == 5
+    assert "0.7" not in json.dumps(manifest)
 
 
 def test_a_release_without_a_model_tells_none() -> None:

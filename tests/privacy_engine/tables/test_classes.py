@@ -110,7 +110,7 @@ def test_an_empty_table_has_no_class() -> None:
 
 
 def test_values_of_many_wide_columns_do_not_run_together() -> None:
-    # 20 columns of 50 values: 50^20 combinations overflow any integer unless numbered anew each time
+    # 20 columns of 50 values: 50^20 combinations overflow any integer unless renumbered each time
     rng = np.random.default_rng(2)
     table = pd.DataFrame({f"q{j}": rng.integers(0, 50, 400) for j in range(20)})
     table = pd.concat([table, table])

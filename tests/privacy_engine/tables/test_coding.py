@@ -64,13 +64,13 @@ def test_birth_years_are_grouped_at_a_date_or_by_the_year_of_the_release() -> No
 
 
 def test_the_year_of_a_release_groups_all_who_may_be_of_the_age_by_then() -> None:
-    """Whoever is told apart by birth year is at most 89 on the last day of the release's year."""
+    """Anyone distinguished by birth year is at most 89 on the last day of the release's year."""
     schema = DataSchema.from_dict({"x": {**BORN, "bottom_code": {"years_before_release": 90}}})
     years = list(range(1900, 2026))
     table = pd.DataFrame({"x": [date(year, 1, 1) for year in years]})
     for released in (2024, 2025):
-        told = schema.as_of(date(released, 6, 1)).normalized(table)["x"]
-        alone = [year for year, code in zip(years, told, strict=True) if list(told).count(code) == 1]
+        reported = schema.as_of(date(released, 6, 1)).normalized(table)["x"]
+        alone = [year for year, code in zip(years, reported, strict=True) if list(reported).count(code) == 1]
         assert released - min(alone) == 89
 
 
@@ -88,7 +88,7 @@ def test_the_list_of_rare_prefixes_is_that_of_the_guidance() -> None:
 
 
 @pytest.mark.parametrize(
-    ("fields", "values", "told"),
+    ("fields", "values", "expected"),
     [
         ({**ZIP, "width": None}, [2138], "lost leading zeros. State the width"),
         (ZIP, [213811], "1 value is shorter than a code, or of more digits"),
@@ -100,16 +100,16 @@ def test_the_list_of_rare_prefixes_is_that_of_the_guidance() -> None:
     ],
 )
 def test_a_value_that_no_true_code_can_be_made_of_is_refused(
-    fields: dict[str, Any], values: list[Any], told: str
+    fields: dict[str, Any], values: list[Any], expected: str
 ) -> None:
     fields = {name: value for name, value in fields.items() if value is not None}
-    with pytest.raises(SchemaError, match=told) as caught:
+    with pytest.raises(SchemaError, match=expected) as caught:
         DataSchema.from_dict({"x": fields}).check(pd.DataFrame({"x": values}))
     assert not [value for value in values if f" {value} " in f" {caught.value} "]
 
 
 @pytest.mark.parametrize(
-    ("fields", "told"),
+    ("fields", "expected"),
     [
         ({**AGE, "top_code": 0}, "leave more than one value"),
         ({**AGE, "bottom_code": 91}, "bottom_code must be below top_code"),
@@ -133,9 +133,9 @@ def test_a_value_that_no_true_code_can_be_made_of_is_refused(
         ),
     ],
 )
-def test_codes_that_contradict_the_attribute_are_refused(fields: dict[str, Any], told: str) -> None:
+def test_codes_that_contradict_the_attribute_are_refused(fields: dict[str, Any], expected: str) -> None:
     fields = {name: value for name, value in fields.items() if value is not None}
-    with pytest.raises(SchemaError, match=told):
+    with pytest.raises(SchemaError, match=expected):
         DataSchema.from_dict({"x": fields})
 
 
@@ -158,7 +158,7 @@ def test_every_interval_covers_what_it_stands_for(ages: list[int], intervals: st
     release = load_method("mondrian", k=2, intervals=intervals).release(
         table, schema, np.random.default_rng(1)
     )
-    told = release.manifest()["columns"]
+    manifest = release.manifest()["columns"]
     for _, row in release.table.iterrows():
         if intervals == "bounds":
             low, high = row["age_from"], row["age_to"]
@@ -167,8 +167,8 @@ def test_every_interval_covers_what_it_stands_for(ages: list[int], intervals: st
             low, high = ends[0], ends[-1]
         top = np.inf if high == 90 else high  # what the manifest says of 90
         assert low <= ages[int(row["d"])] <= top
-    for name in set(told) - {"d"}:
-        assert told[name]["codes"] == "90 stands for 90 and what is above it"
+    for name in set(manifest) - {"d"}:
+        assert manifest[name]["codes"] == "90 stands for 90 and what is above it"
 
 
 def test_the_manifest_tells_what_codes_stand_for() -> None:
@@ -187,9 +187,9 @@ def test_the_manifest_tells_what_codes_stand_for() -> None:
         }
     )
     release = load_method("mondrian", k=2).release(table, schema, np.random.default_rng(1))
-    told = {name: column["codes"] for name, column in release.manifest()["columns"].items()}
-    assert told == {
-        "zip": "a code stands for all that begin with these 3 characters; 000 stands for 17 rare prefixes "
+    fields = {name: column["codes"] for name, column in release.manifest()["columns"].items()}
+    assert fields == {
+        "zip": "a code covers all that begin with these 3 characters; 000 stands for 17 rare prefixes "
         "(us_zip3_census_2000)",
         "age": "90 stands for 90 and what is above it",
         "born": "1935 stands for 1935 and what is before it",

@@ -97,7 +97,7 @@ def test_periods_nest_where_every_day_says_so(fine: Period, coarse: Period) -> N
     st.lists(days, min_size=2, max_size=2).map(sorted),
     st.sampled_from([["month", "year"], ["quarter", "decade"]]),
 )
-def test_a_calendar_hierarchy_has_every_period_between_its_ends(ends: list[int], levels: list[str]) -> None:
+def test_a_calendar_hierarchy_has_beforey_period_between_its_ends(ends: list[int], levels: list[str]) -> None:
     low, high = ends[0], min(ends[1], ends[0] + 800)
     tree = calendar_hierarchy(DATES, low, high, Period.DAY, tuple(map(Period, levels)))
     expected = [

@@ -114,10 +114,12 @@ def test_true_dates_are_what_is_derived_from_and_not_their_periods() -> None:
         (["1880-01-01", None], "1 value is out"),
     ],
 )
-def test_dates_that_cannot_be_read_are_told_by_column_and_count(born: list[str | None], words: str) -> None:
+def test_dates_that_cannot_be_read_are_reported_by_column_and_count(
+    born: list[str | None], words: str
+) -> None:
     """Also of a column that is not released, and so is looked at for nothing else."""
-    told = BASE["born"] | {"format": "%Y-%m-%d", "bounds": ["1900-01-01", "2026-12-31"]}
-    schema = DataSchema.from_dict({**BASE, "born": told, "age": number(years_between=["born", "at"])})
+    reported = BASE["born"] | {"format": "%Y-%m-%d", "bounds": ["1900-01-01", "2026-12-31"]}
+    schema = DataSchema.from_dict({**BASE, "born": reported, "age": number(years_between=["born", "at"])})
     table = pd.DataFrame({"id": ["a", "b"], "born": born, "at": pd.to_datetime(["2020-01-01"] * 2)})
     with pytest.raises(SchemaError, match=f"born: {words}") as caught:
         schema.derived(table)
@@ -126,7 +128,7 @@ def test_dates_that_cannot_be_read_are_told_by_column_and_count(born: list[str |
 
 AGE = number(years_between=["born", "at"])
 WRONG = {
-    "no such column": ({"age": number(years_between=["nobody", "at"])}, r"'age'.*\['nobody'\].*kind date"),
+    "no such column": ({"age": number(years_between=["missing", "at"])}, r"'age'.*\['missing'\].*kind date"),
     "of no date": ({"age": number(days_between=["id", "at"])}, r"'age'.*\['id'\]"),
     "of a derived one": ({"age": AGE, "next": number(days_between=["age", "at"])}, r"'next'.*\['age'\]"),
     "first of whom": ({"since": number(days_since_first="at")}, "'since'.*as `person`"),
@@ -187,11 +189,11 @@ def test_a_schema_that_does_not_fit_together_is_refused(changes: dict[str, Any],
         DataSchema.from_dict({**BASE, **changes})
 
 
-def test_a_shift_needs_somebody_whose_dates_they_are() -> None:
+def test_a_shift_needs_someone_whose_dates_they_are() -> None:
     at = BASE["at"] | {"shift": SHIFT}
     with pytest.raises(SchemaError, match="0 identifiers"):
         DataSchema.from_dict({"at": at, "n": {"kind": "numeric"}})
-    # dates that a column is derived from name nobody
+    # dates that a column is derived from name no one
     one = DataSchema.from_dict({**BASE, "at": at, "age": AGE})
     named = DataSchema.from_dict({**BASE, "at": at, "other": {"role": "identifier"}, "person": "other"})
     assert (one.shifted_by, named.shifted_by) == ("id", "other")

@@ -57,7 +57,7 @@ def test_equal_records_are_joined_and_none_is_lost(coded: CodedTable) -> None:
     assert records.total == len(coded)
 
 
-def test_records_are_told_apart_when_their_combinations_exceed_64_bits() -> None:
+def test_records_are_distinguished_when_their_combinations_exceed_64_bits() -> None:
     rng = np.random.default_rng(5)
     codes = rng.integers(0, 256, (20, 400))  # 2^160 combinations
     codes[:, 200:] = codes[:, :200]
@@ -126,7 +126,7 @@ def test_a_sample_has_its_size_and_no_record_more_often_than_the_table(
 
 
 def test_samples_of_records_that_stand_once_are_hypergeometric() -> None:
-    # 6,000 samples of 3 of the records a, b, b, c, c, c: 20 sets, of which so many hold so many of each.
+    # 6,000 samples of 3 of the records a, b, b, c, c, c: 20 sets, of which this many hold this many of each.
     # Standard errors are 38 at most. By Chernoff's bound one of the 6 counts is 280 off once in 1e12 runs.
     once = weighted(coded_table(np.array([[0, 1, 1, 2, 2, 2]]), (3,)))
     sets = {(0, 0, 3): 1, (0, 1, 2): 6, (0, 2, 1): 3, (1, 0, 2): 3, (1, 1, 1): 6, (1, 2, 0): 1}

@@ -91,7 +91,7 @@ def test_nulls_stand_after_the_numbers() -> None:
     assert ranked(numbers).codes.tolist() == [1, 2, 0]
 
 
-def test_sensitive_numbers_of_a_fragment_are_told_apart_to_the_last_digit() -> None:
+def test_sensitive_numbers_of_a_fragment_are_distinguished_to_the_last_digit() -> None:
     schema = DataSchema.from_yaml(
         "{x: {role: quasi_identifier, kind: numeric}, s: {role: sensitive, kind: numeric}}"
     )

@@ -1,4 +1,4 @@
-"""Classes counted by persons: held against the definitions, written out over each row, and against rows."""
+"""Classes counted by persons: compared with the definitions, written out over each row, and with rows."""
 
 import itertools
 import math
@@ -127,7 +127,7 @@ def test_merging_classes_never_lowers_k(rows: list[Row]) -> None:
 
 
 @given(rows=rows_of_people)
-def test_nobody_is_covered_more_than_once(rows: list[Row]) -> None:
+def test_no_one_is_covered_more_than_once(rows: list[Row]) -> None:
     counts = classes_of(rows).counts("illness")
     assert (counts.coverage <= 1).all()
     assert np.bincount(counts.classes, weights=counts.shares) == pytest.approx(1)

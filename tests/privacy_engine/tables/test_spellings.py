@@ -73,13 +73,13 @@ def test_the_judge_finds_none_in_memory_nor_in_files(
 ) -> None:
     table, schema = ill(*pair), schema_of(by_person)
     who = np.arange(24).astype(str).astype(object) if by_person else None
-    told = verify(table, schema, POLICY, persons=who)
+    report = verify(table, schema, POLICY, persons=who)
     pq.write_table(pa.Table.from_pandas(table), tmp_path / "a.parquet")
     pq.write_table(pa.Table.from_pandas(table.assign(who=np.arange(24))), tmp_path / "b.parquet")
     persons = [str(tmp_path / "b.parquet")] if by_person else None
-    assert [f.passed for f in told.findings] == [False] * 4
-    assert told.findings[0].measured == 1
-    assert verify_files(engine, [str(tmp_path / "a.parquet")], schema, POLICY, by_person=persons) == told
+    assert [f.passed for f in report.findings] == [False] * 4
+    assert report.findings[0].measured == 1
+    assert verify_files(engine, [str(tmp_path / "a.parquet")], schema, POLICY, by_person=persons) == report
 
 
 @pytest.mark.parametrize(
@@ -175,7 +175,7 @@ def test_an_individual_answers_once_in_all_spellings() -> None:
     assert individuals_of(table, exact, "who") == [b"P1", b"p1 "]
 
 
-def test_a_made_up_value_is_told_by_the_number_of_all_spellings() -> None:
+def test_a_made_up_value_is_reported_by_the_number_of_all_spellings() -> None:
     """Two persons have HIV, in two spellings, so one made-up record of a cold can be none of the rarest."""
     table = pd.DataFrame({"age": [30] * 5, "ill": ["HIV", "hiv", "flu", "flu", "cold"]})
     persons = np.array(["a", "b", "c", "d", None], dtype=object)

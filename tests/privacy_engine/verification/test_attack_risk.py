@@ -33,7 +33,7 @@ def test_an_attack_alone_is_no_policy() -> None:
 
 
 @pytest.mark.parametrize(
-    ("changed", "told"),
+    ("changed", "expected"),
     [
         ({"attack": "guessing"}, "attack must be"),
         ({"excess": 0}, "excess must be"),
@@ -50,8 +50,8 @@ def test_an_attack_alone_is_no_policy() -> None:
         ({"shadows": 4}, "shadows applies only to the attack membership"),
     ],
 )
-def test_wrong_values_are_refused_by_name(changed: dict[str, object], told: str) -> None:
-    with pytest.raises(SpecError, match=told):
+def test_wrong_values_are_refused_by_name(changed: dict[str, object], expected: str) -> None:
+    with pytest.raises(SpecError, match=expected):
         policy(**changed)
 
 
@@ -66,7 +66,7 @@ def test_a_released_table_alone_does_not_keep_a_rule_about_attacks() -> None:
     assert all(finding.passed for finding in report.findings[:-1])
 
 
-def test_a_weaker_attack_rule_than_the_floors_is_told() -> None:
+def test_a_weaker_attack_rule_than_the_floors_is_reported() -> None:
     floor = policy()
     assert policy(excess=0.1).weaker_than(floor)
     assert policy(confidence=0.8).weaker_than(floor)
@@ -82,7 +82,7 @@ def membership(**changed: object) -> ReleasePolicy:
     return policy(attack="membership", **changed)
 
 
-def test_no_shadows_and_left_out_are_one_rule_and_some_are_told() -> None:
+def test_no_shadows_and_left_out_are_one_rule_and_some_are_reported() -> None:
     assert membership(shadows=0) == membership(shadows=None) == membership()
     assert "shadows" not in membership(shadows=0).to_dict()["require"][1]
     read = membership(shadows=8)

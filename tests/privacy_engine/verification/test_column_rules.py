@@ -34,8 +34,8 @@ def findings(
 
 
 def column(meaning: str | None = None, kind: str = "categorical", **more: Any) -> dict[str, Any]:
-    told = {"role": "insensitive", "kind": kind, **more}
-    return told if meaning is None else {**told, "meaning": meaning}
+    fields = {"role": "insensitive", "kind": kind, **more}
+    return fields if meaning is None else {**fields, "meaning": meaning}
 
 
 AGES = {"age_group_from": 90}
@@ -173,7 +173,7 @@ def test_an_error_names_column_rule_count_and_remedy() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "told"),
+    ("given", "expected"),
     [
         ({}, "at least one rule"),
         ({"declared": False}, "at least one rule"),
@@ -190,8 +190,8 @@ def test_an_error_names_column_rule_count_and_remedy() -> None:
         ({"rare_postcodes": [36]}, "list of texts, in quotes"),
     ],
 )
-def test_wrong_rules_are_refused(given: Any, told: str) -> None:
-    with pytest.raises(SpecError, match=told):
+def test_wrong_rules_are_refused(given: Any, expected: str) -> None:
+    with pytest.raises(SpecError, match=expected):
         ReleasePolicy.from_dict({"columns": given, "max_epsilon": 1})
 
 
@@ -224,8 +224,8 @@ def test_with_a_floor_the_stricter_of_two_rules_holds() -> None:
     both = [policy(LOOSE).with_floor(policy(STRICT)), policy(STRICT).with_floor(policy(LOOSE))]
     wanted = {**STRICT, "forbid": ["place", "name", "contact"]}
     for merged in both:
-        told = merged.to_dict()["columns"]
-        assert {**told, "rare_postcodes": sorted(told["rare_postcodes"])} == {
+        fields = merged.to_dict()["columns"]
+        assert {**fields, "rare_postcodes": sorted(fields["rare_postcodes"])} == {
             **wanted,
             "rare_postcodes": ["021", "036"],
         }
@@ -236,7 +236,7 @@ def test_with_a_floor_the_stricter_of_two_rules_holds() -> None:
         policy({"roles": ["sensitive"]}).with_floor(policy(STRICT))
 
 
-def test_a_policy_that_says_less_than_the_floor_is_told() -> None:
+def test_a_policy_that_says_less_than_the_floor_is_reported() -> None:
     weaker = policy(LOOSE).weaker_than(policy(STRICT))
     assert [text.split()[0].removeprefix("columns.") for text in weaker] == [
         *("roles", "forbid", "date_precision", "age_group_from", "postcode_characters", "rare_postcodes")

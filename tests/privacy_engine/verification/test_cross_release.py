@@ -1,4 +1,4 @@
-"""Releases of the same people over time, held against brute force and against examples worked by hand."""
+"""Releases of the same people over time, compared with brute force and with examples worked by hand."""
 
 from typing import Any
 
@@ -123,7 +123,7 @@ def test_two_releases_that_are_each_anonymous_can_single_people_out_together() -
     assert measured(first, [], CrossReleaseKAnonymity(k=4)) == [(4.0, True, 0)]
 
 
-def test_the_same_classes_again_single_nobody_out() -> None:
+def test_the_same_classes_again_single_no_one_out() -> None:
     first, second = group("abcd", "young") + group("efgh", "old"), group("abcd", "1") + group("efgh", "2")
     assert measured(second, [first], CrossReleaseKAnonymity(k=4), MInvariance(m=2)) == [
         (4.0, True, 0),
@@ -131,7 +131,7 @@ def test_the_same_classes_again_single_nobody_out() -> None:
     ]
 
 
-def test_somebody_who_is_in_one_of_the_releases_alone_is_no_cover_for_one_who_is_in_both() -> None:
+def test_someone_who_is_in_one_of_the_releases_alone_is_no_cover_for_one_who_is_in_both() -> None:
     first, second = group("abcd", "young"), group("abce", "young")
     assert measured(second, [first], CrossReleaseKAnonymity(k=4)) == [(3.0, False, 3)]
     assert measured(second, [first], CrossReleaseKAnonymity(k=3)) == [(3.0, True, 0)]
@@ -145,13 +145,13 @@ def test_a_release_of_other_people_changes_nothing() -> None:
 
 
 def test_a_class_with_another_value_than_before_is_not_invariant() -> None:
-    # a's class holds {1, 2} and then {1, 3}: whoever knows a is in both learns that it is 1.
+    # a's class holds {1, 2} and then {1, 3}: anyone who knows that a is in both learns that it is 1.
     first, second = group("ab", "x", "12"), group("ab", "x", "13")
     assert measured(second, [first], MInvariance(m=2)) == [(0.0, False, 2)]
     assert measured(second, [first], CrossReleaseKAnonymity(k=2)) == [(2.0, True, 0)]
 
 
-def test_a_null_is_a_sensitive_value_of_its_own() -> None:
+def test_a_null_is_its_own_sensitive_value() -> None:
     first = pd.DataFrame({"age": ["x", "x"], "disease": ["1", None]})
     second = pd.DataFrame({"age": ["x", "x"], "disease": ["1", "2"]})
     people = np.array(["a", "b"], dtype=object)

@@ -104,10 +104,10 @@ def test_an_intersection_of_one_value_is_refused_though_each_class_has_two(tmp_p
     assert (found.passed, found.measured) == (False, 1.0)
     assert (found.failing_persons, found.failing_rows) == (1, 2)
     report = verify(alone, SCHEMA, POLICY, persons=PERSONS[:4])
-    with pytest.raises(Exception, match=r"measured 1, missed by 1 person with together 2 rows") as told:
+    with pytest.raises(Exception, match=r"measured 1, missed by 1 person with together 2 rows") as error:
         report.raise_if_failed()
-    assert "ann" not in str(told.value)
-    assert "flu" not in str(told.value)
+    assert "ann" not in str(error.value)
+    assert "flu" not in str(error.value)
 
 
 def test_one_more_value_in_common_passes() -> None:
@@ -149,7 +149,7 @@ def test_an_attribute_that_is_not_sensitive_is_refused() -> None:
         finding(TABLE, PERSONS, policy)
 
 
-def test_the_policy_is_read_written_and_held_against_a_floor() -> None:
+def test_the_policy_is_read_written_and_compared_with_a_floor() -> None:
     assert ReleasePolicy.from_dict(POLICY.to_dict()) == POLICY
     strict = ReleasePolicy.from_dict({"require": [{"model": "row_intersection", "l": 3}]})
     assert POLICY.weaker_than(strict) == ["row_intersection(l=2) is weaker than row_intersection(l=3)"]

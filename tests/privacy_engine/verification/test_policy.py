@@ -167,7 +167,7 @@ def test_a_misspelt_rule_on_repeated_people_is_refused() -> None:
 
 
 def test_what_a_policy_demands_across_releases_goes_before_what_its_models_imply() -> None:
-    asked = [
+    requested = [
         {"model": "k_anonymity", "k": 5},
         {"model": "k_anonymity", "k": 10},
         {"model": "distinct_l_diversity", "l": 3, "attribute": "disease"},
@@ -178,13 +178,13 @@ def test_what_a_policy_demands_across_releases_goes_before_what_its_models_imply
         {"model": "cross_release_k_anonymity", "k": 4},
         {"model": "m_invariance", "m": 2, "attribute": "ward"},
     ]
-    implied = ReleasePolicy.from_dict({"require": asked}).across_of_each
+    implied = ReleasePolicy.from_dict({"require": requested}).across_of_each
     assert implied == (
         CrossReleaseKAnonymity(k=10),
         MInvariance(m=3, attribute="disease"),
         MInvariance(m=2, attribute="ward"),
     )
-    assert ReleasePolicy.from_dict({"require": asked + said}).across_known == (
+    assert ReleasePolicy.from_dict({"require": requested + said}).across_known == (
         CrossReleaseKAnonymity(k=4),
         MInvariance(m=2, attribute="ward"),
         MInvariance(m=3, attribute="disease"),

@@ -161,5 +161,5 @@ def test_cells_are_taken_as_text_and_numbers_are_marked() -> None:
         {"a": {"role": "quasi_identifier"}, "n": {"role": "quasi_identifier", "kind": "numeric"}}
     )
     table = pd.DataFrame({"a": pd.Series(["x", None], dtype="str"), "n": [1.0, 2.5]})
-    told = {name: cells.tolist() for name, cells in cell_texts(table, schema).items()}
-    assert told == {"a": ["x", None], "n": ["=1", "=2.5"]}
+    fields = {name: cells.tolist() for name, cells in cell_texts(table, schema).items()}
+    assert fields == {"a": ["x", None], "n": ["=1", "=2.5"]}

@@ -109,7 +109,7 @@ def distributions(found: list[list[str]], rows: list[Row]) -> list[dict[str | No
     had = defaultdict(set)
     for who, _, value in rows:
         had[who].add(value)
-    told = []
+    shares = []
     for class_ in found:
         own: dict[str | None, float] = defaultdict(float)
         there = [who for who in class_ if who in had]
@@ -117,8 +117,8 @@ def distributions(found: list[list[str]], rows: list[Row]) -> list[dict[str | No
             for value in had[who]:
                 own[value] += 1 / len(had[who]) / len(there)
         if own:
-            told.append(dict(own))
-    return told
+            shares.append(dict(own))
+    return shares
 
 
 def written(table: pd.DataFrame, engine: LocalEngine, name: str = "rows") -> list[str]:
@@ -133,16 +133,16 @@ def written(table: pd.DataFrame, engine: LocalEngine, name: str = "rows") -> lis
 def test_each_model_is_measured_by_the_rows_of_its_table(patients: list[Row], stays: list[Row]) -> None:
     report = verify(frame(patients, stays), SCHEMA, POLICY)
     found = classes(patients, stays)
-    told = {finding.rule: finding.measured for finding in report.findings}
+    fields = {finding.rule: finding.measured for finding in report.findings}
     assert report.classes == len(found)
     assert report.persons == len({who for who, *_ in [*patients, *stays]})
-    assert told["k_anonymity(k=2)"] == min(map(len, found))
+    assert fields["k_anonymity(k=2)"] == min(map(len, found))
     entropies = [
         math.exp(-sum(q * math.log(q) for q in values.values()))
         for rows in (patients, stays)
         for values in distributions(found, rows)
     ]
-    assert told["entropy_l_diversity(l=1.5)"] == pytest.approx(min(entropies))
+    assert fields["entropy_l_diversity(l=1.5)"] == pytest.approx(min(entropies))
     for rows, attribute in ((patients, "income"), (stays, "illness")):
         (whole,) = distributions([list({who for who, *_ in rows})], rows)
         furthest = max(
@@ -177,7 +177,7 @@ def both(table: pd.DataFrame, engine: LocalEngine) -> Iterator[Any]:
     yield lambda: verify_files(engine, written(table, engine), SCHEMA, K2)
 
 
-def test_persons_alike_in_one_table_are_told_apart_by_the_other(engine: LocalEngine) -> None:
+def test_persons_alike_in_one_table_are_distinguished_by_the_other(engine: LocalEngine) -> None:
     for judge in both(frame(PATIENTS_ALIKE, STAYS_ALIKE), engine):
         assert judge().passed
     for other in ([*STAYS_ALIKE[:1], ("v", "n", "cold")], STAYS_ALIKE[:1], [*STAYS_ALIKE, STAYS_ALIKE[0]]):
@@ -185,38 +185,38 @@ def test_persons_alike_in_one_table_are_told_apart_by_the_other(engine: LocalEng
             assert judge().findings[0].measured == 1
 
 
-def test_a_value_where_a_table_has_no_column_is_refused_and_not_told(engine: LocalEngine) -> None:
+def test_a_value_where_a_table_has_no_column_is_refused_and_not_reported(engine: LocalEngine) -> None:
     table = frame(PATIENTS_ALIKE, STAYS_ALIKE)
     table.loc[0, "illness"] = "canary"
     for judge in both(table, engine):
         with pytest.raises(
             VerificationError, match=r"people does not have the columns \['illness'\]"
-        ) as told:
+        ) as error:
             judge()
-        assert "canary" not in str(told.value)
+        assert "canary" not in str(error.value)
 
 
 @pytest.mark.parametrize("name", ["canary", None])
-def test_a_row_of_no_table_is_refused_and_not_told(engine: LocalEngine, name: str | None) -> None:
+def test_a_row_of_no_table_is_refused_and_not_reported(engine: LocalEngine, name: str | None) -> None:
     table = frame(PATIENTS_ALIKE, STAYS_ALIKE)
     table.loc[0, "table_name"] = name
     for judge in both(table, engine):
-        with pytest.raises(VerificationError, match="it has 1 other values") as told:
+        with pytest.raises(VerificationError, match="it has 1 other values") as error:
             judge()
-        assert "canary" not in str(told.value)
+        assert "canary" not in str(error.value)
 
 
 @pytest.mark.parametrize(("persons", "fine"), [("uvuv", True), ("uvuw", False), ("uuuu", False)])
 def test_a_pseudonym_is_one_person_in_all_tables(engine: LocalEngine, persons: str, fine: bool) -> None:
     table = frame(PATIENTS_ALIKE, STAYS_ALIKE)
-    told = written(pd.DataFrame({PSEUDONYM: table["who"], PERSON: list(persons)}), engine, "people")
+    reported = written(pd.DataFrame({PSEUDONYM: table["who"], PERSON: list(persons)}), engine, "people")
     files = written(table, engine)
     if fine:
-        assert verify_files(engine, files, SCHEMA, K2, by_person=told).passed
+        assert verify_files(engine, files, SCHEMA, K2, by_person=reported).passed
         assert verify(table, SCHEMA, K2, persons=np.array(list(persons))).passed
         return
     with pytest.raises(VerificationError, match="one pseudonym for each person"):
-        verify_files(engine, files, SCHEMA, K2, by_person=told)
+        verify_files(engine, files, SCHEMA, K2, by_person=reported)
     with pytest.raises(VerificationError, match="one pseudonym for each person"):
         verify(table, SCHEMA, K2, persons=np.array(list(persons)))
 

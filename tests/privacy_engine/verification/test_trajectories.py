@@ -113,7 +113,7 @@ def recounted(rows: list[Row]) -> list[tuple[int, int, int, float]]:
     )
 
 
-def told(classes: EquivalenceClasses) -> list[tuple[int, int, int, float]]:
+def reported(classes: EquivalenceClasses) -> list[tuple[int, int, int, float]]:
     counts = classes.counts("illness")
     coverage = np.maximum.reduceat(counts.coverage, counts.starts)
     every = (classes.sizes, classes.people, counts.distinct, coverage)
@@ -130,7 +130,7 @@ def written(table: pd.DataFrame, engine: LocalEngine, name: str = "rows") -> lis
 
 @given(rows=rows_of_few)
 def test_classes_are_of_equal_trajectories(rows: list[Row]) -> None:
-    assert told(EquivalenceClasses.of_table(frame(rows), SCHEMA)) == recounted(rows)
+    assert reported(EquivalenceClasses.of_table(frame(rows), SCHEMA)) == recounted(rows)
 
 
 @few

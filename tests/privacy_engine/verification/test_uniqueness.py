@@ -114,8 +114,8 @@ def test_a_model_that_counts_values_is_refused_of_a_nearly_unique_attribute() ->
 def test_no_nearly_unique_column_is_released_whatever_its_role() -> None:
     for column in ("age", "town", "ill", "pay"):
         values = [float(i) if column in ("age", "pay") else f"v{i}" for i in range(60)]
-        told = found(verify(table(**{column: values}), SCHEMA, POLICY))
-        assert told[f"columns: no_unique_columns as released in {column}"] == (1.0, False)
+        report = found(verify(table(**{column: values}), SCHEMA, POLICY))
+        assert report[f"columns: no_unique_columns as released in {column}"] == (1.0, False)
 
 
 def test_pseudonyms_are_unique_by_design_and_do_not_count() -> None:
@@ -175,7 +175,7 @@ def test_rows_of_persons_are_not_counted_as_people() -> None:
     assert found(report)["all_columns_k_anonymity(k=2)"] == (None, False)
 
 
-def test_what_nobody_counted_is_refused_and_not_passed() -> None:
+def test_what_no_one_counted_is_refused_and_not_passed() -> None:
     for policy in (
         replace(POLICY, unique_records=None, columns=None),
         replace(POLICY, all_columns=(), columns=None),

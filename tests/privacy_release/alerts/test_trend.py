@@ -59,13 +59,13 @@ def published(lake: Lake, tmp_path: Path) -> Publish:
         staged, page = tmp_path / "staged.parquet", tmp_path / "report.html"
         pq.write_table(pa.table({"age": ["[20, 30]"] * rows}), staged)
         page.write_text("<!DOCTYPE html><title>Report</title>")
-        told = {"method": "mondrian", "parameters": {}, "guarantees": [], "loss": loss, "rows": rows}
+        fields = {"method": "mondrian", "parameters": {}, "guarantees": [], "loss": loss, "rows": rows}
         measured = [{"rule": "k_anonymity(k=5)", "threshold": 5.0, "measured": 10.0, "passed": True}]
         publish(
             lake.table("people"),
             release_id,
             staged,
-            told | {"figures": figures, "columns": {}, "measured": measured},
+            fields | {"figures": figures, "columns": {}, "measured": measured},
             page,
             expected_sha256=sha256_file(staged),
             run_key=f"people/{run}",
@@ -85,40 +85,42 @@ def alerts(lake: Lake, problems: list[str]) -> Alerts:
     """The alerts about a release of 100 records that keeps k = 10."""
 
     def found(
-        asked: Mapping[str, Any], /, *, rows: int = 100, k: float = 10, **figures: Any
+        requested: Mapping[str, Any], /, *, rows: int = 100, k: float = 10, **figures: Any
     ) -> list[AlertRef]:
         measured = [{"rule": "k_anonymity(k=5)", "threshold": 5.0, "measured": k, "passed": True}]
         staged = staged_release(rows=rows, loss=None, figures=figures, booking=None)
         report: Any = SimpleNamespace(findings=measured)
         return find_alerts(
-            staged, report, asked, table=lambda: lake.table("people"), run=RUN, tell=problems.append
+            staged, report, requested, table=lambda: lake.table("people"), run=RUN, on_problem=problems.append
         )
 
     return found
 
 
 def test_the_first_release_warns_on_its_own_limits_alone(alerts: Alerts, problems: list[str]) -> None:
-    asked = {"gcp_lca": {"above": 0.2, "rises_by": 0.01}, "rows": {"falls_by": 0.01, "below": 101}}
-    assert [a.text for a in alerts(asked, gcp_lca=0.25)] == [
+    fields = {"gcp_lca": {"above": 0.2, "rises_by": 0.01}, "rows": {"falls_by": 0.01, "below": 101}}
+    assert [a.text for a in alerts(fields, gcp_lca=0.25)] == [
         "Records released: 100, below 101",
-        "Global certainty penalty, by common ancestor: 25 %, above 20 %",
+        "Detail lost (GCP), by common ancestor: 25 %, above 20 %",
     ]
     assert problems == []
 
 
-def test_a_figure_is_held_against_the_median_of_the_last_releases(alerts: Alerts, published: Publish) -> None:
+def test_a_figure_is_compared_with_the_median_of_the_last_releases(
+    alerts: Alerts, published: Publish
+) -> None:
     for i, (rows, lost) in enumerate([(5000, 0.9), (100, 0.1), (120, 0.2), (140, 0.12)]):
         published(f"r{i}", rows=rows, gcp_lca=lost)
-    asked = {"last": 3, "rows": {"falls_by": 0.25}, "gcp_lca": {"rises_by": 0.5}}
-    assert alerts(asked, rows=90, gcp_lca=0.18) == []  # a quarter below 120, and half above 0.12: the limits
-    fewer, lossier = alerts(asked, rows=89, gcp_lca=0.19)
+    fields = {"last": 3, "rows": {"falls_by": 0.25}, "gcp_lca": {"rises_by": 0.5}}
+    assert alerts(fields, rows=90, gcp_lca=0.18) == []  # a quarter below 120, and half above 0.12: the limits
+    fewer, lossier = alerts(fields, rows=89, gcp_lca=0.19)
     assert fewer.text == "Records released: 89, more than 25 % below 120, the median of the last 3 releases"
     assert (fewer.value, fewer.limit, fewer.median, fewer.releases) == (89, 90, 120, 3)
     assert lossier.text.endswith(": 19 %, more than 50 % above 12 %, the median of the last 3 releases")
-    assert [a.median for a in alerts(asked | {"last": 4}, rows=10, gcp_lca=0.1)] == [130]
+    assert [a.median for a in alerts(fields | {"last": 4}, rows=10, gcp_lca=0.1)] == [130]
 
 
-def test_more_records_and_a_smaller_class_are_told_too(alerts: Alerts, published: Publish) -> None:
+def test_more_records_and_a_smaller_class_are_reported_too(alerts: Alerts, published: Publish) -> None:
     published("r1", rows=100)
     more, smaller = alerts({"rows": {"rises_by": 0.5}, "k": {"falls_by": 0.2, "below": 5}}, rows=151, k=7)
     assert more.text == "Records released: 151, more than 50 % above 100, the last release"
@@ -138,18 +140,18 @@ def test_retracted_releases_do_not_count_and_superseded_ones_do(
         "superseded",
         "retracted",
     }
-    (told,) = alerts({"rows": {"below": 1, "falls_by": 0.5}})
-    assert (told.median, told.releases) == (300, 2)
+    (reported,) = alerts({"rows": {"below": 1, "falls_by": 0.5}})
+    assert (reported.median, reported.releases) == (300, 2)
 
 
 def test_what_a_run_published_itself_is_no_earlier_release(alerts: Alerts, published: Publish) -> None:
     published("r1", rows=200)
     published(RUN[0], rows=100, run="now")
-    (told,) = alerts({"rows": {"falls_by": 0.2}})
-    assert (told.median, told.releases) == (200, 1)
+    (reported,) = alerts({"rows": {"falls_by": 0.2}})
+    assert (reported.median, reported.releases) == (200, 1)
 
 
-def test_an_earlier_manifest_that_cannot_be_read_is_left_out_and_told(
+def test_an_earlier_manifest_that_cannot_be_read_is_left_out_and_reported(
     lake: Lake, alerts: Alerts, published: Publish, problems: list[str]
 ) -> None:
     published("r1", gcp_lca=0.1)
@@ -158,8 +160,8 @@ def test_an_earlier_manifest_that_cannot_be_read_is_left_out_and_told(
     changed, gone = (entry.manifest_sha256 for entry in publications(lake.table("people"))[1::-1])
     (changed_file,) = Path(lake.root).rglob(f"{changed}.json")
     changed_file.write_text('{"figures": {"gcp_lca": 0.0001}}')
-    (told,) = alerts({"gcp_lca": {"rises_by": 0.5}}, gcp_lca=0.16)
-    assert (told.median, told.releases) == (0.1, 1)
+    (reported,) = alerts({"gcp_lca": {"rises_by": 0.5}}, gcp_lca=0.16)
+    assert (reported.median, reported.releases) == (0.1, 1)
     number, hash_of = problems
     assert number.startswith(
         "an earlier release is left out: `figures.gcp_lca` of the manifest must be a number"
@@ -194,25 +196,25 @@ def test_a_lake_out_of_reach_leaves_the_limits_that_need_no_history(problems: li
         {"rows": {"below": 10, "falls_by": 0.1}},
         table=unreachable,
         run=RUN,
-        tell=problems.append,
+        on_problem=problems.append,
     )
     assert [a.text for a in found] == ["Records released: 5, below 10"]
     assert problems == ["an error of the type OSError, whose message may quote what it read"]
 
 
-def test_what_is_wrong_with_the_limits_is_told_and_raises_nothing(
+def test_what_is_wrong_with_the_limits_is_reported_and_raises_nothing(
     alerts: Alerts, problems: list[str]
 ) -> None:
     assert alerts({"gcp_lcaa": {"above": 0.2}}) == []
-    (told,) = problems
-    assert "gcp_lcaa: is not a known field" in told
-    assert "did you mean gcp_lca" in told
+    (reported,) = problems
+    assert "gcp_lcaa: is not a known field" in reported
+    assert "did you mean gcp_lca" in reported
     problems.clear()
     assert alerts({"t": {"above": 0.2}}) == []
     assert problems == ["t of this release are not known: nothing in it measures them"]
 
 
-def test_no_figure_of_the_source_is_told_of_a_differentially_private_release(
+def test_no_figure_of_the_source_is_reported_of_a_differentially_private_release(
     lake: Lake, published: Publish, problems: list[str]
 ) -> None:
     loss = {"epsilon": 0.5, "delta": 0.0, "neighbours": "replace_one"}
@@ -221,10 +223,10 @@ def test_no_figure_of_the_source_is_told_of_a_differentially_private_release(
     hidden = 0.123456
     figures = {"gcp_lca": hidden, "suppressed_records": 77.0}
     staged = staged_release(rows=100, loss=loss, figures=figures, booking=None)
-    asked = {"gcp_lca": {"above": 0.01}, "suppressed_records": {"above": 1}, "epsilon": {"above": 0.4}}
+    fields = {"gcp_lca": {"above": 0.01}, "suppressed_records": {"above": 1}, "epsilon": {"above": 0.4}}
     report: Any = SimpleNamespace(findings=[])
     found = find_alerts(
-        staged, report, asked, table=lambda: lake.table("people"), run=RUN, tell=problems.append
+        staged, report, fields, table=lambda: lake.table("people"), run=RUN, on_problem=problems.append
     )
     assert [a.text for a in found] == ["Epsilon spent: 0.5, above 0.4"]
     assert problems == [
@@ -237,7 +239,7 @@ def test_alerts_know_the_figures_of_manifest_and_commit_and_no_other() -> None:
     assert known == ({*COUNTED, *FIGURES, *RISKS}) - {BOUND}
 
 
-def test_little_left_of_a_budget_is_told(ledger: BudgetLedger, lake: Lake, problems: list[str]) -> None:
+def test_little_left_of_a_budget_is_reported(ledger: BudgetLedger, lake: Lake, problems: list[str]) -> None:
     from privacy_engine.dp.loss import Neighbours, PrivacyLoss
 
     ledger.grant("people", Limit(epsilon=1.0), reason="a test", by="officer")
@@ -254,7 +256,7 @@ def test_little_left_of_a_budget_is_told(ledger: BudgetLedger, lake: Lake, probl
             table=lambda: lake.table("people"),
             run=RUN,
             ledger=ledger,
-            tell=problems.append,
+            on_problem=problems.append,
         )
         assert [a.value for a in found] == left
     assert found[0].text.startswith("people: 0.25 of epsilon 1 is left (in total)")
@@ -262,7 +264,7 @@ def test_little_left_of_a_budget_is_told(ledger: BudgetLedger, lake: Lake, probl
 
 
 @pytest.mark.parametrize(
-    ("fields", "told"),
+    ("fields", "expected"),
     [
         ({"prosecutor_maxx": {"above": 0.1}}, "did you mean prosecutor_max"),
         ({"gcp_lca": {"above": 1.5}}, "gcp_lca.above: "),
@@ -276,7 +278,7 @@ def test_little_left_of_a_budget_is_told(ledger: BudgetLedger, lake: Lake, probl
         ({"last": 0}, "last: "),
     ],
 )
-def test_wrong_limits_are_named_by_figure_and_remedy(fields: Mapping[str, Any], told: str) -> None:
+def test_wrong_limits_are_named_by_figure_and_remedy(fields: Mapping[str, Any], expected: str) -> None:
     with pytest.raises(SpecError) as refused:
         read_alerts(fields)
-    assert told in str(refused.value)
+    assert expected in str(refused.value)

@@ -308,7 +308,7 @@ def test_an_epsilon_of_1_and_of_1_point_0_are_one_booking() -> None:
     assert len(keys) == 1
 
 
-# What is told
+# What is reported
 
 
 def test_the_manifest_says_what_was_spent_on_what_and_where_it_is_booked(

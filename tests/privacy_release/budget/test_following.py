@@ -39,9 +39,9 @@ def ledger(tmp_path: Path) -> BudgetLedger:
 
 def spec_with(home: Path, **changes: Any) -> Path:
     path = home / "releases" / "people.yaml"
-    told = yaml.safe_load(path.read_text())
-    kept = {name: told[name] for name in ("name", "policy", "publish")}
-    kept["source"] = {"uri": told["source"]["uri"]}
+    fields = yaml.safe_load(path.read_text())
+    kept = {name: fields[name] for name in ("name", "policy", "publish")}
+    kept["source"] = {"uri": fields["source"]["uri"]}
     kept["schema"] = {
         "town": {"role": "quasi_identifier", "kind": "categorical", "categories": ["north", "south"]},
         "illness": {"role": "sensitive", "kind": "categorical", "categories": ["cold", "flu", "gout"]},
@@ -106,8 +106,8 @@ def test_a_schedule_keeps_the_type_of_a_nullable_column_whatever_its_files_decla
     """A writer that declares whole numbers as doubles while some are missing, and later as integers."""
     age = {"role": "insensitive", "kind": "numeric", "bounds": [0, 4], "nullable": True}
     spec = spec_with(home)
-    told = yaml.safe_load(spec.read_text())
-    spec.write_text(yaml.safe_dump(told | {"schema": {**told["schema"], "age": age}}))
+    fields = yaml.safe_load(spec.read_text())
+    spec.write_text(yaml.safe_dump(fields | {"schema": {**fields["schema"], "age": age}}))
     for week, kind in ((1, pa.float64()), (2, pa.int64())):
         write_people(home, week, rows=100)
         people = pq.read_table(home / "people.parquet")

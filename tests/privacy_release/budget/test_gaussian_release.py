@@ -93,10 +93,10 @@ def test_a_smaller_claim_of_rho_than_was_booked_and_spent_fails(
     table: Table, work: WorkArea, budget: Budget, ledger: BudgetLedger
 ) -> None:
     staged = released(table, work, budget)
-    told = PrivacyLoss.within(0.5, DELTA, Neighbours.REPLACE_ONE).to_dict()
+    loss = PrivacyLoss.within(0.5, DELTA, Neighbours.REPLACE_ONE).to_dict()
     manifest = Path(staged.manifest)
-    manifest.write_text(json.dumps(json.loads(manifest.read_text()) | {"loss": told}))
-    report = verify_staged(replace(staged, loss=told), POLICY, ledger)
+    manifest.write_text(json.dumps(json.loads(manifest.read_text()) | {"loss": loss}))
+    report = verify_staged(replace(staged, loss=loss), POLICY, ledger)
     failed = [finding["rule"] for finding in report.findings if not finding["passed"]]
     assert "rho of all mechanisms, at most the claimed" in failed
     assert "epsilon of all mechanisms, at most the claimed" in failed

@@ -1,4 +1,4 @@
-"""A schedule: who takes part is counted before anything is measured, and nobody takes part once too often."""
+"""A schedule: who takes part is counted before anything is measured, and no one takes part once too often."""
 
 import json
 from collections.abc import Iterator
@@ -146,7 +146,7 @@ def spent(ledger: BudgetLedger) -> float:
 # What is released, booked and counted
 
 
-def test_a_year_of_weeks_is_paid_by_one_promise_and_nobody_takes_part_more_than_twice(
+def test_a_year_of_weeks_is_paid_by_one_promise_and_no_one_takes_part_more_than_twice(
     weeks: Weeks, ledger: BudgetLedger
 ) -> None:
     for _ in range(6):
@@ -186,9 +186,9 @@ def test_arrivals_take_part_once_for_good(weeks: Weeks, clock: Clock) -> None:
 def test_arrivals_that_were_seen_are_refused_where_that_is_asked(weeks: Weeks, ledger: BudgetLedger) -> None:
     plan = schedule(releases=1, period="total", refuse_seen=True)
     weeks.release(weeks.table("ab"), plan)
-    with pytest.raises(SchemaError, match="deliver only new people, or set `seen: leave_out`") as told:
+    with pytest.raises(SchemaError, match="deliver only new people, or set `seen: leave_out`") as error:
         weeks.release(weeks.table("bc"), plan)
-    assert not any(number in str(told.value) for number in ("1 ", "2 ", "3 "))
+    assert not any(number in str(error.value) for number in ("1 ", "2 ", "3 "))
     assert weeks.took_part() == ["ab"]
     assert [entry.event.value for entry in ledger.history("clinic")][-1] == "cancel"
 
@@ -284,7 +284,7 @@ def test_a_record_of_participants_that_is_not_the_ledgers_stops_the_schedule_wit
             path.write_text(text.replace("clinic/visits", "clinic/other"))
         case "damaged":
             path.write_text("not json")
-        case "stale":  # the folder of before the release was put back
+        case "stale":  # the folder of before the release was restored
             path.rename(path.with_name("0" * 64 + ".people"))
     with pytest.raises(IntegrityError, match=r"restore the folder .* from its newest backup"):
         weeks.release(weeks.table("ab"))
@@ -357,11 +357,11 @@ def test_too_little_budget_fails_before_the_table_is_read_or_anybody_counted(wee
 
 def refused(weeks: Weeks, table: Table, plan: Schedule | None = None, **given: Any) -> PrivacyEngineError:
     budget = Budget(dataset="clinic", run="run", ledger=weeks.ledger, schedule=plan or schedule())
-    with pytest.raises(PrivacyEngineError) as told:
+    with pytest.raises(PrivacyEngineError) as error:
         privacy_release.make_release(table, weeks.work, policy=SPENDING, budget=budget, **given)
     assert [e.event.value for e in weeks.ledger.history("clinic")][-1] in ("grant", "cancel")
     assert weeks.files() == []
-    return told.value
+    return error.value
 
 
 def test_what_cannot_be_scheduled_is_refused_before_anybody_is_counted(weeks: Weeks) -> None:
@@ -380,7 +380,7 @@ def test_what_cannot_be_scheduled_is_refused_before_anybody_is_counted(weeks: We
     assert "cannot be combined with engine fragments" in str(refused(weeks, on_files, **private))
 
 
-def test_a_row_that_names_nobody_is_refused_by_its_number(weeks: Weeks) -> None:
+def test_a_row_that_names_no_one_is_refused_by_its_number(weeks: Weeks) -> None:
     with pytest.raises(SchemaError, match="patient"):
         weeks.table(["a", "b", None])  # type: ignore[arg-type]  # a letter each, or none
 

@@ -24,8 +24,8 @@ def published(lake: Lake, folder: Path, release: str, secret: str | None) -> Pub
     """A release by hand, whose manifest names the secret of its answers."""
     staged = staged_release(people(), folder, release)
     manifest = Path(staged.manifest)
-    told = json.loads(manifest.read_text())
-    manifest.write_text(json.dumps(told | {"randomization": {"secret": secret}}))
+    fields = json.loads(manifest.read_text())
+    manifest.write_text(json.dumps(fields | {"randomization": {"secret": secret}}))
     return publish_staged(staged, verify_staged(staged, POLICY), lake.table(NAME), release)
 
 
@@ -41,9 +41,9 @@ def test_a_series_keeps_to_its_secret_even_after_a_retraction(lake: Lake, tmp_pa
 
 def test_a_secret_is_given_up_once_and_by_name(lake: Lake, tmp_path: Path) -> None:
     published(lake, tmp_path, "w1", OWN.fingerprint)
-    told = {"randomization": {"secret": OTHER.fingerprint}}
-    require_same_secret(lake.table(NAME), Manifest.from_dict(told | {"replaces": OWN.fingerprint}))
-    other = Manifest.from_dict(told | {"replaces": OTHER.fingerprint[:-1]})
+    fields = {"randomization": {"secret": OTHER.fingerprint}}
+    require_same_secret(lake.table(NAME), Manifest.from_dict(fields | {"replaces": OWN.fingerprint}))
+    other = Manifest.from_dict(fields | {"replaces": OTHER.fingerprint[:-1]})
     with pytest.raises(SecretError, match=f"replaces: {OWN.fingerprint}"):
         require_same_secret(lake.table(NAME), other)
     require_same_secret(lake.table(NAME), Manifest.from_dict({"loss": None}))  # it has no random answers

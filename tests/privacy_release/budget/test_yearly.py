@@ -170,9 +170,9 @@ def test_a_budget_below_the_promise_refuses_the_first_release(ledger: BudgetLedg
 def spec_with(home: Path, **changes: Any) -> Path:
     """A release of 300 people, with a promise for two releases a year."""
     path = home / "releases" / "people.yaml"
-    told = yaml.safe_load(path.read_text())
-    kept = {name: told[name] for name in ("name", "policy", "publish")}
-    kept["source"] = {"uri": told["source"]["uri"]}
+    fields = yaml.safe_load(path.read_text())
+    kept = {name: fields[name] for name in ("name", "policy", "publish")}
+    kept["source"] = {"uri": fields["source"]["uri"]}
     kept["schema"] = {
         "town": {"role": "quasi_identifier", "kind": "categorical", "categories": ["north", "south"]},
         "illness": {"role": "sensitive", "kind": "categorical", "categories": ["cold", "flu", "gout"]},
@@ -196,10 +196,10 @@ def test_two_releases_of_a_promise_are_made_from_a_specification_and_the_third_i
 ) -> None:
     spec = load_spec(spec_with(home))
     assert spec.release.parameters["epsilon"] == 0.5
-    told: list[str] = []
+    messages: list[str] = []
     for week in ("1", "2"):
         write_people(home, int(week))
-        run_release(spec, lake, week, work, ledger=ledger, watch=lambda _, text: told.append(text))
+        run_release(spec, lake, week, work, ledger=ledger, watch=lambda _, text: messages.append(text))
         manifest = manifest_of(lake.table("people"), week)
         assert manifest["loss"]["epsilon"] == 0.5
         assert manifest["over_time"] == {
@@ -208,7 +208,7 @@ def test_two_releases_of_a_promise_are_made_from_a_specification_and_the_third_i
             "loss": {"epsilon": 1.0, "delta": 1e-9, "neighbours": "replace_one"},
             "part": {"epsilon": 0.5, "delta": 0.0},
         }
-    assert any("epsilon 0.5 of people, under a promise of epsilon 1" in text for text in told)
+    assert any("epsilon 0.5 of people, under a promise of epsilon 1" in text for text in messages)
     write_people(home, 3)
     with pytest.raises(BudgetExceededError, match="is for 2 releases, and all of them were made"):
         run_release(spec, lake, "3", work, ledger=ledger)
@@ -242,8 +242,8 @@ def test_a_manifest_that_tells_another_part_is_found(
     manifest = read_manifest(staged.manifest).to_dict()
     rule = "promise of the schedule that the manifest tells otherwise than the ledger"
     for change in ({"part": {"epsilon": 0.1, "delta": 0.0}}, {"releases": 52}):
-        told = Manifest.from_dict(manifest | {"over_time": manifest["over_time"] | change})
-        found = bookkeeping_findings(staged, told, PART, [], read_schema(staged.schema), ledger)
+        reported = Manifest.from_dict(manifest | {"over_time": manifest["over_time"] | change})
+        found = bookkeeping_findings(staged, reported, PART, [], read_schema(staged.schema), ledger)
         assert [f.rule for f in found if not f.passed] == [rule]
     with pytest.raises(SpecError, match="must spend an equal part of the promise"):
         privacy_release.make_release(
@@ -258,7 +258,7 @@ def test_a_manifest_that_tells_another_part_is_found(
 
 
 @pytest.mark.parametrize(
-    ("changes", "told"),
+    ("changes", "expected"),
     [
         ({"release": {"method": "latent_class", "epsilon": 0.4}}, "must be omitted with budget.promise"),
         ({"release": {"method": "errph", "secret": "s", "randomness": "memoised"}}, "memoised answers"),
@@ -279,9 +279,9 @@ def test_a_manifest_that_tells_another_part_is_found(
     ],
 )
 def test_a_specification_that_cannot_keep_a_promise_is_refused(
-    home: Path, changes: dict[str, Any], told: str
+    home: Path, changes: dict[str, Any], expected: str
 ) -> None:
-    with pytest.raises(SpecError, match=told):
+    with pytest.raises(SpecError, match=expected):
         load_spec(spec_with(home, **changes))
 
 

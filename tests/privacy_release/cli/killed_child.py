@@ -48,7 +48,7 @@ class Counter:
                 os.kill(os.getpid(), self.number)
 
 
-def run(order: dict[str, Any], told: Path) -> int:
+def run(order: dict[str, Any], reported: Path) -> int:
     """The command, in this process."""
     number, enter = order.get("signal", 0), WorkArea.__enter__
     counter = Counter(number, next(((e, order[e]) for e in ("call", "c_call") if e in order), None))
@@ -62,15 +62,15 @@ def run(order: dict[str, Any], told: Path) -> int:
     WorkArea.__enter__ = entered  # type: ignore[method-assign]
     code = main(order["argv"])
     sys.setprofile(None)
-    told.write_text(json.dumps(counter.counts))
+    reported.write_text(json.dumps(counter.counts))
     return code
 
 
-def serve(told: Path) -> None:
+def serve(reported: Path) -> None:
     """Run one command after the other."""
     for line in sys.stdin:
         order = json.loads(line)
-        told.write_text("{}")
+        reported.write_text("{}")
         child = os.fork()
         if not child:
             output = os.open(order["output"], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
@@ -79,12 +79,12 @@ def serve(told: Path) -> None:
             os.environ |= order["environment"]
             code = 70
             try:
-                code = run(order, told)
+                code = run(order, reported)
             finally:
                 sys.stdout.flush()
                 os._exit(code)
         _, status = os.waitpid(child, 0)
-        ended = {"code": os.waitstatus_to_exitcode(status), "calls": json.loads(told.read_text())}
+        ended = {"code": os.waitstatus_to_exitcode(status), "calls": json.loads(reported.read_text())}
         sys.stdout.write(f"{json.dumps(ended)}\n")
         sys.stdout.flush()
 

@@ -97,7 +97,9 @@ def test_history_lists_every_entry_with_its_reason(capsys: pytest.CaptureFixture
     assert "run=dag/a" in out[2]
 
 
-def test_history_shows_so_many_of_the_newest_entries(capsys: pytest.CaptureFixture[str], file: Path) -> None:
+def test_history_shows_the_requested_number_of_newest_entries(
+    capsys: pytest.CaptureFixture[str], file: Path
+) -> None:
     grant(capsys)
     book(file, "a", 0.1, commit=True)
     code, out, _ = run(capsys, "history", "adult", "--last", "2")
@@ -165,7 +167,7 @@ def test_a_recorded_entry_that_is_gone_is_refused(capsys: pytest.CaptureFixture[
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "expected"),
     [
         (["--epsilon", "-1"], "epsilon of a limit must be >= 0"),
         (["--epsilon", "nan"], "epsilon of a limit must be >= 0"),
@@ -175,16 +177,18 @@ def test_a_recorded_entry_that_is_gone_is_refused(capsys: pytest.CaptureFixture[
         (["--epsilon", "1", "--reason", " "], "the reason must be 1 to 250 printable characters"),
     ],
 )
-def test_a_wrong_grant_is_told_and_grants_nothing(
-    capsys: pytest.CaptureFixture[str], arguments: list[str], told: str
+def test_a_wrong_grant_is_reported_and_grants_nothing(
+    capsys: pytest.CaptureFixture[str], arguments: list[str], expected: str
 ) -> None:
     code, _, err = run(capsys, "grant", "adult", "--reason", "x", *arguments)
     assert code == WRONG
-    assert told in err
+    assert expected in err
     assert run(capsys, "history", "adult")[0] == WRONG
 
 
-def test_an_unknown_data_set_is_told_with_those_that_are_known(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unknown_data_set_is_reported_with_those_that_are_known(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     grant(capsys)
     for command in ("show", "history"):
         code, _, err = run(capsys, command, "adlut")
@@ -235,7 +239,7 @@ def test_without_a_place_the_command_asks_for_one(
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_an_unreachable_ledger_is_told_without_its_password(
+def test_an_unreachable_ledger_is_reported_without_its_password(
     capsys: pytest.CaptureFixture[str], command: str
 ) -> None:
     address = f"postgresql://app:{PASSWORD}@127.0.0.1:{free_port()}/ledger"
@@ -253,9 +257,9 @@ def test_help_of_each_command_tells_where_the_ledger_is(
     with pytest.raises(SystemExit) as stop:
         main(["budget", command, "--help"])
     assert stop.value.code == 0
-    told = capsys.readouterr().out
-    assert "--ledger URL|FILE" in told
-    assert "$PRIVACY_LEDGER_KEY" in told
+    output = capsys.readouterr().out
+    assert "--ledger URL|FILE" in output
+    assert "$PRIVACY_LEDGER_KEY" in output
 
 
 def test_a_limit_accounted_as_zcdp_shows_its_rho_and_others_no_such_column(
@@ -274,30 +278,37 @@ def test_a_limit_accounted_as_zcdp_shows_its_rho_and_others_no_such_column(
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "expected"),
     [
         (("--accounting", "zcdp"), "delta of a limit accounted as zcdp must be > 0"),
         (("--accounting", "rdp"), "accounting must be"),
     ],
 )
 def test_an_accounting_that_cannot_be_is_refused(
-    capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], told: str
+    capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], expected: str
 ) -> None:
     code, _, errors = run(capsys, "grant", "adult", "--epsilon", "1", "--reason", "x", *arguments)
     assert code == WRONG
-    assert told in errors
+    assert expected in errors
 
 
 def test_a_grant_that_does_not_suit_a_promise_that_spends_it_warns_at_once(
     capsys: pytest.CaptureFixture[str], file: Path
 ) -> None:
-    asked = ("grant", "town", "--epsilon", "2", "--reason", "a year")  # no release of the examples spends it
-    run(capsys, *asked, "--period", "365d")
+    requested = (
+        "grant",
+        "town",
+        "--epsilon",
+        "2",
+        "--reason",
+        "a year",
+    )  # no release of the examples spends it
+    run(capsys, *requested, "--period", "365d")
     each = PrivacyLoss(epsilon=0.1, neighbours=Neighbours.REPLACE_ONE)
     promise = Promise(name="visits", loss=replace(each, epsilon=0.5), period=Period.parse("365d"))
     BudgetLedger(str(file)).reserve("town", "key", each, promise=promise)
-    _, _, err = run(capsys, *asked)
+    _, _, err = run(capsys, *requested)
     assert "warning: a limit in total counts each release by itself" in err
     assert "grant it with --period 365d" in err
-    _, _, err = run(capsys, *asked, "--period", "365d")
+    _, _, err = run(capsys, *requested, "--period", "365d")
     assert "warning" not in err

@@ -37,14 +37,14 @@ def test_all_releases_of_the_include_folder_are_checked(
     write_neighbour(home)
     (home / "policies" / "people.yaml").write_text("zz: 2024-02-31\n")
     assert main(["check"]) == WRONG_FILE
-    told = capsys.readouterr()
-    assert told.out == f"{home / 'releases' / 'steady.yaml'}: right\n"
-    assert str(home / "releases" / "people.yaml") in told.err
+    output = capsys.readouterr()
+    assert output.out == f"{home / 'releases' / 'steady.yaml'}: right\n"
+    assert str(home / "releases" / "people.yaml") in output.err
     assert main(["check", str(home / "releases" / "steady.yaml")]) == DONE
 
 
 @pytest.mark.parametrize(
-    ("place", "value", "told"),
+    ("place", "value", "expected"),
     [
         (("release", "k"), 1, "k must be"),
         (("release", "unknown"), 1, "unknown"),
@@ -52,7 +52,7 @@ def test_all_releases_of_the_include_folder_are_checked(
     ],
 )
 def test_what_only_the_engine_knows_is_checked(
-    home: Path, place: tuple[str, ...], value: object, told: str, capsys: pytest.CaptureFixture[str]
+    home: Path, place: tuple[str, ...], value: object, expected: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = home / "releases" / "people.yaml"
     fields = here = yaml.safe_load(path.read_text())
@@ -61,10 +61,10 @@ def test_what_only_the_engine_knows_is_checked(
     here[place[-1]] = value
     path.write_text(yaml.safe_dump(fields))
     assert main(["check", str(path)]) == WRONG_FILE
-    assert told in capsys.readouterr().err
+    assert expected in capsys.readouterr().err
 
 
-def test_an_expectation_that_nobody_knows_is_found(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_expectation_that_no_one_knows_is_found(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     suite = home / "expectations" / "people.json"
     suite.write_text(suite.read_text().replace("not_be_null", "not_be_nul"))
     assert main(["check", str(home / "releases" / "people.yaml")]) == WRONG_FILE
@@ -72,15 +72,15 @@ def test_an_expectation_that_nobody_knows_is_found(home: Path, capsys: pytest.Ca
 
 
 @pytest.mark.parametrize("case", WRONG, ids=lambda case: case.about)
-def test_a_wrong_file_is_told_by_file_line_field_and_what_is_meant(
+def test_a_wrong_file_is_reported_by_file_line_field_and_what_is_meant(
     case: Wrong, home: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     write_neighbour(home)
     write_wrong(home, case)
     assert main(["check", str(home / RELEASE)]) == WRONG_FILE
-    told = capsys.readouterr()
-    assert told.out == ""
-    (line,) = told.err.splitlines()
+    output = capsys.readouterr()
+    assert output.out == ""
+    (line,) = output.err.splitlines()
     place, _, text = line.partition(": ")
     assert place == f"{home / (case.found or case.file)}:{case.line}"
     assert case.says in text
@@ -99,7 +99,7 @@ def test_the_file_that_all_wrong_ones_are_made_of_is_right(home: Path) -> None:
     assert main(["check", str(home / RELEASE)]) == DONE
 
 
-def test_all_independent_problems_of_a_release_are_told_at_once(
+def test_all_independent_problems_of_a_release_are_reported_at_once(
     home: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     write_right(home)
@@ -112,24 +112,24 @@ def test_all_independent_problems_of_a_release_are_told_at_once(
         (home / file).write_text(RIGHT[file].replace(old, new))
     write_neighbour(home)
     assert main(["check", str(home / RELEASE), str(home / "releases" / "steady.yaml")]) == WRONG_FILE
-    told = [line.partition(": ")[0] for line in capsys.readouterr().err.splitlines()]
+    output = [line.partition(": ")[0] for line in capsys.readouterr().err.splitlines()]
     own = [(HIERARCHY, 3), (POLICY, 7), (POLICY, 6), (RELEASE, 17)]
-    assert told[:4] == [f"{home / file}:{line}" for file, line in own]
-    assert len(told) == 8  # of the second release, which has files of its own, too
+    assert output[:4] == [f"{home / file}:{line}" for file, line in own]
+    assert len(output) == 8  # of the second release, which has separate files, too
 
 
-def test_all_fields_of_a_release_file_are_told_at_once(
+def test_all_fields_of_a_release_file_are_reported_at_once(
     home: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     write_right(home)
     text = RIGHT[RELEASE].replace("mondrian", "mondrain").replace("kind: numeric", "kind: number")
     (home / RELEASE).write_text(text)
     assert main(["check", str(home / RELEASE)]) == WRONG_FILE
-    told = [line.split(":")[1] for line in capsys.readouterr().err.splitlines()]
-    assert told == ["8", "13", "16"]
+    output = [line.split(":")[1] for line in capsys.readouterr().err.splitlines()]
+    assert output == ["8", "13", "16"]
 
 
-def test_an_asset_of_somebody_elses_dag_is_named(home: Path) -> None:
+def test_an_asset_of_someone_elses_dag_is_named(home: Path) -> None:
     write_right(home)
     (home / RELEASE).write_text(RIGHT[RELEASE].replace('"@daily"', "{assets: [customers, steady]}"))
     write_neighbour(home)
@@ -137,14 +137,14 @@ def test_an_asset_of_somebody_elses_dag_is_named(home: Path) -> None:
     assert main(["check", "--published", "customers,orders", str(home / RELEASE)]) == DONE
 
 
-def test_a_release_that_waits_for_itself_is_told(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_release_that_waits_for_itself_is_reported(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write_right(home)
     (home / RELEASE).write_text(RIGHT[RELEASE].replace('"@daily"', "{asset: people}"))
     assert main(["check", str(home / RELEASE)]) == WRONG_FILE
     assert "the asset people, which no other release publishes" in capsys.readouterr().err
 
 
-def test_each_column_that_the_engine_refuses_is_told_beside_that_of_the_person(
+def test_each_column_that_the_engine_refuses_is_reported_beside_that_of_the_person(
     home: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     write_right(home)
@@ -155,11 +155,11 @@ def test_each_column_that_the_engine_refuses_is_told_beside_that_of_the_person(
     )
     (home / RELEASE).write_text(text + "person: name\n")
     assert main(["check", str(home / RELEASE)]) == WRONG_FILE
-    told = [line.split(":")[1] for line in capsys.readouterr().err.splitlines()]
-    assert told == ["8", "13"]
+    output = [line.split(":")[1] for line in capsys.readouterr().err.splitlines()]
+    assert output == ["8", "13"]
 
 
-def test_a_policy_of_less_loss_than_the_method_has_is_told(
+def test_a_policy_of_less_loss_than_the_method_has_is_reported(
     home: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     write_right(home)
@@ -179,8 +179,8 @@ def test_what_a_file_names_is_never_a_secret_or_a_value(
     (home / RELEASE).write_text(wrong)
     (home / HIERARCHY).write_text(RIGHT[HIERARCHY].replace("N2;north;*", "hunter2;north;hunter2"))
     assert main(["check", str(home / RELEASE)]) == WRONG_FILE
-    told = capsys.readouterr()
-    assert "hunter" not in told.err + told.out
+    output = capsys.readouterr()
+    assert "hunter" not in output.err + output.out
 
 
 @pytest.fixture
@@ -193,17 +193,17 @@ def missing(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path
     return home
 
 
-def test_a_source_is_held_against_its_hierarchies_in_counts(
+def test_a_source_is_compared_with_its_hierarchies_in_counts(
     missing: Path, people: pd.DataFrame, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     rows = int((people["zip"] == "S2").sum())
     assert main(["check", "--no-source", str(missing / RELEASE)]) == DONE
     capsys.readouterr()
     assert main(["check", str(missing / RELEASE)]) == WRONG_FILE
-    told = capsys.readouterr()
-    assert f"{RELEASE}:9: " in told.err
-    assert f"the hierarchy misses 1 distinct value in {rows} rows" in told.err
-    assert "S2" not in told.err + told.out
+    output = capsys.readouterr()
+    assert f"{RELEASE}:9: " in output.err
+    assert f"the hierarchy misses 1 distinct value in {rows} rows" in output.err
+    assert "S2" not in output.err + output.out
     assert not (tmp_path / "PRIVACY_CURATOR").exists()
     assert not [path for path in (tmp_path / "PRIVACY_WORK_AREA").rglob("*") if path.is_file()]
 
@@ -234,10 +234,10 @@ def test_the_values_that_a_hierarchy_misses_are_written_for_the_curator_alone(
 ) -> None:
     rows = int((people["zip"] == "S2").sum())
     assert main(["check", "--curator", str(missing / RELEASE)]) == WRONG_FILE
-    told = capsys.readouterr()
-    assert "S2" not in told.err + told.out
+    output = capsys.readouterr()
+    assert "S2" not in output.err + output.out
     (file,) = (path for path in (tmp_path / "PRIVACY_CURATOR").rglob("*") if path.is_file())
-    assert str(file) in told.err
+    assert str(file) in output.err
     assert file.read_text() == f"column;value;records\nzip;S2;{rows}\n"
     assert file.stat().st_mode & 0o077 == 0
 
@@ -247,14 +247,14 @@ def test_a_source_that_fits_is_right(missing: Path) -> None:
     assert main(["check", "--curator", str(missing / RELEASE)]) == DONE
 
 
-def test_an_approver_who_is_no_user_is_told(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_approver_who_is_no_user_is_reported(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write_right(home)
     text = RIGHT[RELEASE] + "approval:\n  assigned_to: [olga, oficer]\n"
     (home / RELEASE).write_text(text)
     assert main(["check", "--users", "olga,officer", str(home / RELEASE)]) == WRONG_FILE
-    told = capsys.readouterr().err
+    output = capsys.readouterr().err
     assert (
-        f"{RELEASE}:24: approval.assigned_to names oficer, which is no user (did you mean officer?)" in told
+        f"{RELEASE}:24: approval.assigned_to names oficer, which is no user (did you mean officer?)" in output
     )
     assert main(["check", "--users", "olga,oficer", str(home / RELEASE)]) == DONE
 
@@ -266,7 +266,7 @@ def test_the_page_of_mistakes_says_what_check_says() -> None:
     assert f"```yaml\n{RIGHT[RELEASE]}```" in page
 
 
-def test_a_source_that_is_not_there_is_told_at_its_address(
+def test_a_source_that_is_not_there_is_reported_at_its_address(
     missing: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (missing / "people.parquet").unlink()
@@ -274,15 +274,15 @@ def test_a_source_that_is_not_there_is_told_at_its_address(
     assert f"{RELEASE}:4: " in capsys.readouterr().err
 
 
-def test_what_a_schedule_promises_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_a_schedule_promises_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
     weekly = checkout() / "include" / "releases" / "adult_synthetic_weekly.yaml"
     assert main(["check", str(weekly)]) == 0
-    promise = "Each person's loss is at most epsilon 1 and delta 1e-09 in any 365 days"
+    promise = "Each person's loss is at most epsilon 1 and delta 1e-9 in any 365 days"
     assert promise in capsys.readouterr().out
     assert main(["check", "--json", str(weekly)]) == 0
-    (told,) = json.loads(capsys.readouterr().out)
-    assert told["promise"].startswith(promise)
-    assert "spends epsilon 0.5 in addition, once" in told["promise"]
+    (output,) = json.loads(capsys.readouterr().out)
+    assert output["promise"].startswith(promise)
+    assert "spends epsilon 0.5 in addition, once" in output["promise"]
 
 
 def write_private(home: Path, max_epsilon: float = 1) -> None:
@@ -311,14 +311,14 @@ def test_mistakes_of_a_file_hide_none_of_what_it_says_with_its_policy(
     assert "did you mean illness?" in second
 
 
-def test_what_could_not_be_judged_is_told_and_wrong_only_where_asked(
+def test_what_could_not_be_judged_is_reported_and_wrong_only_where_asked(
     home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     write_private(home)
     monkeypatch.setenv("PRIVACY_LEDGER", str(tmp_path / "ledger.db"))
     path = str(home / RELEASE)
     assert main(["check", path]) == DONE
-    unread = "the source was not read (--source)"  # which is told of in counts
+    unread = "the source was not read (--source)"  # which is reported in counts
     assert capsys.readouterr().out == f"{path}: right; {unread}; not judged: ledger\n"
     assert main(["check", "--strict", path]) == WRONG_FILE
     assert not (tmp_path / "ledger.db").exists()
@@ -327,9 +327,9 @@ def test_what_could_not_be_judged_is_told_and_wrong_only_where_asked(
     ledger.grant("people", Limit(epsilon=0.5), reason="a test", by="officer")
     capsys.readouterr()
     assert main(["check", path]) == DONE
-    told = capsys.readouterr().out.splitlines()
-    assert told[0] == f"{path}: right; {unread}"
-    assert told[1].startswith(f"{path}: not now: data set people cannot pay epsilon 1")
+    output = capsys.readouterr().out.splitlines()
+    assert output[0] == f"{path}: right; {unread}"
+    assert output[1].startswith(f"{path}: not now: data set people cannot pay epsilon 1")
     assert main(["check", "--strict", path]) == WRONG_FILE
     ledger.grant("people", Limit(epsilon=2), reason="a test", by="officer")
     assert main(["check", "--strict", path]) == DONE
@@ -369,12 +369,12 @@ def test_a_ledger_out_of_reach_hides_no_mistake(
     for epsilon, said in ((0.5, "max_epsilon 1"), (1, "ledger.db")):
         write_private(home, epsilon)
         assert main(["check", str(home / RELEASE)]) == WRONG_FILE
-        told = capsys.readouterr().err.splitlines()
-        assert len(told) == 1
-        assert said in told[0]
+        output = capsys.readouterr().err.splitlines()
+        assert len(output) == 1
+        assert said in output[0]
 
 
-def test_a_second_release_of_people_nobody_follows_is_told_by_the_lake(
+def test_a_second_release_of_people_no_one_follows_is_reported_by_the_lake(
     home: Path, lake: Lake, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     write_right(home)

@@ -48,7 +48,7 @@ class Places:
 
 @dataclass(frozen=True, kw_only=True)
 class Shell(Places):
-    """Runs commands one after the other, and ends them as it is told."""
+    """Runs commands one after the other, and ends them on command."""
 
     child: subprocess.Popen[str]
 

@@ -104,10 +104,10 @@ def test_run_says_in_a_log_how_far_it_is_until_all_is_done(
     monkeypatch.setattr("privacy_release.config.durations.OFTEN", 0.0)  # as if each step took ten seconds
     assert main(["run", spec, "--release-id", "r1"]) == DONE
     err = capsys.readouterr().err
-    told = percents(err)
-    assert told == sorted(told)
-    assert told.count(100) == 1
-    assert len({*told}) > 5
+    reported = percents(err)
+    assert reported == sorted(reported)
+    assert reported.count(100) == 1
+    assert len({*reported}) > 5
     assert not [value for value in {*people["name"], *people["illness"]} if value in err]
 
 
@@ -125,9 +125,9 @@ def test_a_run_that_is_refused_never_says_that_all_is_done(
     monkeypatch.setattr("privacy_release.config.durations.OFTEN", 0.0)
     edit(spec, release={"method": "mondrian", "k": 5, "l": 200})
     assert main(["run", spec, "--release-id", "r1"]) != DONE
-    told = percents(capsys.readouterr().err)
-    assert told
-    assert 100 not in told
+    output = percents(capsys.readouterr().err)
+    assert output
+    assert 100 not in output
 
 
 def test_run_shows_a_bar_with_percent_in_a_terminal(
@@ -150,9 +150,9 @@ def test_run_shows_a_bar_with_percent_in_a_terminal(
         assert main(["run", spec, "--release-id", "r1"]) == DONE
     reader.join()
     os.close(here)
-    told = [int(found) for found in re.findall(r"(\d+) %", b"".join(shown).decode(errors="replace"))]
-    assert told == sorted(told)
-    assert told[-1] == 100
+    reported = [int(found) for found in re.findall(r"(\d+) %", b"".join(shown).decode(errors="replace"))]
+    assert reported == sorted(reported)
+    assert reported[-1] == 100
     assert privacy_release.read_release(lake.table("people"), "r1").num_rows == 200
 
 
@@ -200,7 +200,7 @@ def test_run_without_release_id_is_named_by_the_time(spec: str, lake: Lake) -> N
 
 
 @pytest.mark.parametrize(
-    ("asked", "code", "words"),
+    ("requested", "code", "words"),
     [
         ({"require": [{"model": "k_anonymity", "k": 50}]}, WRONG, "release: k_anonymity(k=5) is weaker than"),
         ({"max_gcp": 0.001}, REFUSED, "the release does not keep its policy: max_gcp measured"),
@@ -212,12 +212,12 @@ def test_policy_stricter_than_the_method_is_refused_and_leaves_nothing(
     lake: Lake,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
-    asked: dict[str, Any],
+    requested: dict[str, Any],
     code: int,
     words: str,
 ) -> None:
     main(["run", spec, "--release-id", "r1"])
-    edit(home / "policies" / "people.yaml", **asked)
+    edit(home / "policies" / "people.yaml", **requested)
     capsys.readouterr()
     assert main(["run", spec, "--release-id", "r2"]) == code
     assert words in capsys.readouterr().err.splitlines()[-1]
@@ -333,7 +333,7 @@ def test_wrong_argument_is_named(spec: str, capsys: pytest.CaptureFixture[str], 
 
 
 class Terminated(MemoryFileSystem):  # type: ignore[misc]  # fsspec ships no types
-    """A store during whose download the process is told to stop."""
+    """A store during whose download the process is stopped."""
 
     protocol = "gcs"
     opened = 0
@@ -361,7 +361,7 @@ def heard(request: pytest.FixtureRequest) -> Iterator[signal.Signals]:
 @pytest.mark.parametrize(
     "heard", [signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGINT], indirect=True
 )
-def test_run_that_is_told_to_stop_removes_its_work_area(
+def test_run_that_is_stopped_removes_its_work_area(
     heard: signal.Signals,
     spec: str,
     home: Path,
@@ -450,10 +450,10 @@ def test_an_area_on_a_read_only_file_system_is_a_warning_and_a_run_there_says_wh
     done = subprocess.run(
         ["unshare", "--mount", "sh", "-c", script], capture_output=True, text=True, check=True, cwd=ROOT
     )
-    told = f"the work area {work.folder} must be removed, because it is unused and contains records"
-    assert f"not removed        {told}" in done.stdout
+    message = f"the work area {work.folder} must be removed, because it is unused and contains records"
+    assert f"not removed        {message}" in done.stdout
     assert re.findall(r"code (\d)", done.stdout) == ["2", "2"]
-    assert f"warning: {told}, but that failed (Read-only file system)" in done.stderr
+    assert f"warning: {message}, but that failed (Read-only file system)" in done.stderr
     assert f"privacy-release: the folder of work areas, {root}, must be writable" in done.stderr
     assert "Traceback" not in done.stderr
     assert work.path("raw.parquet").exists()
@@ -493,7 +493,7 @@ def test_verify_needs_the_manifest_for_limits_that_no_table_shows(
     assert main([*arguments, "--manifest", str(manifest)]) == DONE
 
 
-def test_verify_counts_no_people_where_some_records_are_nobodys(
+def test_verify_counts_no_people_where_some_records_are_no_ones(
     spec: str, home: Path, lake: Lake, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     main(["run", spec, "--release-id", "r1"])
@@ -506,8 +506,8 @@ def test_verify_counts_no_people_where_some_records_are_nobodys(
     schema.write_text(yaml.safe_dump(fields))
     arguments = ["verify", str(file), "--policy", str(policy), "--schema", str(schema)]
     for first, code in ((0, DONE), (1, REFUSED)):
-        told = pa.array([first, *[0] * (len(released) - 1)])
-        pq.write_table(released.append_column(COUNTERFEITS, told), file)
+        reported = pa.array([first, *[0] * (len(released) - 1)])
+        pq.write_table(released.append_column(COUNTERFEITS, reported), file)
         assert main(arguments) == code
     assert "1 record is in classes with counterfeits" in capsys.readouterr().err
 
@@ -541,7 +541,7 @@ def test_inspect_lists_releases_and_shows_one(
     assert all("mondrian" in line for line in lines)
     assert "superseded" in lines[0]
     assert "current" in lines[1]
-    assert len(DeltaTable(lake.table("people").address).to_pandas()) == 200  # nobody twice
+    assert len(DeltaTable(lake.table("people").address).to_pandas()) == 200  # no person twice
     assert main(["inspect", f"{lake.root}/people", "r2"]) == DONE
     shown = capsys.readouterr().out
     assert "passed    k_anonymity(k=5)" in shown
@@ -590,16 +590,16 @@ def test_superseded_releases_move_to_a_history_and_are_retracted_there(
     assert privacy_release.read_release(apart.table("people_history"), "r1").num_rows == 200
     capsys.readouterr()
     assert main(["table", f"{lake.root}/people", "--clear"]) == DONE
-    told = capsys.readouterr().out
-    assert f"has the mode snapshot; superseded releases: history, in {apart.root}/people_history" in told
-    assert "0 releases moved, 0 files erased, 1 left for later" in told
+    output = capsys.readouterr().out
+    assert f"has the mode snapshot; superseded releases: history, in {apart.root}/people_history" in output
+    assert "0 releases moved, 0 files erased, 1 left for later" in output
     assert main(["retract", f"{lake.root}/people", "r1", "--reason", "wrong source"]) == DONE
     with pytest.raises(PublishError, match="retracted"):
         privacy_release.read_release(apart.table("people_history"), "r1")
     assert len(DeltaTable(lake.table("people").address).to_pandas()) == 200
 
 
-def test_another_mode_is_refused_until_the_table_is_told_so(
+def test_another_mode_is_refused_until_the_table_allows_it(
     spec: str, lake: Lake, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["run", spec, "--release-id", "r1"]) == DONE

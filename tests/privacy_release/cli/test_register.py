@@ -60,7 +60,7 @@ class Catalog(ThreadingHTTPServer):
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), _Answer)
         self.tables: dict[str, dict[str, Any]] = {}
-        self.asked: list[str] = []
+        self.requests: list[str] = []
 
     @property
     def url(self) -> str:
@@ -74,7 +74,7 @@ class _Answer(BaseHTTPRequestHandler):
         """Say nothing."""
 
     def _is_known(self) -> bool:
-        self.server.asked.append(f"{self.command} {self.path}")
+        self.server.requests.append(f"{self.command} {self.path}")
         if self.headers["Authorization"] == f"Bearer {TOKEN}":
             return True
         self._send(401, {"error_code": "UNAUTHENTICATED", "message": "who are you?"})
@@ -141,7 +141,7 @@ def test_a_release_table_is_registered_once_with_its_comments(
     assert json.loads(columns["illness"]["type_json"])["type"] == "string"
     assert [column["position"] for column in known["columns"]] == list(range(len(columns)))
     assert main(command) == DONE
-    assert [line.split()[0] for line in catalog.asked] == ["GET", "POST", "GET"]
+    assert [line.split()[0] for line in catalog.requests] == ["GET", "POST", "GET"]
     said = capsys.readouterr()
     assert "people is registered in main.open" in said.out
     assert "people was registered in main.open" in said.out
@@ -159,17 +159,17 @@ def test_a_table_of_the_same_name_elsewhere_is_not_taken_for_ours(
 
 
 @pytest.mark.parametrize(
-    ("given", "told"),
+    ("given", "expected"),
     [
         ({"token": "wrong"}, "answered 401 UNAUTHENTICATED"),
         ({"schema": "x"}, "answered 404 SCHEMA_NOT_FOUND"),
     ],
 )
-def test_what_the_catalog_refuses_is_told_without_its_words_and_without_the_token(
-    tmp_path: Path, lake: Lake, catalog: Catalog, given: dict[str, Any], told: str
+def test_what_the_catalog_refuses_is_reported_without_its_words_and_without_the_token(
+    tmp_path: Path, lake: Lake, catalog: Catalog, given: dict[str, Any], expected: str
 ) -> None:
     publish_people(tmp_path, lake)
-    with pytest.raises(PublishError, match=told) as caught:
+    with pytest.raises(PublishError, match=expected) as caught:
         register(lake.table("people"), unity(catalog, **given))
     assert not [word for word in (TOKEN, "wrong", "secret", "who are you") if word in str(caught.value)]
     assert catalog.tables == {}
@@ -177,15 +177,15 @@ def test_what_the_catalog_refuses_is_told_without_its_words_and_without_the_toke
 
 def test_a_catalog_that_is_not_there_is_an_error(tmp_path: Path, lake: Lake, catalog: Catalog) -> None:
     publish_people(tmp_path, lake)
-    nobody = unity(catalog, url="http://127.0.0.1:9")
+    unreachable = unity(catalog, url="http://127.0.0.1:9")
     with pytest.raises(PublishError, match="gave no readable answer"):
-        register(lake.table("people"), nobody)
+        register(lake.table("people"), unreachable)
 
 
 def test_a_table_that_is_not_there_is_not_registered(lake: Lake, catalog: Catalog) -> None:
     with pytest.raises(PublishError, match="must exist"):
         register(lake.table("people"), unity(catalog))
-    assert catalog.asked == []
+    assert catalog.requests == []
 
 
 @pytest.mark.parametrize("url", ["catalog", "ftp://host", "https://me@host", "http://catalog.example.com"])
@@ -223,9 +223,9 @@ def test_every_type_that_a_lake_keeps_has_its_name_in_the_catalog(
     (tmp_path / "r.html").write_text("<p>")
     digest = sha256_file(tmp_path / "t.parquet")
     publish(lake.table("types"), "1", tmp_path / "t.parquet", {}, tmp_path / "r.html", expected_sha256=digest)
-    told = create_table(lake.table("types"), unity(catalog))
-    Draft202012Validator(CREATE).validate(told)
-    found = {column["name"]: column for column in told["columns"]}
+    reported = create_table(lake.table("types"), unity(catalog))
+    Draft202012Validator(CREATE).validate(reported)
+    found = {column["name"]: column for column in reported["columns"]}
     assert {name: found[name.lower()]["type_name"] for name in kinds} == {name: name for name in kinds}
     assert (found["decimal"]["type_precision"], found["decimal"]["type_scale"]) == (9, 2)
     assert found["release"]["partition_index"] == 0

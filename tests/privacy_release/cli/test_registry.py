@@ -107,12 +107,12 @@ def test_a_synthetic_release_is_written_by_the_registrys_schema(
     assert main(["registry", f"{lake.root}/synthetic", "1", *SAID]) == DONE
     written = yaml.safe_load(capsys.readouterr().out)
     Draft7Validator(RULES).validate(written)
-    told = written["deployment"]
-    assert told["dp_variant"]["variant_name"] == "Pure DP"
-    assert told["privacy_loss"]["privacy_parameters"] == {"epsilon": 1.0}
-    assert told["basic"]["data_product_type"] == "Synthetic data"
-    assert told["deployment_model"]["release_type"] == "One release"
-    assert "OpenDP" in told["implementation"]["mechanisms"]
+    reported = written["deployment"]
+    assert reported["dp_variant"]["variant_name"] == "Pure DP"
+    assert reported["privacy_loss"]["privacy_parameters"] == {"epsilon": 1.0}
+    assert reported["basic"]["data_product_type"] == "Synthetic data"
+    assert reported["deployment_model"]["release_type"] == "One release"
+    assert "OpenDP" in reported["implementation"]["mechanisms"]
     assert written["url_slug"].startswith("example-clinic-synthetic-20")
 
 
@@ -121,9 +121,9 @@ def test_a_release_without_differential_privacy_is_refused_with_a_reason(
 ) -> None:
     publish_people(tmp_path, lake)
     assert main(["registry", f"{lake.root}/people", "1", *SAID]) == WRONG
-    told = capsys.readouterr()
-    assert told.out == ""
-    assert "accepts only differentially private releases, but mondrian claims no epsilon" in told.err
+    output = capsys.readouterr()
+    assert output.out == ""
+    assert "accepts only differentially private releases, but mondrian claims no epsilon" in output.err
 
 
 def manifest(neighbours: str, delta: float = 0.0, **model: int) -> Manifest:
@@ -141,7 +141,7 @@ def manifest(neighbours: str, delta: float = 0.0, **model: int) -> Manifest:
 @pytest.mark.parametrize(
     ("neighbours", "units"), [("add_remove", None), ("replace_one", 100), ("replace_person", 40)]
 )
-def test_the_number_of_units_is_told_only_where_the_promise_takes_it_as_public(
+def test_the_number_of_units_is_reported_only_where_the_promise_takes_it_as_public(
     neighbours: str, units: int | None
 ) -> None:
     found = deployment_record(
@@ -171,9 +171,9 @@ def test_delta_makes_it_approximate() -> None:
 
 
 def test_random_answers_without_a_bound_for_a_whole_record_are_refused() -> None:
-    told = Manifest.from_dict({"method": "trr", "loss": None, "randomization": {}})
+    reported = Manifest.from_dict({"method": "trr", "loss": None, "randomization": {}})
     with pytest.raises(SpecError, match="trr claims no epsilon for a whole record"):
-        deployment_record(told, PUBLISHER, table="t", published="2026-01-02", releases=1)
+        deployment_record(reported, PUBLISHER, table="t", published="2026-01-02", releases=1)
 
 
 @pytest.mark.parametrize("wrong", [{"curator_type": "Bank"}, {"sector": "Sports"}, {"authors": []}])

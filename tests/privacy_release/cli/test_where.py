@@ -13,7 +13,7 @@ from deploy.local.embedded import inherited_environment
 from privacy_release.cli.main import main
 from privacy_release.config.settings import VARIABLES, set_by, setting
 
-Told = dict[str, dict[str, object]]
+Places = dict[str, dict[str, object]]
 PROJECT = 'home = "."\nlake = "lake"\nledger = "postgresql://ledger:secret@db.example/privacy"\n'
 
 
@@ -45,10 +45,10 @@ def project(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def told(capsys: pytest.CaptureFixture[str]) -> Callable[[], Told]:
+def places(capsys: pytest.CaptureFixture[str]) -> Callable[[], Places]:
     """What the command says, by place."""
 
-    def run() -> Told:
+    def run() -> Places:
         main(["where", "--json"])
         return {place["name"]: place for place in json.loads(capsys.readouterr().out)}
 
@@ -57,10 +57,10 @@ def told(capsys: pytest.CaptureFixture[str]) -> Callable[[], Told]:
 
 @pytest.mark.usefixtures("without_airflow")
 def test_a_project_is_found_from_a_folder_in_it(
-    project: Path, told: Callable[[], Told], monkeypatch: pytest.MonkeyPatch
+    project: Path, places: Callable[[], Places], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(project / "dags")
-    found = told()
+    found = places()
     file = str(project / "privacy_release.toml")
     assert found["project file"]["place"] == file
     assert (found["lake"]["place"], found["lake"]["origin"]) == (str(project / "lake"), file)
@@ -71,10 +71,10 @@ def test_a_project_is_found_from_a_folder_in_it(
 
 @pytest.mark.usefixtures("without_airflow")
 def test_home_is_the_folder_that_its_variable_names(
-    project: Path, told: Callable[[], Told], monkeypatch: pytest.MonkeyPatch
+    project: Path, places: Callable[[], Places], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PRIVACY_RELEASE_HOME", str(project))
-    home = told()["home"]
+    home = places()["home"]
     assert (home["place"], home["origin"]) == (str(project), "$PRIVACY_RELEASE_HOME")
 
 
@@ -141,16 +141,16 @@ def test_a_wrong_project_file_stops_every_command_and_is_named(
 
 @pytest.mark.usefixtures("without_airflow")
 def test_a_project_that_is_named_must_be_there(
-    project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, told: Callable[[], Told]
+    project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, places: Callable[[], Places]
 ) -> None:
     monkeypatch.setenv("PRIVACY_RELEASE_PROJECT", str(project))
     assert setting("lake") == str(project / "lake")
     monkeypatch.setenv("PRIVACY_RELEASE_PROJECT", str(tmp_path / "nowhere"))
-    assert told()["project file"]["wrong"]
+    assert places()["project file"]["wrong"]
 
 
 @pytest.mark.usefixtures("without_airflow")
-def test_a_place_that_cannot_be_used_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_place_that_cannot_be_used_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PRIVACY_FLOOR_POLICY", str(tmp_path / "nowhere.yaml"))
     assert main(["where"]) == 2
 

@@ -33,7 +33,7 @@ def test_long_work_says_at_most_one_line_every_ten_seconds_and_its_end(
     assert said == [(0.2, pytest.approx(40.0)), (0.6, pytest.approx(20.0)), (1.0, 0.0)]
 
 
-def test_before_anything_is_done_nobody_knows_what_is_left(said: list[tuple[float, float | None]]) -> None:
+def test_before_anything_is_done_no_one_knows_what_is_left(said: list[tuple[float, float | None]]) -> None:
     pace = paced(said, [0.0, 11.0])
     pace(0.0)
     assert said == [(0.0, None)]

@@ -27,8 +27,8 @@ def folder(tmp_path: Path) -> Path:
 def test_the_page_lists_the_protocols_and_the_formats_that_are_read() -> None:
     page = (checkout() / "docs" / "sources.md").read_text(encoding="utf-8")
     rows = {row[1].strip(): row for row in (line.split("|") for line in page.splitlines()) if len(row) == 5}
-    told = set(re.findall(r"`([a-z0-9]+)`", rows["any address"][3].partition("only paths, ")[2]))
-    assert told == (places.LOCAL | places.STORES) - {"local"}
+    reported = set(re.findall(r"`([a-z0-9]+)`", rows["any address"][3].partition("only paths, ")[2]))
+    assert reported == (places.LOCAL | places.STORES) - {"local"}
     forms = get_args(SourceSpec.model_fields["format"].annotation)
     assert {name.lower() for name in rows} >= {*forms, "query"}
 

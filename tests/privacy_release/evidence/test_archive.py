@@ -69,9 +69,9 @@ def test_an_archive_tells_its_release_and_holds_what_is_published(
     folder = Path(shared.root) / shared.table("people").proofs
     assert files["release/manifest.json"] == (folder / f"{entry.manifest_sha256}.json").read_bytes()
     assert files["evidence.pdf"].startswith(b"%PDF")
-    told = json.loads(files["evidence.json"])
-    assert sum(band["records"] for band in told["classes"]) == 200
-    assert min(band["from"] for band in told["classes"] if band["records"]) == 5
+    fields = json.loads(files["evidence.json"])
+    assert sum(band["records"] for band in fields["classes"]) == 200
+    assert min(band["from"] for band in fields["classes"] if band["records"]) == 5
 
 
 @pytest.mark.slow  # sets a PDF for each number of lines
@@ -87,20 +87,20 @@ def test_no_heading_of_the_pdf_stands_alone_at_the_foot_of_a_page(made: bytes) -
         assert min(above_foot) > margin + room, (rules, above_foot)
 
 
-def test_of_a_private_release_no_class_is_told(shared: Lake, key: SigningKey) -> None:
-    told = json.loads(files_of(pack(shared.table("private"), "1", [key], pdf=False))["evidence.json"])
-    assert "classes" not in told
-    assert told["risks"] == []
-    assert told["loss"]["epsilon"] == 1
+def test_of_a_private_release_no_class_is_reported(shared: Lake, key: SigningKey) -> None:
+    fields = json.loads(files_of(pack(shared.table("private"), "1", [key], pdf=False))["evidence.json"])
+    assert "classes" not in fields
+    assert fields["risks"] == []
+    assert fields["loss"]["epsilon"] == 1
 
 
 def test_a_changed_missing_or_added_file_is_named(key: SigningKey, made: bytes) -> None:
     files = files_of(made)
     for name in sorted(files.keys() - {INDEX}):
         content = files[name]
-        for changed, told in ((content + b" ", f"{name} was changed"), (None, f"{name} is missing")):
+        for changed, reported in ((content + b" ", f"{name} was changed"), (None, f"{name} is missing")):
             others = {n: c for n, c in files.items() if n != name}
-            with pytest.raises(IntegrityError, match=told):
+            with pytest.raises(IntegrityError, match=reported):
                 check(zipped(others if changed is None else others | {name: changed}), [key.public])
     with pytest.raises(IntegrityError, match=r"more\.txt was added"):
         check(zipped(files | {"more.txt": b""}), [key.public])

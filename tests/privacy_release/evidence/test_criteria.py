@@ -55,12 +55,12 @@ def test_a_large_epsilon_answers_in_part(epsilon: float, status: Status) -> None
     assert by_name(manifest(loss=loss))["Formal privacy guarantee"].status is status
 
 
-def test_an_attack_that_kept_its_bound_is_told_and_makes_no_status_better() -> None:
+def test_an_attack_that_kept_its_bound_is_reported_and_makes_no_status_better() -> None:
     policy = {"require": [{"model": "k_anonymity", "k": 5}, INFERENCE]}
-    told = by_name(manifest(K, TRIED, policy=policy))
-    assert told["Inference"].status is Status.NOT_SHOWN
-    assert any("kept its bound: an excess of 0.1" in text for text in told["Inference"].says)
-    assert told["Re-identification studies"].status is Status.PARTLY
+    reported = by_name(manifest(K, TRIED, policy=policy))
+    assert reported["Inference"].status is Status.NOT_SHOWN
+    assert any("kept its bound: an excess of 0.1" in text for text in reported["Inference"].says)
+    assert reported["Re-identification studies"].status is Status.PARTLY
     failed = by_name(manifest(K, TRIED | {"passed": False}, policy=policy))
     assert any("did NOT keep" in text for text in failed["Inference"].says)
     assert failed["Singling out"].status is Status.NOT_SHOWN
@@ -69,9 +69,9 @@ def test_an_attack_that_kept_its_bound_is_told_and_makes_no_status_better() -> N
 
 
 def test_what_a_person_must_say_is_never_shown() -> None:
-    told = [answer for answer in answers(Manifest.from_dict(manifest(K, L))) if answer.standard == HIPAA]
-    assert told[0].status is Status.PERSON
-    assert "person with appropriate knowledge" in " ".join(told[0].says)
+    reported = [answer for answer in answers(Manifest.from_dict(manifest(K, L))) if answer.standard == HIPAA]
+    assert reported[0].status is Status.PERSON
+    assert "person with appropriate knowledge" in " ".join(reported[0].says)
 
 
 @pytest.mark.parametrize(
@@ -82,7 +82,7 @@ def test_what_a_person_must_say_is_never_shown() -> None:
         ({"by": "x", "at": "2026-01-01", "automatic": False}, Status.SHOWN),
     ],
 )
-def test_a_review_counts_where_somebody_answered(approval: dict[str, Any] | None, status: Status) -> None:
+def test_a_review_counts_where_someone_answered(approval: dict[str, Any] | None, status: Status) -> None:
     given = manifest(K) | ({} if approval is None else {"approval": approval})
     assert by_name(given)["Review by a disclosure review board"].status is status
 
@@ -94,7 +94,7 @@ def test_every_answer_has_grounds() -> None:
         assert all(answer.says and all(answer.says) for answer in found)
 
 
-def test_shadows_are_named_where_the_attack_is_and_each_rule_of_an_attack_is_told() -> None:
+def test_shadows_are_named_where_the_attack_is_and_each_rule_of_an_attack_is_reported() -> None:
     rules = [
         AttackRisk(attack=AttackName.MEMBERSHIP, excess=0.2),
         AttackRisk(attack=AttackName.MEMBERSHIP, excess=0.3, shadows=8),

@@ -35,14 +35,14 @@ KEY, OTHER, SUCCESSOR = (SigningKey.new() for _ in range(3))
 
 @pytest.fixture(scope="module")
 def lake(tmp_path_factory: pytest.TempPathFactory) -> Lake:
-    """Two signed releases and one that nobody signed, each in a table of its own."""
+    """Two signed releases and one that no one signed, each in a separate table."""
     folder = tmp_path_factory.mktemp("kept")
     lake = Lake(root=str(folder / "lake"))
     publish_people(folder / "a", lake, signer=StatementSigner(key=KEY))
     publish_people(folder / "b", lake, name="others", signer=StatementSigner(key=KEY))
     publish_people(folder / "c", lake, name="unsigned")
     publish_key(lake, SUCCESSOR, replaces=KEY)
-    publish_key(lake, OTHER)  # by nobody's word but its own
+    publish_key(lake, OTHER)  # by no one's word but its own
     return lake
 
 
@@ -104,7 +104,7 @@ def changed(data: bytes) -> bytes:
 
 
 @pytest.mark.parametrize(
-    ("damage", "told"),
+    ("damage", "expected"),
     [
         (lambda lake, data: changed(data), "evidence.html was changed"),
         (lambda lake, data: data[:-100], "must be a complete evidence archive"),
@@ -118,10 +118,10 @@ def changed(data: bytes) -> bytes:
     ids=["changed", "cut", "empty", "signed by another key", "of another release"],
 )
 def test_evidence_that_is_not_what_the_signer_of_the_release_signed_is_refused(
-    lake: Lake, file: Path, damage: Callable[[Lake, bytes], bytes], told: str
+    lake: Lake, file: Path, damage: Callable[[Lake, bytes], bytes], expected: str
 ) -> None:
     file.write_bytes(damage(lake, file.read_bytes()))
-    with pytest.raises(IntegrityError, match=told):
+    with pytest.raises(IntegrityError, match=expected):
         kept_evidence(lake.table("people"), entry(lake))
 
 
@@ -132,8 +132,8 @@ def test_a_link_in_the_place_of_evidence_is_not_followed(lake: Lake, file: Path)
         kept_evidence(lake.table("people"), entry(lake))
 
 
-@pytest.mark.quick("nobody")  # another release
-@pytest.mark.parametrize("key", [None, OTHER], ids=["nobody", "another key"])
+@pytest.mark.quick("no one")  # another release
+@pytest.mark.parametrize("key", [None, OTHER], ids=["no one", "another key"])
 def test_without_the_key_of_the_release_nothing_is_kept_and_trying_again_helps(
     lake: Lake, key: SigningKey | None, curator: Path
 ) -> None:
@@ -147,7 +147,7 @@ def test_without_the_key_of_the_release_nothing_is_kept_and_trying_again_helps(
     assert has_evidence("people", entry(lake))
 
 
-def test_of_a_release_that_nobody_signed_there_is_no_evidence(lake: Lake) -> None:
+def test_of_a_release_that_no_one_signed_there_is_no_evidence(lake: Lake) -> None:
     with pytest.raises(SecretError, match="must be signed"):
         keep_evidence(lake.table("unsigned"), "1", KEY)
     assert signers_of(lake.table("unsigned"), entry(lake, "unsigned")) == []

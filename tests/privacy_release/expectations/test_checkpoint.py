@@ -49,7 +49,7 @@ AGE = 773155  # of one person
 
 
 class OwnAction(ValidationAction):
-    """Code of somebody's own."""
+    """Code of a user."""
 
     type: Literal["own"] = "own"
 
@@ -154,7 +154,7 @@ def run(folder: Folder, records: pd.DataFrame) -> list[str]:
     return run_actions(str(folder.path), "daily", suites, found)
 
 
-def told(folder: Folder, inbox: Inbox) -> bytes:
+def reported(folder: Folder, inbox: Inbox) -> bytes:
     return b"\n".join([*folder.files().values(), *inbox.letters])
 
 
@@ -166,7 +166,7 @@ def test_store_docs_and_actions_learn_which_held_and_no_value_or_hash(
     folder = make(*REVEALING, BETWEEN, actions=everything(inbox), result_format=result_format)
     before = set(folder.files())
     assert run(folder, table()) == []
-    left = told(folder, inbox) + "".join(capfd.readouterr()).encode()
+    left = reported(folder, inbox) + "".join(capfd.readouterr()).encode()
     for hidden in (CANARY, str(AGE), "fingerprint", "Traceback"):
         assert hidden.encode() not in left
     new = [name for name in folder.files() if name not in before]
@@ -192,7 +192,7 @@ def test_great_expectations_alone_would_tell_them(
     folder = make(*REVEALING, actions=everything(inbox), result_format=result_format)
     context = gx.get_context(mode="file", context_root_dir=str(folder.path))
     context.checkpoints.get("daily").run(batch_parameters={"dataframe": table()})
-    left = told(folder, inbox)
+    left = reported(folder, inbox)
     assert [hidden for hidden in leaks if hidden.encode() not in left] == []
 
 
@@ -305,7 +305,7 @@ def release(home: Path, lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPa
 def test_a_release_runs_its_checkpoint(make: Make, inbox: Inbox, release: Path, lake: Lake) -> None:
     folder = make(BETWEEN, actions=everything(inbox))
     assert main(["check", str(release)]) == DONE
-    assert inbox.letters == []  # nothing is told that was not run
+    assert inbox.letters == []  # nothing is reported that was not run
     assert main(["run", str(release), "--release-id", "r1"]) == DONE
     assert privacy_release.read_release(lake.table("people"), "r1").num_rows == 200
     assert len(inbox.letters) == 2
@@ -328,7 +328,7 @@ def test_a_checkpoint_that_does_not_hold_stops_the_release_and_tells_so(
     assert "2 of 3 expectations failed: expect_column_values_to_be_in_set(illness)" in said
     assert len(inbox.letters) == 2
     for value in {*people["name"], "measles"}:
-        assert value.encode() not in told(folder, inbox) + said.encode()
+        assert value.encode() not in reported(folder, inbox) + said.encode()
     assert not (tmp_path / "lake" / "people").exists()
 
 

@@ -51,7 +51,7 @@ def test_a_suite_loads_neither_plots_nor_statistics_nor_clients_of_object_stores
         "import scipy.stats.distributions as d; round(d.norm.cdf(0), 3) == 0.5",
     ],
 )
-def test_what_was_put_off_works_as_ever_when_it_is_used(use: str) -> None:
+def test_what_was_put_off_works_as_before_when_it_is_used(use: str) -> None:
     imported, claim = use.split("; ")
     assert printed(f"{RUN}; import json; {imported}; print(json.dumps(bool({claim})))") is True
 

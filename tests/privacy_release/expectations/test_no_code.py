@@ -104,11 +104,11 @@ def test_a_condition_of_another_parser_or_of_any_length_is_refused() -> None:
 
 @pytest.mark.parametrize("name", ["$ref", "$dynamicRef", "$recursiveRef"])
 def test_a_schema_fetches_nothing(name: str) -> None:
-    asked: list[str] = []
+    requests: list[str] = []
 
     class Listening(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            asked.append(self.path)
+            requests.append(self.path)
 
     with HTTPServer(("127.0.0.1", 0), Listening) as server:
         thread = threading.Thread(target=server.serve_forever)
@@ -126,7 +126,7 @@ def test_a_schema_fetches_nothing(name: str) -> None:
         finally:
             server.shutdown()
             thread.join()
-    assert asked == []
+    assert requests == []
     local = {"$defs": {"a": {"type": "object"}}, "$ref": "#/$defs/a"}
     assert run_suite(
         TABLE, suite("expect_column_values_to_match_json_schema", column="doc", json_schema=local)

@@ -187,7 +187,7 @@ def test_failures_come_in_the_order_of_the_suite_and_are_counted_once(tmp_path: 
     assert [f["type"] for f in found["failed"]] == [w["type"] for w in (*wrong[:4], wrong[5])]
 
 
-def test_what_could_not_be_evaluated_on_one_part_is_told(tmp_path: Path) -> None:
+def test_what_could_not_be_evaluated_on_one_part_is_reported(tmp_path: Path) -> None:
     path, sha256 = written(tmp_path, table())
     broken = expect("column_values_to_match_regex", column="city", regex="(")
     found = run_suite_in_parts(path, sha256, suite(broken))

@@ -47,13 +47,13 @@ def test_every_class_of_k_is_k_anonymous_and_one_of_k_minus_1_is_not() -> None:
     }
 
 
-def test_a_null_is_a_value_of_its_own_in_the_quasi_identifiers() -> None:
+def test_a_null_is_its_own_value_in_the_quasi_identifiers() -> None:
     frame = table([["a"] * 3, ["a"] * 2], names=["z", None])
     assert not result_of(frame, ExpectTableToBeKAnonymous(k=3, quasi_identifiers=QI)).success
     assert result_of(frame, ExpectTableToBeKAnonymous(k=2, quasi_identifiers=QI)).success
 
 
-def test_a_null_is_a_value_of_its_own_in_the_sensitive_attribute() -> None:
+def test_a_null_is_its_own_value_in_the_sensitive_attribute() -> None:
     frame = table([["a", None], ["b", None]])
     assert result_of(frame, ExpectTableToBeLDiverse(l=2, quasi_identifiers=QI, sensitive="disease")).success
     assert not result_of(

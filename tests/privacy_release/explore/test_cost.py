@@ -1,4 +1,4 @@
-"""What a run will cost: predicted from samples and told by `check`, with no record quoted."""
+"""What a run will cost: predicted from samples and reported by `check`, with no record quoted."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -46,7 +46,7 @@ def test_a_law_of_growth_is_within_what_is_predicted(law: Callable[[float], floa
     assert found.measured == SIZES[-1]
 
 
-def test_all_records_are_told_as_measured() -> None:
+def test_all_records_are_reported_as_measured() -> None:
     found = cost([Point(rows=n, seconds=n / 7, memory=n) for n in SIZES], SIZES[-1])
     assert found.seconds == (SIZES[-1] / 7, SIZES[-1] / 7)
     assert found.memory == (SIZES[-1], SIZES[-1])
@@ -103,7 +103,7 @@ def test_samples_end_with_their_time(
         ({"detector": "okplof", "detector_parameters": {"k": 0}}, PrivacyEngineError),
     ],
 )
-def test_what_fails_with_all_records_is_told_as_a_run_would(
+def test_what_fails_with_all_records_is_reported_as_a_run_would(
     steps: Steps, changed: Mapping[str, Any], error: type[Exception]
 ) -> None:
     with pytest.raises(error):
@@ -119,8 +119,8 @@ def test_a_process_that_breaks_down_says_no_more_than_how(
     records = RecordsFileRef(uri=str(file), rows=len(people), sha256=sha256)
     with pytest.raises(CapacityError, match=r"^mondrian failed on a sample: KeyError$"):
         measured_on_samples(replace(steps, records=records, schema=write_schema(work, "other", schema)))
-    told = capfd.readouterr()
-    assert told.out + told.err == ""
+    output = capfd.readouterr()
+    assert output.out + output.err == ""
 
 
 def test_records_that_changed_are_not_measured(steps: Steps) -> None:
@@ -136,9 +136,9 @@ def test_check_tells_the_cost_of_a_right_file(
 ) -> None:
     write_right(home)
     assert main(["check", "--cost", str(home / RELEASE)]) == DONE
-    told = capsys.readouterr().out
-    assert f"right; {len(people):,} records take " in told
-    assert " MB, measured" in told
+    output = capsys.readouterr().out
+    assert f"right; {len(people):,} records take " in output
+    assert " MB, measured" in output
     assert main(["check", "--cost", "--json", str(home / RELEASE)]) == DONE
     (answer,) = json.loads(capsys.readouterr().out)
     assert answer["cost"]["rows"] == answer["cost"]["measured"] == len(people)

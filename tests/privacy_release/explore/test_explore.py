@@ -28,26 +28,26 @@ def spec(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def explored(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[dict[str, Any], str]:
     assert main(["explore", *arguments]) == DONE
-    told = capsys.readouterr()
-    return json.loads(told.out), told.err
+    output = capsys.readouterr()
+    return json.loads(output.out), output.err
 
 
-def test_a_long_choice_is_told_of_while_it_is_made(
+def test_a_long_choice_is_reported_while_it_is_made(
     spec: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("privacy_release.config.durations.OFTEN", 0.0)
     _, progress = explored(capsys, str(spec), *GRID)
     before_the_first, _, _ = progress.partition("explore ")
-    told = [int(found) for found in re.findall(r"^(\d+) %", progress, re.MULTILINE)]
+    reported = [int(found) for found in re.findall(r"^(\d+) %", progress, re.MULTILINE)]
     assert re.search(r"^\d+ %, about", before_the_first, re.MULTILINE)
-    assert told[-1] == 100
+    assert reported[-1] == 100
 
 
 def test_a_grid_is_measured_and_a_choice_that_cannot_be_made_stops_no_other(
     spec: Path, people: pd.DataFrame, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    told, progress = explored(capsys, str(spec), *GRID)
-    by_name = {cell["name"]: cell for cell in told["choices"]}
+    output, progress = explored(capsys, str(spec), *GRID)
+    by_name = {cell["name"]: cell for cell in output["choices"]}
     assert len(by_name) == 6
     assert {n for n, c in by_name.items() if c["failed"]} == {"mondrian:k=5000,l=2", "kacluk:k=5000,l=2"}
     assert "5000" in by_name["mondrian:k=5000,l=2"]["failed"]
@@ -65,8 +65,8 @@ def test_a_grid_is_measured_and_a_choice_that_cannot_be_made_stops_no_other(
     assert wanted <= set(figures)
     assert by_name["mondrian:k=2,l=2"]["missed"]  # the policy asks for 5
     assert "explore 100 %" in progress
-    assert told["records"]["explored"] + 40 == len(people)
-    page = Path(told["page"])
+    assert output["records"]["explored"] + 40 == len(people)
+    page = Path(output["page"])
     assert stat.S_IMODE(page.stat().st_mode) == 0o600
     assert page.is_relative_to(tmp_path / "curator")
     assert not list((tmp_path / "work").glob("*/*"))
@@ -76,15 +76,15 @@ def test_a_grid_is_measured_and_a_choice_that_cannot_be_made_stops_no_other(
     assert not any(name in html for name in people["name"])
 
 
-def test_no_count_below_the_limit_is_told_of_a_choice_however_small_its_k(
+def test_no_count_below_the_limit_is_reported_of_a_choice_however_small_its_k(
     spec: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    told, _ = explored(
+    output, _ = explored(
         capsys, str(spec), "--methods", "mondrian", "--k", "2", "--jobs", "1", "--format", "json"
     )
     counts = [
         count
-        for cell in told["choices"]
+        for cell in output["choices"]
         for column in cell["columns"]
         for count in (*column["before"], *column["after"])
     ]
@@ -107,15 +107,15 @@ def test_a_private_method_is_explored_on_simulated_records_unless_it_is_booked(
     }
     fields["release"] = {"method": "privbayes", "epsilon": 1.0}
     spec.write_text(yaml.safe_dump(fields))
-    (home / "people.parquet").unlink()  # so that nobody can have read it
-    told, progress = explored(
+    (home / "people.parquet").unlink()  # so that no one can have read it
+    output, progress = explored(
         capsys, str(spec), "--methods", "privbayes", "--epsilon", "1,4", "--sample", "300",
         "--jobs", "1", "--format", "json",
     )  # fmt: skip
-    assert told["records"]["origin"] == "simulated"
+    assert output["records"]["origin"] == "simulated"
     assert "the source is not read" in progress
-    assert [cell["failed"] for cell in told["choices"]] == [None, None]
-    assert [cell["figures"]["epsilon"] for cell in told["choices"]] == [1, 4]
+    assert [cell["failed"] for cell in output["choices"]] == [None, None]
+    assert [cell["figures"]["epsilon"] for cell in output["choices"]] == [1, 4]
     assert main(["explore", str(spec), "--book"]) == WRONG
     assert "needs a budget" in capsys.readouterr().err
 

@@ -1,4 +1,4 @@
-"""Shares of a drawn hierarchy: none of a small group is shown, and none can be told from those that are."""
+"""Shares of a drawn hierarchy: none of a small group is shown or follows from those that are shown."""
 
 import numpy as np
 import pytest
@@ -11,13 +11,13 @@ from privacy_release.hierarchies.holders import Holders
 
 K = 10
 LABELS = [f"v{i}" for i in range(12)]
-# Who has each value; somebody may have several.
+# Persons with each value; a person may have several.
 WHOSE = st.lists(st.lists(st.integers(0, 60), max_size=40), min_size=12, max_size=12)
 
 
 def holders(whose: list[list[int]]) -> Holders:
-    told = dict(zip(LABELS, whose, strict=True))
-    return Holders({value: np.unique(np.array(who, dtype=np.int64)) for value, who in told.items() if who})
+    fields = dict(zip(LABELS, whose, strict=True))
+    return Holders({value: np.unique(np.array(who, dtype=np.int64)) for value, who in fields.items() if who})
 
 
 def of_counts(**counts: int) -> Holders:
@@ -49,9 +49,9 @@ def test_from_all_shown_shares_no_group_of_less_than_k_can_be_computed(
         (v, f"a{i // width}", f"b{i // (2 * width)}", f"c{i // (4 * width)}", "*")
         for i, v in enumerate(LABELS)
     ]
-    hierarchy, told = Hierarchy(tuple(rows)), holders(whose)
+    hierarchy, reported = Hierarchy(tuple(rows)), holders(whose)
     people = {person for who in whose for person in who}
-    root = tree(hierarchy, told, K)
+    root = tree(hierarchy, reported, K)
     assert (root.share is None) == (len(people) < K)
 
     def known(node: Node) -> None:
@@ -59,19 +59,19 @@ def test_from_all_shown_shares_no_group_of_less_than_k_can_be_computed(
         for child in node.children:
             if child.share is not None:
                 assert node.share is not None
-                size = told.together(under(child, hierarchy))
+                size = reported.together(under(child, hierarchy))
                 assert size >= K
                 assert child.share == pytest.approx(size / len(people))
             known(child)
         unknown = [child for child in node.children if child.share is None]
         if node.share is not None and unknown:
             assert len(unknown) >= 2
-            assert told.together(v for child in unknown for v in under(child, hierarchy)) >= K
+            assert reported.together(v for child in unknown for v in under(child, hierarchy)) >= K
 
     known(root)
 
 
-def test_somebody_with_many_records_counts_as_one() -> None:
+def test_someone_with_many_records_counts_as_one() -> None:
     import pandas as pd
 
     value, person = pd.Series(["a"] * 50 + ["b"] * 20), pd.Series([1] * 50 + list(range(20)))

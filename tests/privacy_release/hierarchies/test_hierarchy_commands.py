@@ -77,8 +77,8 @@ def test_a_value_of_few_persons_is_in_no_label_though_it_has_many_records(source
     people["person"] = [*range(600), 0]
     again = pd.concat([people, people.iloc[[600] * 50]], ignore_index=True)
     again.to_parquet(source, index=False)
-    asked = ("--target", "pay", "--levels", "3", "--person", "person")
-    rows = {row[0]: row for row in infer(source, "school", "target", *asked).rows}
+    requested = ("--target", "pay", "--levels", "3", "--person", "person")
+    rows = {row[0]: row for row in infer(source, "school", "target", *requested).rows}
     assert rows[CANARY] == (CANARY, "others", "*")
     assert not [row for value, row in rows.items() if value != CANARY and CANARY in "".join(row)]
 
@@ -94,7 +94,7 @@ def test_values_are_read_as_a_release_reads_them(source: Path, capsys: Any) -> N
     people = pd.read_parquet(source)
     people.assign(age=people["age"].astype(float).where(people.index > 3)).to_parquet(source, index=False)
     ages = infer(source, "age", "intervals", "--bounds", "18", "69")
-    asked = [
+    requested = [
         "hierarchy",
         "check",
         str(source.with_name("age.csv")),
@@ -103,7 +103,7 @@ def test_values_are_read_as_a_release_reads_them(source: Path, capsys: Any) -> N
         "--column",
         "age",
     ]
-    assert main(asked) == 0
+    assert main(requested) == 0
     assert "not in the hierarchy" not in capsys.readouterr().out
     source.with_name("age.csv").unlink()
     assert set(infer(source, "age", "prefixes").values) <= set(ages.values)
@@ -125,9 +125,9 @@ def test_what_a_hierarchy_misses_is_counted_and_shown_to_the_curator_alone(
     path.write_text(
         "".join(line for line in path.read_text().splitlines(True) if not line.startswith(CANARY))
     )
-    asked = ["hierarchy", "check", str(path), "--source", str(source), "--column", "school"]
-    assert main(asked) == 1
-    assert main([*asked, "--curator"]) == 1
+    requested = ["hierarchy", "check", str(path), "--source", str(source), "--column", "school"]
+    assert main(requested) == 1
+    assert main([*requested, "--curator"]) == 1
     said = capsys.readouterr()
     assert "1 of the 7 values of the column are not in the hierarchy" in said.out
     assert CANARY not in said.out + said.err
@@ -140,8 +140,8 @@ def test_what_a_hierarchy_misses_is_counted_and_shown_to_the_curator_alone(
 def test_the_page_draws_the_tree_and_hides_the_share_of_a_few(source: Path) -> None:
     infer(source, "school", "target", "--target", "pay", "--levels", "3")
     page = source.with_name("school.html")
-    asked = ["hierarchy", "show", str(source.with_name("school.csv")), "-o", str(page)]
-    assert main([*asked, "--source", str(source), "--column", "school"]) == 0
+    requested = ["hierarchy", "show", str(source.with_name("school.csv")), "-o", str(page)]
+    assert main([*requested, "--source", str(source), "--column", "school"]) == 0
     html = page.read_text()
     text = Page(html).text
     assert "7 values" in text
@@ -153,7 +153,7 @@ def test_the_page_draws_the_tree_and_hides_the_share_of_a_few(source: Path) -> N
 
 def test_an_export_with_another_delimiter_is_read(tmp_path: Path) -> None:
     (tmp_path / "arx.csv").write_text("\ufeffa, vowel, *\nb, consonant, *\n", encoding="utf-8")
-    asked = [
+    requested = [
         "hierarchy",
         "import",
         str(tmp_path / "arx.csv"),
@@ -162,7 +162,7 @@ def test_an_export_with_another_delimiter_is_read(tmp_path: Path) -> None:
         "-o",
         str(tmp_path / "out.csv"),
     ]
-    assert main(asked) == 0
+    assert main(requested) == 0
     assert read_hierarchy(tmp_path / "out.csv").rows == (("a", "vowel", "*"), ("b", "consonant", "*"))
 
 
@@ -209,14 +209,16 @@ def test_what_is_wrong_is_said_and_nothing_is_written(
     except SystemExit as ended:
         code = int(str(ended.code))
     assert code != 0
-    told = capsys.readouterr().err
-    assert said in told
-    assert CANARY not in told
+    output = capsys.readouterr().err
+    assert said in output
+    assert CANARY not in output
     assert not (tmp_path / "out").exists()
     assert source.read_bytes() == before
 
 
-def test_a_level_that_puts_nothing_together_and_an_untrue_label_are_told(tmp_path: Path, capsys: Any) -> None:
+def test_a_level_that_puts_nothing_together_and_an_untrue_label_are_reported(
+    tmp_path: Path, capsys: Any
+) -> None:
     (tmp_path / "idle.csv").write_text("a;x;*\nb;y;*\n")
     assert main(["hierarchy", "check", str(tmp_path / "idle.csv")]) == 1
     assert "levels [1] combine nothing" in capsys.readouterr().out

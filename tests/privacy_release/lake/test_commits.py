@@ -188,7 +188,7 @@ def test_blocks_tell_what_the_log_tells(table):
     [(0, "deleted"), (1, "deleted"), (1, "emptied"), (0, "cut off"), (0, "no gzip"), (0, "other"),
      (0, "lying"), (1, "lying"), (1, "stale")],
 )  # fmt: skip
-def test_a_block_that_is_not_the_logs_is_made_anew(table, number, damage):
+def test_a_block_that_is_not_the_logs_is_made_again(table, number, damage):
     file = block(table, number)
     whole = file.read_bytes()
     lines = [json.loads(line) for line in gzip.decompress(whole).splitlines()]
@@ -209,7 +209,7 @@ def test_a_block_that_is_not_the_logs_is_made_anew(table, number, damage):
     assert file.read_bytes() == whole
 
 
-def test_an_index_that_is_gone_is_made_anew(table):
+def test_an_index_that_is_gone_is_made_again(table):
     folder = block(table, 0).parent
     whole = {file.name: file.read_bytes() for file in folder.iterdir()}
     shutil.rmtree(folder)

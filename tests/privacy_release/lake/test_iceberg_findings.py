@@ -114,6 +114,6 @@ def test_the_log_holds_no_cell_only_where_statistics_are_switched_off(tmp_path: 
     replace(table, "1", ["canary-of-a-cell"])
     loose = catalog(tmp_path).create_table("open.loose", SCHEMA, partition_spec=BY_RELEASE)
     replace(loose, "1", ["canary-of-a-cell"])
-    quiet, loud = (str(told.inspect.files()["lower_bounds"].to_pylist()) for told in (table, loose))
+    quiet, loud = (str(reported.inspect.files()["lower_bounds"].to_pylist()) for reported in (table, loose))
     assert "canary" not in quiet
     assert "canary" in loud

@@ -46,7 +46,7 @@ def rows(size: int, seed: int = 1) -> pa.Table:
 
 
 class Staged:
-    """A staged release of a folder of its own."""
+    """A staged release of a separate folder."""
 
     def __init__(self, folder: Path, table: pa.Table) -> None:
         folder.mkdir()

@@ -1,4 +1,4 @@
-"""A damaged log of a table is refused and never begun anew; a damaged note hides no other release."""
+"""A damaged log of a table is refused and never started again; a damaged note hides no other release."""
 
 import json
 import shutil
@@ -127,25 +127,28 @@ DAMAGES: dict[Callable[[Lake], None], str] = {
 }
 
 
-# What is told of releases stands in the commits; a checkpoint says what a table holds.
+# What is reported of releases stands in the commits; a checkpoint says what a table holds.
 LISTED = {lose_a_checkpoint, lose_a_part_of_a_checkpoint, cut_a_checkpoint}
 
 
-@pytest.mark.parametrize(("damage", "told"), DAMAGES.items(), ids=[damage.__name__ for damage in DAMAGES])
-def test_a_damaged_log_is_refused_with_a_remedy_and_nothing_is_begun_anew(
-    three: Lake, damage: Callable[[Lake], None], told: str
+@pytest.mark.parametrize(("damage", "expected"), DAMAGES.items(), ids=[damage.__name__ for damage in DAMAGES])
+def test_a_damaged_log_is_refused_with_a_remedy_and_nothing_is_started_again(
+    three: Lake, damage: Callable[[Lake], None], expected: str
 ) -> None:
     damage(three)
     before = sorted(Path(three.root).rglob("*"))
-    asked: list[Callable[[], Any]] = [lambda: send(three, "d"), lambda: read_release(three.table(NAME), "a")]
+    requested: list[Callable[[], Any]] = [
+        lambda: send(three, "d"),
+        lambda: read_release(three.table(NAME), "a"),
+    ]
     if damage in LISTED:
         assert [entry["release_id"] for entry in releases(three.table(NAME))] == ["a", "b", "c"]
     else:
-        asked.append(lambda: releases(three.table(NAME)))
-    for ask in asked:
+        requested.append(lambda: releases(three.table(NAME)))
+    for ask in requested:
         with pytest.raises(IntegrityError) as caught:
             ask()
-        assert f"the log of table {NAME} in the lake at {three.root} must be whole, and {told}" in str(
+        assert f"the log of table {NAME} in the lake at {three.root} must be whole, and {expected}" in str(
             caught.value
         )
         assert "from a backup" in str(caught.value)
@@ -187,9 +190,9 @@ NOTES: dict[str, tuple[Callable[[Any], Any], str]] = {
 }
 
 
-@pytest.mark.parametrize(("change", "told"), NOTES.values(), ids=NOTES)
+@pytest.mark.parametrize(("change", "expected"), NOTES.values(), ids=NOTES)
 def test_a_damaged_note_is_named_and_hides_no_other_release(
-    three: Lake, change: Callable[[Any], Any], told: str
+    three: Lake, change: Callable[[Any], Any], expected: str
 ) -> None:
     rewrite_note(three, 2, change)
     listed = releases(three.table(NAME))
@@ -198,21 +201,21 @@ def test_a_damaged_note_is_named_and_hides_no_other_release(
         ("b", 2, "damaged"),
         ("c", 3, "current"),
     ]
-    assert told in listed[1]["problem"]
+    assert expected in listed[1]["problem"]
     for ask in (read_release, manifest_of):
         with pytest.raises(IntegrityError) as caught:
             ask(three.table(NAME), "b")
         assert f"the note of release b in version 2 of table {NAME} must be as it was written" in str(
             caught.value
         )
-        assert told in str(caught.value)
+        assert expected in str(caught.value)
         assert "canary" not in str(caught.value)
     assert read_release(three.table(NAME), "c").num_rows == 3
     assert manifest_of(three.table(NAME), "a")["release"] == "a"
     assert send(three, "d").version == 4
 
 
-def test_a_release_that_a_damaged_publication_replaced_is_not_told_as_current(lake: Lake) -> None:
+def test_a_release_that_a_damaged_publication_replaced_is_not_reported_as_current(lake: Lake) -> None:
     send(lake, "a")
     staged = Path(lake.root).parent / "staged.parquet"
     report = staged.with_name("report.html")

@@ -137,8 +137,8 @@ def test_versions_are_true_on_a_snapshot_that_other_writers_have_overtaken(lake,
     overtaken = open_table(lake.table(NAME))
     send(lake, stage(4), "b")
     send(lake, stage(5), "c")
-    told = newest(lake.table(NAME), overtaken.version())
-    assert [(entry.release_id, entry.version) for entry in told] == [("a", 1)]
+    reported = newest(lake.table(NAME), overtaken.version())
+    assert [(entry.release_id, entry.version) for entry in reported] == [("a", 1)]
     found = publications(lake.table(NAME))
     assert [(entry.release_id, entry.version) for entry in found] == [("a", 1), ("b", 2), ("c", 3)]
 

@@ -36,7 +36,7 @@ def rows(size: int = 90, seed: int = 1) -> pd.DataFrame:
 
 
 class Staged:
-    """A release that is staged as a set of files, in a folder of its own."""
+    """A release that is staged as a set of files, in a separate folder."""
 
     def __init__(self, folder: Path, frame: pd.DataFrame, files: int = FILES) -> None:
         folder.mkdir()
@@ -71,7 +71,7 @@ def content(lake: Lake, release_id: str = "a") -> list[tuple[Any, ...]]:
     return sorted(zip(*(column.to_pylist() for column in table.columns), strict=True))
 
 
-def told(frame: pd.DataFrame) -> list[tuple[Any, ...]]:
+def reported(frame: pd.DataFrame) -> list[tuple[Any, ...]]:
     return sorted(frame.itertuples(index=False, name=None))
 
 
@@ -93,7 +93,7 @@ def test_the_files_in_the_lake_are_the_verified_ones_and_one_commit_names_them(
     lake: Lake, staged: Staged
 ) -> None:
     done = staged.send(lake)
-    assert content(lake) == told(staged.frame)
+    assert content(lake) == reported(staged.frame)
     assert (done.rows, done.sha256, done.already) == (len(staged.frame), staged.sha256, False)
     assert sorted(map(sha256_file, stored(lake))) == sorted(files_of(staged.list, staged.sha256).values())
     files = note(lake, done.version)["files"]
@@ -119,8 +119,8 @@ def test_a_set_replaces_its_release_and_no_other(lake: Lake, staged: Staged, tmp
     before = version(lake)
     other.send(lake, "a", "run 3")
     assert version(lake) == before + 1
-    assert content(lake, "a") == told(other.frame)
-    assert content(lake, "b") == told(staged.frame)
+    assert content(lake, "a") == reported(other.frame)
+    assert content(lake, "b") == reported(staged.frame)
     assert other.send(lake, "a", "run 3").already
     assert version(lake) == before + 1
 
@@ -131,7 +131,7 @@ def test_a_snapshot_of_a_set_replaces_all_releases(lake: Lake, staged: Staged, t
     other = Staged(tmp_path / "other", rows(40, seed=2))
     done = other.send(lake, "b", "run 2", rules=rules)
     assert "files" in note(lake, done.version)
-    assert content(lake, "b") == told(other.frame)
+    assert content(lake, "b") == reported(other.frame)
     assert len(data_files(lake.table(NAME), None)) == FILES
 
 
@@ -143,15 +143,15 @@ def test_columns_that_the_table_has_not_yet_are_added_with_the_rows(
     staged.send(lake, "a", "run 1", rules=rules)
     wider = Staged(tmp_path / "wider", rows(40).assign(weight=1.5))
     done = wider.send(lake, "b", "run 2", rules=rules)
-    assert content(lake, "b") == told(wider.frame)
-    assert "files" not in note(lake, done.version)  # its rows were written anew
+    assert content(lake, "b") == reported(wider.frame)
+    assert "files" not in note(lake, done.version)  # its rows were written again
 
 
 def test_a_set_may_lack_a_column_that_other_releases_have(lake: Lake, staged: Staged, tmp_path: Path) -> None:
     Staged(tmp_path / "wider", rows(40).assign(weight=1.5)).send(lake, "b", "run 2")
     done = staged.send(lake)
     assert "files" in note(lake, done.version)
-    assert content(lake) == told(staged.frame)
+    assert content(lake) == reported(staged.frame)
 
 
 @pytest.mark.parametrize("what", ["changed", "missing", "added", "list"])
@@ -189,7 +189,7 @@ def test_a_file_that_changes_while_the_set_is_copied_is_refused_and_no_copy_stay
     monkeypatch.setattr(lake_rows, "put_new", meddled)
     with pytest.raises(IntegrityError, match=r"part-00001\.parquet must have the verified sha256"):
         staged.send(lake)
-    assert (version(lake), content(lake), stored(lake)) == (before, told(first.frame), there)
+    assert (version(lake), content(lake), stored(lake)) == (before, reported(first.frame), there)
 
 
 def test_a_lake_that_takes_no_more_keeps_what_it_had(
@@ -208,7 +208,7 @@ def test_a_lake_that_takes_no_more_keeps_what_it_had(
     monkeypatch.setattr(lake_rows, "put_new", full)
     with pytest.raises(PublishError, match="the disk is full"):
         staged.send(lake)
-    assert (version(lake), content(lake), stored(lake)) == (before, told(first.frame), there)
+    assert (version(lake), content(lake), stored(lake)) == (before, reported(first.frame), there)
 
 
 @pytest.mark.parametrize("end", ["crash", pytest.param("kill", marks=pytest.mark.slow)])
@@ -241,11 +241,11 @@ def test_a_crash_leaves_the_previous_release_and_a_retry_publishes_once(
     committed = point == "after_commit"
     assert len(stored(lake)) >= 2 + there
     assert version(lake) == before + committed
-    assert content(lake) == told((staged if committed else first).frame)
+    assert content(lake) == reported((staged if committed else first).frame)
 
     done = staged.send(lake, "a", "run 2")
     assert (done.already, done.version, version(lake)) == (committed, before + 1, before + 1)
-    assert content(lake) == told(staged.frame)
+    assert content(lake) == reported(staged.frame)
     clean_orphans(lake.table(NAME), older_than=timedelta(0))
     assert len(stored(lake)) == 2 + FILES  # those of the first are for readers of its version
     assert not list(Path(lake.table(NAME)).rglob("*.tmp"))
@@ -262,7 +262,7 @@ def test_of_two_that_publish_one_release_at_once_one_is_left_whole(
     done = staged.send(lake, "a", "run 1" if same_run else "run 2")
     assert (first[0].already, done.already) == (False, same_run)
     assert releases(lake.table(NAME))[-1]["sha256"] == staged.sha256
-    assert content(lake) == told(staged.frame)
+    assert content(lake) == reported(staged.frame)
     assert len(data_files(lake.table(NAME), ["a"])) == FILES
 
 
@@ -283,7 +283,7 @@ def test_what_a_retraction_that_gets_ahead_erases_is_not_what_is_committed(
     monkeypatch.setattr(lake_rows.VerifiedRows, "copied", overtaken)
     staged.send(lake, "a", "run 2")
     assert len(set(attempts)) == 2
-    assert content(lake) == told(staged.frame)
+    assert content(lake) == reported(staged.frame)
 
 
 def test_a_retraction_erases_every_file_of_a_set(lake: Lake, staged: Staged) -> None:

@@ -30,12 +30,12 @@ def send(
     file, report = folder / f"{run}.parquet", folder / f"{run}.html"
     pq.write_table(pa.table({"age": ages}), file)
     report.write_text(f"<p>{run}</p>")
-    told = {"run": run}
+    fields = {"run": run}
     return publish(
         lake.table(NAME),
         release,
         file,
-        told,
+        fields,
         report,
         expected_sha256=sha256_file(file),
         run_key=run,

@@ -332,7 +332,7 @@ def test_rows_that_another_tool_changed_are_not_moved_nor_erased(lake: Lake, kep
     assert cells_on_disk(lake, "old")
 
 
-def test_a_history_has_a_lake_and_a_table_of_its_own(lake: Lake, history: Lake, kept: TableRules) -> None:
+def test_a_history_has_its_own_lake_and_table(lake: Lake, history: Lake, kept: TableRules) -> None:
     shared = TableRules(mode=PublishMode.SNAPSHOT, superseded=Superseded.HISTORY, history=lake)
     with pytest.raises(ValueError, match="must have another address"):
         send(lake, "a", "one", shared)

@@ -21,7 +21,7 @@ def entries(count: int, begin: datetime, key: bytes | None) -> Iterator[Entry]:
     previous = ""
     for number in range(1, count + 1):
         event = Event.GRANT if number == 1 else Event.RESERVE if number % 2 == 0 else Event.COMMIT
-        told = {
+        fields = {
             Event.GRANT: {"period": "30d", "reason": "x", "by": "y"},
             Event.RESERVE: {"run": f"r {number}"},
         }
@@ -35,7 +35,7 @@ def entries(count: int, begin: datetime, key: bytes | None) -> Iterator[Entry]:
             epsilon="1" if number == 1 else "0.000001",
             delta="0",
             neighbours=Neighbours.REPLACE_ONE,
-            detail=told.get(event, {"model_sha256": model_hash(MODEL)}),
+            detail=fields.get(event, {"model_sha256": model_hash(MODEL)}),
             salt=secrets.token_hex(32),
             previous="",
         )

@@ -146,7 +146,7 @@ def test_the_wheel_holds_the_migrations(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("place", "whole", "told"),
+    ("place", "whole", "expected"),
     [
         ("/data/ledger.db", "sqlite:////data/ledger.db", "/data/ledger.db"),
         ("sqlite:////data/ledger.db", "sqlite:////data/ledger.db", "/data/ledger.db"),
@@ -165,11 +165,11 @@ def test_the_wheel_holds_the_migrations(tmp_path: Path) -> None:
     ],
 )
 def test_a_place_is_a_file_or_a_database_and_is_shown_without_secret(
-    place: str, whole: str, told: str
+    place: str, whole: str, expected: str
 ) -> None:
     assert database.database_url(place).render_as_string(hide_password=False) == whole
     ledger = BudgetLedger(place, signing_key=PASSWORD.encode() * 2)
-    assert ledger.place == told
+    assert ledger.place == expected
     assert PASSWORD not in repr(ledger)
 
 
@@ -225,7 +225,7 @@ def unreachable(request: pytest.FixtureRequest, tmp_path: Path, kind: str) -> Bu
         case "no database":
             (tmp_path / "ledger.db").write_text(f"{PASSWORD}, and that is no database" * 100)
             return BudgetLedger(str(tmp_path / "ledger.db"))
-        case "nobody listens":
+        case "no one listens":
             return BudgetLedger(f"postgresql://app:{PASSWORD}@127.0.0.1:{free_port()}/ledger")
         case "no such host":
             return BudgetLedger(f"postgresql://app:{PASSWORD}@no-such-host.invalid/ledger")
@@ -246,7 +246,7 @@ def logged(caplog: pytest.LogCaptureFixture) -> Iterator[pytest.LogCaptureFixtur
         "folder",
         "folder of a file",
         "no database",
-        "nobody listens",
+        "no one listens",
         "no such host",
         pytest.param("wrong password", marks=pytest.mark.slow),  # what a server answers
         pytest.param("wrong name", marks=pytest.mark.slow),
@@ -322,7 +322,7 @@ def test_a_lock_that_another_never_gives_back_is_not_waited_for_for_ever(
     assert ledger.reserve(DATASET, "key", LOSS).attempt == 1
 
 
-def test_without_its_driver_the_remedy_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_its_driver_the_remedy_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "psycopg", None)
     with pytest.raises(LedgerError, match=r"install privacy-release\[postgres\]"):
         BudgetLedger("postgresql://db/ledger").datasets()

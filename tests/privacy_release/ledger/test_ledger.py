@@ -127,7 +127,7 @@ def test_the_same_key_gets_the_same_booking_and_spends_nothing(ledger: BudgetLed
     assert spent(ledger) == 0.5
 
 
-def test_a_booking_is_found_again_by_a_ledger_opened_anew(ledger: BudgetLedger) -> None:
+def test_a_booking_is_found_again_by_a_ledger_opened_again(ledger: BudgetLedger) -> None:
     grant(ledger)
     booked = ledger.reserve(DATASET, "key", loss(0.25), detail={"run": "dag/run 1"})
     other = BudgetLedger(ledger.url)
@@ -306,8 +306,8 @@ def test_limits_of_several_periods_hold_together(ledger: BudgetLedger) -> None:
 def test_every_grant_stays_in_the_history_with_reason_and_author(ledger: BudgetLedger) -> None:
     grant(ledger, 1.0)
     ledger.grant(DATASET, Limit(epsilon=2.0), reason="the board agreed", by="steward")
-    told = [(e.epsilon, e.detail) for e in ledger.history(DATASET)]
-    assert told == [
+    reported = [(e.epsilon, e.detail) for e in ledger.history(DATASET)]
+    assert reported == [
         ("1", {"period": "total", "reason": "a year", "by": "officer"}),
         ("2", {"period": "total", "reason": "the board agreed", "by": "steward"}),
     ]

@@ -1,4 +1,4 @@
-"""Reservations that are taken late: decided on anew, so that no window ever holds more than its limit."""
+"""Reservations that are taken late: decided on again, so that no window ever holds more than its limit."""
 
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -73,7 +73,7 @@ def interleave(ledger: BudgetLedger, clock: Clock, dataset: str, seed: int) -> i
         except BudgetExceededError:
             refused += act == "commit"
         except (LedgerError, ValueError):
-            continue  # cancelled, committed or booked anew by another one meanwhile
+            continue  # cancelled, committed or booked again by another one meanwhile
     return refused
 
 
@@ -107,7 +107,7 @@ def test_a_stale_reservation_is_not_committed_where_its_place_was_taken(
     assert ledger.commit(DATASET, "late", "model", token=late.token).state is State.COMMITTED
 
 
-def test_a_reservation_that_is_taken_late_is_booked_anew_or_refused(
+def test_a_reservation_that_is_taken_late_is_booked_again_or_refused(
     ledger: BudgetLedger, clock: Clock
 ) -> None:
     grant(ledger, 1.0, "30d")
@@ -163,7 +163,7 @@ def test_a_run_whose_reservation_is_stale_and_not_paid_for_holds_no_booking(
 # Whose reservation it is
 
 
-def test_nobody_cancels_the_reservation_of_another(ledger: BudgetLedger, clock: Clock) -> None:
+def test_no_one_cancels_the_reservation_of_another(ledger: BudgetLedger, clock: Clock) -> None:
     grant(ledger, 1.0)
     mine = ledger.reserve(DATASET, "key", loss(0.5))
     theirs = ledger.reserve(DATASET, "key", loss(0.5))

@@ -275,7 +275,7 @@ def test_forged_totals_with_a_seal_made_without_the_key_show(ledger_url: str, fi
 
 
 def test_without_a_signing_key_forged_totals_show_at_the_full_check(ledger_url: str, fill: Fill) -> None:
-    # The limit that the documentation tells: whoever knows how seals are made can make one without a key.
+    # The limit that the documentation states: anyone who knows how seals are made can make one without a key.
     ledger = fill(ledger_url, None)
     last = ledger_entries(ledger_url)[-1]
 
@@ -291,7 +291,7 @@ def test_without_a_signing_key_forged_totals_show_at_the_full_check(ledger_url: 
         ledger.check(DATASET)
 
 
-def test_totals_that_are_all_gone_are_made_anew_from_the_checked_chain(filled: BudgetLedger) -> None:
+def test_totals_that_are_all_gone_are_made_again_from_the_checked_chain(filled: BudgetLedger) -> None:
     before = filled.standing(DATASET)
     by_hand(filled.url, lambda c: c.execute(TOTALS.delete()))
     assert filled.standing(DATASET) == before
@@ -311,7 +311,7 @@ def test_an_edited_model_shows(filled: BudgetLedger, edit: str) -> None:
         filled.check(DATASET)
 
 
-def test_an_edited_model_is_given_to_nobody(filled: BudgetLedger) -> None:
+def test_an_edited_model_is_given_to_no_one(filled: BudgetLedger) -> None:
     by_hand(filled.url, model(3, "model x"))
     for act in (
         lambda: filled.booking(DATASET, "a"),
@@ -339,7 +339,7 @@ def test_entries_without_their_head_show(ledger_url: str, fill: Fill) -> None:
 
 
 def rewritten(url: str, entries: tuple[Entry, ...], key: bytes | None) -> Callable[[Connection], Any]:
-    """Write the whole chain anew, with a spend made smaller, consistently down to the head."""
+    """Write the whole chain again, with a spend made smaller, consistently down to the head."""
 
     def edit(connection: Connection) -> None:
         previous = ""
@@ -382,7 +382,9 @@ def test_without_a_signing_key_a_chain_rewritten_from_end_to_end_does_not_show(
         ledger.check(DATASET, recorded=[recorded])
 
 
-def test_an_old_copy_put_back_shows_against_recorded_hashes_alone(ledger_url: str, fill: Fill) -> None:
+def test_an_old_copy_that_was_restored_shows_against_recorded_hashes_alone(
+    ledger_url: str, fill: Fill
+) -> None:
     ledger = fill(ledger_url, KEY)
     before = stored_head(ledger_url)
     recorded = ledger.reserve(DATASET, "d", loss(0.1)).entry_hash
@@ -399,7 +401,7 @@ def test_an_old_copy_put_back_shows_against_recorded_hashes_alone(ledger_url: st
         ledger.check(DATASET, recorded=[recorded])
 
 
-def test_a_wrong_and_a_missing_key_are_told(ledger_url: str, fill: Fill) -> None:
+def test_a_wrong_and_a_missing_key_are_reported(ledger_url: str, fill: Fill) -> None:
     fill(ledger_url, KEY)
     with pytest.raises(IntegrityError, match="no signing key was given"):
         BudgetLedger(ledger_url).reserve(DATASET, "d", loss(0.01))
@@ -427,7 +429,7 @@ def stored_head(url: str) -> dict[str, Any]:
 
 
 def ledger_entries(url: str) -> tuple[Entry, ...]:
-    """The entries as they stand, whoever wrote them."""
+    """The entries as they are, whichever user wrote them."""
     with create_engine(url, poolclass=NullPool).connect() as connection:
         rows = connection.execute(select(ENTRIES).order_by(ENTRIES.c.number)).mappings()
         return tuple(map(entry_of, rows))

@@ -99,11 +99,11 @@ def test_pure_and_gaussian_releases_add_by_rho(ledger: BudgetLedger) -> None:
 
 @settings(max_examples=25)
 @given(st.lists(st.tuples(st.booleans(), st.floats(1e-3, 0.1)), min_size=1, max_size=8))
-def test_what_fits_composes_to_no_more_than_the_limit(asked: list[tuple[bool, float]]) -> None:
+def test_what_fits_composes_to_no_more_than_the_limit(requested: list[tuple[bool, float]]) -> None:
     limit = zcdp(1.0)
     standing = Standing(limit=limit, spent=Fraction(0), spent_delta=Fraction(0), reserved=Fraction(0))
     taken = 0.0
-    for pure, size in asked:
+    for pure, size in requested:
         one = loss(size) if pure else gaussian(size / 10)
         if standing.covers(one):
             counted = rho_of(one)
@@ -174,7 +174,7 @@ def test_a_zcdp_limit_needs_a_delta(delta: float) -> None:
         zcdp(1.0, delta=delta)
 
 
-def test_a_booking_may_not_bring_a_rho_of_its_own(ledger: BudgetLedger) -> None:
+def test_a_booking_may_not_bring_its_own_rho(ledger: BudgetLedger) -> None:
     put(ledger, zcdp(1.0))
     with pytest.raises(ValueError, match="must not have a rho"):
         ledger.reserve(DATASET, "a", loss(0.1), detail={"rho": "0.000001"})
@@ -212,7 +212,7 @@ def test_a_later_grant_counts_all_bookings_by_the_new_rule(ledger: BudgetLedger,
     ledger.check(DATASET)
 
 
-def test_a_ledger_that_is_kept_by_sum_is_written_as_ever(ledger: BudgetLedger) -> None:
+def test_a_ledger_that_is_kept_by_sum_is_written_as_before(ledger: BudgetLedger) -> None:
     grant(ledger, 1.0)
     book(ledger, "a", loss(0.1))
     with create_engine(database.database_url(ledger.url), poolclass=NullPool).begin() as connection:
@@ -311,13 +311,13 @@ def test_twenty_at_once_stop_exactly_at_the_rho(ledger_url: str) -> None:
 
 def test_a_standing_tells_its_rho_only_where_it_has_one() -> None:
     nothing = {"spent": Fraction(0), "spent_delta": Fraction(0), "reserved": Fraction(0)}
-    told = Standing(limit=zcdp(1.0), **nothing).to_dict()
-    assert told["accounting"] == Accounting.ZCDP
-    assert told["left_rho"] == zcdp_rho(1.0, DELTA)
+    fields = Standing(limit=zcdp(1.0), **nothing).to_dict()
+    assert fields["accounting"] == Accounting.ZCDP
+    assert fields["left_rho"] == zcdp_rho(1.0, DELTA)
     assert not {"accounting", "left_rho"} & set(Standing(limit=Limit(epsilon=1.0), **nothing).to_dict())
 
 
 def test_a_limit_that_adds_rhos_covers_nothing_beside_a_booking_without_one() -> None:
-    told = {"spent": Fraction(0), "spent_delta": Fraction(0), "reserved": Fraction(0)}
-    covered = [Standing(limit=zcdp(1.0), unlike=unlike, **told).covers(loss(0.1)) for unlike in (0, 1)]
+    fields = {"spent": Fraction(0), "spent_delta": Fraction(0), "reserved": Fraction(0)}
+    covered = [Standing(limit=zcdp(1.0), unlike=unlike, **fields).covers(loss(0.1)) for unlike in (0, 1)]
     assert covered == [True, False]

@@ -151,7 +151,7 @@ def test_a_manifest_is_assembled_at_staging_and_extended_where_it_is_published()
     [
         'rows = manifest["rows"]',
         "loss = trained.manifest.get('loss')",
-        'told = release.manifest()["randomization"]',
+        'claimed = release.manifest()["randomization"]',
         'read_manifest(staged.manifest)["parameters"]',
         'manifest_of(table, last["release_id"]).get("figures")',
         'if "history" not in manifest:',

@@ -44,7 +44,7 @@ POLICY = ReleasePolicy.from_dict(
     }
 )
 BY_RELEASE = TableRules()  # one current release a release id
-SECRET = "measles-of-nobody-else"  # a cell value that no output may have
+SECRET = "measles-of-no-one-else"  # a cell value that no output may have
 
 
 class Killed(BaseException):
@@ -119,7 +119,7 @@ def write_set(path: Path, frame: pd.DataFrame, files: int) -> str:
 
 @dataclass(frozen=True)
 class Publisher:
-    """Publishes in a lake with a key; None signs nothing. Releases are staged as so many files."""
+    """Publishes in a lake with a key; None signs nothing. Releases are staged as N files."""
 
     lake: Lake
     folder: Path
@@ -138,7 +138,7 @@ class Publisher:
         signer: StatementSigner | None = None,
         run_key: str | None = None,
     ) -> Published:
-        """A release that somebody approved, unless `by` is empty."""
+        """A release that someone approved, unless `by` is empty."""
         staged = staged_release(frame, self.folder, f"{name}-{release_id}-{run_key}", self.files, self.more)
         report = verify_staged(staged, self.policy)
         return publish_staged(

@@ -1,4 +1,4 @@
-"""Signing a chain of releases, and what the check says of tables that nobody changed."""
+"""Signing a chain of releases, and what the check says of tables that no one changed."""
 
 import base64
 import hashlib
@@ -97,10 +97,10 @@ def test_statements_of_publications_and_retractions_follow_each_other(by: Publis
         4,
         [("w1", 3, 20)],
     )
-    told = [payload["predicate"] for payload in statements(by)]
-    assert [t["note"]["action"] for t in told] == ["publish", "publish", "publish", "retract"]
+    reported = [payload["predicate"] for payload in statements(by)]
+    assert [t["note"]["action"] for t in reported] == ["publish", "publish", "publish", "retract"]
     names = {entry["version"]: entry["statement"] for entry in releases(by.lake.table(NAME))}
-    assert [t["previous"] for t in told] == [None, names[1], names[2], names[3]]
+    assert [t["previous"] for t in reported] == [None, names[1], names[2], names[3]]
 
 
 def test_a_chain_holds_over_snapshots_whose_rows_are_gone(by: Publisher) -> None:
@@ -224,7 +224,7 @@ def test_runs_that_publish_at_once_make_one_chain(by: Publisher) -> None:
     assert sorted(found.sequence for found in verdict.releases) == [1, 2, 3, 4, 5]
 
 
-def test_a_retraction_that_another_run_overtakes_is_signed_anew(by: Publisher) -> None:
+def test_a_retraction_that_another_run_overtakes_is_signed_again(by: Publisher) -> None:
     by.publish(people(3), "w1")
     overtaking = ["w2"]
 
@@ -330,12 +330,14 @@ def test_signatures_are_those_of_another_program(by: Publisher, tmp_path: Path) 
     envelope = json.loads(file.read_bytes())
     body = base64.b64decode(envelope["payload"])
     kind = b"application/vnd.in-toto+json"
-    told = b"DSSEv1 " + str(len(kind)).encode() + b" " + kind + b" " + str(len(body)).encode() + b" " + body
-    assert told == pae(kind.decode(), body)
-    (tmp_path / "told").write_bytes(told)
+    reported = (
+        b"DSSEv1 " + str(len(kind)).encode() + b" " + kind + b" " + str(len(body)).encode() + b" " + body
+    )
+    assert reported == pae(kind.decode(), body)
+    (tmp_path / "signed").write_bytes(reported)
     (tmp_path / "sig").write_bytes(base64.b64decode(envelope["signatures"][0]["sig"]))
     (tmp_path / "key.pem").write_text(KEY.public.pem())
-    verify = [openssl, "pkeyutl", "-verify", "-pubin", "-inkey", "key.pem", "-rawin", "-in", "told"]
+    verify = [openssl, "pkeyutl", "-verify", "-pubin", "-inkey", "key.pem", "-rawin", "-in", "signed"]
     done = subprocess.run([*verify, "-sigfile", "sig"], cwd=tmp_path, capture_output=True, check=False)
     assert done.returncode == 0, done.stderr
     der = subprocess.run(
@@ -357,12 +359,12 @@ def test_what_is_no_private_key_is_refused(text: bytes) -> None:
 
 
 def by_hand(by: Publisher, frame: pd.DataFrame, **manifest: Any) -> None:
-    """Sign what honest code would not; whoever has the key may."""
+    """Sign what honest code would not; anyone with the key may."""
     file, report = by.folder / "rows.parquet", by.folder / "report.html"
     by.folder.mkdir(exist_ok=True)
     frame.to_parquet(file, index=False)
     report.write_text("")
-    told = {
+    fields = {
         "policy": POLICY.to_dict(),
         "figures": {"suppressed": 0.0},
         "schema": SCHEMA.to_dict(),
@@ -372,7 +374,7 @@ def by_hand(by: Publisher, frame: pd.DataFrame, **manifest: Any) -> None:
         by.lake.table(NAME),
         "w1",
         file,
-        told | manifest,
+        fields | manifest,
         report,
         expected_sha256=sha256_file(file),
         signer=StatementSigner(key=KEY),
@@ -384,9 +386,9 @@ def test_a_signer_who_signs_what_does_not_hold_is_found_out(by: Publisher) -> No
     by_hand(by, class_of_three, measured=[{"rule": "k_anonymity(k=4)", "measured": 5.0, "passed": True}])
     found = checked(by)
     assert faults(found) == {Fault.MEASURED}
-    told = " ".join(reason.text for reason in found.reasons)
-    assert "k_anonymity(k=4) does not hold, 1 class misses it" in told
-    assert "measures 3.0, the proof says 5.0" in told
+    message = " ".join(reason.text for reason in found.reasons)
+    assert "k_anonymity(k=4) does not hold, 1 class misses it" in message
+    assert "measures 3.0, the proof says 5.0" in message
 
 
 def test_a_schema_that_is_not_of_the_rows_is_no_way_around_the_judge(by: Publisher) -> None:
@@ -394,7 +396,7 @@ def test_a_schema_that_is_not_of_the_rows_is_no_way_around_the_judge(by: Publish
     assert faults(checked(by)) == {Fault.MEASURED}
 
 
-def test_k_of_persons_is_on_trust_and_nobody_is_told_more_than_was_signed(
+def test_k_of_persons_is_on_trust_and_no_one_learns_more_than_was_signed(
     by: Publisher, tmp_path: Path
 ) -> None:
     measured = [{"rule": "k_anonymity(k=4)", "measured": 4.0, "passed": True}]
@@ -408,9 +410,9 @@ def test_k_of_persons_is_on_trust_and_nobody_is_told_more_than_was_signed(
     demanded.write_text("require: [{model: k_anonymity, k: 4}]\n")
     assert checked(by, demanded=read_floor(demanded, "")).right
     demanded.write_text("require: [{model: t_closeness, t: 0.2, attribute: illness}]\nmax_epsilon: 1\n")
-    told = [reason.text for reason in checked(by, demanded=read_floor(demanded, "")).reasons]
-    assert len(told) == 2
-    assert all("nothing in the release shows" in text for text in told)
+    reported = [reason.text for reason in checked(by, demanded=read_floor(demanded, "")).reasons]
+    assert len(reported) == 2
+    assert all("nothing in the release shows" in text for text in reported)
 
 
 def test_who_checks_may_ask_for_more_than_the_policy_did(by: Publisher, tmp_path: Path) -> None:
@@ -423,19 +425,19 @@ def test_who_checks_may_ask_for_more_than_the_policy_did(by: Publisher, tmp_path
     assert checked(by, demanded=read_floor(demanded, "")).right
 
 
-def test_what_follows_people_is_told_to_be_on_trust(by: Publisher) -> None:
+def test_what_follows_people_is_reported_to_be_on_trust(by: Publisher) -> None:
     by.publish(people(3), "w1")
-    asked = POLICY.to_dict()
+    fields = POLICY.to_dict()
     policy = ReleasePolicy.from_dict(
-        asked | {"require": [*asked["require"], {"model": "cross_release_k_anonymity", "k": 4}]}
+        fields | {"require": [*fields["require"], {"model": "cross_release_k_anonymity", "k": 4}]}
     )
     file = by.folder / "rows.parquet"
     people(3).to_parquet(file, index=False)
     rule = "cross_release_k_anonymity(k=4, departures=known)"
     measured = [{"rule": rule, "measured": 4.0, "passed": True}]
-    told = Manifest.from_dict({"measured": measured, "figures": {"suppressed": 0.0}})
+    reported = Manifest.from_dict({"measured": measured, "figures": {"suppressed": 0.0}})
     with LocalEngine(memory=MEMORY, spill=by.folder) as engine:
-        found = measured_again(file, SCHEMA, policy, told, 2026, engine)
+        found = measured_again(file, SCHEMA, policy, reported, 2026, engine)
     assert (found.wrong, found.on_trust) == ([], {rule: "it follows people through releases"})
 
 
@@ -635,7 +637,7 @@ def test_the_arguments_of_a_table_need_a_key(capsys: pytest.CaptureFixture[str])
     assert "add --key" in capsys.readouterr().err
 
 
-@pytest.mark.slow  # only a process of its own has not imported it already; the layers are tested quickly
+@pytest.mark.slow  # only a separate process has not imported it already; the layers are tested quickly
 def test_a_table_is_checked_where_airflow_cannot_be_imported(by: Publisher, tmp_path: Path) -> None:
     by.publish(people(3), "w1")
     (tmp_path / "keys.pem").write_text(KEY.public.pem())

@@ -53,8 +53,8 @@ def test_a_successor_is_trusted_by_the_signature_of_the_key_that_it_replaces_alo
     other = SigningKey.new()
     payload = {"key": NEW.public.pem(), "since": None, "until": None}
     for replaces, signers in ((OLD, [NEW]), (other, [NEW, OLD])):
-        told = sealed(payload | {"replaces": replaces.public.id}, signers, TYPE)
-        put(lake, f"{FOLDER}/{NEW.public.id}.json", told)
+        reported = sealed(payload | {"replaces": replaces.public.id}, signers, TYPE)
+        put(lake, f"{FOLDER}/{NEW.public.id}.json", reported)
         given = [OLD.public, other.public]
         assert trusted_keys(lake, given).keys() == {key.id for key in given}
 

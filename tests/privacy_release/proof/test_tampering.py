@@ -36,7 +36,7 @@ W1_BEFORE, W2, W3, W1 = 1, 2, 3, 4
 
 
 class Table:
-    """A published table as files, which whoever has the disk may change at will."""
+    """A published table as files, which anyone with the disk may change at will."""
 
     def __init__(self, root: Path) -> None:
         self.root, self.lake = root, Lake(root=str(root))
@@ -61,7 +61,7 @@ class Table:
         with self.changed(version) as actions:
             yield next(a["commitInfo"] for a in actions if "commitInfo" in a)["privacy_release"]
 
-    def told(self, version: int) -> dict[str, Any]:
+    def note_of(self, version: int) -> dict[str, Any]:
         with self.note(version) as note:
             return note
 
@@ -70,13 +70,13 @@ class Table:
         return self.folder / path
 
     def statement(self, version: int) -> Path:
-        return self.proofs / f"{self.told(version)['statement']['sha256']}.dsse.json"
+        return self.proofs / f"{self.note_of(version)['statement']['sha256']}.dsse.json"
 
     def about_files(self, version: int) -> Path:
-        return self.proofs / f"{self.told(version)['statement']['sha256']}.files.dsse.json"
+        return self.proofs / f"{self.note_of(version)['statement']['sha256']}.files.dsse.json"
 
     def proof(self, version: int, kind: str) -> Path:
-        return self.proofs / f"{self.told(version)[kind]}.{'json' if kind == 'manifest' else 'html'}"
+        return self.proofs / f"{self.note_of(version)[kind]}.{'json' if kind == 'manifest' else 'html'}"
 
     def store(self, data: bytes, ending: str) -> str:
         """Put bytes among the proofs under their own hash, as a publisher does."""
@@ -141,7 +141,7 @@ def flip_data(table: Table, share: float) -> None:
 
 
 def flip_dictionary(table: Table, kind: str) -> None:
-    flipped(table.proofs / f"{table.told(W2)['proofs'][f'dictionary.{kind}']}.{kind}")
+    flipped(table.proofs / f"{table.note_of(W2)['proofs'][f'dictionary.{kind}']}.{kind}")
 
 
 def in_payload(file: Path, change: Callable[[dict[str, Any]], None]) -> bytes:
@@ -183,7 +183,7 @@ def add_rows(table: Table) -> None:
     write_deltalake(table.lake.table(NAME).address, rows, mode="append")
 
 
-def add_rows_of_nobody(table: Table) -> None:
+def add_rows_of_no_one(table: Table) -> None:
     rows = pq.read_table(table.data(W2))
     rows = rows.append_column("release", pa.repeat(pa.scalar("w9"), len(rows)))
     write_deltalake(table.lake.table(NAME).address, rows, mode="append")
@@ -206,11 +206,11 @@ def hide_a_column(table: Table) -> None:
 
 
 def hide_rows_by_statistics(table: Table) -> None:
-    """Whoever asks for people in their twenties gets none: a reader leaves the file out."""
+    """A query for people in their twenties gets none: a reader leaves the file out."""
     with table.changed(W2) as actions:
         (added,) = (action["add"] for action in actions if "add" in action)
-        told = {"minValues": {"age": "[90"}, "maxValues": {"age": "[99"}, "nullCount": {"age": 0}}
-        added["stats"] = json.dumps(json.loads(added["stats"]) | told)
+        fields = {"minValues": {"age": "[90"}, "maxValues": {"age": "[99"}, "nullCount": {"age": 0}}
+        added["stats"] = json.dumps(json.loads(added["stats"]) | fields)
 
 
 def manifest_with(
@@ -252,7 +252,7 @@ def flip_signature(table: Table) -> None:
 
 
 def sign_by_stranger(table: Table) -> None:
-    """w3 is taken away, and somebody publishes it anew with a key of their own."""
+    """w3 is taken away, and someone publishes it again with a key of their own."""
     publisher(table, STRANGER).publish(people(5), "w3", run_key="of a stranger")
 
 
@@ -264,7 +264,7 @@ def statement_of_another_table(table: Table) -> None:
 
 
 def statement_of_another_release(table: Table) -> None:
-    mark = table.told(W3)["statement"]
+    mark = table.note_of(W3)["statement"]
     with table.note(W2) as note:
         note["statement"] = mark
 
@@ -279,8 +279,8 @@ def put_the_older_one_back(table: Table, older: int = W1_BEFORE, newer: int = W1
 def take_out_of_the_chain(table: Table) -> None:
     """w2 never was: its commit is one of another tool, without data."""
     table.data(W2).unlink()
-    told = {"commitInfo": {"timestamp": 0, "operation": "OPTIMIZE"}}
-    table.commit(W2).write_text(json.dumps(told) + "\n")
+    fields = {"commitInfo": {"timestamp": 0, "operation": "OPTIMIZE"}}
+    table.commit(W2).write_text(json.dumps(fields) + "\n")
 
 
 def show_as_expired(table: Table) -> None:
@@ -288,14 +288,14 @@ def show_as_expired(table: Table) -> None:
 
 
 def sign_after_rotation(table: Table) -> None:
-    """A new key has signed, and then somebody who still has the old one."""
+    """A new key has signed, and then someone who still has the old one."""
     publish_key(table.lake, NEW, replaces=OLD)
     publisher(table, NEW).publish(people(3), "w4")
     publisher(table, OLD).publish(people(3), "w5")
 
 
 def flip_key(table: Table) -> None:
-    """In what base64 holds: one of its own letters may become none, and then it is not even base64."""
+    """In the base64 text: one of its letters may become an invalid one, and then it is not even base64."""
     file = table.root / "_keys" / f"{OLD.public.id}.json"
     envelope = json.loads(file.read_bytes())
     payload = bytearray(base64.b64decode(envelope["payload"]))
@@ -305,7 +305,7 @@ def flip_key(table: Table) -> None:
 
 
 def sign_without_the_approval(table: Table) -> None:
-    """Its publisher knows that somebody had to approve it, and signs it nevertheless."""
+    """Its publisher knows that someone had to approve it, and signs it nevertheless."""
 
     class Hasty(StatementSigner):
         def about(self, manifest: Manifest, *, approved: bool) -> Self:
@@ -317,10 +317,10 @@ def sign_without_the_approval(table: Table) -> None:
 def remove_the_approval_everywhere(table: Table, version: int = W2) -> None:
     """From the manifest, the commit and the statement itself."""
     manifest_with(lambda m: m.pop("approval"), "approval", version)(table)
-    told = table.told(version)
+    fields = table.note_of(version)
 
     def change(said: dict[str, Any]) -> None:
-        said["note"] |= {"manifest": told["manifest"], "figures": told["figures"]}
+        said["note"] |= {"manifest": fields["manifest"], "figures": fields["figures"]}
         said["demands"] = {"approval": False}
 
     data = in_payload(table.statement(version), change)
@@ -340,7 +340,7 @@ class Tampering:
         acts: each of which does it.
         says: `...` stands for hashes, names, places and times.
         asked: further arguments of the check.
-        demanded: a policy that whoever checks demands.
+        demanded: Policy that the checker demands.
     """
 
     acts: tuple[Callable[[Table], Any], ...]
@@ -369,7 +369,7 @@ TAMPERINGS: dict[str, Tampering] = {
     ),
     "rows added to a release": done(add_rows, Fault.ROWS, "the 32 rows are not the 16 that were signed"),
     "rows of no release": done(
-        add_rows_of_nobody, Fault.FILES, "the table has 1 data files of no current release"
+        add_rows_of_no_one, Fault.FILES, "the table has 1 data files of no current release"
     ),
     "rows replaced by those of an older version": done(
         lambda t: DeltaTable(t.lake.table(NAME)).restore(W3),
@@ -592,7 +592,7 @@ def test_whatever_is_changed_is_found_with_its_reason(
     assert SECRET not in printed
 
 
-def test_a_table_that_was_put_back_whole_is_known_by_what_was_seen_before(table: Table, check: Check) -> None:
+def test_a_table_that_was_restored_whole_is_known_by_what_was_seen_before(table: Table, check: Check) -> None:
     table.commit(W1).unlink()
     assert check()[0] == 0  # these are bytes that were right once: nothing in them can say more
 

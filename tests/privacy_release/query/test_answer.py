@@ -335,8 +335,8 @@ def test_database_is_closed_even_to_what_the_rules_would_let_pass(
 
 
 def test_wrong_table_or_column_is_named_without_a_value(shown: Lake) -> None:
-    with pytest.raises(QueryError, match=r"has no table 'nobody'; its tables are: people"):
-        answer(shown, "SELECT * FROM nobody")
+    with pytest.raises(QueryError, match=r"has no table 'unknown'; its tables are: people"):
+        answer(shown, "SELECT * FROM unknown")
     with pytest.raises(QueryError, match='"nothing" not found in FROM clause') as caught:
         answer(shown, "SELECT nothing FROM people")
     assert "flu" not in str(caught.value)
@@ -401,7 +401,7 @@ def test_rows_that_another_tool_added_are_noticed(lake: Lake, send: Any) -> None
         answer(lake, "FROM people")
 
 
-def test_lake_out_of_reach_is_told(tmp_path: Path) -> None:
+def test_lake_out_of_reach_is_reported(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("no folder")
     with pytest.raises((PublishError, QueryError)):
         answer(Lake(root=str(tmp_path / "file")), "FROM people")
@@ -535,7 +535,7 @@ def test_command_shows_no_control_character(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["SELECT * FROM nobody"], "has no table 'nobody'"),
+        (["SELECT * FROM unknown"], "has no table 'unknown'"),
         (["COPY people TO 'x'"], "got COPY"),
         (["FROM people", "--release", "w9"], "must have the release 'w9'"),
         (["FROM people", "--format", "parquet"], "needs --output"),

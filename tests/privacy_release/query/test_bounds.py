@@ -31,7 +31,7 @@ def column(name: str, source: str, form: str, kind: str, **domain: Any) -> dict[
     }
 
 
-def told(suppressed: int = 0) -> dict[str, Any]:
+def reported(suppressed: int = 0) -> dict[str, Any]:
     """The data dictionary."""
     return {
         "suppressed": suppressed,
@@ -125,7 +125,7 @@ def test_bounds_of_counts_and_means_hold_for_every_table_and_are_reached(
     records: list[Any], conditions: list[Condition], suppressed: int
 ) -> None:
     question = Question(measures=(COUNT, MEAN), where=tuple(conditions))
-    [(_, (count, mean))] = bounded(released(records), told(suppressed), question)
+    [(_, (count, mean))] = bounded(released(records), reported(suppressed), question)
     counts, means, every = set(), set(), []
     for table in tables(records, suppressed):
         ages = [record[0] for record in table if holds(conditions, record)]
@@ -149,14 +149,16 @@ def test_bounds_of_counts_and_means_hold_for_every_table_and_are_reached(
 def test_several_conditions_on_one_column_are_taken_together(
     records: list[Any], conditions: list[Condition]
 ) -> None:
-    [(_, [count])] = bounded(released(records), told(), Question(measures=(COUNT,), where=tuple(conditions)))
+    [(_, [count])] = bounded(
+        released(records), reported(), Question(measures=(COUNT,), where=tuple(conditions))
+    )
     counts = {sum(holds(conditions, record) for record in table) for table in tables(records, 0)}
     assert (count.low, count.high) == (min(counts), max(counts))
 
 
 def test_groups_are_the_values_of_the_domain_and_of_exact_columns_those_released() -> None:
     records = [((0, 1), "N", "flu"), ((2, 2), "S1", "flu")]
-    answers = bounded(released(records), told(), Question(measures=(COUNT,), by=("zip", "ill")))
+    answers = bounded(released(records), reported(), Question(measures=(COUNT,), by=("zip", "ill")))
     found = {group: (cell.low, cell.high) for group, [cell] in answers}
     assert found[("N1", "flu")] == (0, 1)
     assert found[("S1", "flu")] == (1, 1)
@@ -176,7 +178,7 @@ def test_an_estimate_takes_a_null_that_an_interval_covers_as_one_value_more(
 ) -> None:
     rows = pa.table({"age_from": [0, 3], "age_to": [3, 3], "age_null": [True, False]})
     flag = column("age_null", "age", "null_flag", "boolean")
-    kept = {"suppressed": 0, "columns": [*told()["columns"][:2], flag]}
+    kept = {"suppressed": 0, "columns": [*reported()["columns"][:2], flag]}
     [(_, (found,))] = bounded(rows, kept, Question(measures=(COUNT,), where=tuple(where)))
     assert found.value == pytest.approx(count)
 
@@ -214,11 +216,11 @@ def test_without_ends_there_is_an_estimate_only_of_what_they_do_not_bear_on() ->
 )
 def test_what_has_no_bounds_is_refused_with_a_reason(question: Question, words: str) -> None:
     with pytest.raises(QueryError, match=words):
-        bounded(released([((0, 1), "N", "flu")]), told(), question)
+        bounded(released([((0, 1), "N", "flu")]), reported(), question)
 
 
 def test_without_the_leaves_of_a_hierarchy_nothing_is_guessed() -> None:
-    dictionary = told()
+    dictionary = reported()
     dictionary["columns"][2]["domain"] = {}
     with pytest.raises(QueryError, match="does not list"):
         bounded(released([((0, 1), "N", "flu")]), dictionary, Question(measures=(COUNT,), by=("zip",)))

@@ -133,12 +133,18 @@ def test_an_answer_is_sorted_by_its_columns(shared: Lake, order: str, column: st
 def test_the_command_prints_intervals_and_says_what_it_refuses(
     shared: Lake, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    asked = ["query", "SELECT ill, count(*) FROM private GROUP BY ill", "--intervals", "--lake", shared.root]
-    assert main([*asked, "--format", "json"]) == DONE
-    told = json.loads(capsys.readouterr().out)
-    assert told["columns"] == ["ill", "count", "count_low", "count_high"]
-    assert told["sources"][0]["table"] == "private"
-    assert main([*asked, "--every-release"]) == WRONG
+    requested = [
+        "query",
+        "SELECT ill, count(*) FROM private GROUP BY ill",
+        "--intervals",
+        "--lake",
+        shared.root,
+    ]
+    assert main([*requested, "--format", "json"]) == DONE
+    output = json.loads(capsys.readouterr().out)
+    assert output["columns"] == ["ill", "count", "count_low", "count_high"]
+    assert output["sources"][0]["table"] == "private"
+    assert main([*requested, "--every-release"]) == WRONG
     assert main(["query", "SELECT max(age) FROM people", "--intervals", "--lake", shared.root]) == WRONG
     assert "query without --intervals the columns as they are released" in capsys.readouterr().err
 

@@ -86,9 +86,9 @@ except QueryError as error:
 def peak_of_refused(lake: Lake, sql: str, *memory: int) -> int:
     """The most bytes that the process of a query has in memory, which is refused for that."""
     command = [sys.executable, "-c", PEAK, lake.root, sql, *map(str, memory)]
-    told = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    most, _, error = told.partition(" ")
-    assert "memory" in error or "while it read values" in error, told
+    done = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    most, _, error = done.partition(" ")
+    assert "memory" in error or "while it read values" in error, done
     return int(most)
 
 
@@ -248,7 +248,7 @@ def test_query_that_was_stopped_before_it_began_does_not_begin(
     assert not processes
 
 
-def test_process_that_dies_is_told_as_the_querys_end(
+def test_process_that_dies_is_reported_as_the_querys_end(
     people: Lake, processes: list[QueryProcess], once_it_runs: Callable[..., None]
 ) -> None:
     once_it_runs(lambda process: os.kill(process._process.pid, signal.SIGSEGV))
@@ -258,7 +258,7 @@ def test_process_that_dies_is_told_as_the_querys_end(
 
 
 @pytest.mark.parametrize("program", ["/bin/false", "/no/such/program"])
-def test_machine_on_which_no_process_starts_is_told(
+def test_machine_on_which_no_process_starts_is_reported(
     people: Lake, monkeypatch: pytest.MonkeyPatch, program: str
 ) -> None:
     monkeypatch.setattr(sys, "executable", program)

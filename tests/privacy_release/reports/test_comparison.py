@@ -62,7 +62,7 @@ def test_releases_stand_in_the_order_of_their_loss() -> None:
     assert list(entries(A, B, C)) == ["b", "a", "c"]
 
 
-def test_a_release_that_another_beats_in_both_is_told_from_the_others() -> None:
+def test_a_release_that_another_beats_in_both_is_distinguished_from_the_others() -> None:
     assert {label: e.unbeaten for label, e in entries(A, B, C).items()} == {"a": True, "b": True, "c": False}
 
 
@@ -75,7 +75,7 @@ def test_k_is_the_one_measured_by_the_verification() -> None:
     assert entries(A)["a"].k == 7
 
 
-def test_releases_by_one_method_are_told_apart_by_their_claims() -> None:
+def test_releases_by_one_method_are_distinguished_by_their_claims() -> None:
     twenty = staged("a", 0.2, 0.01, guarantees=[{"model": "k_anonymity", "k": 20}])
     assert set(entries(A, twenty, B)) == {"a k=5", "a k=20", "b"}
     assert set(entries(A, staged("a", 0.3, 0.3))) == {"a k=5 #1", "a k=5 #2"}
@@ -143,7 +143,7 @@ def test_the_plot_is_well_formed_and_all_of_it_inside_the_frame() -> None:
     assert names == ["b", "a", "c"]
 
 
-def test_limits_of_the_policy_are_told_with_their_numbers() -> None:
+def test_limits_of_the_policy_are_reported_with_their_numbers() -> None:
     limit = {"rule": "max_suppressed", "measured": 0.0, "threshold": 0.02, "passed": True}
     text = render_comparison([A], [report(A, findings=[limit])], title="One")
     assert "<code>max_suppressed 0.02</code>" in text

@@ -125,7 +125,7 @@ def test_without_a_holdout_it_says_what_is_not_measured(html: str) -> None:
     assert "Membership inference:" not in text
 
 
-def test_with_a_holdout_all_attacks_are_told_and_a_copier_is_found_out(
+def test_with_a_holdout_all_attacks_are_reported_and_a_copier_is_found_out(
     release: Release, source: pd.DataFrame
 ) -> None:
     outside = people(ROWS, np.random.default_rng(4))

@@ -8,7 +8,7 @@ from tests import synthetic_tables
 
 
 def test_the_report_shows_the_interval_of_each_share_or_none() -> None:
-    """The shares of the drawn records stand as ever; beside them what the table may hold."""
+    """The shares of the drawn records are as before; next to them what the table may hold."""
     table = synthetic_tables.people(200, np.random.default_rng(1))
     for count, shown in ((5, True), (0, False)):
         method = LatentClass(epsilon=1.0, classes=2, fits=1, replicates=count)

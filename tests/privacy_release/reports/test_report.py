@@ -217,7 +217,7 @@ def test_a_structure_file_claims_invented_records_and_nothing_about_noise_or_peo
         assert wrong not in text
 
 
-def test_findings_of_the_verification_are_told() -> None:
+def test_findings_of_the_verification_are_reported() -> None:
     findings = [
         {"rule": "k_anonymity(k=5)", "threshold": 5.0, "measured": 6.0, "passed": True},
         {"rule": "max_epsilon", "threshold": 1.0, "measured": None, "passed": False},
@@ -240,10 +240,10 @@ def test_the_headline_names_method_parameters_rows_and_facts() -> None:
     assert "suppression_limit 0.1" in text
 
 
-def test_every_figure_and_risk_is_told_with_its_meaning(html: str) -> None:
+def test_every_figure_and_risk_is_reported_with_its_meaning(html: str) -> None:
     text = Page(html).text
-    told = [about for name, about in FIGURES.items() if name != "gcp_bound"]  # for those who decide alone
-    for label, _, meaning in [*told, *RISKS.values()]:
+    reported = [about for name, about in FIGURES.items() if name != "gcp_bound"]  # for those who decide alone
+    for label, _, meaning in [*reported, *RISKS.values()]:
         assert label in text
         assert meaning in text
     for name, limit in LIMITS:
@@ -327,7 +327,7 @@ def test_a_synthetic_release_tells_what_is_spent_and_left_of_each_limit(syntheti
     assert "privacy budget" not in Page(report_on_synthetic(synthetic)).text
 
 
-def test_a_synthetic_release_shows_the_marginals_of_its_own_records(synthetic: Release) -> None:
+def test_a_synthetic_release_shows_the_marginals_of_the_released_records(synthetic: Release) -> None:
     text = Page(report_on_synthetic(synthetic)).text
     for job, share in synthetic.table["job"].value_counts(normalize=True).items():
         assert f"{job} {100 * share:.1f} %" in text
@@ -335,9 +335,9 @@ def test_a_synthetic_release_shows_the_marginals_of_its_own_records(synthetic: R
 
 def test_no_figure_of_the_source_reaches_the_report_of_a_private_release(synthetic: Release) -> None:
     figures, exposed = {"gcp": 0.731, "suppressed": 0.5, "query_error": 0.977}, {"prosecutor_max": 0.613}
-    told = render_report(synthetic, figures, exposed, title="People", source_rows=98_765, budget=BUDGET)
-    assert told == render_report(synthetic, {}, {}, title="People", source_rows=12, budget=BUDGET)
-    assert not re.search(r"person\d", told)  # the names in the source
+    text = render_report(synthetic, figures, exposed, title="People", source_rows=98_765, budget=BUDGET)
+    assert text == render_report(synthetic, {}, {}, title="People", source_rows=12, budget=BUDGET)
+    assert not re.search(r"person\d", text)  # the names in the source
 
 
 def test_a_differentially_private_release_tells_its_loss_and_no_exact_number_of_the_source() -> None:

@@ -45,7 +45,7 @@ def test_the_smallest_epsilon_comes_first_and_of_these_the_least_loss() -> None:
     assert rows == [("b", "0.5"), ("a", "0.5"), ("a", "2"), ("the source itself", "")]
 
 
-def test_what_all_tables_cost_together_and_the_limits_of_the_policy_are_told() -> None:
+def test_what_all_tables_cost_together_and_the_limits_of_the_policy_are_reported() -> None:
     text = page(A, B, C)
     assert "booked for all of people</span> epsilon 3<" in text
     assert "<code>max_epsilon 2</code>" in text

@@ -43,7 +43,7 @@ def lake(tmp_path: Path) -> Lake:
 
 
 def specification(folder: Path, rules: Mapping[str, Any] | None = None, **changes: Any) -> ReleaseSpec:
-    """The release `people` in an include folder of its own."""
+    """The release `people` in a separate include folder."""
     tables.write_home(folder, None, rules, **{**ONE_TABLE, **changes})
     return load_spec(folder / "releases" / "people.yaml")
 

@@ -206,7 +206,9 @@ def test_the_last_record_of_the_last_part_is_checked_and_named_by_its_place(
     assert not list(folder.iterdir())
 
 
-def test_parts_that_do_not_fit_are_told_together_and_not_without_end(tmp_path: Path, folder: Path) -> None:
+def test_parts_that_do_not_fit_are_reported_together_and_not_without_end(
+    tmp_path: Path, folder: Path
+) -> None:
     bad = {**people(10), "age": np.full(10, 999)}
     for number in range(5):
         write(tmp_path / "t" / f"{number}.parquet", bad)
@@ -267,7 +269,7 @@ def test_the_fingerprint_is_of_the_set_of_files_and_of_every_byte_of_them(
         write(source / f"{number}.parquet", people(20 + number, number))
     files = sorted(source.iterdir())
 
-    def told() -> str:
+    def reported() -> str:
         return "".join(
             f"{file.name}\0{len(data)}\0{hashlib.sha256(data).hexdigest()}\n"
             for file in files
@@ -275,7 +277,7 @@ def test_the_fingerprint_is_of_the_set_of_files_and_of_every_byte_of_them(
         )
 
     before, _ = copy(source, folder)
-    assert before.fingerprint == hashlib.sha256(told().encode()).hexdigest()
+    assert before.fingerprint == hashlib.sha256(reported().encode()).hexdigest()
     assert before.rows == sum(range(20, 27))
     first, last = files[0].read_bytes(), files[-1].read_bytes()
     files[-1].write_bytes(last.replace(b"parquet-cpp", b"parquet-cpq"))  # in the footer alone
@@ -302,8 +304,8 @@ def test_a_source_that_is_replaced_once_it_was_hashed_is_copied_as_it_was_hashed
 
     monkeypatch.setattr(records, "source_footer", replaced)
     made = copy_source(source, SCHEMA, folder / "copy.parquet")
-    told = f"a.parquet\0{len(hashed)}\0{hashlib.sha256(hashed).hexdigest()}\n"
-    assert (made.fingerprint, made.rows) == (hashlib.sha256(told.encode()).hexdigest(), 20)
+    reported = f"a.parquet\0{len(hashed)}\0{hashlib.sha256(hashed).hexdigest()}\n"
+    assert (made.fingerprint, made.rows) == (hashlib.sha256(reported.encode()).hexdigest(), 20)
 
 
 def test_files_that_were_copied_ahead_are_closed_where_an_earlier_one_does_not_fit(

@@ -58,13 +58,13 @@ def test_a_folder_that_does_not_fit_the_schema_is_refused_without_its_name(
 def test_one_partition_can_be_read_by_the_date_of_the_release(tmp_path: Path, work: WorkArea) -> None:
     source = tmp_path / "source"
     write(source, "year=2026/month=11/day=2026-11-01", "year=2026/month=11/day=2026-11-02")
-    asked = f"{source}/year={{release:%Y}}/month={{release:%m}}/day={{release:%Y-%m-%d}}/*.parquet"
+    message = f"{source}/year={{release:%Y}}/month={{release:%m}}/day={{release:%Y-%m-%d}}/*.parquet"
     columns = {name: fields for name, fields in FIELDS.items() if name == "age"}
-    table = ingest(ReleaseName.of("2026-11-02").address(asked), DataSchema.from_dict(columns), work)
+    table = ingest(ReleaseName.of("2026-11-02").address(message), DataSchema.from_dict(columns), work)
     assert (table.rows, table.source.files) == (20, 1)
 
 
-def test_a_release_without_a_date_is_told_so() -> None:
+def test_a_release_without_a_date_is_reported() -> None:
     with pytest.raises(SpecError, match="--release-id 2026-11-02"):
         ReleaseName.of("manual__2026-11-02").address("/data/{release:%Y}.parquet")
 
@@ -75,27 +75,27 @@ def test_a_misspelt_placeholder_is_refused(text: str) -> None:
         check_placeholders(text)
 
 
-def test_late_files_are_awaited_and_the_waiting_is_told(tmp_path: Path, clock: Clock) -> None:
-    told: list[str] = []
+def test_late_files_are_awaited_and_the_waiting_is_reported(tmp_path: Path, clock: Clock) -> None:
+    messages: list[str] = []
 
     def arrive(seconds: float) -> None:
-        if len(told) == 2:
+        if len(messages) == 2:
             write(tmp_path, "day")
 
     clock.stop()
     clock.in_sleep(arrive)
-    await_source(str(tmp_path / "day"), "wait", "1 hour", "1 minute", told.append)
-    assert [line.partition(", ")[2] for line in told] == ["0:00:00 of 1:00:00", "0:01:00 of 1:00:00"]
+    await_source(str(tmp_path / "day"), "wait", "1 hour", "1 minute", messages.append)
+    assert [line.partition(", ")[2] for line in messages] == ["0:00:00 of 1:00:00", "0:01:00 of 1:00:00"]
 
 
 def test_files_that_never_come_are_awaited_for_the_timeout_alone(tmp_path: Path, clock: Clock) -> None:
     clock.stop()
-    told: list[str] = []
+    messages: list[str] = []
     with pytest.raises(MissingSourceError, match="within 1 minute, but none arrived"):
-        await_source(str(tmp_path / "day"), "wait", "1 minute", "1 minute", told.append)
-    assert len(told) == 1
+        await_source(str(tmp_path / "day"), "wait", "1 minute", "1 minute", messages.append)
+    assert len(messages) == 1
     with pytest.raises(SkippedError, match="this release is left out"):
-        await_source(str(tmp_path / "day"), "skip", "1 minute", "1 minute", told.append)
+        await_source(str(tmp_path / "day"), "skip", "1 minute", "1 minute", messages.append)
 
 
 def test_days_on_the_command_line_one_there_one_missing_one_late(

@@ -56,7 +56,7 @@ def test_every_type_of_a_time_becomes_one(tmp_path: Path, unit: str, zone: str |
     assert table["at"].to_pylist() == MOMENTS
 
 
-def test_times_of_a_zone_are_told_by_the_clock_that_is_named(tmp_path: Path) -> None:
+def test_times_of_a_zone_are_reported_by_the_clock_that_is_named(tmp_path: Path) -> None:
     column = pa.array([dt.datetime(2020, 3, 14, 23, 30)], pa.timestamp("us", "America/New_York"))
     at = {
         zone: copied(tmp_path, column, kind="date", zone=zone)["at"][0].as_py()
@@ -119,13 +119,13 @@ WRONG_CELLS = {
 
 
 @pytest.mark.parametrize(("cells", "fields", "words"), WRONG_CELLS.values(), ids=WRONG_CELLS)
-def test_a_cell_that_does_not_fit_is_told_by_column_count_and_remedy(
+def test_a_cell_that_does_not_fit_is_reported_by_column_count_and_remedy(
     tmp_path: Path, cells: Any, fields: dict[str, Any], words: str
 ) -> None:
     column = cells if isinstance(cells, pa.Array) else pa.array(cells)
-    with pytest.raises(SchemaError, match=f"at: {words}.*: (correct|widen|drop)") as told:
+    with pytest.raises(SchemaError, match=f"at: {words}.*: (correct|widen|drop)") as error:
         copied(tmp_path, column, kind="date", **fields)
-    assert not [text for text in (CANARY, "1931", "2021", "02:30") if text in str(told.value)]
+    assert not [text for text in (CANARY, "1931", "2021", "02:30") if text in str(error.value)]
     assert not (tmp_path / "copy.parquet").exists()
 
 

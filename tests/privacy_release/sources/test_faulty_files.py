@@ -69,7 +69,7 @@ def copy(file: Path, schema: DataSchema = SCHEMA, **options: Any) -> pa.Table:
 
 
 def refused(file: Path, schema: DataSchema = SCHEMA, **options: Any) -> str:
-    """Why a file is refused; no value of it is told, and no copy is left."""
+    """Why a file is refused; no value of it is quoted, and no copy is left."""
     with pytest.raises(SchemaError) as caught:
         copy(file, schema, **options)
     assert "canary" not in str(caught.value)

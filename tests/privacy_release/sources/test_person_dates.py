@@ -38,7 +38,7 @@ BASE: dict[str, Any] = {
 def shifting(*columns: str, **given: Any) -> dict[str, Any]:
     """The fields, of which these columns are shifted."""
     shift = {"connection": "a", "days": DAYS, "scope": "series"} | given
-    return {name: told | ({"shift": shift} if name in columns else {}) for name, told in BASE.items()}
+    return {name: reported | ({"shift": shift} if name in columns else {}) for name, reported in BASE.items()}
 
 
 def stays(persons: list[str], rng: np.random.Generator) -> pa.Table:
@@ -54,7 +54,7 @@ def stays(persons: list[str], rng: np.random.Generator) -> pa.Table:
 def copied(
     folder: Path, files: pa.Table | Mapping[str, pa.Table], fields: dict[str, Any], **given: Any
 ) -> tuple[pa.Table, Copied]:
-    """What the work area holds of a source, and what is told of it."""
+    """What the work area holds of a source, and what is reported of it."""
     files = files if isinstance(files, Mapping) else {"0": files}
     source = folder / "source"
     source.mkdir(exist_ok=True)
@@ -115,7 +115,7 @@ def test_amounts_are_uniform_and_never_none(tmp_path: Path) -> None:
     assert ((found - 200) ** 2 / 200).sum() < 40
 
 
-def test_amounts_are_hmac_of_the_identifier_and_nobody_makes_them_without_the_key(tmp_path: Path) -> None:
+def test_amounts_are_hmac_of_the_identifier_and_no_one_makes_them_without_the_key(tmp_path: Path) -> None:
     found = amounts(tmp_path, PEOPLE[:50])
     parts = (b"shift of up to 30 days", b"series", b"stays")
     domain = b"".join(len(part).to_bytes(4, "big") + part for part in parts)
@@ -166,10 +166,10 @@ def test_bounds_are_of_true_values_and_the_schema_that_goes_on_has_room_for_the_
     folder = tmp_path_factory.mktemp("shifted")
     at = [moment.replace(microsecond=0) for _, moment in rows]
     bounds = [min(at).isoformat(), (max(at) + dt.timedelta(days=32)).isoformat()]
-    told = {"role": "quasi_identifier", "kind": "timestamp", "precision": precision, "bounds": bounds}
-    told["shift"] = {"connection": "a", "days": days, "scope": "series"}
+    fields = {"role": "quasi_identifier", "kind": "timestamp", "precision": precision, "bounds": bounds}
+    fields["shift"] = {"connection": "a", "days": days, "scope": "series"}
     table = pa.table({"id": [n for n, _ in rows], "at": at})
-    kept, made = copied(folder, table, {"id": {"role": "identifier"}, "at": told, "person": "id"})
+    kept, made = copied(folder, table, {"id": {"role": "identifier"}, "at": fields, "person": "id"})
     assert made.schema["at"].bounds is not None
     assert not made.schema.to_shift
     if precision == "second":
@@ -219,7 +219,7 @@ def test_neither_true_dates_nor_key_are_in_the_copy(tmp_path: Path) -> None:
     assert START not in pq.read_table(tmp_path / "copy.parquet")["at"].to_pylist()
 
 
-def test_nulls_stay_nulls_and_a_record_of_nobody_is_refused(tmp_path: Path) -> None:
+def test_nulls_stay_nulls_and_a_record_of_no_one_is_refused(tmp_path: Path) -> None:
     table = pa.table({"id": ["x", "y"], "at": [START, None], "to": pa.array([None, None], pa.date32())})
     kept, _ = copied(tmp_path, table, shifting("at", "to"))
     assert [at is None for at in kept["at"].to_pylist()] == [False, True]
@@ -233,7 +233,7 @@ def test_an_identifier_that_repeats_still_says_that_rows_are_no_people(tmp_path:
     table = stays(["x", "x", "y"], np.random.default_rng(0))
     with pytest.raises(SchemaError, match=r"id: 1 record repeats.*person: id"):
         copied(tmp_path, table, shifting("at"))
-    copied(tmp_path, table, shifting("at") | {"person": {"none": "numbers are given out anew each year"}})
+    copied(tmp_path, table, shifting("at") | {"person": {"none": "numbers are given out again each year"}})
 
 
 @pytest.mark.parametrize("identifiers", [pa.array([START]), pa.array([[1]]), pa.array([True])])
@@ -329,7 +329,7 @@ def test_the_first_row_counts_even_where_it_is_left_out(tmp_path: Path) -> None:
     assert kept["since"].to_pylist() == [10]
 
 
-def test_a_record_of_nobody_is_refused_or_left_out(tmp_path: Path) -> None:
+def test_a_record_of_no_one_is_refused_or_left_out(tmp_path: Path) -> None:
     day = dt.date(2000, 1, 1)
     table = pa.table({"id": ["x", None], "born": [day, day], "at": [START, START]})
     with pytest.raises(SchemaError, match="id: 1 record is without a person"):
@@ -398,7 +398,7 @@ def test_dates_that_stay_behind_must_be_dates(tmp_path: Path) -> None:
             copied(tmp_path, table.set_column(1, "born", column), DERIVED)
 
 
-def test_birth_dates_repeat_and_name_nobody(tmp_path: Path) -> None:
+def test_birth_dates_repeat_and_name_no_one(tmp_path: Path) -> None:
     fields = {
         "id": BASE["id"],
         "born": BORN,
@@ -435,11 +435,11 @@ def test_first_days_are_found_whatever_parts_they_come_in(parts: list[list[tuple
         for person, day in part:
             if day is not None:
                 least[person] = min(least.get(person, day), day)
-    asked = np.arange(-4, 5)
-    expected = [least.get(person, np.nan) for person in asked.tolist()]
-    np.testing.assert_array_equal(found.of(asked, np.ones(9, np.bool_)), expected)
+    requested = np.arange(-4, 5)
+    expected = [least.get(person, np.nan) for person in requested.tolist()]
+    np.testing.assert_array_equal(found.of(requested, np.ones(9, np.bool_)), expected)
     some = np.array([True, False] * 4 + [True])
-    np.testing.assert_array_equal(found.of(asked[some], some), np.where(some, expected, np.nan))
+    np.testing.assert_array_equal(found.of(requested[some], some), np.where(some, expected, np.nan))
 
 
 def test_first_days_are_joined_on_the_way(monkeypatch: pytest.MonkeyPatch) -> None:

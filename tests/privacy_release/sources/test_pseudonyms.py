@@ -1,4 +1,4 @@
-"""Pseudonyms: equal within their scope, different beyond it, not to be made without the key, told nowhere."""
+"""Pseudonyms: equal in their scope, different beyond it, not to be made without the key, reported nowhere."""
 
 import base64
 import hashlib
@@ -35,15 +35,15 @@ def pseudonyms(
     release: str = "1",
     series: str | None = None,
 ) -> list[str | None]:
-    asked = {"connection": key, "scope": scope} | ({"series": series} if series else {})
-    schema = DataSchema.from_dict({"age": AGE, column: {"role": "identifier", "pseudonym": asked}})
+    fields = {"connection": key, "scope": scope} | ({"series": series} if series else {})
+    schema = DataSchema.from_dict({"age": AGE, column: {"role": "identifier", "pseudonym": fields}})
     pq.write_table(pa.table({"age": [30] * len(values), column: values}), folder / "source.parquet")
     naming = Naming(series=name, release=release, key_of=KEYS.__getitem__)
     target = folder / "copy.parquet"
     made = copy_source(find_source(str(folder / "source.parquet")), schema, target, naming=naming)
     assert made.schema[column].role is Role.INSENSITIVE
-    told = made.schema[column].direct_identifiers()["pseudonym"]
-    assert told == {"scope": scope, "series": series or name, "key": KEYS[key].fingerprint}
+    reported = made.schema[column].direct_identifiers()["pseudonym"]
+    assert reported == {"scope": scope, "series": series or name, "key": KEYS[key].fingerprint}
     kept: list[str | None] = pq.read_table(target)[column].to_pylist()
     return kept
 
@@ -87,7 +87,7 @@ def test_scopes_series_and_keys_tell_them_apart(tmp_path: Path) -> None:
     assert len({p[0] for p in made}) == len(made)
 
 
-def test_nobody_makes_them_without_the_key(tmp_path: Path) -> None:
+def test_no_one_makes_them_without_the_key(tmp_path: Path) -> None:
     """Tried: hashes of the identifier alone, and HMAC under all that is published of the key."""
     (made,) = pseudonyms(tmp_path, ["4711"])
     domain = b"".join(len(p).to_bytes(4, "big") + p for p in (b"pseudonym", b"series", b"visits"))
@@ -144,8 +144,8 @@ def test_wrong_fields_say_what_must_hold(fields: dict[str, Any], message: str) -
 
 def test_a_source_cannot_bring_its_own(tmp_path: Path) -> None:
     """A column that says it is of pseudonyms would be released as it is."""
-    told = {"role": "insensitive", "pseudonym": {"scope": "series", "key": "0" * 32}}
-    schema = DataSchema.from_dict({"age": AGE, "id": told})
+    fields = {"role": "insensitive", "pseudonym": {"scope": "series", "key": "0" * 32}}
+    schema = DataSchema.from_dict({"age": AGE, "id": fields})
     pq.write_table(pa.table({"age": [30], "id": ["x"]}), tmp_path / "source.parquet")
     with pytest.raises(SchemaError, match="a source has no pseudonyms yet"):
         copy_source(find_source(str(tmp_path / "source.parquet")), schema, tmp_path / "copy.parquet")
@@ -218,8 +218,8 @@ def test_a_column_without_values_has_no_pseudonyms(tmp_path: Path) -> None:
 
 
 def test_numbers_have_pseudonyms_of_text_whatever_is_said_of_them(tmp_path: Path) -> None:
-    asked = {"connection": "a", "scope": "series"}
-    number = {"role": "identifier", "kind": "numeric", "bounds": [0, 9], "pseudonym": asked}
+    fields = {"connection": "a", "scope": "series"}
+    number = {"role": "identifier", "kind": "numeric", "bounds": [0, 9], "pseudonym": fields}
     schema = DataSchema.from_dict({"age": AGE, "id": number})
     pq.write_table(pa.table({"age": [30, 31], "id": [4_711, 4_712]}), tmp_path / "source.parquet")
     naming = Naming(series="visits", release="1", key_of=KEYS.__getitem__)

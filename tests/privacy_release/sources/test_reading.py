@@ -121,17 +121,17 @@ def test_folder_named_by_a_column_without_a_role_is_refused(tmp_path: Path) -> N
         read(tmp_path)
 
 
-def test_values_in_the_names_of_folders_are_not_told(tmp_path: Path) -> None:
+def test_values_in_the_names_of_folders_are_not_reported(tmp_path: Path) -> None:
     file = write(tmp_path / "doctor=canary" / "a.parquet", GOOD)
     (tmp_path / "doctor=other").mkdir()
-    told = []
+    messages = []
     for damaged in (False, True):
         if damaged:
             file.write_bytes(b"PAR1")
         with pytest.raises(SchemaError, match=r"doctor=\.\.\./a\.parquet") as caught:
             read(tmp_path)
-        told.append(str(caught.value))
-    assert not [text for text in told if "canary" in text]
+        messages.append(str(caught.value))
+    assert not [text for text in messages if "canary" in text]
 
 
 @pytest.mark.parametrize("name", ["_people.parquet", "people[1].parquet"])

@@ -158,7 +158,7 @@ def test_nulls_are_dropped_and_counted_over_all_shares(folders: Folders) -> None
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "expected"),
     [
         pytest.param(
             lambda f: f.write(6, people(100, 0)),
@@ -193,10 +193,10 @@ def test_nulls_are_dropped_and_counted_over_all_shares(folders: Folders) -> None
     ],
 )
 def test_what_all_files_together_break_is_refused_and_nothing_is_left(
-    folders: Folders, change: Callable[[Folders], object], told: str
+    folders: Folders, change: Callable[[Folders], object], expected: str
 ) -> None:
     change(folders)
-    with pytest.raises(SchemaError, match=told) as caught:
+    with pytest.raises(SchemaError, match=expected) as caught:
         folders.copy()
     assert CANARY not in str(caught.value)
     assert folders.left() == []
@@ -316,7 +316,9 @@ def test_all_steps_read_a_table_that_was_copied_in_shares(
         "remark": {"categories": ["none", "well"]},
         "visits": {"bounds": [0, 9], "nullable": True},
     }
-    schema = DataSchema.from_dict({name: {**told, **domains.get(name, {})} for name, told in FIELDS.items()})
+    schema = DataSchema.from_dict(
+        {name: {**reported, **domains.get(name, {})} for name, reported in FIELDS.items()}
+    )
     with WorkArea(tmp_path / "area", "shares") as work:
         table = privacy_release.ingest(str(folders.source), schema, work, engine=engine)
         assert is_list(table.uri)

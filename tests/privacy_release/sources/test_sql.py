@@ -79,8 +79,8 @@ COLUMNS = "name, age, born, seen, smoker, weight, paid, illness"
 
 
 def query(url: str, sql: str = f"SELECT {COLUMNS} FROM visits ORDER BY name", release: str = "r1") -> Query:
-    told, values = ReleaseName.of(release).bound(sql)
-    return Query(connection="hospital", url=url, sql=told, values=values)
+    reported, values = ReleaseName.of(release).bound(sql)
+    return Query(connection="hospital", url=url, sql=reported, values=values)
 
 
 def read(table: Table) -> pa.Table:
@@ -117,11 +117,11 @@ def test_each_type_of_postgresql_comes_out_as_it_is(database: str, work: WorkAre
 
 def test_the_manifest_has_a_hash_of_the_query_and_no_text_of_it(database: str, work: WorkArea) -> None:
     sql = f"SELECT {COLUMNS} FROM visits WHERE illness = 'flu' OR illness IS NULL ORDER BY name"
-    told = ingest(query(database, sql), SCHEMA, work).source
-    assert told.uri == "query of hospital"
-    assert len(told.query) == 64
-    assert "flu" not in str(told)
-    assert url_password(database) not in str(told)
+    reported = ingest(query(database, sql), SCHEMA, work).source
+    assert reported.uri == "query of hospital"
+    assert len(reported.query) == 64
+    assert "flu" not in str(reported)
+    assert url_password(database) not in str(reported)
 
 
 def url_password(url: str) -> str:
@@ -200,7 +200,7 @@ def test_what_fails_names_the_remedy_and_no_value(
 
 
 @DRIVERS
-def test_a_database_that_is_not_there_is_told_without_its_address(
+def test_a_database_that_is_not_there_is_reported_without_its_address(
     database: str, work: WorkArea, driver: str
 ) -> None:
     database = through(database, driver)
@@ -332,14 +332,14 @@ def test_types_by_the_schema_are_the_same_whatever_one_record_is(
         connection.execute(text("CREATE TABLE visits (age, children, born, smoker, ward, illness)"))
         insert = text("INSERT INTO visits VALUES (:a, :b, :c, :d, :e, :f)")
         connection.execute(insert, [dict(zip("abcdef", row, strict=True)) for row in (record, others) if row])
-    asked = replace(query(through(url, driver), "SELECT * FROM visits"), types="schema")
-    table = ingest(asked, PUBLIC, work)
+    requested = replace(query(through(url, driver), "SELECT * FROM visits"), types="schema")
+    table = ingest(requested, PUBLIC, work)
     assert not table.source.guessed
     found = read(table)
     assert [str(field.type) for field in found.schema] == PUBLIC_TYPES
     age, children, born, smoker, ward, illness = record
-    told = [age, children, dt.date.fromisoformat(str(born)), bool(smoker), int(str(ward)), str(illness)]
-    assert list(found.slice(0, 1).to_pylist()[0].values()) == told
+    reported = [age, children, dt.date.fromisoformat(str(born)), bool(smoker), int(str(ward)), str(illness)]
+    assert list(found.slice(0, 1).to_pylist()[0].values()) == reported
 
 
 @pytest.mark.parametrize("driver", ["sqlite", "adbc+sqlite"])
@@ -349,11 +349,11 @@ def test_a_column_whose_schema_says_no_type_is_refused_and_the_values_are_not_as
     schema = DataSchema.from_dict({"grade": {"role": "insensitive", "kind": "ordinal"}})
     said = set()
     for value in ("1", "1.5", "NULL"):
-        asked = replace(query(f"{driver}://", f"SELECT {value} AS grade"), types="schema")
+        requested = replace(query(f"{driver}://", f"SELECT {value} AS grade"), types="schema")
         with pytest.raises(
             SchemaError, match=r"'grade' must follow from the schema.*give it categories"
         ) as e:
-            ingest(asked, schema, work)
+            ingest(requested, schema, work)
         said.add(str(e.value).partition(")")[2])
     assert len(said) == 1
 
@@ -371,8 +371,8 @@ def test_a_column_of_nulls_has_the_type_that_postgresql_declares_whatever_it_hol
     database: str, work: WorkArea, driver: str
 ) -> None:
     schema = DataSchema.from_dict({"n": {"role": "insensitive", "kind": "numeric"}})
-    asked = replace(query(through(database, driver), "SELECT NULL::bigint AS n"), types="schema")
-    assert str(read(ingest(asked, schema, work)).schema.field("n").type) == "int64"
+    requested = replace(query(through(database, driver), "SELECT NULL::bigint AS n"), types="schema")
+    assert str(read(ingest(requested, schema, work)).schema.field("n").type) == "int64"
 
 
 def test_a_number_with_decimals_is_not_cut_to_a_whole_one() -> None:

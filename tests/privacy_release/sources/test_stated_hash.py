@@ -49,7 +49,7 @@ def test_what_is_no_page_has_no_checksum() -> None:
     )
 
 
-def test_files_without_page_checksums_are_told_by_their_number(tmp_path: Path, work: WorkArea) -> None:
+def test_files_without_page_checksums_are_reported_by_their_number(tmp_path: Path, work: WorkArea) -> None:
     folder = tmp_path / "people"
     folder.mkdir()
     write(folder / "a.parquet", checked=True)
@@ -90,7 +90,7 @@ def test_of_several_files_the_fingerprint_is_stated(tmp_path: Path, work: WorkAr
         ingest(str(folder), SCHEMA, work, label="other", sha256="0" * 64)
 
 
-def test_each_of_several_tables_has_a_hash_of_its_own(tmp_path: Path, work: WorkArea) -> None:
+def test_each_of_several_tables_has_its_own_hash(tmp_path: Path, work: WorkArea) -> None:
     person, fields = {"role": "identifier"}, {}
     for name in ("drug", "illness"):
         path = tmp_path / f"{name}.parquet"
@@ -98,7 +98,7 @@ def test_each_of_several_tables_has_a_hash_of_its_own(tmp_path: Path, work: Work
         fields[name] = {"uri": str(path), "schema": {"id": person, name: {"role": "quasi_identifier"}}}
 
     def read(sha256: str) -> None:
-        sources = {n: TableSource(uri=told["uri"], sha256=sha256) for n, told in fields.items()}
+        sources = {n: TableSource(uri=reported["uri"], sha256=sha256) for n, reported in fields.items()}
         ingest_tables(sources, load_tables(fields, "id"), work)
 
     with pytest.raises(IntegrityError, match="sha256"):

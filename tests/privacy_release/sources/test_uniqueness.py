@@ -119,7 +119,7 @@ def test_a_value_that_nearly_always_stands_for_one_person_links_their_records(tm
         copied(tmp_path, latitude, patient=patient, v=[int(p[1:]) / 7 for p in patient])
 
 
-def test_values_that_persons_share_link_nobody(tmp_path: Path) -> None:
+def test_values_that_persons_share_link_no_one(tmp_path: Path) -> None:
     fields: dict[str, Any] = {"patient": {"role": "identifier"}, "v": TEXT, "person": "patient"}
     patient = [f"p{i % 60}" for i in range(600)]
     copied(

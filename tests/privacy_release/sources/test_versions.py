@@ -77,7 +77,7 @@ def test_a_time_names_the_version_that_was_the_newest(table: str, work: WorkArea
         read(table, work, at="2020-01-01T00:00:00Z")
 
 
-def test_what_is_not_there_is_told_with_the_remedy(table: str, work: WorkArea, tmp_path: Path) -> None:
+def test_what_is_not_there_is_reported_with_the_remedy(table: str, work: WorkArea, tmp_path: Path) -> None:
     with pytest.raises(MissingSourceError, match="its newest is 2"):
         read(table, work, version=3)
     with pytest.raises(MissingSourceError, match="must be the folder of a Delta table"):
@@ -248,9 +248,9 @@ def test_the_properties_of_an_iceberg_table_import_nothing(
     (tmp_path / "planted_code.py").write_text(f"open({str(marker)!r}, 'w').close()\nclass Mine:\n    pass\n")
     monkeypatch.syspath_prepend(str(tmp_path))
     metadata = Path(iceberg.metadata_location.removeprefix("file://"))
-    told = json.loads(metadata.read_text())
-    told["properties"] = {name: "planted_code.Mine"}
-    metadata.write_text(json.dumps(told))
+    fields = json.loads(metadata.read_text())
+    fields["properties"] = {name: "planted_code.Mine"}
+    metadata.write_text(json.dumps(fields))
     uri = iceberg.metadata_location
     if way == "catalog":
         monkeypatch.setattr("pyiceberg.catalog.load_catalog", lambda *_, **__: iceberg.catalog)
@@ -265,12 +265,12 @@ def test_files_outside_of_the_folder_of_an_iceberg_table_are_not_read(
     iceberg: Any, work: WorkArea, tmp_path: Path
 ) -> None:
     metadata = Path(iceberg.metadata_location.removeprefix("file://"))
-    told = json.loads(metadata.read_text())
+    fields = json.loads(metadata.read_text())
     elsewhere = tmp_path / "elsewhere.avro"
-    for snapshot in told["snapshots"]:
+    for snapshot in fields["snapshots"]:
         shutil.copy(snapshot["manifest-list"].removeprefix("file://"), elsewhere)
         snapshot["manifest-list"] = f"file://{elsewhere}"
-    metadata.write_text(json.dumps(told))
+    metadata.write_text(json.dumps(fields))
     with pytest.raises(SchemaError, match=r"list of manifests of .* must be in the folder of its table"):
         ingest(IcebergVersion(uri=iceberg.metadata_location), SCHEMA, work, columns=list(SCHEMA.names))
 

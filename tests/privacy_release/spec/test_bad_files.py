@@ -155,13 +155,13 @@ def test_a_file_with_the_name_of_another_release_is_its_own_error(two: Path) -> 
     assert "other.yaml: line 1: name must be 'other' like the file" in fault
 
 
-def test_a_file_name_that_is_no_text_is_told_in_text(two: Path) -> None:
+def test_a_file_name_that_is_no_text_is_reported_in_text(two: Path) -> None:
     Path(os.fsdecode(os.fsencode(two) + b"/releases/\xff.yaml")).touch()
     (fault,) = catalogue().faults
     assert fault.encode()
 
 
-def test_thousands_of_bad_files_are_counted_and_not_all_told() -> None:
+def test_thousands_of_bad_files_are_counted_and_not_all_reported() -> None:
     with pytest.raises(SpecError, match="and 950 more") as caught:
         raise_if_any(f"{i}.yaml: is wrong" for i in range(1000))
     assert str(caught.value).count("\n") == 51

@@ -72,7 +72,7 @@ def test_a_role_stands_for_a_class_as_the_table_says(classes: Classes, role: Rol
 
 
 def test_no_class_is_given_a_weaker_role() -> None:
-    """Whoever changes the table must say so here, too."""
+    """A change of the table must be made here, too."""
     assert {of.value: sorted(role.value for role in roles) for of, roles in STANDS_FOR.items()} == {
         "identifier": ["identifier"],
         "quasi_identifier": ["identifier", "quasi_identifier"],
@@ -95,13 +95,13 @@ def test_only_an_identifier_is_released_as_a_pseudonym(classes: Classes) -> None
     pseudonym = {"role": "identifier", "pseudonym": {"scope": "release", "connection": "keys"}}
     classes(columns=COLUMNS)
     assert classified(schema(surname=pseudonym), addresses=["/a"])
-    told = "only identifiers are released as pseudonyms"
-    with pytest.raises(SpecError, match=f"town is classified as insensitive, but {told}"):
+    message = "only identifiers are released as pseudonyms"
+    with pytest.raises(SpecError, match=f"town is classified as insensitive, but {message}"):
         classified(schema(town=pseudonym), addresses=["/a"])
     with pytest.raises(SpecError, match="unknown has no class"):
         classified(schema(unknown=pseudonym), addresses=["/a"])
     linked = {"column": "town", "rows": "linked"}
-    with pytest.raises(SpecError, match=told):
+    with pytest.raises(SpecError, match=message):
         classified(schema(town={"role": "identifier"}, person=linked), addresses=["/a"])
 
 
@@ -135,21 +135,23 @@ def test_the_first_source_and_the_first_pattern_decide(classes: Classes) -> None
         classified(schema(), addresses=["s3://hospital/open/a.parquet", "s3://hospital/b.parquet"])
 
 
-def test_each_way_to_read_a_source_is_held_against_it(classes: Classes, source: Path, work: WorkArea) -> None:
+def test_each_way_to_read_a_source_is_compared_with_it(
+    classes: Classes, source: Path, work: WorkArea
+) -> None:
     path = classes(columns={**COLUMNS, "ill": "identifier"})
     write_deltalake(str(source.parent / "delta"), pd.read_parquet(source))
     everything: list[Any] = [
         *(str(source), str(source.parent / "*.parquet")),
         DeltaVersion(uri=str(source.parent / "delta")),
     ]
-    told = f"contradict the classification {path}: ill is classified"
+    message = f"contradict the classification {path}: ill is classified"
     for read in everything:
-        with pytest.raises(SpecError, match=told):
+        with pytest.raises(SpecError, match=message):
             privacy_release.ingest(read, schema(), work)
     fields = {"age": AGE, "ill": ILL, "town": TOWN, "surname": {"role": "identifier"}}
     more = {"surname": {"role": "identifier"}, "age": AGE}
     several = load_tables({"visits": {"schema": fields}, "more": {"schema": more}}, "surname")
-    with pytest.raises(SpecError, match=told):
+    with pytest.raises(SpecError, match=message):
         ingest_tables({name: TableSource(uri=str(source)) for name in ("visits", "more")}, several, work)
     assert not list(work.create().folder.glob("*.parquet"))
 
@@ -242,7 +244,7 @@ def test_a_derived_column_has_the_class_of_what_it_is_made_of(classes: Classes) 
 
 
 @pytest.mark.parametrize(
-    ("sql", "told"),
+    ("sql", "expected"),
     [
         (
             "SELECT *, age // 10 AS x FROM records",
@@ -274,15 +276,15 @@ def test_a_derived_column_has_the_class_of_what_it_is_made_of(classes: Classes) 
     ],
 )
 def test_a_step_of_the_release_gives_no_column_a_weaker_role(
-    classes: Classes, source: Path, work: WorkArea, sql: str, told: str
+    classes: Classes, source: Path, work: WorkArea, sql: str, expected: str
 ) -> None:
     classes(columns=COLUMNS)
     table = privacy_release.ingest(str(source), schema(), work)
     step, made = SqlStep(sql=sql, memory=1 << 28), schema(x=TOWN)
-    if not told:
+    if not expected:
         assert transform(table, work, step, schema=made).rows == 40
         return
-    with pytest.raises(SpecError, match=told):
+    with pytest.raises(SpecError, match=expected):
         transform(table, work, step, schema=made)
     classes(columns=COLUMNS, made={"x": "insensitive"})
     with pytest.raises(VerificationError, match="were not checked against the classification"):
@@ -343,7 +345,7 @@ def test_what_was_read_under_another_classification_is_not_published(
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "expected"),
     [
         ("columns: {age: quasi}", "columns.age: the role must be one of"),
         ("columns: {age: {role: sensitive, sensitivity: high}}", "columns.age.sensitivity: is not known"),
@@ -360,12 +362,12 @@ def test_what_was_read_under_another_classification_is_not_published(
     ],
 )
 def test_a_classification_that_cannot_be_understood_stops_every_release(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: Path, work: WorkArea, text: str, told: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: Path, work: WorkArea, text: str, expected: str
 ) -> None:
     path = tmp_path / "classes.yaml"
     path.write_text(text)
     monkeypatch.setenv("PRIVACY_CLASSIFICATION", str(path))
-    with pytest.raises(SpecError, match=rf"the classification .*{told}.*nothing is released without it"):
+    with pytest.raises(SpecError, match=rf"the classification .*{expected}.*nothing is released without it"):
         privacy_release.ingest(str(source), schema(), work)
 
 

@@ -73,8 +73,8 @@ def test_a_column_that_may_name_persons_with_many_rows_is_pointed_out(tmp_path: 
         weight=[i % 120 / 7 for i in range(n)],
         once=[f"v{i}" for i in range(n)],
     )
-    told = {name for name, said in found.items() if "`person: " in said}
-    assert told == {"patient", "number"}
+    fields = {name for name, said in found.items() if "`person: " in said}
+    assert fields == {"patient", "number"}
     assert "120 values in 600 records" in found["patient"]
 
 

@@ -144,9 +144,9 @@ def test_what_an_engine_goes_with(kind: str, changes: dict[str, Any], write: Wri
 
 
 def test_a_curators_report_on_a_large_table_is_written_only_where_it_is_asked_for(write: Write) -> None:
-    asked = {**PRIVATE, "budget": {"dataset": "people", "curator_report": True}}
+    fields = {**PRIVATE, "budget": {"dataset": "people", "curator_report": True}}
     silent = {**PRIVATE, "budget": {"dataset": "people"}}
-    assert load_spec(write(engine="fragments", **asked)).reports_to_curator
+    assert load_spec(write(engine="fragments", **fields)).reports_to_curator
     assert not load_spec(write(engine="fragments", **silent)).reports_to_curator
     assert load_spec(write(engine="local", **silent)).reports_to_curator
 

@@ -215,7 +215,7 @@ def test_scheduled_releases_of_random_answers_are_memoised_and_name_a_secret() -
     )
 
 
-def test_answers_without_a_claim_are_about_nobody_whose_answers_have_one() -> None:
+def test_answers_without_a_claim_are_about_no_one_whose_answers_have_one() -> None:
     random = [r for path in RELEASES if is_randomizer((r := load(path))["release"]["method"])]
     claimed, others = (
         {r["source"]["uri"] for r in random if ("budget" in r) is has} for has in (True, False)
@@ -225,8 +225,8 @@ def test_answers_without_a_claim_are_about_nobody_whose_answers_have_one() -> No
 
 # Why no outliers are looked for, in words of the file.
 WITHOUT_OUTLIERS = {
-    "adult_fragments": "the search holds the table in memory",
-    "clinic_tables": "the search is for one table",
+    "adult_fragments": "the search would hold the whole table in memory",
+    "clinic_tables": "the search takes one table",
 }
 
 

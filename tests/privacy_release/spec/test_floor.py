@@ -118,7 +118,7 @@ def test_a_floor_that_asks_for_an_approval_publishes_nothing_without(
 
 
 @pytest.mark.parametrize(
-    ("own", "floor", "told"),
+    ("own", "floor", "expected"),
     [
         ({"require": [k(4)]}, {"require": [k(5)]}, "k_anonymity(k=4) is weaker than k_anonymity(k=5)"),
         ({"require": [k(4), k(6)]}, {"require": [k(5)]}, None),
@@ -161,11 +161,11 @@ def test_a_floor_that_asks_for_an_approval_publishes_nothing_without(
         ),
     ],
 )
-def test_what_a_policy_says_is_held_against_the_floor(
-    own: dict[str, Any], floor: dict[str, Any], told: str | None
+def test_what_a_policy_says_is_compared_with_the_floor(
+    own: dict[str, Any], floor: dict[str, Any], expected: str | None
 ) -> None:
     found = ReleasePolicy.from_dict(own).weaker_than(ReleasePolicy.from_dict(floor))
-    assert [told in sentence for sentence in found] == ([True] if told else [])
+    assert [expected in sentence for sentence in found] == ([True] if expected else [])
 
 
 def test_a_policy_that_says_less_than_the_floor_is_an_error_of_its_releases(
@@ -181,7 +181,7 @@ def test_a_policy_that_says_less_than_the_floor_is_an_error_of_its_releases(
 
 
 @pytest.mark.parametrize(
-    ("content", "told"),
+    ("content", "expected"),
     [
         (None, "FileNotFoundError"),
         ("require: [", "must be YAML"),
@@ -192,7 +192,7 @@ def test_a_policy_that_says_less_than_the_floor_is_an_error_of_its_releases(
 )
 def test_a_floor_that_cannot_be_read_stops_every_release_and_no_page(
     content: str | None,
-    told: str,
+    expected: str,
     home: Path,
     staged: StagedRelease,
     lake: Lake,
@@ -209,7 +209,7 @@ def test_a_floor_that_cannot_be_read_stops_every_release_and_no_page(
         lambda: privacy_release.verify_staged(staged, weak()),
         lambda: privacy_release.publish_staged(staged, report, lake.table("people"), "r1"),
     ):
-        with pytest.raises(SpecError, match=f"the floor policy .*{told}.*PRIVACY_FLOOR_POLICY"):
+        with pytest.raises(SpecError, match=f"the floor policy .*{expected}.*PRIVACY_FLOOR_POLICY"):
             step()
     assert [spec.name for spec in readable_specs()] == ["people"]
     found = catalogue()

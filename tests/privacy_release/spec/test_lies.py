@@ -50,10 +50,10 @@ ONLY_COUNTRY = {
     "country": COUNTRY,
 }
 
-# Lie -> columns that it declares otherwise, and the step of its own, if it has one.
+# Lie -> columns that it declares otherwise, and its own step, if it has one.
 LIES: dict[str, tuple[dict[str, dict[str, Any] | None], dict[str, Any] | None]] = {
     "a name as the sensitive attribute": ({"name": {**OTHER, "role": "sensitive"}, "diagnosis": None}, None),
-    "a name beside the sensitive attribute": ({"name": {**OTHER, "role": "sensitive"}}, None),
+    "a name in addition to the sensitive attribute": ({"name": {**OTHER, "role": "sensitive"}}, None),
     "a name that is allowed": (
         {"name": {**OTHER, "role": "insensitive", "unique": ALLOW, "text": ALLOW}},
         None,
@@ -134,7 +134,12 @@ BY_COLUMNS = r"columns: no_unique_columns|columns\.no_unique_columns|no_unique_c
 # Lie -> what the three floors say of it, and the classification by itself; empty: it is published.
 SAID: dict[str, tuple[str, str, str, str]] = {
     "a name as the sensitive attribute": (COUNTED, COUNTED, COUNTED, "name is classified as identifier"),
-    "a name beside the sensitive attribute": (COUNTED, COUNTED, COUNTED, "name is classified as identifier"),
+    "a name in addition to the sensitive attribute": (
+        COUNTED,
+        COUNTED,
+        COUNTED,
+        "name is classified as identifier",
+    ),
     "a name that is allowed": ("", BY_COLUMNS, BY_COLUMNS, "name is classified as identifier"),
     "a hash of the name that is allowed": ("", BY_COLUMNS, BY_COLUMNS, "code is classified as identifier"),
     "a hash of the name as sensitive": (COUNTED, COUNTED, COUNTED, "code is classified as identifier"),
@@ -259,8 +264,8 @@ def test_a_classification_stops_a_lie_where_a_file_is_checked_and_where_it_is_ru
 def test_the_page_says_what_still_passes() -> None:
     page = (checkout() / "docs" / "reference_limits.md").read_text(encoding="utf-8")
     rows = [line.strip("|").split("|") for line in page.splitlines() if line.count("|") == 6]
-    told = {row[0].strip(): tuple("passes" in cell for cell in row[1:]) for row in rows}
-    assert {lie: told[lie] for lie in SAID} == {
+    fields = {row[0].strip(): tuple("passes" in cell for cell in row[1:]) for row in rows}
+    assert {lie: fields[lie] for lie in SAID} == {
         lie: tuple(not why for why in said) for lie, said in SAID.items()
     }
 

@@ -29,7 +29,7 @@ def spec(home: Path, over_time: Any = None, **changed: Any) -> Path:
     columns: dict[str, Any] = {n: {"role": "insensitive", "kind": "categorical", "categories": c}
                                for n, c in categories.items()}  # fmt: skip
     columns["patient"] = {"role": "identifier", "kind": "categorical"}
-    told = yaml.safe_load((home / "releases" / "people.yaml").read_text())
+    reported = yaml.safe_load((home / "releases" / "people.yaml").read_text())
     fields = {
         "name": "people",
         "source": {"uri": str(home / "weeks" / "{release}.parquet")},
@@ -38,7 +38,7 @@ def spec(home: Path, over_time: Any = None, **changed: Any) -> Path:
         "release": {"method": "dpsm_bayes", "epsilon": 0.5, "max_rows": 1},
         "budget": {"dataset": "clinic", "promise": over_time or PARTICIPATION, "curator_report": False},
         "policy": "policies/private.yaml",
-        "publish": told["publish"],
+        "publish": reported["publish"],
     } | changed
     (home / "policies" / "private.yaml").write_text("max_epsilon: 0.5\nmax_delta: 0\n")
     path = home / "releases" / "people.yaml"
@@ -79,7 +79,7 @@ def test_both_names_of_the_field_are_refused(home: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("over_time", "changed", "told"),
+    ("over_time", "changed", "expected"),
     [
         (PARTICIPATION, {"person": None}, "budget.promise requires a person"),
         (PARTICIPATION, {"engine": "fragments"}, "budget.promise cannot be combined with engine fragments"),
@@ -97,9 +97,9 @@ def test_both_names_of_the_field_are_refused(home: Path) -> None:
     ],
 )
 def test_what_does_not_fit_is_refused_by_field(
-    home: Path, over_time: Any, changed: dict[str, Any], told: str
+    home: Path, over_time: Any, changed: dict[str, Any], expected: str
 ) -> None:
-    with pytest.raises(SpecError, match=re.escape(told)):
+    with pytest.raises(SpecError, match=re.escape(expected)):
         load_spec(spec(home, over_time, **changed))
 
 
@@ -114,14 +114,14 @@ def test_weeks_are_released_and_published_under_one_promise(
     limit = Limit(epsilon=1.0, neighbours=Neighbours.REPLACE_PERSON, period=year)
     ledger.grant("clinic", limit, reason="a test", by="officer")
     (home / "weeks").mkdir()
-    rng, told = np.random.default_rng(3), []
+    rng, reported = np.random.default_rng(3), []
     for week in "123":
         towns, illnesses = rng.choice(["north", "south"], 60), rng.choice(["cold", "flu"], 60)
         frame = pd.DataFrame({"patient": range(60), "town": towns, "illness": illnesses})
         frame.assign(patient=frame["patient"].astype(str)).to_parquet(home / "weeks" / f"{week}.parquet")
         run_release(
-            load_spec(spec(home)), lake, week, work, lambda stage, text: told.append(text), ledger=ledger
+            load_spec(spec(home)), lake, week, work, lambda stage, text: reported.append(text), ledger=ledger
         )
     assert float(ledger.standing("clinic")[0].spent) == 1.0
     assert manifest_of(lake.table("people"), "3")["over_time"]["loss"]["epsilon"] == 1.0
-    assert "epsilon 0.5 of clinic, under a promise of epsilon 1" in told
+    assert "epsilon 0.5 of clinic, under a promise of epsilon 1" in reported

@@ -205,7 +205,7 @@ def test_a_manifest_tells_the_randomization_and_no_exact_figure_of_the_source(
     write: Write, ledger: BudgetLedger, lake: Lake
 ) -> None:
     assert main(["run", str(write()), "--release-id", "week 1"]) == DONE
-    told = manifest_of(lake.table("people"), "week 1")
-    assert set(told["source"]) == {"files", "identifiers"}
-    assert set(told["figures"]) == {"breach"}
-    assert told["loss"]["epsilon"] == told["randomization"]["epsilon"]["person"]
+    manifest = manifest_of(lake.table("people"), "week 1")
+    assert set(manifest["source"]) == {"files", "identifiers"}
+    assert set(manifest["figures"]) == {"breach"}
+    assert manifest["loss"]["epsilon"] == manifest["randomization"]["epsilon"]["person"]

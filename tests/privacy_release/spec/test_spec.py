@@ -107,7 +107,7 @@ def test_roles_and_kinds_are_those_of_the_engine() -> None:
 
 
 @pytest.mark.parametrize(
-    ("fields", "told"),
+    ("fields", "expected"),
     [
         ({"top_code": "ninety"}, "top_code: must be a valid number"),
         ({"bottom_code": {"years": 90}}, "bottom_code"),
@@ -117,8 +117,10 @@ def test_roles_and_kinds_are_those_of_the_engine() -> None:
         ({"meaning": "zip"}, "meaning: must be 'age', 'date', 'postcode'"),
     ],
 )
-def test_wrong_codes_and_meanings_are_told_by_field(home: Path, fields: dict[str, Any], told: str) -> None:
-    with pytest.raises(SpecError, match=told):
+def test_wrong_codes_and_meanings_are_reported_by_field(
+    home: Path, fields: dict[str, Any], expected: str
+) -> None:
+    with pytest.raises(SpecError, match=expected):
         load_spec(edited(home, lambda spec: spec["schema"]["visits"].update(fields)))
 
 
@@ -296,7 +298,7 @@ MISTAKES = [
     pytest.param(
         setter("approval", value={"assigned_to": []}),
         r"approval\.assigned_to: .*at least 1 item",
-        id="approval-of-nobody",
+        id="approval-of-no-one",
     ),
     pytest.param(
         setter("policy", value="policies/none.yaml"),
@@ -382,7 +384,7 @@ def test_kept_nulls_are_in_the_schema_that_a_loss_is_worked_out_for(home: Path) 
     failing = load_spec(edited(home, setter("source", "nulls", value="fail"))).data_schema()
     keeping = load_spec(edited(home, setter("source", "nulls", value="keep")))
     assert keeping.data_schema() == failing.keeping_nulls() != failing
-    nullable = [name for name, told in keeping.schema_fields.items() if told["nullable"]]
+    nullable = [name for name, reported in keeping.schema_fields.items() if reported["nullable"]]
     assert nullable == ["age", "zip", "illness", "visits"]
 
 
@@ -398,10 +400,10 @@ def test_all_mistakes_of_a_file_are_named_at_once(home: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("name: people\nname: again\n", "line 1: must be YAML; correct it: a field stands twice"),
+        ("name: people\nname: again\n", "line 1: must be YAML; correct it: a field appears twice"),
         (
             "schema:\n  age: {role: sensitive}\n  age: {role: insensitive}\n",
-            "line 2: must be YAML; correct it: a field stands twice",
+            "line 2: must be YAML; correct it: a field appears twice",
         ),
         ("name: [people\n", r"line \d: must be YAML; correct it"),
         ("- people\n", "must be a mapping of fields, got list"),
@@ -494,14 +496,14 @@ def test_reading_a_specification_imports_nothing_heavy() -> None:
 
 def test_what_is_said_of_direct_identifiers_reaches_the_engine(home: Path) -> None:
     def change(spec: dict[str, Any]) -> None:
-        asked = {"connection": "keys", "scope": "series", "series": "hospital"}
-        spec["schema"]["name"]["pseudonym"] = asked
+        requested = {"connection": "keys", "scope": "series", "series": "hospital"}
+        spec["schema"]["name"]["pseudonym"] = requested
         spec["schema"]["illness"]["text"] = "redact"
         spec["schema"]["visits"]["unique"] = {"allow": "drawn"}
 
     schema = load_spec(edited(home, change)).data_schema()
-    told = {a.name: a.direct_identifiers() for a in schema.attributes if a.direct_identifiers()}
-    assert told == {
+    fields = {a.name: a.direct_identifiers() for a in schema.attributes if a.direct_identifiers()}
+    assert fields == {
         "name": {"pseudonym": {"connection": "keys", "scope": "series", "series": "hospital"}},
         "illness": {"text": "redact"},
         "visits": {"unique": {"allow": "drawn"}},

@@ -1,4 +1,4 @@
-"""The gate of attacks: a leaking release is refused, a kept bound is told without a figure, nothing leaks."""
+"""The gate of attacks: a leaking release is refused, a kept bound is reported without a figure, no leaks."""
 
 import io
 import json
@@ -86,7 +86,7 @@ def report_of(lake: Lake) -> str:
     return get(lake, lake.table("people").proof(f"{entry['report_sha256']}.html")).decode()
 
 
-def test_a_bound_that_is_kept_is_told_without_figures(
+def test_a_bound_that_is_kept_is_reported_without_figures(
     write: Any, lake: Lake, work: WorkArea, curator: Path
 ) -> None:
     seen: list[tuple[str, str]] = []
@@ -94,8 +94,8 @@ def test_a_bound_that_is_kept_is_told_without_figures(
     done = run_release(write(INFERENCE), lake, "r1", work, lambda s, text: seen.append((s, text)))
     assert done.published.rows == 900
     manifest = manifest_of(lake.table("people"), "r1")
-    told = [f for f in manifest["measured"] if f["rule"].startswith("attack_risk")]
-    assert [(f["threshold"], f["measured"], f["passed"]) for f in told] == [(0.5, None, True)]
+    reported = [f for f in manifest["measured"] if f["rule"].startswith("attack_risk")]
+    assert [(f["threshold"], f["measured"], f["passed"]) for f in reported] == [(0.5, None, True)]
     assert manifest["source"]["holdout"] == 0.1
     assert "outcomes" not in json.dumps(manifest)
     report = report_of(lake)
@@ -118,10 +118,10 @@ def test_figures_that_the_steward_publishes_are_rounded_and_tell_no_rate(
 ) -> None:
     # As above: an excess above the bound of 0.5 is ten standard errors away.
     done = run_release(write(INFERENCE | {"publish_figures": True}), lake, "r1", work)
-    (told,) = manifest_of(lake.table("people"), "r1")["attacks"]
+    (manifest,) = manifest_of(lake.table("people"), "r1")["attacks"]
     (exact,) = done.report.attacks.trials[0].outcomes
-    (outcome,) = told["outcomes"]
-    assert (told["attack"], told["bound"], told["confidence"]) == ("inference", 0.5, 0.95)
+    (outcome,) = manifest["outcomes"]
+    assert (manifest["attack"], manifest["bound"], manifest["confidence"]) == ("inference", 0.5, 0.95)
     assert outcome.keys() == {"subject", "excess", "low", "high"}
     assert outcome["low"] <= exact["low"] <= outcome["low"] + 0.01
     assert outcome["high"] - 0.01 <= exact["high"] <= outcome["high"]
@@ -225,15 +225,15 @@ def test_no_figure_of_a_private_release_leaves_the_curators_report(
     ledger = BudgetLedger(f"sqlite:///{tmp_path / 'ledger.db'}")
     ledger.migrate()
     ledger.grant("people", Limit(epsilon=1.0), reason="a test", by="officer")
-    asked = INFERENCE | {"publish_figures": True}  # it publishes nothing here
+    requested = INFERENCE | {"publish_figures": True}  # it publishes nothing here
     spec = write(
-        asked,
+        requested,
         schema=(schema := tables.fields("name", "age", "zip", "illness", **tables.PUBLIC)),
         source={"uri": "people.parquet", "columns": list(schema)},
         release={"method": "latent_class", "epsilon": 1.0},
         budget={"dataset": "people"},
     )
-    rules = {"require": [asked], "max_epsilon": 1, "max_delta": 0}
+    rules = {"require": [requested], "max_epsilon": 1, "max_delta": 0}
     (home / "policies" / "people.yaml").write_text(yaml.safe_dump(rules))
     done = run_release(spec, lake, "r1", work, ledger=ledger)
     manifest = manifest_of(lake.table("people"), "r1")
@@ -242,25 +242,25 @@ def test_no_figure_of_a_private_release_leaves_the_curators_report(
     assert "attacks" not in manifest
     assert done.report.attacks.trials[0].to_ref().keys() == {"rule", "attack", "bound", "passed"}
     report = report_of(lake)
-    told = report[report.index('id="attacks"') : report.index('id="meaning"')]
-    assert "bound kept" in told
-    assert "<svg" not in told
+    reported = report[report.index('id="attacks"') : report.index('id="meaning"')]
+    assert "bound kept" in reported
+    assert "<svg" not in reported
 
 
 def test_no_figure_of_a_randomized_release_without_a_loss_leaves_the_curators_report(
     write: Any, lake: Lake, work: WorkArea, home: Path
 ) -> None:
     """One column is released as it is, so that no loss is claimed; the others are random all the same."""
-    asked = LINKAGE | {"excess": 0.3, "publish_figures": True}
+    requested = LINKAGE | {"excess": 0.3, "publish_figures": True}
     spec = write(
-        asked,
+        requested,
         schema=tables.fields(**tables.PUBLIC),
         release={"method": "errph", "epsilon": 1.0},
         schedule=None,
         expectations=None,
     )
     policy = home / "policies" / "people.yaml"
-    policy.write_text(yaml.safe_dump({"require": [asked], "max_breach": 1}))
+    policy.write_text(yaml.safe_dump({"require": [requested], "max_breach": 1}))
     done = run_release(spec, lake, "r1", work)
     assert done.staged.loss is None
     (trial,) = done.report.attacks.trials
@@ -268,7 +268,7 @@ def test_no_figure_of_a_randomized_release_without_a_loss_leaves_the_curators_re
     assert not [f for f in done.report.findings if f["rule"].startswith("attack_risk")]
     assert "attacks" not in manifest_of(lake.table("people"), "r1")
     assert "<svg" not in report_of(lake).partition('id="attacks"')[2].partition('id="meaning"')[0]
-    policy.write_text(yaml.safe_dump({"require": [asked | {"excess": 0.9}], "max_breach": 1}))
+    policy.write_text(yaml.safe_dump({"require": [requested | {"excess": 0.9}], "max_breach": 1}))
     with pytest.raises(VerificationError, match=r"linkage.* is not kept\. The figures are in the curator's"):
         run_release(spec, lake, "r2", work)
 
@@ -287,8 +287,8 @@ def listed(write: Any, home: Path) -> Any:
 
 
 def test_linkage_tries_to_name_people_by_a_public_register(listed: Any, lake: Lake, work: WorkArea) -> None:
-    # Whoever knows a half of two attributes finds at most every second planted record, and of a class of 5
-    # and more nobody oftener than once in five times: .3 is eight standard errors from both.
+    # An attacker who knows half of two attributes finds at most every second planted record, and in a class
+    # of 5 and more no one oftener than once in five times: .3 is eight standard errors from both.
     done = run_release(listed(LINKAGE | {"excess": 0.3}), lake, "r1", work)
     (trial,) = done.report.attacks.trials
     part, register = trial.outcomes
@@ -298,7 +298,7 @@ def test_linkage_tries_to_name_people_by_a_public_register(listed: Any, lake: La
 
 
 @pytest.mark.parametrize(
-    ("changed", "told"),
+    ("changed", "expected"),
     [
         ({"age": 130.0}, "age"),
         ({"age": "old"}, "age"),
@@ -307,9 +307,9 @@ def test_linkage_tries_to_name_people_by_a_public_register(listed: Any, lake: La
     ids=["out of bounds", "text for a number", "not in the hierarchy"],
 )
 def test_a_register_that_does_not_fit_the_schema_is_refused_before_a_release_is_made(
-    listed: Any, lake: Lake, work: WorkArea, changed: dict[str, Any], told: str
+    listed: Any, lake: Lake, work: WorkArea, changed: dict[str, Any], expected: str
 ) -> None:
-    with pytest.raises(SchemaError, match=told) as refused:
+    with pytest.raises(SchemaError, match=expected) as refused:
         run_release(listed(LINKAGE, **changed), lake, "r1", work)
     assert "elsewhere" not in str(refused.value)
     assert not releases(lake.table("people"))
@@ -319,10 +319,10 @@ def test_the_gate_subtracts_earlier_releases_where_people_are_followed(
     write: Any, lake: Lake, work: WorkArea, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PRIVACY_MEMBERSHIP_KEY", "a secret of the tests, long enough for it")
-    asked = {"model": "attack_risk", "attack": "difference", "excess": 0.5, "publish_figures": True}
+    fields = {"model": "attack_risk", "attack": "difference", "excess": 0.5, "publish_figures": True}
     with pytest.raises(SpecError, match="history must be declared for attack_risk of difference"):
-        check_files(write(asked), None)
-    spec = write(asked, history={"identifier": "name", "keep": False})
+        check_files(write(fields), None)
+    spec = write(fields, history={"identifier": "name", "keep": False})
     run_release(spec, lake, "r1", work)  # there is nothing to subtract
     (trial,) = run_release(spec, lake, "r2", work).report.attacks.trials
     subjects = [outcome["subject"] for outcome in trial.outcomes]
@@ -365,7 +365,7 @@ def test_an_attack_without_people_left_out_is_refused(write: Any, lake: Lake, wo
         attack_staged(table, done.staged, done.report, title="people", release_id="r1")
 
 
-def test_who_is_held_out_goes_by_the_key_of_the_run_alone(write: Any, home: Path, work: WorkArea) -> None:
+def test_who_is_held_out_follows_the_key_of_the_run_alone(write: Any, home: Path, work: WorkArea) -> None:
     spec = write(INFERENCE, own_visits=True)
     table = ingest(str(home / "people.parquet"), spec.data_schema(), work, columns=list(tables.FIELDS))
     one, again = (hold_out(table, work, 0.1) for _ in range(2))

@@ -31,8 +31,8 @@ def test_twelve_weeks_keep_the_policy_and_hold_few_persons_back(
         assert outcome.report.passed
         notes = [f["note"] for f in outcome.report.findings if f["rule"].startswith("republication")]
         assert [note.split("; ")[1] for note in notes] == ["not judged: population (not named by the policy)"]
-        told = manifest_of(lake.table("clinic_weekly"), key)["history"]
-        assert told["releases"] == week
-        assert told["withheld"] <= 80
-        assert told["held_back"] <= 200
-        assert told["outdated"] <= 40 * (week + 1)
+        manifest = manifest_of(lake.table("clinic_weekly"), key)["history"]
+        assert manifest["releases"] == week
+        assert manifest["withheld"] <= 80
+        assert manifest["held_back"] <= 200
+        assert manifest["outdated"] <= 40 * (week + 1)

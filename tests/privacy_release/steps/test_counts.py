@@ -78,14 +78,14 @@ def test_an_error_of_a_free_release_has_its_count(refused: Callable[..., str], c
 def test_lines_of_a_paid_run_count_no_record_of_the_source(tmp_path: Path) -> None:
     lines = []
     for rows in (150, 200):
-        told: list[str] = []
+        reported: list[str] = []
         run_private(
             tmp_path / str(rows),
             tables.people().head(rows),
-            lambda stage, text, told=told: told.append(f"{stage}: {text}"),  # type: ignore[misc]
+            lambda stage, text, reported=reported: reported.append(f"{stage}: {text}"),  # type: ignore[misc]
             **FAILING,
         )
-        lines.append([line for line in told if line.startswith(("ingest", "validate", "outliers"))])
+        lines.append([line for line in reported if line.startswith(("ingest", "validate", "outliers"))])
     assert lines[0] == lines[1]
     assert "ingest: N records, N dropped for nulls" in lines[0]
 

@@ -19,7 +19,7 @@ from privacy_release.lake.read import dictionary_of, read_release
 from privacy_release.lake.retract import clean_orphans, retract
 from privacy_release.lake.store import Lake, get
 from privacy_release.manifest.manifest import Claims
-from privacy_release.reports.dictionary import dictionary_html
+from privacy_release.reports.dictionary import _domain_words, dictionary_html, guarantee_in_short
 from privacy_release.spec.files import load_policy
 from privacy_release.steps.producers.job import Job, ProducedRelease
 from privacy_release.steps.producers.staging import stage
@@ -75,18 +75,18 @@ def published(
     staged = privacy_release.make_release(table, work, method=method, parameters=given, seed=1)
     report = privacy_release.verify_staged(staged, POLICY)
     privacy_release.publish_staged(staged, report, lake.table(NAME), release)
-    told = dictionary_of(lake.table(NAME), release)
-    assert told is not None
-    return told
+    described = dictionary_of(lake.table(NAME), release)
+    assert described is not None
+    return described
 
 
-def columns(told: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    return {column["name"]: column for column in told["columns"]}
+def columns(reported: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    return {column["name"]: column for column in reported["columns"]}
 
 
 def test_it_tells_how_each_column_was_made(tmp_path: Path, work: WorkArea, lake: Lake) -> None:
-    told = published(tmp_path, work, lake)
-    found = columns(told)
+    reported = published(tmp_path, work, lake)
+    found = columns(reported)
     assert {name: (c["form"], c["type"]) for name, c in found.items()} == {
         "age_from": ("lower_bound", "long"),
         "age_to": ("upper_bound", "long"),
@@ -105,8 +105,8 @@ def test_it_tells_how_each_column_was_made(tmp_path: Path, work: WorkArea, lake:
     assert found["seen"]["domain"] == {"calendar": ["month", "year"]}
     assert found["age_from"]["null"] == "never null"
     assert found["note"]["null"] == "null: it was null in the source"
-    assert told["guarantee"]["short"] == "k-anonymity (k=5)"
-    assert "release 1" in told["cite"]
+    assert reported["guarantee"]["short"] == "k-anonymity (k=5)"
+    assert "release 1" in reported["cite"]
 
 
 def test_bounds_and_midpoints_name_their_attribute(tmp_path: Path, work: WorkArea, lake: Lake) -> None:
@@ -155,13 +155,13 @@ def test_shares_of_changed_cells_are_those_of_the_released_table(
 
 
 def test_it_is_a_proof_that_the_commit_names(tmp_path: Path, work: WorkArea, lake: Lake) -> None:
-    told = published(tmp_path, work, lake)
+    reported = published(tmp_path, work, lake)
     (entry,) = publications(lake.table(NAME))
     assert set(entry.further) == {"dictionary.json", "dictionary.html"}
     for name, digest in entry.further.items():
         data = get(lake, f"_proof/{NAME}/{digest}.{name.rpartition('.')[2]}")
         assert hashlib.sha256(data).hexdigest() == digest
-    assert json.loads(get(lake, f"_proof/{NAME}/{entry.further['dictionary.json']}.json")) == told
+    assert json.loads(get(lake, f"_proof/{NAME}/{entry.further['dictionary.json']}.json")) == reported
     path = Path(lake.root) / f"_proof/{NAME}/{entry.further['dictionary.json']}.json"
     path.write_bytes(path.read_bytes().replace(b"never null", b"often null"))
     with pytest.raises(IntegrityError, match="dictionary of table people"):
@@ -182,7 +182,7 @@ def test_a_retraction_takes_it_along_and_a_cleaning_leaves_it(
         dictionary_of(lake.table(NAME), "1")
 
 
-def test_the_page_is_closed_escaped_and_holds_nobody(tmp_path: Path, work: WorkArea, lake: Lake) -> None:
+def test_the_page_is_closed_escaped_and_holds_no_one(tmp_path: Path, work: WorkArea, lake: Lake) -> None:
     html = dictionary_html(published(tmp_path, work, lake))
     require_closed_page(html)
     assert "canary" not in html
@@ -204,13 +204,13 @@ def test_the_table_says_it_to_every_client_and_stays_up_to_date(
     assert "which is closed" in comments["age_from"]
     before = table.version()
     published(tmp_path, work, lake, "2")
-    assert DeltaTable(lake.table(NAME).address).version() == before + 1  # nothing to say anew
+    assert DeltaTable(lake.table(NAME).address).version() == before + 1  # nothing to say again
     published(tmp_path, work, lake, "3", k=6)
     assert "k-anonymity (k=6)" in DeltaTable(lake.table(NAME).address).metadata().description
     assert [entry.release_id for entry in publications(lake.table(NAME))] == ["1", "2", "3"]
 
 
-def test_a_new_column_comes_with_its_comment_and_an_old_one_is_described_anew(
+def test_a_new_column_comes_with_its_comment_and_an_old_one_is_described_again(
     tmp_path: Path, work: WorkArea, lake: Lake
 ) -> None:
     published(tmp_path, work, lake, intervals="text")
@@ -231,16 +231,16 @@ def test_a_new_column_comes_with_its_comment_and_an_old_one_is_described_anew(
 
 def test_of_a_private_release_it_tells_no_count_of_the_source(tmp_path: Path, lake: Lake) -> None:
     publish_synthetic(tmp_path, lake, name=NAME)
-    told = dictionary_of(lake.table(NAME), "1")
-    assert told is not None
-    assert {column["form"] for column in told["columns"]} == {"drawn"}
-    assert all("changed" not in column and column["changed_hidden"] for column in told["columns"])
-    assert "suppressed" not in told
-    assert "epsilon 1 " in told["guarantee"]["sentences"][0]
-    assert "left out" not in dictionary_html(told)
+    described = dictionary_of(lake.table(NAME), "1")
+    assert described is not None
+    assert {column["form"] for column in described["columns"]} == {"drawn"}
+    assert all("changed" not in column and column["changed_hidden"] for column in described["columns"])
+    assert "suppressed" not in described
+    assert "epsilon 1 " in described["guarantee"]["sentences"][0]
+    assert "left out" not in dictionary_html(described)
 
 
-def test_long_lists_of_labels_are_counted_and_not_told(tmp_path: Path, work: WorkArea) -> None:
+def test_long_lists_of_labels_are_counted_and_not_reported(tmp_path: Path, work: WorkArea) -> None:
     from privacy_release.reports.columns import described_columns
 
     codes = [f"{i:03d}" for i in range(200)]
@@ -248,8 +248,8 @@ def test_long_lists_of_labels_are_counted_and_not_told(tmp_path: Path, work: Wor
     fields = {"zip": {"role": "quasi_identifier", "hierarchy": [list(row) for row in tree.rows]}}
     schema = DataSchema.from_dict(fields)
     released = DataSchema.from_dict({"zip": {"role": "quasi_identifier"}})
-    told = described_columns(schema, released, Claims.from_dict({}))["zip"]
-    assert told["domain"]["levels"] == [
+    reported = described_columns(schema, released, Claims.from_dict({}))["zip"]
+    assert reported["domain"]["levels"] == [
         {"count": 200},
         {"count": 2, "labels": ["0**", "1**"]},
         {"count": 1, "labels": ["*"]},
@@ -286,3 +286,12 @@ def test_a_manifest_names_missing_figures(tmp_path: Path, work: WorkArea, lake: 
     )
     left_out = read_manifest(stage(made, table, job).manifest).left_out
     assert {"figure": "the network", "error": "ZeroDivisionError"} in left_out
+
+
+def test_numbers_of_a_dictionary_are_written_as_people_write_them() -> None:
+    loss = {"epsilon": 0.123456, "delta": 1e-9, "neighbours": "replace_one"}
+    assert guarantee_in_short(Claims.from_dict({"guarantees": [], "loss": loss})) == (
+        "differential privacy (epsilon=0.1235, delta=1e-9)"
+    )
+    bounds = {"bounds": [0.5, 2_000_000.0]}
+    assert _domain_words(bounds) == "0.5 to 2000000, both inside"

@@ -1,4 +1,4 @@
-"""Releases with pseudonyms and text that was looked through: what is published, told, and refused."""
+"""Releases with pseudonyms and text that was looked through: what is published, reported, and refused."""
 
 import json
 from pathlib import Path
@@ -25,7 +25,7 @@ from privacy_release.workarea.engines import read_engine
 from privacy_release.workarea.references import StagedRelease
 from tests import tables
 
-KEY = "key-of-pseudonyms-that-nobody-must-see"
+KEY = "key-of-pseudonyms-that-no-one-must-see"
 ENGINES = {
     "local": None,
     "fragments": read_engine({"kind": "fragments", "rows": 1_000, "memory": "300MB", "processes": 1}),
@@ -68,9 +68,9 @@ def test_a_release_has_a_pseudonym_a_person_and_tells_how_far_it_reaches(
     kept = b"".join(path.read_bytes() for path in everything)
     assert KEY.encode() not in kept
     assert b"person-0" not in kept
-    told = manifest_of(lake.table("people"), "2")["columns"]["name"]
+    manifest = manifest_of(lake.table("people"), "2")["columns"]["name"]
     fingerprint = PseudonymKey(KEY.encode()).fingerprint
-    assert told == {
+    assert manifest == {
         "role": "insensitive",
         "kind": "categorical",
         "pseudonym": {"scope": scope, "series": "people", "key": fingerprint},
@@ -156,7 +156,7 @@ def test_a_private_method_refuses_them(home: Path, work: WorkArea, method: str) 
         make_release(table, work, method=method)
 
 
-def test_redacted_and_allowed_text_is_told_by_count(
+def test_redacted_and_allowed_text_is_reported_by_count(
     work: WorkArea, tmp_path: Path, people: pd.DataFrame
 ) -> None:
     rng = np.random.default_rng(0)

@@ -41,16 +41,16 @@ def published(lake: Lake, tmp_path: Path) -> Callable[..., str]:
         staged, page = tmp_path / "staged.parquet", tmp_path / "report.html"
         pq.write_table(pa.table({"age": [release_id] * 9}), staged)
         page.write_text("<!DOCTYPE html><title>Report</title>")
-        told = {"method": "mondrian", "parameters": {}, "guarantees": [], "loss": None, "rows": 9}
-        told |= {"figures": {}, "columns": {}, "measured": []} | manifest
-        publish(lake.table("people"), release_id, staged, told, page, expected_sha256=sha256_file(staged))
+        fields = {"method": "mondrian", "parameters": {}, "guarantees": [], "loss": None, "rows": 9}
+        fields |= {"figures": {}, "columns": {}, "measured": []} | manifest
+        publish(lake.table("people"), release_id, staged, fields, page, expected_sha256=sha256_file(staged))
         return sha256_file(staged)
 
     return one
 
 
 def gained(lake: Lake, curator: str) -> dict[str, Mapping[str, float] | None]:
-    """What is told of each release of the table."""
+    """What is reported of each release of the table."""
     return {e.release_id: e.figures.get(KEY) for e in figures_of_earlier(lake.table("people"), curator)}
 
 
@@ -58,19 +58,19 @@ def test_figures_are_those_that_are_published_else_those_that_the_curator_keeps(
     lake: Lake, curator: str, published: Callable[..., str]
 ) -> None:
     keep_figures([trial()], published("kept"), title="people", release_id="kept")
-    published("told", attacks=[{"attack": "inference", "bound": 0.3, "outcomes": [ROUNDED]}])
+    published("reported", attacks=[{"attack": "inference", "bound": 0.3, "outcomes": [ROUNDED]}])
     published("neither")
     keep_figures([trial()], published("retracted"), title="people", release_id="retracted")
     retract(lake.table("people"), "retracted", "a test")
     found = gained(lake, curator)
     assert found == {
         "kept": {name: EXACT[name] for name in ("excess", "low", "high")},
-        "told": {name: ROUNDED[name] for name in ("excess", "low", "high")},
+        "reported": {name: ROUNDED[name] for name in ("excess", "low", "high")},
         "neither": None,
     }
 
 
-def test_figures_of_other_bytes_of_a_private_release_or_in_another_folder_are_not_told(
+def test_figures_of_other_bytes_of_a_private_release_or_in_another_folder_are_not_reported(
     lake: Lake, curator: str, published: Callable[..., str], tmp_path: Path
 ) -> None:
     published("other bytes")

@@ -17,7 +17,7 @@ import pytest
 
 import privacy_release
 from privacy_engine.errors import CapacityError, InfeasibleError, IntegrityError, SpecError, VerificationError
-from privacy_engine.progress import telling
+from privacy_engine.progress import reporting_to
 from privacy_engine.tables.classes import EquivalenceClasses
 from privacy_engine.tables.schema import DataSchema
 from privacy_engine.verification.models import DistinctLDiversity, KAnonymity, TCloseness
@@ -63,7 +63,7 @@ SCHEMA = DataSchema.from_dict(
 
 
 def population() -> pd.DataFrame:
-    """Invented people; what they paid is known of the oldest alone, so in some fragments of nobody."""
+    """Invented people; what they paid is known only of the oldest, so in some fragments of no one."""
     rng = np.random.default_rng(11)
     age = rng.integers(18, 90, ROWS)
     paid = [decimal.Decimal(f"{i % 97}.25") if a > 85 else None for i, a in enumerate(age)]
@@ -115,7 +115,7 @@ def made(ingested: tuple[WorkArea, Table]) -> Released:
 
 @pytest.fixture
 def released(made: Released, tmp_path: Path) -> Iterator[Released]:
-    """The same in a work area of its own."""
+    """The same in a separate work area."""
     with WorkArea(tmp_path / "work", "people/run") as work:
         shutil.copytree(made.work.folder, work.folder, dirs_exist_ok=True)
         moved = json.loads(
@@ -356,10 +356,10 @@ def test_a_joined_release_is_measured_as_a_whole(released: Released) -> None:
 def test_the_manifest_and_the_report_tell_of_the_fragments(released: Released) -> None:
     sizes = [ref.rows for ref in released.cut]
     staged = released.join()
-    told = json.loads(Path(staged.manifest).read_text())["fragments"]
-    assert told["count"] == len(sizes)
-    assert told["rows"] == {"most": 1_000, "smallest": min(sizes), "largest": max(sizes)}
-    assert told["engine"] == "fragments"
+    manifest = json.loads(Path(staged.manifest).read_text())["fragments"]
+    assert manifest["count"] == len(sizes)
+    assert manifest["rows"] == {"most": 1_000, "smallest": min(sizes), "largest": max(sizes)}
+    assert manifest["engine"] == "fragments"
     report = Path(staged.report).read_text()
     require_closed_page(report)
     assert f"{len(sizes)} fragments</strong> of {min(sizes):,} to {max(sizes):,} records" in report
@@ -395,17 +395,23 @@ def test_one_process_and_the_process_pool_give_the_bytes_of_mapped_tasks(
     if small is not None:
         monkeypatch.setattr(engines, "SMALL", small)
     work, table = ingested
-    told: list[str] = []
+    messages: list[str] = []
     shares: list[float] = []
-    with telling(shares.append):
+    with reporting_to(shares.append):
         pooled = make_release(
-            table, work, method="mondrian", parameters=MONDRIAN, seed=7, label="pooled", progress=told.append
+            table,
+            work,
+            method="mondrian",
+            parameters=MONDRIAN,
+            seed=7,
+            label="pooled",
+            on_progress=messages.append,
         )
     mapped = released.join()
     assert pooled.sha256 == mapped.sha256
     assert pooled.figures == mapped.figures
     count = len(released.cut)
-    assert [step for step in told if step.startswith("fragment")] == [
+    assert [step for step in messages if step.startswith("fragment")] == [
         f"fragment {i} of {count}" for i in range(1, count + 1)
     ]
     done = [share for share in shares if share < 0.851]  # then they are joined

@@ -97,10 +97,10 @@ def rewritten(staged: StagedRelease, change: Callable[[pd.DataFrame], pd.DataFra
 def test_an_engine_finds_what_verification_in_memory_finds(
     unloaded: StagedRelease, small: StagedRelease, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked = policy(K, L, T, max_gcp=0.9, max_suppressed=0.1)
-    found = privacy_release.verify_staged(unloaded, asked)
+    requested = policy(K, L, T, max_gcp=0.9, max_suppressed=0.1)
+    found = privacy_release.verify_staged(unloaded, requested)
     monkeypatch.undo()
-    assert found == privacy_release.verify_staged(small, asked)
+    assert found == privacy_release.verify_staged(small, requested)
     assert found.passed
 
 
@@ -146,7 +146,7 @@ def test_an_engine_leaves_nothing_in_the_work_area(staged: StagedRelease, work: 
     assert set(work.folder.iterdir()) == before
 
 
-def test_policies_across_releases_are_refused_where_nobody_knows_the_persons(
+def test_policies_across_releases_are_refused_where_no_one_knows_the_persons(
     staged: StagedRelease, lake: Lake
 ) -> None:
     across = policy(K, {"model": "m_invariance", "m": 2, "attribute": "illness"})
@@ -263,20 +263,20 @@ def paid(tmp_path: Path, people: pd.DataFrame, work: WorkArea) -> tuple[StagedRe
     return staged, ledger
 
 
-def test_a_private_release_with_an_engine_is_held_against_its_ledger_and_published(
+def test_a_private_release_with_an_engine_is_compared_with_its_ledger_and_published(
     paid: tuple[StagedRelease, BudgetLedger], lake: Lake
 ) -> None:
     staged, ledger = paid
-    asked = policy(max_epsilon=0.5)
-    report = privacy_release.verify_staged(staged, asked, ledger)
+    requested = policy(max_epsilon=0.5)
+    report = privacy_release.verify_staged(staged, requested, ledger)
     in_memory = replace(staged, engine=None)
     assert staged.engine is not None
-    assert report == privacy_release.verify_staged(in_memory, asked, ledger)
+    assert report == privacy_release.verify_staged(in_memory, requested, ledger)
     assert report.passed
     done = privacy_release.publish_staged(staged, report, lake.table("people"), "a")
     assert read_release(lake.table("people"), "a").num_rows == done.rows == staged.rows
     with pytest.raises(SpecError, match="ledger"):
-        privacy_release.verify_staged(staged, asked)
+        privacy_release.verify_staged(staged, requested)
 
 
 def test_a_value_outside_of_its_public_domain_is_found_in_the_last_part(

@@ -92,9 +92,9 @@ def test_pseudonyms_are_neither_identifiers_nor_the_numbers_of_the_run(
 
 
 def test_the_report_tells_of_linked_rows(staged: StagedRelease) -> None:
-    told = Path(staged.report).read_text()
-    assert "The rows of a person are linked" in told
-    assert "persons who look alike; " in told
+    text = Path(staged.report).read_text()
+    assert "The rows of a person are linked" in text
+    assert "persons who look alike; " in text
 
 
 def test_a_row_moved_to_another_pseudonym_fails(staged: StagedRelease) -> None:
@@ -193,9 +193,9 @@ def test_a_release_of_linked_rows_reaches_the_lake_and_is_verified_there(
     assert min(recounted(published)) >= 5
     assert published["name"].nunique() == 200
     assert not published["name"].str.startswith("person").any()
-    copy, asked = tmp_path / "copy.parquet", home / "asked.yaml"
-    asked.write_text(yaml.safe_dump({"require": policy["require"]}))
-    arguments = ["verify", str(copy), "--policy", str(asked), "--schema", str(linked)]
+    copy, requested = tmp_path / "copy.parquet", home / "asked.yaml"
+    requested.write_text(yaml.safe_dump({"require": policy["require"]}))
+    arguments = ["verify", str(copy), "--policy", str(requested), "--schema", str(linked)]
     published[["name", "age_from", "age_to", "zip", "illness", "visits"]].to_parquet(copy, index=False)
     assert main(arguments) == DONE
     moved = published[["name", "age_from", "age_to", "zip", "illness", "visits"]].iloc[1:]

@@ -62,8 +62,8 @@ def source(tmp_path: Path) -> str:
 def engine_of(kind: str, monkeypatch: pytest.MonkeyPatch) -> Any:
     if kind == "spark":
         require_spark()
-        told = {"conn_type": "privacy_spark", "extra": {"master": "local[2]", "conf": CONF}}
-        monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", json.dumps(told))
+        reported = {"conn_type": "privacy_spark", "extra": {"master": "local[2]", "conf": CONF}}
+        monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", json.dumps(reported))
     fields = {"kind": kind, "rows": 1_000, "memory": "1GB", "processes": 1}
     return None if kind == "local" else read_engine(fields)
 
@@ -116,7 +116,9 @@ def test_without_keep_a_null_stops_ingest_and_drop_leaves_it_out(
         privacy_release.ingest(source, schema, work, engine=engine)
     dropped = privacy_release.ingest(source, schema, work, nulls="drop", label="dropped", engine=engine)
     assert dropped.rows == len(people().dropna())
-    fields = {name: told | ({"nullable": True} if name == "age" else {}) for name, told in FIELDS.items()}
+    fields = {
+        name: reported | ({"nullable": True} if name == "age" else {}) for name, reported in FIELDS.items()
+    }
     some = privacy_release.ingest(
         source, DataSchema.from_dict(fields), work, nulls="drop", label="some", engine=engine
     )
@@ -131,9 +133,9 @@ def specified(home: Path, **changes: Any) -> Path:
         table[column] = table[column].mask(rng.random(len(table)) < 0.2)
     table.to_parquet(home / "people.parquet", index=False)
     path = home / "releases" / "people.yaml"
-    told = yaml.safe_load(path.read_text())
-    told["source"]["nulls"] = changes.pop("nulls", "keep")
-    path.write_text(yaml.safe_dump({**told, **changes}))
+    reported = yaml.safe_load(path.read_text())
+    reported["source"]["nulls"] = changes.pop("nulls", "keep")
+    path.write_text(yaml.safe_dump({**reported, **changes}))
     return path
 
 

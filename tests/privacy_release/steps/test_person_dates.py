@@ -1,4 +1,4 @@
-"""Releases with shifted dates and derived columns, from a file to the lake: what is told and refused."""
+"""Releases with shifted dates and derived columns, from a file to the lake: what is reported and refused."""
 
 import datetime as dt
 import json
@@ -35,7 +35,7 @@ from privacy_release.workarea.staged import read_schema
 from tests import tables
 from tests.tables import SPENDING
 
-KEY = "key-of-shifted-dates-that-nobody-must-see"
+KEY = "key-of-shifted-dates-that-no-one-must-see"
 SHIFT = {"connection": "dates", "days": 60, "scope": "series"}
 FIELDS: dict[str, Any] = {
     "patient": {"role": "identifier", "kind": "categorical"},
@@ -229,7 +229,7 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
 def test_a_specification_that_does_not_fit_together_is_refused(
     home: Path, changes: dict[str, dict[str, Any]], words: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    fields = {name: told | changes.get(name, {}) for name, told in FIELDS.items()}
+    fields = {name: reported | changes.get(name, {}) for name, reported in FIELDS.items()}
     path = specified(home, fields)
     with pytest.raises(SpecError, match=words):
         load_spec(path).data_schema()
@@ -257,8 +257,8 @@ def test_a_day_of_yaml_stays_a_day(
     assert main(["check", str(path)]) == 0
     assert "right" in capsys.readouterr().out
     run_release(spec, lake, "1", work)
-    told = manifest_of(lake.table("people"), "1")["source"]["derived"]
-    assert told["age"] == {"years_between": ["born", "2026-01-01"]}
+    manifest = manifest_of(lake.table("people"), "1")["source"]["derived"]
+    assert manifest["age"] == {"years_between": ["born", "2026-01-01"]}
 
 
 def test_the_schema_of_a_released_table_is_the_one_after_ingest(home: Path) -> None:

@@ -79,9 +79,9 @@ def staged_by(table: Table, work: WorkArea) -> StagedRelease:
 def test_the_work_area_knows_persons_by_numbers_alone(source: str, work: WorkArea) -> None:
     table = ingested(source, work)
     kept = pq.read_table(table.uri).to_pandas()
-    told = visits()["patient"]
-    assert kept.groupby(told)["patient"].nunique().eq(1).all()
-    assert kept["patient"].nunique() == told.nunique()
+    reported = visits()["patient"]
+    assert kept.groupby(reported)["patient"].nunique().eq(1).all()
+    assert kept["patient"].nunique() == reported.nunique()
     assert not any(CANARY.encode() in path.read_bytes() for path in work.folder.rglob("*") if path.is_file())
 
 
@@ -127,13 +127,13 @@ def test_every_published_class_has_k_persons_by_a_plain_query(
 def test_the_report_speaks_of_persons(source: str, work: WorkArea, engine: str) -> None:
     staged = staged_by(ingested(source, work, ENGINES[engine]), work)
     text = Page(Path(staged.report).read_text()).text
-    for told in (
+    for reported in (
         "with records of at least 10 persons, its own included",
         "persons with at least 3 distinct sets of them",
         "Several known rows of a person",
         "persons who look alike; ",
     ):
-        assert told in text
+        assert reported in text
     assert "with at least 10 records" not in text
 
 
@@ -209,11 +209,11 @@ def test_without_its_persons_a_release_is_not_verified(source: str, work: WorkAr
 
 def test_an_identifier_that_repeats_stops_ingest_with_both_remedies(source: str, work: WorkArea) -> None:
     silent = DataSchema.from_dict(FIELDS)
-    with pytest.raises(SchemaError, match="3,800 records repeat") as told:
+    with pytest.raises(SchemaError, match="3,800 records repeat") as error:
         privacy_release.ingest(source, silent, work)
-    assert "`person: patient`" in str(told.value)
-    assert "`person: {none: <reason>}`" in str(told.value)
-    assert CANARY not in str(told.value)
+    assert "`person: patient`" in str(error.value)
+    assert "`person: {none: <reason>}`" in str(error.value)
+    assert CANARY not in str(error.value)
     assert not list(work.folder.glob("ingest*"))
 
 
@@ -229,11 +229,11 @@ def test_names_that_people_share_are_not_advised_as_the_person(
     identifier = {"role": "identifier", "kind": "categorical"}
     age = {"role": "quasi_identifier", "kind": "numeric", "bounds": [0, 120]}
     schema = DataSchema.from_dict({**dict.fromkeys(table, identifier), "age": age})
-    with pytest.raises(SchemaError, match="given: 2 records repeat") as told:
+    with pytest.raises(SchemaError, match="given: 2 records repeat") as error:
         privacy_release.ingest(str(tmp_path / "people.parquet"), schema, work)
-    assert "no value of number repeats. If it names people and not events" in str(told.value)
-    assert "`person: number`; if surname names them" in str(told.value)
-    assert "person: given" not in str(told.value)
+    assert "no value of number repeats. If it names people and not events" in str(error.value)
+    assert "`person: number`; if surname names them" in str(error.value)
+    assert "person: given" not in str(error.value)
     named = DataSchema.from_dict({**schema.to_dict(), "person": "number"})
     assert privacy_release.ingest(str(tmp_path / "people.parquet"), named, work).rows == 4
 
@@ -263,7 +263,7 @@ def test_an_identifier_that_repeats_is_found_over_files_and_beyond_memory(
     assert all(file.closed for file in opened)
 
 
-def test_a_record_of_nobody_is_refused_or_dropped(work: WorkArea, tmp_path: Path) -> None:
+def test_a_record_of_no_one_is_refused_or_dropped(work: WorkArea, tmp_path: Path) -> None:
     table = visits()
     table.loc[:4, "patient"] = None
     table.to_parquet(tmp_path / "visits.parquet", index=False)
@@ -275,8 +275,8 @@ def test_a_record_of_nobody_is_refused_or_dropped(work: WorkArea, tmp_path: Path
 
 def specified(home: Path, **fields: Any) -> Path:
     path = home / "releases" / "people.yaml"
-    told = yaml.safe_load(path.read_text()) | fields
-    path.write_text(yaml.safe_dump({name: value for name, value in told.items() if value is not None}))
+    reported = yaml.safe_load(path.read_text()) | fields
+    path.write_text(yaml.safe_dump({name: value for name, value in reported.items() if value is not None}))
     return path
 
 
@@ -305,7 +305,7 @@ def test_without_a_person_it_stops(repeated: Path, lake: Lake, work: WorkArea) -
     ("fields", "words"),
     [
         ({"person": "zip"}, "role identifier"),
-        ({"person": "nobody"}, "role identifier"),
+        ({"person": "unknown"}, "role identifier"),
         ({"person": "none"}, "needs a reason"),
         ({"person": {"none": "households", "column": "name"}}, "one of"),
         ({"person": "name", "history": {"identifier": "name"}}, "must be another identifier than person"),

@@ -76,9 +76,9 @@ def test_weekly_releases_of_visits_keep_k_patients_against_every_attacker(
         assert found["republication"]["passed"]
         assert found["republication"]["measured"] >= 3
         assert found["k_anonymity"]["measured"] >= 3
-        told = manifest_of(lake.table("people"), f"week {week}")
-        assert told["history"]["releases"] == week
-        assert told["person"]["column"] == "name"
+        manifest = manifest_of(lake.table("people"), f"week {week}")
+        assert manifest["history"]["releases"] == week
+        assert manifest["person"]["column"] == "name"
         gone = set(table["name"].iloc[::13])
         table = table[~table["visit"].isin(table["visit"].iloc[::9]) & ~table["name"].isin(gone)]
         more = visits(range(100 * (week + 1), 100 * (week + 1) + 4))
@@ -110,7 +110,7 @@ def test_a_release_that_counts_visits_as_patients_is_not_published(
     assert [entry["release_id"] for entry in releases(lake.table("people"))] == ["1"]
 
 
-def test_what_is_kept_names_nobody_and_tells_whose_records_are_one_persons(
+def test_what_is_kept_names_no_one_and_tells_whose_records_are_one_persons(
     specified: Callable[..., ReleaseSpec], run: Run, curator: Path
 ) -> None:
     run(specified(), table_of(visits(range(30)), visits(range(0, 30, 2), 1)), "1")

@@ -144,7 +144,7 @@ def test_a_budget_for_rows_does_not_pay_for_persons(source: str, work: WorkArea,
     assert [entry.event.value for entry in ledger.history("patients")] == ["grant"]
 
 
-def test_a_data_set_without_a_budget_is_told_for_whom_to_grant_it(
+def test_a_data_set_without_a_budget_is_reported_for_whom_to_grant_it(
     source: str, work: WorkArea, ledger: BudgetLedger
 ) -> None:
     table = privacy_release.ingest(source, SCHEMA, work)
@@ -156,7 +156,7 @@ def test_a_data_set_without_a_budget_is_told_for_whom_to_grant_it(
 
 
 def test_a_claim_about_rows_fails_the_verification(source: str, work: WorkArea, ledger: BudgetLedger) -> None:
-    """As if somebody edited both the reference and the manifest."""
+    """As if someone edited both the reference and the manifest."""
     staged = released(source, work, ledger, weight="person")
     of_rows = {**staged.loss, "neighbours": "replace_one"}
     manifest = json.loads(Path(staged.manifest).read_text()) | {"loss": of_rows}
@@ -202,13 +202,13 @@ def test_it_runs_from_a_specification(
 ) -> None:
     visits().to_parquet(home / "people.parquet", index=False)
     (home / "policies" / "people.yaml").write_text(yaml.safe_dump({"max_epsilon": 1.0}))
-    told = yaml.safe_load((home / "releases" / "people.yaml").read_text())
-    kept = {name: told[name] for name in ("name", "source", "policy", "publish")}
+    reported = yaml.safe_load((home / "releases" / "people.yaml").read_text())
+    kept = {name: reported[name] for name in ("name", "source", "policy", "publish")}
     kind = {"kind": "categorical"}  # where the fields name no other
     columns = {name: kind | fields for name, fields in FIELDS.items() if name != "person"}
     given = {"method": "latent_class", "epsilon": 1, "classes": 2, "fits": 1, **BOUNDS[bound]}
     kept |= {"schema": columns, "person": "patient", "release": given, "budget": {"dataset": "patients"}}
-    kept["source"] = {"uri": told["source"]["uri"]}
+    kept["source"] = {"uri": reported["source"]["uri"]}
     (home / "releases" / "people.yaml").write_text(yaml.safe_dump(kept))
     run_release(load_spec(home / "releases" / "people.yaml"), lake, "1", work, ledger=ledger)
     (published,) = releases(lake.table("people"))

@@ -1,4 +1,4 @@
-"""`repeated_people: history`: nobody is released again while nothing follows who is in the releases."""
+"""`repeated_people: history`: no one is released again while nothing follows who is in the releases."""
 
 import json
 from collections.abc import Callable
@@ -119,12 +119,12 @@ def test_of_two_first_releases_at_a_time_one_is_published(
         publish_staged(made["b"], reports["b"], lake.table("people"), "b")
 
 
-def test_a_table_that_names_nobody_may_be_released_again(
+def test_a_table_that_names_no_one_may_be_released_again(
     home: Path, specified: Specified, lake: Lake, work: WorkArea
 ) -> None:
-    told = yaml.safe_load((home / "releases" / "people.yaml").read_text())
-    columns = {name: a for name, a in told["schema"].items() if a["role"] != "identifier"}
-    spec = specified(schema=columns, source=told["source"] | {"columns": list(columns)}, schedule="@daily")
+    fields = yaml.safe_load((home / "releases" / "people.yaml").read_text())
+    columns = {name: a for name, a in fields["schema"].items() if a["role"] != "identifier"}
+    spec = specified(schema=columns, source=fields["source"] | {"columns": list(columns)}, schedule="@daily")
     for release in ("1", "2"):
         report = run_release(spec, lake, release, work).report
     assert RULE not in {finding["rule"] for finding in report.findings}

@@ -43,7 +43,7 @@ def test_files_of_a_release_have_the_rights_of_the_lakes_folder(
     assert private
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to read as somebody else")
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to read as another user")
 @pytest.mark.parametrize("reader", ["of the group", "a stranger"])
 def test_the_group_of_the_lake_reads_what_a_private_process_published(tmp_path: Path, reader: str) -> None:
     lake = Lake(root=str(tmp_path / "lake"))

@@ -65,7 +65,7 @@ def write(include: Path, table: pd.DataFrame) -> None:
 
 def example() -> Spec:
     fields: Spec = yaml.safe_load((INCLUDE / "releases" / f"{EXAMPLE}.yaml").read_text())
-    stages = ("expectations", "outliers")  # of its own columns, which the tests change
+    stages = ("expectations", "outliers")  # of columns that are its own, which the tests change
     return {name: value for name, value in fields.items() if name not in stages}
 
 
@@ -100,13 +100,13 @@ def test_safe_harbor_on_synthea(include: Path, lake: Lake, tmp_path: Path, visit
     own = {zip_code[:3] for zip_code in visits["ZIP"].dropna()}
     assert codes <= own | {"000"}
     assert all(len(code) == 3 for code in codes)
-    told = manifest_of(lake.table(EXAMPLE), "1")["columns"]
+    columns = manifest_of(lake.table(EXAMPLE), "1")["columns"]
     assert (
-        told["BIRTHDATE_from"]["codes"]
+        columns["BIRTHDATE_from"]["codes"]
         == f"{THIS_YEAR - 90} stands for {THIS_YEAR - 90} and what is before it"
     )
-    assert told["DESCRIPTION"]["free_text"]["signed_by"] == "Jo Sample, privacy officer"
-    assert "stands for 17 rare prefixes (us_zip3_census_2000)" in told["ZIP"]["codes"]
+    assert columns["DESCRIPTION"]["free_text"]["signed_by"] == "Jo Sample, privacy officer"
+    assert "stands for 17 rare prefixes (us_zip3_census_2000)" in columns["ZIP"]["codes"]
     (report,) = (p for p in Path(lake.root).rglob("*.html") if "Release report" in p.read_text())
     assert "codes of ZIP" in report.read_text()
     assert (visits["BIRTHDATE"].map(lambda day: day.year) < THIS_YEAR - 90).any()  # or nothing was grouped
@@ -122,17 +122,17 @@ def planted(name: str, value: Any) -> Callable[[Spec, pd.DataFrame], pd.DataFram
 
 
 def added(
-    name: str, values: Callable[[int], Any], **told: Any
+    name: str, values: Callable[[int], Any], **about: Any
 ) -> Callable[[Spec, pd.DataFrame], pd.DataFrame]:
     def change(fields: Spec, table: pd.DataFrame) -> pd.DataFrame:
-        fields["schema"][name] = {"role": "insensitive", "kind": "categorical", **told}
+        fields["schema"][name] = {"role": "insensitive", "kind": "categorical", **about}
         fields["source"]["columns"].append(name)
         return table.assign(**{name: values(len(table))})
 
     return change
 
 
-def told(name: str, **other: Any) -> Callable[[Spec, pd.DataFrame], pd.DataFrame]:
+def declaring(name: str, **other: Any) -> Callable[[Spec, pd.DataFrame], pd.DataFrame]:
     def change(fields: Spec, table: pd.DataFrame) -> pd.DataFrame:
         own = fields["schema"][name] | other
         fields["schema"][name] = {field: value for field, value in own.items() if value is not None}
@@ -165,13 +165,21 @@ def told(name: str, **other: Any) -> Callable[[Spec, pd.DataFrame], pd.DataFrame
             SchemaError,
             "AGE: name in 1 record",
         ),
-        (told("DESCRIPTION", text={"allow": "it is fine"}), SpecError, "DESCRIPTION must meet clean_text"),
-        (told("START", precision="day"), VerificationError, r"date_precision\(year\) in START"),
-        (told("DEATHDATE", precision="day"), VerificationError, r"date_precision\(year\) in DEATHDATE"),
-        (told("DEATHDATE", precision="month"), VerificationError, r"date_precision\(year\) in DEATHDATE"),
-        (told("BIRTHDATE", bottom_code=None), VerificationError, r"age_group_from\(90\) in BIRTHDATE"),
         (
-            told("BIRTHDATE", bottom_code=date(THIS_YEAR - 91, 1, 1)),
+            declaring("DESCRIPTION", text={"allow": "it is fine"}),
+            SpecError,
+            "DESCRIPTION must meet clean_text",
+        ),
+        (declaring("START", precision="day"), VerificationError, r"date_precision\(year\) in START"),
+        (declaring("DEATHDATE", precision="day"), VerificationError, r"date_precision\(year\) in DEATHDATE"),
+        (
+            declaring("DEATHDATE", precision="month"),
+            VerificationError,
+            r"date_precision\(year\) in DEATHDATE",
+        ),
+        (declaring("BIRTHDATE", bottom_code=None), VerificationError, r"age_group_from\(90\) in BIRTHDATE"),
+        (
+            declaring("BIRTHDATE", bottom_code=date(THIS_YEAR - 91, 1, 1)),
             VerificationError,
             r"age_group_from\(90\) in BIRTHDATE_from .*years_before_release: 90",
         ),
@@ -181,24 +189,24 @@ def told(name: str, **other: Any) -> Callable[[Spec, pd.DataFrame], pd.DataFrame
             r"age_group_from\(90\) in AGE measured 1 row: state `top_code: 90`",
         ),
         (
-            told("ZIP", prefix=None, width=None, rare=None),
+            declaring("ZIP", prefix=None, width=None, rare=None),
             VerificationError,
             r"postcode_characters\(3\) in ZIP",
         ),
-        (told("ZIP", prefix=4, rare=None), VerificationError, r"postcode_characters\(3\) in ZIP"),
+        (declaring("ZIP", prefix=4, rare=None), VerificationError, r"postcode_characters\(3\) in ZIP"),
         (
-            lambda f, t: told("ZIP", rare=None)(f, planted("ZIP", "03601")(f, t)),
+            lambda f, t: declaring("ZIP", rare=None)(f, planted("ZIP", "03601")(f, t)),
             VerificationError,
             r"rare_postcodes\(us_zip3_census_2000\) in ZIP",
         ),
-        (told("RACE", meaning=None), SpecError, "RACE must meet declared: state its meaning"),
+        (declaring("RACE", meaning=None), SpecError, "RACE must meet declared: state its meaning"),
         (
-            told("DESCRIPTION", free_text=None),
+            declaring("DESCRIPTION", free_text=None),
             SpecError,
             "DESCRIPTION must meet no_free_text: list its values",
         ),
-        (told("RACE", categories=None), SpecError, "RACE must meet no_free_text"),
-        (told("CITY", role="quasi_identifier"), SpecError, r"CITY must meet forbid\(.*\): give it"),
+        (declaring("RACE", categories=None), SpecError, "RACE must meet no_free_text"),
+        (declaring("CITY", role="quasi_identifier"), SpecError, r"CITY must meet forbid\(.*\): give it"),
         (
             added("NOTE", lambda n: np.arange(n).astype(str), meaning="other", unique={"allow": "drawn"}),
             SpecError,
@@ -255,7 +263,7 @@ def test_random_pseudonyms_may_be_released_and_keyed_ones_may_not(
         fields["person"] = {"column": "PATIENT", "rows": rows}
         fields["release"] = {"method": "mondrian", "k": 2}
         keep = ("PATIENT", "GENDER", "RACE", "STATE")
-        fields["schema"] = {name: told for name, told in fields["schema"].items() if name in keep}
+        fields["schema"] = {name: about for name, about in fields["schema"].items() if name in keep}
         fields["source"]["columns"] = list(fields["schema"])
         released = publish(include, lake, tmp_path, fields)
         assert released["PATIENT"].nunique() > 2
@@ -297,14 +305,14 @@ def test_a_specification_gives_verify_the_quasi_identifiers_that_are_free_text(
 
 
 @pytest.mark.parametrize("engine", ["fragments"])
-def test_fragments_are_held_against_the_pack(include: Path, lake: Lake, tmp_path: Path, engine: str) -> None:
+def test_fragments_are_compared_with_the_pack(include: Path, lake: Lake, tmp_path: Path, engine: str) -> None:
     fields = {**example(), "engine": {"kind": engine, "rows": 1_000, "memory": "300MB", "processes": 1}}
     released = publish(include, lake, tmp_path, fields)
     assert (pd.to_datetime(released["BIRTHDATE_from"]).dt.strftime("%m-%d") == "01-01").all()
     assert (pd.to_datetime(released["BIRTHDATE_to"]).dt.strftime("%m-%d") == "12-31").all()
-    told = manifest_of(lake.table(EXAMPLE), "1")
-    assert "codes" in told["columns"]["ZIP"]
-    assert {f["rule"] for f in told["measured"] if f["passed"]} >= {"columns: date_precision(year)"}
+    manifest = manifest_of(lake.table(EXAMPLE), "1")
+    assert "codes" in manifest["columns"]["ZIP"]
+    assert {f["rule"] for f in manifest["measured"] if f["passed"]} >= {"columns: date_precision(year)"}
 
 
 def cells(schema: dict[str, str]) -> Spec:
@@ -430,8 +438,8 @@ def test_a_draft_of_each_pack_names_its_policy(
     table = include.parent / "data/samples/visits.parquet"
     assert main(["schema", "infer", str(table), "--preset", pack]) == DONE
     drafted = yaml.safe_load(capsys.readouterr().out)
-    asked = load_policy(include / drafted["policy"]).to_dict().get("require", [])
-    for model in asked:
+    fields = load_policy(include / drafted["policy"]).to_dict().get("require", [])
+    for model in fields:
         if model["model"] == "k_anonymity":
             assert drafted["release"]["k"] == model["k"]
 
@@ -446,6 +454,6 @@ def test_each_pack_is_a_policy_and_has_its_page(pack: str) -> None:
 
 
 def test_the_european_preset_bounds_the_risk_at_nine_in_a_hundred() -> None:
-    told = load_policy(INCLUDE / "policies/european_research.yaml").to_dict()
-    k = next(model["k"] for model in told["require"] if model["model"] == "k_anonymity")
+    policy = load_policy(INCLUDE / "policies/european_research.yaml").to_dict()
+    k = next(model["k"] for model in policy["require"] if model["model"] == "k_anonymity")
     assert 1 / k <= 0.09 < 1 / (k - 1)

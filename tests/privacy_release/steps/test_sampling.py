@@ -1,4 +1,4 @@
-"""Synthetic records drawn part by part: as many, of one form, and told of as what they are."""
+"""Synthetic records drawn part by part: as many, of one form, and described as what they are."""
 
 import hashlib
 import json
@@ -71,8 +71,8 @@ def test_the_report_says_of_how_many_records_its_shares_are(model: SynthesizerMo
     assert "Records released 200" in Page(html).text
     assert "Shares of the first 9 released records" in Page(html).text
     whole = draw_parts(METHOD, model, load_schema(SCHEMA), np.random.default_rng(1), path)
-    told = render_report(whole.release, {}, {}, title="People", source_rows=200, rows=whole.rows)
-    assert "Shares of the released records" in Page(told).text
+    text = render_report(whole.release, {}, {}, title="People", source_rows=200, rows=whole.rows)
+    assert "Shares of the released records" in Page(text).text
 
 
 def test_an_engine_draws_the_records_that_one_process_draws_from_the_same_model(

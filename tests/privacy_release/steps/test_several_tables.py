@@ -66,8 +66,8 @@ def test_the_tables_reach_the_lake_as_one_release(tmp_path: Path, lake: Lake, wo
     rows = read_release(lake.table("clinic"), "r1").to_pandas()
     found = recounted(rows, OWN, {"visits": "illness"})
     findings = {f["rule"]: f["measured"] for f in outcome.report.findings}
-    assert findings["k_anonymity(k=4)"] == min(told["k"] for told in found) >= 4
-    least = min(told["visits"] for told in found if "visits" in told)
+    assert findings["k_anonymity(k=4)"] == min(reported["k"] for reported in found) >= 4
+    least = min(reported["visits"] for reported in found if "visits" in reported)
     assert findings["distinct_l_diversity(l=2)"] == least >= 2
     assert outcome.report.classes == len(found)
     tables = read_tables(lake.table("clinic"), "r1")
@@ -76,19 +76,19 @@ def test_the_tables_reach_the_lake_as_one_release(tmp_path: Path, lake: Lake, wo
     assert tables["visits"].column_names == ["patient", *months, "ward", "illness", *ages]
     manifest = manifest_of(lake.table("clinic"), "r1")
     assert {name: own.num_rows for name, own in tables.items()} == {
-        name: told["rows"] for name, told in manifest["tables"].items()
+        name: reported["rows"] for name, reported in manifest["tables"].items()
     }
     assert not set(rows["patient"]) & set(clinic()["visits"]["patient"])
     assert manifest["sha256"] == outcome.report.sha256
     assert set(manifest["source"]["tables"]) == {"patients", "visits"}
     assert "uri" not in json.dumps(manifest["source"])
-    told = dictionary_of(lake.table("clinic"), "r1")
-    assert told is not None
-    assert {name: set(own) for name, own in told["tables"].items()} == {
+    reported = dictionary_of(lake.table("clinic"), "r1")
+    assert reported is not None
+    assert {name: set(own) for name, own in reported["tables"].items()} == {
         "patients": {"patient", *ages, "district", "insurer"},
         "visits": {"patient", *months, "ward", "illness", *ages},
     }
-    columns = {column["name"]: column for column in told["columns"]}
+    columns = {column["name"]: column for column in reported["columns"]}
     assert (columns["patient"]["form"], columns["patient"]["null"]) == ("pseudonym", "never null")
     assert all("of another table" in columns[name]["null"] for name in ("month_from", "ward", "insurer"))
 
@@ -117,8 +117,8 @@ def test_a_person_has_one_number_in_all_tables_and_no_identifier_is_copied(
     rows, source = pq.read_table(table.uri).to_pandas(), clinic()
     by_name = {}
     for name in ("patients", "visits"):
-        told = rows.loc[rows["table_name"] == name, "patient"].to_numpy()
-        for person, number in zip(source[name]["patient"], told, strict=True):
+        reported = rows.loc[rows["table_name"] == name, "patient"].to_numpy()
+        for person, number in zip(source[name]["patient"], reported, strict=True):
             assert by_name.setdefault(person, number) == number
     assert len(set(by_name.values())) == len(by_name)
     assert not list(work.folder.glob("ingest.*s.parquet"))
@@ -132,8 +132,8 @@ def test_no_identifier_is_in_any_file_of_a_release(tmp_path: Path, work: WorkAre
     files = [path for root in (work.folder, tmp_path / "lake") for path in root.rglob("*") if path.is_file()]
     assert len(files) > 10
     for path in files:
-        told = pd.read_parquet(path).to_csv() if path.suffix == ".parquet" else path.read_text()
-        assert "canary" not in told
+        text = pd.read_parquet(path).to_csv() if path.suffix == ".parquet" else path.read_text()
+        assert "canary" not in text
 
 
 def test_the_person_may_have_another_name_in_a_table(tmp_path: Path, lake: Lake, work: WorkArea) -> None:
@@ -147,10 +147,10 @@ def test_the_person_may_have_another_name_in_a_table(tmp_path: Path, lake: Lake,
 
 
 def test_the_report_names_the_tables(table: Table, work: WorkArea) -> None:
-    told = Path(made(table, work).report).read_text()
+    text = Path(made(table, work).report).read_text()
     for words in ("Several tables are one release", "patients: age", "visits: month", "table visits"):
-        assert words in told
-    assert "visits: age" not in told  # it is carried, and no cell of its own
+        assert words in text
+    assert "visits: age" not in text  # it is carried, and not a separate cell
 
 
 # What must not pass
@@ -337,12 +337,12 @@ def publish_alone(lake: Lake, staged: StagedRelease, run: str) -> None:
 
 def shown(lake: Lake) -> dict[str, set[str]]:
     """The pseudonyms in each table, as our reader tells, and any Delta client that knows nothing of us."""
-    told = {
+    fields = {
         name: set(own["patient"].to_pylist()) for name, own in read_tables(lake.table("clinic"), "r").items()
     }
     plain = DeltaTable(lake.table("clinic").address).to_pandas()
-    assert told == {name: set(own["patient"]) for name, own in plain.groupby("table_name")}
-    return told
+    assert fields == {name: set(own["patient"]) for name, own in plain.groupby("table_name")}
+    return fields
 
 
 def pseudonyms(staged: StagedRelease) -> dict[str, set[str]]:
@@ -393,9 +393,9 @@ def test_a_release_of_one_table_has_no_tables(home: Path, lake: Lake, work: Work
 def test_the_tables_are_queried_by_their_name(tmp_path: Path, lake: Lake, work: WorkArea) -> None:
     run_release(clinic_spec(tmp_path), lake, "r1", work)
     statement = "SELECT table_name, count(*) AS n FROM clinic GROUP BY table_name ORDER BY table_name"
-    told = answer(lake, statement)
+    reported = answer(lake, statement)
     expected = [(name, own.num_rows) for name, own in sorted(read_tables(lake.table("clinic"), "r1").items())]
-    assert [tuple(row.values()) for row in told.rows.to_pylist()] == expected
+    assert [tuple(row.values()) for row in reported.rows.to_pylist()] == expected
 
 
 def test_the_command_line_runs_checks_and_verifies_it(
@@ -410,8 +410,8 @@ def test_the_command_line_runs_checks_and_verifies_it(
     pq.write_table(rows, tmp_path / "copy.parquet")
     policy = tmp_path / "asked.yaml"
     policy.write_text("require: [{model: k_anonymity, k: 4}, {model: distinct_l_diversity, l: 2}]\n")
-    asked = ["verify", str(tmp_path / "copy.parquet"), "--policy", str(policy), "--schema", str(spec)]
-    assert main(asked) == DONE
+    report = ["verify", str(tmp_path / "copy.parquet"), "--policy", str(policy), "--schema", str(spec)]
+    assert main(report) == DONE
     pq.write_table(rows.slice(1), tmp_path / "copy.parquet")
-    assert main(asked) == REFUSED
+    assert main(report) == REFUSED
     assert "FAILED    k_anonymity(k=4)" in capsys.readouterr().out

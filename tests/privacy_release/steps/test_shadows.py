@@ -55,7 +55,7 @@ RULE = AttackRisk(attack=AttackName.MEMBERSHIP, excess=0.6, shadows=4)
 class Filtering:
     """Random places, but none near a true one: meant to protect, it tells who is true.
 
-    Nobody is near a released record, so only shadows show it.
+    No one is near a released record, so only shadows show it.
     """
 
     distance: float = 0.03
@@ -151,10 +151,10 @@ def files_of(work: WorkArea) -> dict[str, str]:
 def test_shadows_are_made_once_and_more_of_them_begin_with_the_same(
     released: Any, work: WorkArea, filtering: list[int]
 ) -> None:
-    told: list[str] = []
-    made, files = shadows_kept(RULE, *released, work, told.append), files_of(work)
+    messages: list[str] = []
+    made, files = shadows_kept(RULE, *released, work, messages.append), files_of(work)
     assert filtering == [60] * 4
-    assert told == [f"shadow {n} of 4, of 60 of 240 records held out" for n in (1, 2, 3, 4)]
+    assert messages == [f"shadow {n} of 4, of 60 of 240 records held out" for n in (1, 2, 3, 4)]
     assert {stat.S_IMODE(path.stat().st_mode) for path in work.folder.glob("shadow-*")} == {0o600}
     again = shadows_kept(RULE, *released, work)
     more = shadows_kept(replace(RULE, shadows=6), *released, work)
@@ -184,12 +184,12 @@ def test_after_a_crash_only_what_is_missing_is_made(
     whole = shadows_kept(RULE, *released, work)
     assert filtering == [60] * 4
     assert before.items() <= files_of(work).items()
-    # Records whose hash was not written any more were never attacked with: they are drawn anew.
+    # Records whose hash was not written any more were never attacked with: they are drawn again.
     (third,) = work.folder.glob("shadow-*-2.json")
     third.unlink()
-    anew = shadows_kept(RULE, *released, work)
+    redrawn = shadows_kept(RULE, *released, work)
     assert filtering == [60] * 5
-    assert [a.inside.tolist() for a in anew] == [a.inside.tolist() for a in whole]
+    assert [a.inside.tolist() for a in redrawn] == [a.inside.tolist() for a in whole]
 
 
 def test_another_machine_goes_on_with_the_shadows_of_the_first(
@@ -219,8 +219,10 @@ def test_a_shadow_that_was_changed_is_refused(
     what: str, released: Any, work: WorkArea, filtering: list[int]
 ) -> None:
     shadows_kept(RULE, *released, work)
-    (records,), (told,) = (list(work.folder.glob(f"shadow-*-1.{ending}")) for ending in ("parquet", "json"))
-    said = json.loads(told.read_bytes())
+    (records,), (reported,) = (
+        list(work.folder.glob(f"shadow-*-1.{ending}")) for ending in ("parquet", "json")
+    )
+    said = json.loads(reported.read_bytes())
     match what:
         case "records":
             (other,) = work.folder.glob("shadow-*-0.parquet")
@@ -228,11 +230,11 @@ def test_a_shadow_that_was_changed_is_refused(
         case "no records":
             records.unlink()
         case "hash":
-            told.write_text(json.dumps(said | {"sha256": "0" * 64}))
+            reported.write_text(json.dumps(said | {"sha256": "0" * 64}))
         case "inside":
-            told.write_text(json.dumps(said | {"inside": said["inside"][1:]}))
+            reported.write_text(json.dumps(said | {"inside": said["inside"][1:]}))
         case "no JSON":
-            told.write_text("[")
+            reported.write_text("[")
     with pytest.raises(IntegrityError, match="run from ingest again"):
         shadows_kept(RULE, *released, work)
     assert len(filtering) == 4
@@ -325,10 +327,10 @@ def listed(home: Path) -> Callable[..., Path]:
 def test_a_method_that_needs_more_people_says_so(listed: Any, lake: Lake, work: WorkArea) -> None:
     policy = {"require": [{"model": "k_anonymity", "k": 70}, MEMBERSHIP | {"shadows": 4}]}
     spec = load_spec(listed(policy, release={"method": "mondrian", "k": 70, "seed": 7}))
-    told = (
+    message = (
         r"shadows=4\): mondrian cannot make a shadow release of 60 of the 240 people held out: .*lower k, or"
     )
-    with pytest.raises(InfeasibleError, match=told) as refused:
+    with pytest.raises(InfeasibleError, match=message) as refused:
         run_release(spec, lake, "r1", work)
     assert "person-" not in str(refused.value)
     assert not releases(lake.table("people"))
@@ -366,8 +368,10 @@ def test_shadows_of_a_private_release_are_not_booked(
     assert len(files_of(work)) == 8
     (trial,) = done.report.attacks.trials
     assert trial.to_ref().keys() == {"rule", "attack", "bound", "passed", "shadows"}
-    told = json.dumps([done.report.to_ref(), done.staged.to_ref(), manifest_of(lake.table("people"), "r1")])
-    assert "shadow-" not in told
+    manifest = json.dumps(
+        [done.report.to_ref(), done.staged.to_ref(), manifest_of(lake.table("people"), "r1")]
+    )
+    assert "shadow-" not in manifest
     (page,) = curator.rglob("*attacks*.html")
     (entry,) = releases(lake.table("people"))
     report = get(lake, lake.table("people").proof(f"{entry['report_sha256']}.html")).decode()
@@ -392,9 +396,9 @@ def test_the_command_attacks_a_private_release_by_its_shadows(
     )
     assert main(["check", str(path)]) == DONE
     assert main(["run", str(path), "--release-id", "r1"]) == DONE
-    told = capsys.readouterr()
-    assert "1 attack bound met" in told.err
-    assert "person-" not in told.err + told.out
+    output = capsys.readouterr()
+    assert "1 attack bound met" in output.err
+    assert "person-" not in output.err + output.out
     assert [entry["release_id"] for entry in releases(lake.table("people"))] == ["r1"]
     assert [e.event.value for e in ledger.check("people")] == ["grant", "reserve", "commit"]
     assert not list((tmp_path / "work").rglob("*"))
@@ -410,7 +414,7 @@ YEARLY = {"regime": "yearly", "epsilon": 1, "delta": 1e-9, "releases": 10}
 
 
 @pytest.mark.parametrize(
-    ("given", "told"),
+    ("given", "expected"),
     [
         ({**EACH, "over_time": {"regime": "participation", "releases": 2}}, "promise participation"),
         ({**EACH, "over_time": {"regime": "arrivals"}}, "budget.promise arrivals continues earlier"),
@@ -438,7 +442,7 @@ YEARLY = {"regime": "yearly", "epsilon": 1, "delta": 1e-9, "releases": 10}
     ],
 )
 def test_check_refuses_shadows_of_what_follows_earlier_releases(
-    given: dict[str, Any], told: str | None, listed: Any, capsys: Any
+    given: dict[str, Any], expected: str | None, listed: Any, capsys: Any
 ) -> None:
     given = dict(given)
     policy, over_time = given.pop("policy"), given.pop("over_time", None)
@@ -447,13 +451,13 @@ def test_check_refuses_shadows_of_what_follows_earlier_releases(
     for shadows in (0, 4):
         rule = MEMBERSHIP | {"shadows": shadows}
         path = listed({**policy, "require": [*policy.get("require", ()), rule]}, **given)
-        right = told is None or not shadows
+        right = expected is None or not shadows
         assert main(["check", str(path)]) == (DONE if right else WRONG)
         said = capsys.readouterr().err
         if right:
             assert "shadows" not in said
         else:
-            assert told in said
+            assert expected in said
             assert "remove shadows from attack_risk" in said
 
 
@@ -475,12 +479,12 @@ def test_the_gate_refuses_shadows_of_a_release_that_tells_of_earlier_ones(
     loss = PrivacyLoss.within(epsilon, delta, Neighbours.REPLACE_PERSON)
     if over_time == YEARLY or "opening" in over_time:
         loss = equal_part(loss, schedule.releases, gaussian=True)
-    told = json.loads(Path(staged.manifest).read_bytes()) | {"over_time": schedule.to_dict(loss)}
-    Path(staged.manifest).write_text(json.dumps(told))
+    manifest = json.loads(Path(staged.manifest).read_bytes()) | {"over_time": schedule.to_dict(loss)}
+    Path(staged.manifest).write_text(json.dumps(manifest))
     if alone:
         assert len(shadows_kept(RULE, table, staged, work)) == 4
     else:
-        with pytest.raises(SpecError, match="its method alone cannot make such"):
+        with pytest.raises(SpecError, match="its method cannot make such"):
             shadows_kept(RULE, table, staged, work)
 
 
@@ -491,8 +495,8 @@ def test_the_gate_refuses_shadows_of_a_release_that_was_made_with_earlier_ones_o
     cut = replace(staged, engine=read_engine("fragments"))
     with pytest.raises(SpecError, match="was made in fragments"):
         shadows_kept(RULE, table, cut, work)
-    told = json.loads(Path(staged.manifest).read_bytes()) | {"history": {"releases": 1, "k": 5}}
-    Path(staged.manifest).write_text(json.dumps(told))
+    manifest = json.loads(Path(staged.manifest).read_bytes()) | {"history": {"releases": 1, "k": 5}}
+    Path(staged.manifest).write_text(json.dumps(manifest))
     with pytest.raises(SpecError, match="release without history and promise"):
         shadows_kept(RULE, table, staged, work)
 

@@ -86,17 +86,17 @@ def test_a_query_filters_and_derives_and_is_recorded(table: Table, work: WorkAre
     expected = Counter((age // 10, ill) for age, ill in visits()[["age", "illness"]].to_numpy() if age >= 40)
     assert Counter((row["decade"], row["illness"]) for row in rows(made)) == expected
     assert set(read_schema(made.schema).names) == {"decade", "illness"}
-    (told,) = made.source.transforms
-    assert (told.before, told.rows, told.row_by_row) == (60, 40, False)
+    (reported,) = made.source.transforms
+    assert (reported.before, reported.rows, reported.row_by_row) == (60, 40, False)
     assert made.source.fingerprint == table.source.fingerprint
     assert made.sha256 != table.sha256
     again = transform(table, work, sql(text), schema=DataSchema.from_dict(DECADES), label="again")
     other = transform(table, work, sql(f"{text} "), schema=DataSchema.from_dict(DECADES), label="other")
     assert again.sha256 == made.sha256
-    assert again.source.transforms[0].code == told.code != other.source.transforms[0].code
+    assert again.source.transforms[0].code == reported.code != other.source.transforms[0].code
     staged = make_release(made, work, method="mondrian", parameters={"k": 5}, seed=1)
     manifest = read_manifest(staged.manifest)
-    assert list(manifest.source.transforms) == [told.to_ref()]
+    assert list(manifest.source.transforms) == [reported.to_ref()]
     assert text not in json.dumps(manifest.to_dict())
 
 
@@ -269,8 +269,8 @@ def test_only_a_query_that_looks_at_each_row_alone_precedes_random_answers(
     table = ingested(visits()[list(fields)], fields)
 
     def answer(ref: Table, label: str) -> Any:
-        asked: dict[str, Any] = {"p_0": 0.5, "randomness": "seeded"}
-        return make_release(ref, work, method="errph", parameters=asked, seed=1, label=f"{label}-answers")
+        requested: dict[str, Any] = {"p_0": 0.5, "randomness": "seeded"}
+        return make_release(ref, work, method="errph", parameters=requested, seed=1, label=f"{label}-answers")
 
     alone = transform(table, work, sql(ALONE))
     assert alone.source.transforms[0].row_by_row
@@ -297,8 +297,8 @@ def test_a_specification_may_have_a_step(home: Path, lake: Lake, people: pd.Data
     assert set(released.column_names) >= {"zip", "illness"}
     assert "age" not in released.column_names
     assert released.num_rows == (people["age"] >= 30).sum()
-    (told,) = manifest_of(lake.table("people"), "r1")["source"]["transforms"]
-    assert told["rows"] == released.num_rows
+    (manifest,) = manifest_of(lake.table("people"), "r1")["source"]["transforms"]
+    assert manifest["rows"] == released.num_rows
     assert set(load_spec(path).method_fields) == {"name", *schema}
 
 

@@ -56,7 +56,7 @@ def test_the_records_of_a_set_are_those_of_its_files_in_order(listed: tuple[Path
 def test_the_hash_of_a_set_is_that_of_its_list_however_it_was_put_together(listed: tuple[Path, str]) -> None:
     path, sha256 = listed
     assert sha256_file(path) == sha256
-    parts = [Part(**told) for told in json.loads(path.read_bytes())["files"]]
+    parts = [Part(**reported) for reported in json.loads(path.read_bytes())["files"]]
     assert list_bytes([parts[1], parts[2], parts[0]]) == path.read_bytes()
 
 

@@ -48,7 +48,7 @@ def test_another_task_or_map_index_has_handed_on_nothing(opened: Opened, task: s
         opened().value(task, index)
 
 
-def test_another_run_has_a_journal_of_its_own(tmp_path: Path) -> None:
+def test_another_run_has_its_own_journal(tmp_path: Path) -> None:
     for kind in ("folder", "store"):
         journal = Journal(files_in(tmp_path / kind, kind))
         journal.record("ingest", -1, journal.begin("ingest", -1), VALUE)

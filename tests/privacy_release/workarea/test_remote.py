@@ -135,13 +135,13 @@ def staged(scratch: Scratch, name: str = "staged.parquet", data: bytes = CANARY)
     with scratch as work:
         path = work.path(name)
         path.write_bytes(data)
-        told = {
+        fields = {
             "uri": str(path),
             "sha256": hashlib.sha256(data).hexdigest(),
             "rows": 1,
             "more": [(str(path),)],
         }
-        return work.send(told)
+        return work.send(fields)
 
 
 def object_of(store: Store, name: str = "staged.parquet") -> Path:
@@ -149,29 +149,29 @@ def object_of(store: Store, name: str = "staged.parquet") -> Path:
 
 
 def test_another_worker_reads_what_one_has_written(store: Store, scratch: Callable[..., Scratch]) -> None:
-    told = staged(scratch("one"))
-    assert told["uri"] == f"{store.of(MARK.key).address}/staged.parquet"
-    found = scratch("two").fetch(told)
+    reported = staged(scratch("one"))
+    assert reported["uri"] == f"{store.of(MARK.key).address}/staged.parquet"
+    found = scratch("two").fetch(reported)
     assert found["more"] == [(found["uri"],)]
     assert "/two/" in str(found["uri"])
     assert Path(str(found["uri"])).read_bytes() == CANARY
     assert Path(str(found["uri"])).stat().st_mode & 0o777 == 0o600
-    assert scratch("two").send(found)["uri"] == told["uri"]
+    assert scratch("two").send(found)["uri"] == reported["uri"]
 
 
 def test_the_files_of_a_set_travel_with_their_list(store: Store, scratch: Callable[..., Scratch]) -> None:
     frame = pd.DataFrame({"n": range(5)})
     with scratch("one") as work:
         path = list_of(work.path("staged.parquet"))
-        told = work.send({"uri": str(path), "sha256": write_set(path, frame, files=2)})
-    assert told["uri"] == f"{store.of(MARK.key).address}/staged.files.json"
-    found = scratch("two").fetch(told)
+        reported = work.send({"uri": str(path), "sha256": write_set(path, frame, files=2)})
+    assert reported["uri"] == f"{store.of(MARK.key).address}/staged.files.json"
+    found = scratch("two").fetch(reported)
     assert "/two/" in found["uri"]
     assert read_private(found["uri"], found["sha256"]).equals(frame)
     part = object_of(store, f"staged.files/{part_name(1)}")
     part.write_bytes(object_of(store, f"staged.files/{part_name(0)}").read_bytes())
     with pytest.raises(IntegrityError):
-        scratch("three").fetch(told)
+        scratch("three").fetch(reported)
 
 
 def test_nothing_lies_in_the_store_in_clear_text(store: Store, scratch: Callable[..., Scratch]) -> None:
@@ -186,27 +186,27 @@ def test_nothing_lies_in_the_store_in_clear_text(store: Store, scratch: Callable
 
 
 def test_a_file_that_took_anothers_place_is_refused(store: Store, scratch: Callable[..., Scratch]) -> None:
-    told = staged(scratch("one"))
+    reported = staged(scratch("one"))
     staged(scratch("one"), "other.parquet", b"others")
     object_of(store, "other.parquet").replace(object_of(store))
     with pytest.raises(IntegrityError, match="replaced by another"):
-        scratch("two").fetch(told)
+        scratch("two").fetch(reported)
 
 
 def test_an_older_file_of_the_same_name_is_refused(store: Store, scratch: Callable[..., Scratch]) -> None:
     staged(scratch("one"))
     old = object_of(store).read_bytes()
-    told = staged(scratch("one"), data=b"newer")
+    reported = staged(scratch("one"), data=b"newer")
     object_of(store).write_bytes(old)
     with pytest.raises(IntegrityError, match="must have the recorded sha256"):
-        scratch("two").fetch(told)
+        scratch("two").fetch(reported)
 
 
 def test_another_secret_opens_nothing(store: Store, scratch: Callable[..., Scratch]) -> None:
-    told = staged(scratch("one"))
+    reported = staged(scratch("one"))
     other = Store(root=store.root, wrapping=Wrapping(b"t" * 32, "the connection work_default"))
     with pytest.raises(SecretError, match="the connection work_default must hold the secret"):
-        scratch("two", other).fetch(told)
+        scratch("two", other).fetch(reported)
 
 
 def test_a_secret_must_be_long_and_is_not_shown() -> None:
@@ -216,24 +216,24 @@ def test_a_secret_must_be_long_and_is_not_shown() -> None:
 
 
 def test_without_its_key_a_run_cannot_be_read(store: Store, scratch: Callable[..., Scratch]) -> None:
-    told = staged(scratch("one"))
+    reported = staged(scratch("one"))
     for key in object_of(store).parent.glob(".key-*"):
         key.unlink()
     with pytest.raises(IntegrityError, match="was removed with its work area"):
-        scratch("two").fetch(told)
+        scratch("two").fetch(reported)
 
 
 def test_two_that_begin_a_run_at_once_read_each_others_files(
     store: Store, scratch: Callable[..., Scratch]
 ) -> None:
     first, second = scratch("one"), scratch("two")
-    told = staged(first)
+    reported = staged(first)
     hidden = [path.rename(path.with_name("hidden")) for path in object_of(store).parent.glob(".key-*")]
     name = next(iter(first.run._keys)).hex()
     others = staged(second, "other.parquet")  # it saw no key
     hidden[0].rename(hidden[0].with_name(f".key-{name}"))
     assert len(list(object_of(store).parent.glob(".key-*"))) == 2
-    for ref in (told, others):
+    for ref in (reported, others):
         assert Path(str(scratch("three").fetch(ref)["uri"])).read_bytes() == CANARY
 
 
@@ -251,9 +251,9 @@ def test_an_address_of_another_run_is_left_alone(store: Store, scratch: Callable
     assert scratch("one").fetch({"uri": other}) == {"uri": other}
 
 
-def test_a_file_that_is_gone_is_told_by_its_name(scratch: Callable[..., Scratch]) -> None:
-    told = staged(scratch("one"))
-    gone = {"uri": str(told["uri"]).replace("staged", "gone")}
+def test_a_file_that_is_gone_is_reported_by_its_name(scratch: Callable[..., Scratch]) -> None:
+    reported = staged(scratch("one"))
+    gone = {"uri": str(reported["uri"]).replace("staged", "gone")}
     with pytest.raises(IntegrityError, match=r"gone\.parquet must be in the work area"):
         scratch("two").fetch(gone)
 
@@ -289,7 +289,7 @@ def test_the_keys_go_first_and_the_mark_last(store: Store, scratch: Callable[...
         (None, 0, State.UNKNOWN_RUN),
     ],
 )
-def test_an_area_is_swept_when_its_run_is_over_and_nobody_has_used_it(
+def test_an_area_is_swept_when_its_run_is_over_and_no_one_has_used_it(
     over: bool | None, idle: int, state: State, store: Store, scratch: Callable[..., Scratch]
 ) -> None:
     staged(scratch("one"))
@@ -298,7 +298,7 @@ def test_an_area_is_swept_when_its_run_is_over_and_nobody_has_used_it(
     assert bool(store.all()) == (state is not State.REMOVED)
 
 
-def test_what_has_no_mark_is_nobody_we_know_and_stays(store: Store) -> None:
+def test_what_has_no_mark_is_no_one_we_know_and_stays(store: Store) -> None:
     stranger = Path(store.path()) / "backups"
     stranger.mkdir(parents=True)
     (stranger / "file").touch()

@@ -1,4 +1,4 @@
-"""What a sweeper removes, and that nothing that somebody uses or waits for ever goes."""
+"""What a sweeper removes, and that nothing that someone uses or waits for ever goes."""
 
 import fcntl
 import json
@@ -32,7 +32,7 @@ def root(tmp_path: Path) -> Path:
 
 
 def area(root: Path, key: str, owner: Owner = Owner.PROCESS) -> WorkArea:
-    """One with records in it, that nobody uses."""
+    """One with records in it, that no one uses."""
     with WorkArea(root, key, owner) as work:
         work.path("raw.parquet").write_bytes(b"canary")
         (work.folder / "engine-1").mkdir()
@@ -146,18 +146,18 @@ def test_the_area_of_a_run_lives_as_long_as_airflow_says(
     root: Path, over: bool | None, expected: str
 ) -> None:
     work = area(root, "dag/run 1", Owner.RUN)
-    asked: list[str] = []
+    requests: list[str] = []
 
     def is_over(key: str) -> bool | None:
-        asked.append(key)
+        requests.append(key)
         return over
 
     assert states(root, is_over=is_over) == {"dag/run 1": "in use"}  # a heartbeat: a task may be at work
     rest(work, 24 * HOUR)
     assert states(root) == {"dag/run 1": "of an Airflow run"}
-    assert asked == []
+    assert requests == []
     assert states(root, is_over=is_over) == {"dag/run 1": expected}
-    assert asked == ["dag/run 1"]
+    assert requests == ["dag/run 1"]
     assert work.folder.exists() == (expected != "removed")
 
 
@@ -166,7 +166,7 @@ def test_the_area_of_an_unknown_run_goes_only_where_that_is_wanted(root: Path) -
     assert states(root, is_over=lambda key: None, unknown_runs=True) == {"dag/run 1": "removed"}
 
 
-def test_an_area_that_somebody_wants_to_keep_stays_until_they_say_so(root: Path) -> None:
+def test_an_area_that_someone_wants_to_keep_stays_until_they_say_so(root: Path) -> None:
     with WorkArea(root, "looked into") as work:
         work.keep()
     assert states(root) == {"looked into": "kept"}
@@ -212,10 +212,10 @@ def test_many_sweepers_at_once_remove_each_dead_area_once_and_no_living_one(root
         area(root, f"dead {i}")
     with WorkArea(root, "alive") as work, ThreadPoolExecutor(8) as pool:
         work.path("raw").write_bytes(b"x")
-        told = list(pool.map(lambda _: sweep(root, Rules(idle=HOUR)), range(8)))
-    removed = [found.name for each in told for found in each if found.state is State.REMOVED]
+        reported = list(pool.map(lambda _: sweep(root, Rules(idle=HOUR)), range(8)))
+    removed = [found.name for each in reported for found in each if found.state is State.REMOVED]
     assert sorted(removed) == sorted(f"dead {i}" for i in range(40))
-    assert not [found for each in told for found in each if found.state is State.STUCK]
+    assert not [found for each in reported for found in each if found.state is State.STUCK]
     assert list(root.iterdir()) == [work.folder]
     assert work.path("raw").read_bytes() == b"x"
 
@@ -249,7 +249,7 @@ def test_an_area_that_is_entered_while_sweepers_look_keeps_its_files(root: Path)
             sweeper.result()
 
 
-def test_what_cannot_be_removed_is_told_and_the_others_go(
+def test_what_cannot_be_removed_is_reported_and_the_others_go(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stubborn, other = area(root, "stubborn"), area(root, "other")

@@ -303,7 +303,7 @@ TERMS: Mapping[str, str] = {
     "Delta": "The small probability that the bound of epsilon fails.",
     "Suppression": "Leaving out a record or a value that could not be protected.",
     "Generalization": "Replacing a value by a coarser one, such as 37 by 30 to 40.",
-    "GCP, information loss": "Global certainty penalty: how much coarser the quasi-identifiers are, "
+    "GCP, detail lost": "Global certainty penalty: how much coarser the quasi-identifiers are, "
     "from 0 (as in the source) to 1 (nothing left).",
     "Prosecutor risk": "The probability of picking the right record of a person who is known to be in the "
     "table.",

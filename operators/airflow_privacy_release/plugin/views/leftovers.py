@@ -25,7 +25,7 @@ class Leftover:
 
     Attributes:
         known: Whether the run is in Airflow.
-        idle: Time since the last heartbeat.
+        idle: Time since the last heartbeat of the work area.
     """
 
     dag_id: str

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from privacy_engine.errors import InfeasibleError
-from privacy_engine.progress import telling
+from privacy_engine.progress import reporting_to
 from privacy_engine.recoding.grouping import partitioning
 from privacy_engine.recoding.grouping.constraints import Rule, RuleKind, no_constraints, pack_rules
 from privacy_engine.recoding.grouping.partitioning import CutRule, blocks, mondrian
@@ -349,15 +349,15 @@ def test_threads_find_the_classes_that_one_finds(monkeypatch, of_persons, work):
         np.testing.assert_array_equal(labels(threads), one)
 
 
-def test_what_is_done_is_told_by_one_thread_and_by_several(monkeypatch):
+def test_what_is_done_is_reported_by_one_thread_and_by_several(monkeypatch):
     monkeypatch.setattr(partitioning, "FEW", 100)
     monkeypatch.setattr(partitioning, "AT_ONCE", 500)
     rng = np.random.default_rng(4)
     codes = np.stack([rng.integers(0, 8, 2_000), rng.integers(0, 5, 2_000)], axis=1).astype(np.int32)
     for threads in (1, 2):
         monkeypatch.setattr(partitioning.nb, "get_num_threads", lambda given=threads: given)
-        told = []
-        with telling(told.append):
+        shares = []
+        with reporting_to(shares.append):
             mondrian(codes, GEOMETRY, 10, np.zeros((0, 2_000), np.int32), no_constraints())
-        assert len(told) > 3
-        assert told == sorted(told)
+        assert len(shares) > 3
+        assert shares == sorted(shares)

@@ -84,7 +84,7 @@ def test_one_class_remains_where_nothing_else_helps() -> None:
 
 
 def test_of_two_ways_to_repair_the_one_that_loses_less_is_taken() -> None:
-    # The nearest class has the same disease again; the one that mends lies a little further.
+    # The nearest class has the same disease again; the one that repairs is a little farther.
     encoded = encode([10, 11, 13, 14, 16, 17, 90, 91], "aaaabbab")
     found = repaired(encoded, [0, 0, 1, 1, 2, 2, 3, 3], models=(TCloseness(t=0.3),))
     assert len(set(found)) == 2

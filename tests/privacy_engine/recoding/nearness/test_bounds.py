@@ -106,11 +106,11 @@ def test_the_quick_bound_is_the_mean_of_the_least_boxes(seed: int, k: int) -> No
     weights = np.random.default_rng(seed).random(4)
     costs, n = costs_of_sets(encoded, weights), len(encoded)
     sizes = np.array([bits.bit_count() for bits in range(1 << n)])
-    asked = [costs[[b for b in range(1 << n) if b >> i & 1 and sizes[b] == k]].min() for i in range(n)]
+    requested = [costs[[b for b in range(1 << n) if b >> i & 1 and sizes[b] == k]].min() for i in range(n)]
     tuples, counts = np.unique(encoded.codes, axis=0, return_counts=True)
     geometry = encoded.geometry(weights)
     found = mean_of_least_boxes(tuples.astype(np.int32), counts, geometry, k)
-    assert found == pytest.approx(np.mean(asked), abs=1e-7)
+    assert found == pytest.approx(np.mean(requested), abs=1e-7)
     cut = mean_of_least_boxes(tuples.astype(np.int32), counts, geometry, k, steps=-1)
     assert cut <= found
 
@@ -152,7 +152,7 @@ def test_identical_records_may_lose_nothing() -> None:
     assert least_gcp(encoded, 6) == 0.0
 
 
-def test_no_bound_is_told_of_more_tuples_than_it_is_made_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_bound_is_reported_of_more_tuples_than_it_is_made_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(least_boxes, "MOST_TUPLES", 3)
     assert least_gcp(drawn(0), 2) is None
 

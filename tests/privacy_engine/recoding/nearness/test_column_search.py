@@ -74,7 +74,7 @@ def test_classes_that_lose_nothing_stay() -> None:
     assert (searched(encoded, labels, 2) == labels).all()
 
 
-def test_nobody_is_regrouped_where_all_are_suppressed() -> None:
+def test_no_one_is_regrouped_where_all_are_suppressed() -> None:
     labels = np.full(40, -1)
     assert (searched(drawn(4, n=40), labels, 3) == labels).all()
 

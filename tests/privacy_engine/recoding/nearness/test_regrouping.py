@@ -78,8 +78,8 @@ def people(n: int) -> pd.DataFrame:
 def test_a_release_keeps_all_that_it_claims_and_loses_less(key: str, block_size: int | None) -> None:
     lost = []
     for sweeps in (0, 5):  # `release` measures every guarantee on what it made
-        asked = {"reading": "equal"} if key == "ilp_l_diversity" else {}
-        method = load_method(key, k=4, l=3, regroup=sweeps, block_size=block_size, **asked)
+        fields = {"reading": "equal"} if key == "ilp_l_diversity" else {}
+        method = load_method(key, k=4, l=3, regroup=sweeps, block_size=block_size, **fields)
         release = method.release(people(250), ILL, np.random.default_rng(1))
         assert release.recoding is not None
         lost.append(gcp(release.recoding))

@@ -54,13 +54,13 @@ tables = st.lists(st.integers(1, 12), min_size=2, max_size=4)
 
 
 def of_counts(counts: list[int]) -> EncodedTable:
-    """A table with so many records of each disease, a, b, ..."""
+    """A table with the given number of records of each disease, a, b, ..."""
     diseases = [name for name, count in zip("abcd", counts, strict=False) for _ in range(count)]
     return EncodedTable.encode(pd.DataFrame({"age": range(len(diseases)), "disease": diseases}), SCHEMA)
 
 
 def one_class(quota: np.ndarray, encoded: EncodedTable) -> EquivalenceClasses:
-    """A class of so many records of each value of the table."""
+    """A class of the given number of records of each value of the table."""
     prior = encoded.classes_of(np.zeros(len(encoded), np.int64)).counts("disease").prior
     column = SensitiveColumn(
         np.repeat(np.arange(len(quota)), quota).astype(np.int32), len(quota), None, prior
@@ -114,8 +114,8 @@ def test_nothing_falls_short_exactly_where_the_rule_is_kept(kind: RuleKind, coun
 
 def test_only_models_of_shares_ask_for_quotas() -> None:
     encoded = of_counts([3, 3])
-    asked = [bounds_distribution(compile_constraints([model], encoded)) for model in MODELS]
-    assert asked == [True] * 7 + [False]
+    requested = [bounds_distribution(compile_constraints([model], encoded)) for model in MODELS]
+    assert requested == [True] * 7 + [False]
     assert not bounds_distribution(compile_constraints([DistinctLDiversity(l=2)], encoded))
 
 

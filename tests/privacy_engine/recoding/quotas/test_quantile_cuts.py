@@ -20,7 +20,7 @@ from privacy_engine.verification.models import (
     TCloseness,
     holds,
 )
-from tests.privacy_engine.recoding.quotas.test_search import SCHEMA, asked, table
+from tests.privacy_engine.recoding.quotas.test_search import SCHEMA, requested, table
 
 PLAIN = DataSchema.from_dict(
     {"age": {"role": "quasi_identifier", "kind": "numeric"}, "ill": {"role": "sensitive"}}
@@ -38,7 +38,7 @@ def loss(encoded: EncodedTable, labels: np.ndarray) -> float:
     return float(boxes.size @ boxes.cost)
 
 
-@asked
+@requested
 def test_classes_keep_k_and_the_models_and_lose_no_more_than_plain_cuts(
     models: tuple[PrivacyModel, ...],
 ) -> None:

@@ -64,7 +64,7 @@ ASKED: dict[str, tuple[PrivacyModel, ...]] = {
         DistinctLDiversity(l=3),
     ),
 }
-asked = pytest.mark.parametrize("models", ASKED.values(), ids=ASKED)
+requested = pytest.mark.parametrize("models", ASKED.values(), ids=ASKED)
 
 
 def table(n: int = 500, seed: int = 5) -> pd.DataFrame:
@@ -93,7 +93,7 @@ def search_of(encoded: EncodedTable, models: tuple[PrivacyModel, ...], k: int = 
     return QuotaSearch(encoded.codes, encoded.sensitive, encoded.geometry(), constraints, k)
 
 
-@asked
+@requested
 def test_grown_classes_keep_k_and_the_models(encoded: EncodedTable, models: tuple[PrivacyModel, ...]) -> None:
     search = search_of(encoded, tuple(m for m in models if not isinstance(m, DistinctLDiversity)))
     kinds = kinds_of(search.sensitive, search.constraints)
@@ -118,7 +118,7 @@ def search_models(models: tuple[PrivacyModel, ...]) -> tuple[PrivacyModel, ...]:
     return tuple(m for m in models if not isinstance(m, DistinctLDiversity))
 
 
-@asked
+@requested
 def test_improving_keeps_k_and_the_models_and_never_loses_more(
     encoded: EncodedTable, models: tuple[PrivacyModel, ...]
 ) -> None:
@@ -130,7 +130,7 @@ def test_improving_keeps_k_and_the_models_and_never_loses_more(
     assert search.loss(found) <= search.loss(start) + 1e-9
 
 
-@asked
+@requested
 def test_swaps_of_equal_values_move_no_distribution(
     encoded: EncodedTable, models: tuple[PrivacyModel, ...]
 ) -> None:
@@ -175,7 +175,7 @@ def test_steps_of_boxes_draw_apart_what_no_single_record_can(encoded: EncodedTab
 
 @pytest.mark.quick("bottom_up")  # a quality; one method shows it
 @pytest.mark.parametrize("name", ["bottom_up", "obpa"])
-@asked
+@requested
 def test_a_release_loses_less_than_cuts_alone(name: str, models: tuple[PrivacyModel, ...]) -> None:
     ours, cut = (
         load_method(key, k=4, require=models).release(table(), SCHEMA, np.random.default_rng(2)).recoding

@@ -162,7 +162,7 @@ def test_dependence_keeps_its_sensitivity(shape: tuple[int, int], n: int) -> Non
 def test_dependence_comes_close_to_its_sensitivity_in_large_tables() -> None:
     """n = s^2; one row and one column of s records each, apart from one large cell, and one record in both.
 
-    When that record moves to a row and a column of its own, it takes n - 1 from independence, and the row and
+    When that record moves to a separate row and column, it takes n - 1 from independence, and the row and
     the column, which were nearly independent of the rest, s (s + 1) each.
     """
     s = 100
@@ -201,10 +201,10 @@ def test_the_rounding_error_is_nothing_beside_the_sensitivity() -> None:
 
 
 def test_a_candidate_is_scored_once_and_remembered_by_its_number() -> None:
-    asked: list[list[int]] = []
+    requested: list[list[int]] = []
 
     def score(candidates: Candidates) -> np.ndarray:
-        asked.append(candidates.ids.tolist())
+        requested.append(candidates.ids.tolist())
         return candidates.children * 10
 
     remembered = once(score)
@@ -212,7 +212,7 @@ def test_a_candidate_is_scored_once_and_remembered_by_its_number() -> None:
     assert remembered(every.take(np.array([True, True, True, False]))).tolist() == [10, 20, 30]
     assert remembered(every.take(np.array([True, False, True, True]))).tolist() == [10, 30, 40]
     assert remembered(every.take(np.array([False, True, False, False]))).tolist() == [20]
-    assert [ids for ids in asked if ids] == [[0, 1, 2], [3]]
+    assert [ids for ids in requested if ids] == [[0, 1, 2], [3]]
 
 
 def test_no_candidates_have_no_scores() -> None:

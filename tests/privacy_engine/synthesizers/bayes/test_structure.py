@@ -102,7 +102,7 @@ def test_a_network_of_degree_k_over_binary_attributes_has_d_minus_k_tables(degre
     assert measured_families(families) == list(range(degree, d))
 
 
-def test_a_family_that_is_no_subset_has_a_table_of_its_own() -> None:
+def test_a_family_that_is_no_subset_has_its_own_table() -> None:
     families = [
         Family(child=0, parents=()),
         Family(child=1, parents=(0,)),

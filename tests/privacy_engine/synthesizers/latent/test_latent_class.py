@@ -253,7 +253,7 @@ def test_wide_pairs_are_counted_over_groups_of_their_values() -> None:
 def test_pairs_of_long_scales_get_few_groups_where_such_scales_are_many(
     bins: int, others: int, many: bool
 ) -> None:
-    """By the schema alone: two scales among so many other attributes."""
+    """By the schema only: two scales among several other attributes."""
     rng = np.random.default_rng(4)
     scale = {"kind": "numeric", "bounds": [0, 100], "bins": bins}
     fields = {f"c{i}": {"categories": ["f", "m"]} for i in range(others)}

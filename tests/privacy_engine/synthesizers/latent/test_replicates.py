@@ -31,8 +31,8 @@ def drawn(rng: np.random.Generator, rows: int = 3_000) -> CodedTable:
     factor = rng.normal(size=rows)
     columns = {}
     for j, size in enumerate(SIZES):
-        told = 0.7 * factor * (-1) ** j + 0.7 * rng.normal(size=rows)
-        columns[f"x{j}"] = np.searchsorted(np.linspace(-1, 1, size + 1)[1:-1], told)
+        reported = 0.7 * factor * (-1) ** j + 0.7 * rng.normal(size=rows)
+        columns[f"x{j}"] = np.searchsorted(np.linspace(-1, 1, size + 1)[1:-1], reported)
     return coded(pd.DataFrame(columns), SCHEMA)
 
 
@@ -60,8 +60,8 @@ def views_and_start() -> tuple[list[View], list]:
     views = []
     for members in ((0, 1), (1, 2, 3), (3, 4)):
         shape = tuple(SIZES[m] for m in members)
-        told = rng.dirichlet(np.ones(int(np.prod(shape)))).reshape(shape)
-        views.append(View(members=members, cells=told, scale=0.003, projected=told))
+        reported = rng.dirichlet(np.ones(int(np.prod(shape)))).reshape(shape)
+        views.append(View(members=members, cells=reported, scale=0.003, projected=reported))
     return views, [random_start(SIZES, 4, rng)]
 
 
@@ -94,14 +94,14 @@ def test_intervals_cover_the_table_about_as_often_as_they_say(delta: float) -> N
     shares = []
     for _ in range(3):
         table = drawn(rng)
-        asked = answers_of(LatentClass(**QUICK, delta=delta).measure_coded(table))
+        requested = answers_of(LatentClass(**QUICK, delta=delta).measure_coded(table))
         held = []
         for size in (1, 2, 3):
             for members in itertools.combinations(range(len(SIZES)), size):
                 shape = [SIZES[m] for m in members]
                 codes = np.ravel_multi_index([table.codes[m].astype(int) for m in members], shape)
                 true = np.bincount(codes, minlength=int(np.prod(shape))) / len(table)
-                given = asked.shares(cells(members), level=0.95)
+                given = requested.shares(cells(members), level=0.95)
                 common = true * len(table) >= 20
                 held += ((given.low <= true) & (true <= given.high))[common].tolist()
         shares.append(np.mean(held))
@@ -125,8 +125,8 @@ def test_the_same_views_give_the_same_replicates() -> None:
 
 def test_a_misfit_that_noise_does_not_explain_is_found() -> None:
     """One class cannot hold a dependency whose cells lie hundreds of scales from independence."""
-    told = np.array([[0.4, 0.1], [0.1, 0.4]])
-    views = [View(members=(0, 1), cells=told, scale=1e-4, projected=told)]
+    reported = np.array([[0.4, 0.1], [0.1, 0.4]])
+    views = [View(members=(0, 1), cells=reported, scale=1e-4, projected=reported)]
     model = fit(views, random_start((2, 2), 1, np.random.default_rng(0)), em_steps=5, descent_steps=20)
     found = replicated(
         views,
@@ -167,10 +167,12 @@ def test_a_wrong_number_of_replicates_is_refused(replicates: object) -> None:
 def test_a_determined_attribute_is_asked_through_the_one_that_determines_it() -> None:
     weights, table = np.array([0.5, 0.5]), np.array([[0.5, 0.3, 0.2], [0.1, 0.2, 0.7]])
     tables = ClassTables(weights=weights, tables={"a": table}, follows={"b": ("a", np.array([0, 1, 1]))})
-    asked = ReplicatedModel(
+    requested = ReplicatedModel(
         model=tables, replicates=[tables] * 3, misfit=(0.0, 0.0, 0.0), unseen=0.0, together=[["a"]]
     )
-    given = asked.shares({"b": np.array([[0.0], [1.0]]), "a": np.array([[0.0], [1.0], [0.0]])}, level=0.95)
+    given = requested.shares(
+        {"b": np.array([[0.0], [1.0]]), "a": np.array([[0.0], [1.0], [0.0]])}, level=0.95
+    )
     assert given.value == pytest.approx([0.25])
     assert given.low == pytest.approx([0.25])
 
@@ -181,9 +183,9 @@ def test_the_mean_of_a_group_is_that_of_its_records_with_a_number() -> None:
         tables={"x": np.array([[0.5, 0.25, 0.25], [0.0, 0.5, 0.5]]), "g": np.array([[1.0, 0.0], [0.0, 1.0]])},
         follows={},
     )
-    asked = ReplicatedModel(
+    requested = ReplicatedModel(
         model=tables, replicates=[tables] * 3, misfit=(0.0, 0.0, 0.01), unseen=0.0, together=[["x", "g"]]
     )
-    given = asked.means({"g": np.eye(2)}, "x", np.array([1.0, 4.0, np.nan]), level=0.95)
+    given = requested.means({"g": np.eye(2)}, "x", np.array([1.0, 4.0, np.nan]), level=0.95)
     assert given.value == pytest.approx([2.0, 4.0])
     assert given.low == pytest.approx([2.0, 4.0])

@@ -88,10 +88,10 @@ def test_many_noisy_releases_of_a_population_that_stays_average_out() -> None:
         Measured(rows=ROWS, known=(Known(cells=1_000 + 50 * rng.standard_normal(30), variance=2_500.0),))
         for _ in range(12)
     ]
-    (told,) = smoothed(releases)
-    assert told.variance < 2_500 / 4
+    (reported,) = smoothed(releases)
+    assert reported.variance < 2_500 / 4
     # The mean square of 30 cells is 3 times its expectation less than once in 1e8.
-    assert ((told.cells - 1_000) ** 2).mean() < 3 * 2_500 / 4
+    assert ((reported.cells - 1_000) ** 2).mean() < 3 * 2_500 / 4
 
 
 def test_a_number_of_records_that_changes_is_no_change_of_shares() -> None:
@@ -100,8 +100,8 @@ def test_a_number_of_records_that_changes_is_no_change_of_shares() -> None:
         Measured(rows=rows, known=(Known(cells=cells * rows / 1_000, variance=100.0),))
         for rows in (1_000, 5_000, 2_000)
     ]
-    (told,) = smoothed(releases)
-    assert told.cells == pytest.approx(2 * cells)
+    (reported,) = smoothed(releases)
+    assert reported.cells == pytest.approx(2 * cells)
 
 
 def test_a_model_follows_what_changed(first: SynthesizerModel) -> None:

@@ -25,7 +25,7 @@ SCHEMA = DataSchema(
     )
 )
 M = 2
-Rows = list[tuple[str | None, str, str]]  # person or nobody, released place, disease
+Rows = list[tuple[str | None, str, str]]  # person or no one, released place, disease
 
 
 def membership(rows: Rows) -> tuple[Membership, EquivalenceClasses]:

@@ -93,8 +93,8 @@ def test_a_recognizer_that_cannot_be_relied_on_is_refused(
 
 
 def method_of(path: Path) -> object:
-    asked = load_spec(path).release
-    return build_method(asked.method, asked.parameters)
+    requested = load_spec(path).release
+    return build_method(requested.method, requested.parameters)
 
 
 @pytest.mark.parametrize("place", ["", "source", "release", "schema.age", "schema.age.text"])

@@ -1,4 +1,4 @@
-"""Direct identifiers in text: each kind is found, what is clean goes through, no value is told."""
+"""Direct identifiers in text: each kind is found, what is clean goes through, no value is quoted."""
 
 import os
 from pathlib import Path
@@ -20,7 +20,7 @@ from privacy_release.sources.text.scan import TextScan
 
 N = 100_000
 FIRST = {"role": "quasi_identifier", "kind": "numeric", "bounds": [0, 120]}
-# Made up, or published by whoever issues them as examples.
+# Made up, or published by those who issue them as examples.
 PLANTED = [
     ("email", "write to jane.roe+x@mail.example.org please"),
     ("phone", "call back under +49 30 901820"),
@@ -126,26 +126,26 @@ def test_the_two_engines_agree_on_every_form_and_text() -> None:
 
 
 @pytest.mark.parametrize("role", ["insensitive", "sensitive", "quasi_identifier"])
-def test_one_of_each_in_a_large_column_stops_the_copy_and_is_not_told(tmp_path: Path, role: str) -> None:
+def test_one_of_each_in_a_large_column_stops_the_copy_and_is_not_reported(tmp_path: Path, role: str) -> None:
     rng = np.random.default_rng(1)
     texts = rng.choice(["well child visit", "check-up, 3 weeks later", "flu shot (10 ml)"], N).tolist()
     for place, (_, text) in zip(rng.choice(N, len(PLANTED), replace=False), PLANTED, strict=True):
         texts[place] = text
     with pytest.raises(SchemaError) as caught:
         copied(tmp_path, *text_column(texts, role=role))
-    told = str(caught.value)
+    message = str(caught.value)
     for kind in {kind for kind, _ in PLANTED}:
-        assert f"{kind.replace('_', ' ')} in " in told
-    assert "text: redact" in told
-    assert "allow: <reason>" in told
-    assert not [text for _, text in PLANTED if text in told]
-    assert not [word for _, text in PLANTED for word in text.split() if len(word) > 6 and word in told]
+        assert f"{kind.replace('_', ' ')} in " in message
+    assert "text: redact" in message
+    assert "allow: <reason>" in message
+    assert not [text for _, text in PLANTED if text in message]
+    assert not [word for _, text in PLANTED for word in text.split() if len(word) > 6 and word in message]
     assert not list((tmp_path / "work").iterdir())
 
 
 def test_redaction_leaves_none_of_it_in_the_bytes(tmp_path: Path) -> None:
     texts = ["well child visit"] * 300 + [text for _, text in PLANTED]
-    told, path = copied(tmp_path, *text_column(texts, "redact"))
+    reported, path = copied(tmp_path, *text_column(texts, "redact"))
     kept = pq.read_table(path)["note"].to_pylist()
     assert kept[:300] == texts[:300]
     assert not [text for text in kept if found_in(text)]
@@ -154,7 +154,7 @@ def test_redaction_leaves_none_of_it_in_the_bytes(tmp_path: Path) -> None:
     assert kept[308] == "to [iban] FROM ABROAD"
     secrets = [b"jane.roe", b"901820", b"5555555559", b"0532 0130", b"Gonzalez", b"219-09-9999", b"Kulas"]
     assert not [secret for secret in secrets if secret in path.read_bytes()]
-    assert told.text["note"]["card"] == 2
+    assert reported.text["note"]["card"] == 2
 
 
 def test_digits_alone_are_judged_by_their_column(tmp_path: Path) -> None:
@@ -174,10 +174,10 @@ def _luhn(digits: str) -> list[int]:
 
 def test_an_allowed_column_stays_and_its_reason_is_kept(tmp_path: Path) -> None:
     texts = [f"{text}" for _, text in PLANTED]
-    told, path = copied(tmp_path, *text_column(texts, {"allow": "letters of companies"}))
+    reported, path = copied(tmp_path, *text_column(texts, {"allow": "letters of companies"}))
     assert pq.read_table(path)["note"].to_pylist() == texts
-    assert told.text["note"]["email"] == 1
-    assert told.schema["note"].direct_identifiers() == {"text": {"allow": "letters of companies"}}
+    assert reported.text["note"]["email"] == 1
+    assert reported.schema["note"].direct_identifiers() == {"text": {"allow": "letters of companies"}}
 
 
 def test_a_column_that_the_schema_lists_is_not_scanned(tmp_path: Path) -> None:

@@ -110,11 +110,11 @@ def policy(**fields: Any) -> ReleasePolicy:
 
 
 def attack(name: str, **more: Any) -> ReleasePolicy:
-    asked = {"model": "attack_risk", "attack": name, "excess": 0.5, **more}
-    return policy(require=[{"model": "k_anonymity", "k": 5}, asked])
+    requested = {"model": "attack_risk", "attack": name, "excess": 0.5, **more}
+    return policy(require=[{"model": "k_anonymity", "k": 5}, requested])
 
 
-# id of a rule -> facts that break it, the change that mends it, and words of the problem
+# id of a rule -> facts that break it, the change that fixes it, and words of the problem
 CASES: Mapping[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     "tables.beside": (
         {"described": STAYS, "sections": ["history"]},
@@ -372,7 +372,11 @@ CASES: Mapping[str, tuple[dict[str, Any], dict[str, Any], str]] = {
         {"read": READ},
         "a single identifier by which answers are memoised",
     ),
-    "alerts.budget": ({"alerts_of_budget": True, "budget": False}, {"budget": True}, "alerts.budget must"),
+    "alerts.budget": (
+        {"alerts_of_budget": True, "budget": False},
+        {"budget": True},
+        "alerts.budget requires",
+    ),
     "alerts.figures": (
         {"alerts": ["gcp_lca"], "method": "latent_class"},
         {"alerts": ["rows"]},
@@ -509,11 +513,11 @@ CASES: Mapping[str, tuple[dict[str, Any], dict[str, Any], str]] = {
 
 
 def case(name: str, tmp_path: Path) -> tuple[dict[str, Any], dict[str, Any], str]:
-    broken, mended, words = CASES[name]
+    broken, fixed, words = CASES[name]
     if "classes" in broken:
         (file := tmp_path / "classes.yaml").write_text(CLASSES)
         broken = broken | {"classes": read_classification(file)}
-    return broken, mended, words
+    return broken, fixed, words
 
 
 def test_each_rule_has_a_case() -> None:
@@ -522,16 +526,16 @@ def test_each_rule_has_a_case() -> None:
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.id)
 def test_a_rule_finds_what_it_is_about_by_the_facts_that_it_names(rule: Any, tmp_path: Path) -> None:
-    broken, mended, words = case(rule.id, tmp_path)
+    broken, fixed, words = case(rule.id, tmp_path)
     assert set(broken) == set(rule.needs)
     others: dict[str, Any] = {name: Forbidden() for name in NAMES if name not in rule.needs}
     with pytest.raises(ProblemsError, match=words):
         raise ProblemsError(rule.problems(Facts(**others, **broken)))
-    assert list(rule.problems(Facts(**others, **broken | mended))) == []
+    assert list(rule.problems(Facts(**others, **broken | fixed))) == []
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.id)
-def test_a_rule_is_judged_where_its_facts_are_known_and_told_of_where_not(rule: Any, tmp_path: Path) -> None:
+def test_a_rule_is_judged_where_its_facts_are_known_and_reported_where_not(rule: Any, tmp_path: Path) -> None:
     broken, _, words = case(rule.id, tmp_path)
     found = judged(Facts(**broken))
     assert rule.id not in found.unjudged
@@ -578,16 +582,16 @@ def test_a_column_that_a_private_method_measures_needs_a_public_domain(
 
 
 @pytest.mark.parametrize(
-    ("column", "told"),
+    ("column", "expected"),
     [
         ({"table_name": Column()}, "must not have a column table_name"),
         ({"age": Column(pseudonym=Pseudonym())}, "must have no pseudonyms"),
         ({"day": Column(shift="person")}, "must shift no dates"),
     ],
 )
-def test_columns_that_no_table_of_several_may_have(column: dict[str, Column], told: str) -> None:
+def test_columns_that_no_table_of_several_may_have(column: dict[str, Column], expected: str) -> None:
     table = Table(attributes={"name": NAME, **column})
-    with pytest.raises(ProblemsError, match=told):
+    with pytest.raises(ProblemsError, match=expected):
         refuse(Facts(described={"stays": table}, person="name"))
     with pytest.raises(ProblemsError, match="tables must share a person"):
         refuse(Facts(described=STAYS, person=None, independent=False))
@@ -719,7 +723,7 @@ def test_the_number_of_a_person_is_a_released_column() -> None:
     refuse(replace(known, linked=False))
 
 
-def test_what_may_pass_is_told_apart_and_refused_all_the_same() -> None:
+def test_what_may_pass_is_distinguished_and_refused_all_the_same() -> None:
     found = judged(Facts(shortage="people cannot pay"))
     assert found.problems == ()
     assert [problem.text for problem in found.for_now] == ["people cannot pay"]
@@ -727,7 +731,7 @@ def test_what_may_pass_is_told_apart_and_refused_all_the_same() -> None:
         found.refuse()
 
 
-def test_each_fact_is_of_somebody_and_some_rule_needs_it() -> None:
+def test_each_fact_is_of_someone_and_some_rule_needs_it() -> None:
     needed = {name for rule in RULES for name in rule.needs}
     assert needed == {known.name for known in fields(Facts)}
     assert {group_of(name).value for name in NAMES} == {
@@ -755,8 +759,8 @@ def first_judged(needs: tuple[str, ...]) -> str:
 def test_the_documentation_has_a_row_for_each_rule() -> None:
     text = (checkout() / "docs" / "rules.md").read_text(encoding="utf-8")
     rows = [line for line in text.splitlines() if line.startswith("| `") and line.count("|") == 5]
-    told = [f"| `{r.id}` | {', '.join(r.needs)} | {first_judged(r.needs)} |" for r in RULES]
-    assert [row[: len(said)] for row, said in zip(rows, told, strict=True)] == told
+    reported = [f"| `{r.id}` | {', '.join(r.needs)} | {first_judged(r.needs)} |" for r in RULES]
+    assert [row[: len(said)] for row, said in zip(rows, reported, strict=True)] == reported
     before = (
         "file",
         "method",

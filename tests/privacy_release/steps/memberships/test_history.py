@@ -75,7 +75,7 @@ def set_key(monkeypatch: pytest.MonkeyPatch, key: str) -> None:
 
 
 def patients(ages: Any, first: int = 0) -> pd.DataFrame:
-    """One patient an age; the disease goes by the number of the patient, and both are in each class."""
+    """One patient an age; the disease follows the number of the patient, and both are in each class."""
     numbers = np.arange(first, first + len(ages))
     return pd.DataFrame(
         {
@@ -198,7 +198,7 @@ def test_sensitive_values_that_change_in_a_class_are_caught(runs: Runs, airflow_
         runs.release(changed, "second", INVARIANT)
 
 
-def test_late_data_are_a_new_version_of_their_partition_held_against_the_one_it_replaces(
+def test_late_data_are_a_new_version_of_their_partition_compared_with_the_one_it_replaces(
     runs: Runs, airflow_lake: Lake
 ) -> None:
     late = pd.concat([patients(SORTED), patients(SORTED + 160, first=160)], ignore_index=True)
@@ -207,7 +207,7 @@ def test_late_data_are_a_new_version_of_their_partition_held_against_the_one_it_
     states = [(entry["release_id"], entry["state"]) for entry in releases(airflow_lake.table("people"))]
     assert states == [("2026-11-01", "superseded"), ("2026-11-01", "current")]
     assert read_release(airflow_lake.table("people"), "2026-11-01").num_rows == 320
-    # What was replaced was read by somebody, so it still counts.
+    # What was replaced was read by someone, so it still counts.
     with pytest.raises(AirflowFailException, match="cross_release_k_anonymity"):
         runs.release(patients(SHUFFLED), "again", partition="2026-11-01")
 
@@ -236,7 +236,7 @@ def test_a_release_that_was_verified_before_another_was_published_is_refused(
     assert [entry["release_id"] for entry in releases(airflow_lake.table("people"))] == ["quick"]
 
 
-def test_what_is_kept_is_for_the_service_user_alone_and_names_nobody(runs: Runs, private: Path) -> None:
+def test_what_is_kept_is_for_the_service_user_alone_and_names_no_one(runs: Runs, private: Path) -> None:
     runs.release(patients(SORTED), "first")
     (path,) = kept(private)
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
@@ -337,9 +337,9 @@ def test_what_was_judged_over_time_stands_in_report_question_and_manifest(
     staged = runs.stage(patients(SORTED), "first")
     report = runs.verify(staged, "first", rule)
     made, found = StagedRelease.from_ref(staged), ReportRef.from_ref(report)
-    asked = question(made, found, airflow_lake.table("people"), "first")
-    assert said in " ".join(asked["over_time"])
-    assert escaped(said) in body(asked, dag_id="people", run_id="first")
+    requested = question(made, found, airflow_lake.table("people"), "first")
+    assert said in " ".join(requested["over_time"])
+    assert escaped(said) in body(requested, dag_id="people", run_id="first")
     published = runs.publish(staged, report, "first")
     manifest = read_mapping(Path(published["manifest"].removeprefix("file://")), 1 << 20)
     assert said in "\n".join(manifest_lines(manifest))

@@ -85,11 +85,11 @@ def test_weekly_releases_by_methods_in_turn_keep_what_the_policy_asks_of_every_a
         (found,) = [f for f in outcome.report.findings if f["rule"].startswith("republication")]
         assert found["passed"]
         assert found["measured"] >= 3
-        told = manifest_of(lake.table("people"), f"week {week}")["history"]
-        assert (told["releases"], told["hold_back"]) == (week, 3)
-        current = len(read_release(lake.table("people"), f"week {week}")) - told["outdated"]
-        assert told["withheld"] + told["held_back"] >= len(table) - current - told["outdated"]
-        assert told["withheld"] + told["held_back"] <= len(table) - current
+        manifest = manifest_of(lake.table("people"), f"week {week}")["history"]
+        assert (manifest["releases"], manifest["hold_back"]) == (week, 3)
+        current = len(read_release(lake.table("people"), f"week {week}")) - manifest["outdated"]
+        assert manifest["withheld"] + manifest["held_back"] >= len(table) - current - manifest["outdated"]
+        assert manifest["withheld"] + manifest["held_back"] <= len(table) - current
 
 
 def test_one_newcomer_waits_and_the_release_is_published_again_as_it_was(
@@ -101,8 +101,8 @@ def test_one_newcomer_waits_and_the_release_is_published_again_as_it_was(
     outcome = run(spec, people(31).iloc[1:], "2")
     (found,) = [f for f in outcome.report.findings if f["rule"].startswith("republication")]
     assert found["note"].endswith("correction 3; not judged: population (not named by the policy)")
-    told = manifest_of(lake.table("people"), "2")["history"]
-    assert (told["held_back"], told["outdated"], told["withheld"]) == (1, 1, 0)
+    manifest = manifest_of(lake.table("people"), "2")["history"]
+    assert (manifest["held_back"], manifest["outdated"], manifest["withheld"]) == (1, 1, 0)
     assert sorted(map(str, first)) == sorted(map(str, read_release(lake.table("people"), "2").to_pylist()))
 
 
@@ -125,8 +125,8 @@ def test_waiting_ends_after_the_releases_that_were_named(specified: Specified, r
     run(spec, people(30), "1")
     run(spec, people(31), "2")
     run(spec, people(31), "3")
-    told = [manifest_of(lake.table("people"), name)["history"] for name in "23"]
-    assert [(t["held_back"], t["withheld"]) for t in told] == [(1, 0), (0, 1)]
+    manifest = [manifest_of(lake.table("people"), name)["history"] for name in "23"]
+    assert [(t["held_back"], t["withheld"]) for t in manifest] == [(1, 0), (0, 1)]
 
 
 def test_the_private_files_tell_neither_by_order_nor_by_a_value_whose_a_record_is(
@@ -163,8 +163,8 @@ def test_after_a_retraction_the_classes_of_the_newest_other_release_are_kept(
     outcome = run(spec, people(37), "3")
     (found,) = [f for f in outcome.report.findings if f["rule"].startswith("republication")]
     assert found["passed"]
-    told = manifest_of(lake.table("people"), "3")
-    assert (told["history"]["releases"], told["history"]["withheld"], told["rows"]) == (1, 0, 30)
+    manifest = manifest_of(lake.table("people"), "3")
+    assert (manifest["history"]["releases"], manifest["history"]["withheld"], manifest["rows"]) == (1, 0, 30)
 
 
 @pytest.mark.parametrize("kind", ["records", "waiting"])

@@ -125,7 +125,7 @@ class Runs:
         return outcome
 
     def left(self) -> int:
-        """Of all pairs of releases and people in both, the fewest who share somebody's class in both."""
+        """Of all pairs of releases and people in both, the fewest who share someone's class in both."""
         fewest = []
         for one, other in combinations(self.people.values(), 2):
             both = one.keys() & other.keys()
@@ -160,9 +160,9 @@ def test_the_same_people_by_another_method_are_refused_or_made_with_the_history(
     assert [entry["release_id"] for entry in releases(lake.table("people"))] == ["1", "2"]
     assert runs.left() >= 5
     assert runs.kept_values()
-    told = manifest_of(lake.table("people"), "2")
-    assert told["method"] == "bottom_up"
-    assert told["history"] == {
+    manifest = manifest_of(lake.table("people"), "2")
+    assert manifest["method"] == "bottom_up"
+    assert manifest["history"] == {
         "releases": 1,
         "k": 5,
         "m": {"illness": 2},
@@ -198,9 +198,9 @@ def test_without_history_the_second_is_refused_by_the_command_and_with_it_publis
     assert main(command) == DONE
     specified({"method": "bottom_up", "k": 5, "l": 2, "seed": 11}, history=None)
     assert main(command) == REFUSED
-    told = capsys.readouterr().err
-    assert "repeated_people: history is not kept: table people has 1 earlier releases" in told
-    assert "declare `history`" in told
+    output = capsys.readouterr().err
+    assert "repeated_people: history is not kept: table people has 1 earlier releases" in output
+    assert "declare `history`" in output
     specified({"method": "bottom_up", "k": 5, "l": 2, "seed": 11})
     assert main(command) == DONE
     assert len(releases(lake.table("people"))) == 2
@@ -240,14 +240,14 @@ def test_people_who_come_and_leave_stay_safe_in_every_pair_of_weeks(
     for week, table in enumerate(deliveries(4, 0.02)):
         table.to_parquet(home / "people.parquet")
         runs.run(spec, f"week {week}")
-        told = manifest_of(lake.table("people"), f"week {week}")
-        assert told["history"]["releases"] == week
-        assert told["history"]["withheld"] == len(table) - len(runs.people[f"week {week}"])
+        manifest = manifest_of(lake.table("people"), f"week {week}")
+        assert manifest["history"]["releases"] == week
+        assert manifest["history"]["withheld"] == len(table) - len(runs.people[f"week {week}"])
     assert runs.left() >= 5
     assert runs.kept_values()
 
 
-def test_somebody_who_does_not_know_who_left_has_a_reading_of_its_own(
+def test_someone_who_does_not_know_who_left_has_its_own_reading(
     specified: Specified, runs: Runs, home: Path
 ) -> None:
     across = {"model": "cross_release_k_anonymity", "k": 5, "departures": "unknown"}
@@ -259,7 +259,7 @@ def test_somebody_who_does_not_know_who_left_has_a_reading_of_its_own(
         outcome = runs.run(spec, f"week {week}")
     (found,) = [f for f in outcome.report.findings if f["rule"].startswith("cross_release")]
     assert found["measured"] >= 5
-    assert runs.left() < 5  # for somebody who does
+    assert runs.left() < 5  # for someone who does
 
 
 def first_of(spec: ReleaseSpec, runs: Runs, private: Path) -> Path:
@@ -423,7 +423,7 @@ def test_without_the_identifier_of_its_people_a_release_cannot_be_made_with_the_
         make_release(table, work, method="mondrian", past=past)
 
 
-def test_a_policy_without_k_and_l_must_be_told_what_to_keep(
+def test_a_policy_without_k_and_l_must_name_what_to_keep(
     specified: Specified, lake: Lake, work: WorkArea
 ) -> None:
     spec = specified(FIRST)
@@ -441,13 +441,13 @@ def test_no_person_leaves_the_private_files(
     for number, release in enumerate((FIRST, FIRST | {"method": "bottom_up"})):
         outcome = runs.run(specified(release), f"{number}")
         travels += json.dumps(plain([outcome.staged, outcome.report, outcome.published]))
-    told = capfd.readouterr()
+    output = capfd.readouterr()
     planted = {person for path in private.rglob("*.parquet") for person in pd.read_parquet(path)["person"]}
     planted |= set(runs.people["1"]) | {KEY}
     assert len(planted) == 401
     assert lake.folder is not None
     left = [path.read_bytes() for path in lake.folder.rglob("*") if path.is_file()]
-    left += [text.encode() for text in (travels, told.out, told.err)]
+    left += [text.encode() for text in (travels, output.out, output.err)]
     assert not [text for text in planted for data in left if text.encode() in data]
     reports = [path.read_text() for path in lake.folder.rglob("*.html")]
     assert (
@@ -465,31 +465,31 @@ COUNTED = {"identifier": "name", "m": {"illness": 2}, "counterfeits": 0.5, "rese
 
 def with_counterfeits(specified: Specified, **release: Any) -> ReleaseSpec:
     """A release whose records have nothing beside quasi-identifiers and the illness."""
-    schema = {name: told for name, told in tables.FIELDS.items() if name != "visits"}
+    schema = {name: reported for name, reported in tables.FIELDS.items() if name != "visits"}
     source = {"uri": "people.parquet", "columns": list(schema), "nulls": "fail"}
-    told = {"method": "bottom_up", "k": 5, "l": 2, "seed": 3} | release
-    return specified(told, history=COUNTED, schema=schema, source=source)
+    reported = {"method": "bottom_up", "k": 5, "l": 2, "seed": 3} | release
+    return specified(reported, history=COUNTED, schema=schema, source=source)
 
 
 def filled(specified: Specified, runs: Runs, home: Path) -> Outcome:
-    """The second of two releases, after nobody with the last illness is left."""
+    """The second of two releases, after no one with the last illness is left."""
     people = pd.read_parquet(home / "people.parquet")
     runs.run(with_counterfeits(specified), "1")
     people[people["illness"] != tables.ILLNESSES[-1]].to_parquet(home / "people.parquet")
     return runs.run(with_counterfeits(specified), "2")
 
 
-def test_counterfeits_are_published_counted_and_followed_as_nobody(
+def test_counterfeits_are_published_counted_and_followed_as_no_one(
     specified: Specified, runs: Runs, lake: Lake, home: Path, private: Path
 ) -> None:
     outcome = filled(specified, runs, home)
     count = len(runs.people["2"])
-    told = manifest_of(lake.table("people"), "2")
-    added = told["history"]["counterfeits"]["added"]
+    manifest = manifest_of(lake.table("people"), "2")
+    added = manifest["history"]["counterfeits"]["added"]
     assert added > 0
-    assert told["history"]["counterfeits"] == {"allowed": 0.5, "added": added, "column": "counterfeits"}
-    assert told["history"]["withheld"] == 0
-    assert told["rows"] == outcome.published.rows == count + added
+    assert manifest["history"]["counterfeits"] == {"allowed": 0.5, "added": added, "column": "counterfeits"}
+    assert manifest["history"]["withheld"] == 0
+    assert manifest["rows"] == outcome.published.rows == count + added
     for number in ("1", "2"):
         table = read_release(lake.table("people"), number, version=int(number)).to_pandas()
         classes = table.groupby(QUASI)
@@ -516,7 +516,7 @@ def test_a_policy_of_unique_classes_makes_them_and_any_number_of_counterfeits(
 ) -> None:
     unique = {"model": "m_invariance", "m": 3, "unique": True}
     rules = {"require": [{"model": "k_anonymity", "k": 2}, unique], "max_suppressed": 0.3}
-    schema = {name: told for name, told in tables.FIELDS.items() if name != "visits"}
+    schema = {name: reported for name, reported in tables.FIELDS.items() if name != "visits"}
     source = {"uri": "people.parquet", "columns": list(schema), "nulls": "fail"}
     release = {"method": "mondrian", "k": 2, "seed": 3, "suppression_limit": 0.3}
     kept = {"identifier": "name", "departures": "unknown", "counterfeits": 0.001}
@@ -529,10 +529,10 @@ def test_a_policy_of_unique_classes_makes_them_and_any_number_of_counterfeits(
     (found,) = [f for f in outcome.report.findings if f["rule"] == "m_invariance(m=3, unique=True)"]
     assert found["measured"] >= 3
     assert runs.kept_values()
-    told = manifest_of(lake.table("people"), "1")["history"]
-    assert told["unique"] is True
-    added = told["counterfeits"]["added"]
-    assert told["counterfeits"] == {"allowed": None, "added": added, "column": "counterfeits"}
+    reported = manifest_of(lake.table("people"), "1")["history"]
+    assert reported["unique"] is True
+    added = reported["counterfeits"]["added"]
+    assert reported["counterfeits"] == {"allowed": None, "added": added, "column": "counterfeits"}
     assert added > 0.001 * len(rows)
 
 
@@ -542,7 +542,7 @@ def lake_report(lake: Lake) -> str:
 
 
 @pytest.mark.parametrize("spoil", ["number", "claimed", "disowned", "exchanged"])
-def test_a_release_that_hides_which_records_are_of_nobody_is_refused(
+def test_a_release_that_hides_which_records_are_of_no_one_is_refused(
     specified: Specified, runs: Runs, lake: Lake, home: Path, tmp_path: Path, spoil: str
 ) -> None:
     filled(specified, runs, home)
@@ -563,9 +563,11 @@ def test_a_release_that_hides_which_records_are_of_nobody_is_refused(
             persons[fake] = persons[real] if spoil == "exchanged" else "0" * 32
         if spoil in ("disowned", "exchanged"):
             persons[real] = None
-        told = staged.persons
+        reported = staged.persons
         hashes = np.stack([persons, persons, np.full(len(persons), None)])
-        staged = replace(staged, persons=write_persons(hashes, Path(told.uri), told.key, told.form, None))
+        staged = replace(
+            staged, persons=write_persons(hashes, Path(reported.uri), reported.key, reported.form, None)
+        )
         report = privacy_release.verify_staged(staged, policy, table=lake.table("people"))
         failed = {
             finding["rule"].split(":")[0].split("(")[0]
@@ -585,7 +587,7 @@ def test_counterfeits_without_a_set_to_keep_are_refused(specified: Specified, la
 
 
 class ByHand:
-    """Runs of operators that somebody strung together."""
+    """Runs of operators that a user connected."""
 
     POLICY = tables.POLICY | HISTORY
 
