@@ -13,8 +13,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from privacy_engine.synthesizers.synthesizer import model_domains
 from privacy_engine.tables.dates import DATES
-from privacy_engine.tables.domains import BinnedDomain, DatedDomain, LabelledDomain, public_domains
+from privacy_engine.tables.domains import BinnedDomain, DatedDomain, LabelledDomain
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -34,7 +35,7 @@ def replicates_file(model: "SynthesizerModel", schema: "DataSchema") -> bytes | 
     if found is None:
         return None
     models = found.models(model.network)
-    domains = public_domains(schema, model.storages, model.parameters["levels"])
+    domains = model_domains(model, schema)
     values = {domain.name: _values(domain) for domain in domains}
     parts = []
     for replicate, tables in enumerate(models):
@@ -53,6 +54,7 @@ def replicates_file(model: "SynthesizerModel", schema: "DataSchema") -> bytes | 
         "together": [list(names) for names in found.together],
         "follows": {name: [root, value.tolist()] for name, (root, value) in models[0].follows.items()},
         "kinds": {name: meant["kind"] for name, meant in values.items()},
+        "means": {name: meant["mean"] for name, meant in values.items() if "mean" in meant},
         **_noise_in_number(model),
     }
     table = pa.concat_tables(parts).unify_dictionaries()
@@ -97,8 +99,10 @@ def _part(
 def _values(domain: "PublicDomain") -> dict[str, Any]:
     """Return the possible values of a column: code, text, and range for numbers and dates.
 
-    `size` is the number of values, by code, over which it is distributed evenly.
+    `size` is the number of values, by code, over which it is distributed evenly. Values on a logarithmic
+    scale are not even within a bin, and so have a `mean` each.
     """
+    mean = None
     if isinstance(domain, LabelledDomain):
         code = domain.groups
         text: list[str | None] = [*domain.labels]
@@ -107,8 +111,11 @@ def _values(domain: "PublicDomain") -> dict[str, Any]:
         low = np.array(numbers if is_number else [np.nan] * len(text), dtype=np.float64)
         high, kind = low, "whole" if is_number else "label"
     elif isinstance(domain, BinnedDomain):
-        code, low = np.arange(domain.bins), domain.edges[:-1]
-        high = domain.edges[1:] - 1 if domain.whole else domain.edges[1:]
+        code, edges = np.arange(domain.bins), domain.edges
+        if domain.spread is not None:
+            edges, mean = domain.spread.edges(edges), domain.spread.means().tolist()
+        low = edges[:-1]
+        high = edges[1:] - 1 if domain.whole else edges[1:]
         text = [f"{a:g}" if a == b else f"[{a:g}, {b:g}]" for a, b in zip(low, high, strict=True)]
         kind = "whole" if domain.whole else "real"
     else:
@@ -120,8 +127,10 @@ def _values(domain: "PublicDomain") -> dict[str, Any]:
     if getattr(domain, "nullable", False):
         code = np.append(code, domain.size - 1)
         text, low, high = [*text, None], np.append(low, np.nan), np.append(high, np.nan)
+        mean = None if mean is None else [*mean, None]
     size = np.bincount(code, minlength=domain.size)
-    return {"code": code, "text": text, "low": low, "high": high, "size": size, "kind": kind}
+    meant = {"code": code, "text": text, "low": low, "high": high, "size": size, "kind": kind}
+    return meant if mean is None else meant | {"mean": mean}
 
 
 def _number(label: str) -> float | None:

@@ -124,7 +124,8 @@ class PublishedModel:
 
     Attributes:
         model: Model and its replicates, by codes.
-        values: Columns `code`, `value`, `low`, `high` of each attribute, with an entry per released value.
+        values: Columns `code`, `value`, `low`, `high` of each attribute, with an entry per released value;
+            `mean`, too, if it is not the middle.
         kinds: Kind of each attribute: `label`, `whole`, `real`, `date` or `timestamp`.
         records: Number of records in the measured table.
         number: Noise in `records`. None if it is public, or the file does not state it.
@@ -170,6 +171,8 @@ class PublishedModel:
                 "low": first["low"].to_numpy(),
                 "high": first["high"].to_numpy(),
             }
+            if (mean := fields.get("means", {}).get(name)) is not None:
+                values[name]["mean"] = np.array(mean, dtype=np.float64)
             probability = part["probability"].to_numpy().reshape(-1, size)
             sums = probability @ np.eye(int(code.max()) + 1)[code]
             cuts = np.flatnonzero(np.diff(replicate[::size])) + 1
@@ -243,6 +246,8 @@ class PublishedModel:
                     ends = closed_range(condition, self.kinds[measure.of])
                     low, high = np.maximum(low, ends[0]), np.minimum(high, ends[1])
             middle = (low + high) / 2  # of a bin that a condition cuts, of the remaining part
+            if "mean" in known:
+                middle = np.where((low == known["low"]) & (high == known["high"]), known["mean"], middle)
             codes = int(known["code"].max()) + 1
             numbers = np.array([middle[known["code"] == code].mean() for code in range(codes)])
             found = self.model.means(coded, measure.of, numbers, level=level)

@@ -25,7 +25,10 @@ CASES = cases()
 # the parts of a split against epsilon in the books of every model (`tests/contract`): only the slow ones show
 # that the audits of the report catch these faults too.
 LONG = frozenset(
-    {"noisy max", "noisy max by rho", "privbayes_r, two attributes", "dpsm_bayes, two attributes"}
+    {
+        *("noisy max", "noisy max by rho", "quantile bins"),
+        *("privbayes_r, two attributes", "dpsm_bayes, two attributes"),
+    }
 )
 # Faults test the audits, not the engine: the quick tier plants those of the quickest audit of a kind.
 QUICK_FAULTS = frozenset(
