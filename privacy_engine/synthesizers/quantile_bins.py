@@ -51,7 +51,7 @@ CLEAR = 30.0  # standard deviations of the noise that the records beyond the las
 CLEAR_BIN = 6.0  # the same of an outer bin of `scale: log`
 STEP = 0.7  # standard deviation of the difference of neighbours' logits on the grid
 MOST_SHARE = 0.25  # of epsilon or rho, for all attributes with quantile bins together
-ROUNDED = 3  # bins more than required: that of zero, and those of two sides whose numbers are rounded
+LEAST_BINS = 5  # of each side of zero, if as many are required at all: fewer say nothing of its tails
 GRID_SHARE = 1 / 3  # of the part of an attribute, for the grid; the rest is for its bins
 
 
@@ -135,6 +135,8 @@ def with_quantile_bins(coded: CodedTable, noise: NoiseBudget, part: float) -> tu
 def largest(coded: CodedTable) -> CodedTable:
     """A table of no records, with as many bins as could be chosen: what a method must accept in advance.
 
+    Zero has one bin more, and the other side of zero `LEAST_BINS`, or one by rounding.
+
     A refusal after noise was drawn would be a noisy answer that nothing pays for.
     """
     return replace(
@@ -142,7 +144,7 @@ def largest(coded: CodedTable) -> CodedTable:
         codes=np.zeros((len(coded.domains), 0), dtype=np.uint16),
         weights=None,
         domains=tuple(
-            replace(d, edges=np.arange(min(d.bins, d.into + ROUNDED) + 1.0), into=None)
+            replace(d, edges=np.arange(min(d.bins, d.into + LEAST_BINS + 2) + 1.0), into=None)
             if isinstance(d, BinnedDomain) and d.into is not None
             else d
             for d in coded.domains
@@ -158,7 +160,7 @@ def is_grid(domain: BinnedDomain) -> bool:
 def _summed(counts: Ints, fine: BinnedDomain, bins: BinnedDomain) -> Ints:
     """(size,) counts of bins from those of the bins that they are joined from."""
     summed = np.zeros(bins.size, dtype=np.int64)
-    np.add.at(summed, _joined(fine, bins), counts)
+    np.add.at(summed, joined_codes(fine, bins), counts)
     return summed
 
 
@@ -209,7 +211,7 @@ def quantile_edges(
     kept[[0, -1]] = True
     for side, own in zip(sides, mass, strict=True):
         kept[[side.start, side.stop]] = True
-        bins = max(round((domain.into or 1) * own / mass.sum()), 1)
+        bins = max(round((domain.into or 1) * own / mass.sum()), min(domain.into or 1, LEAST_BINS))
         tail = min(max(LEAST_TAIL, CLEAR * later / max(total * own, 1.0)), 0.25)
         kept[side.start + 1 : side.stop] |= _cuts(likely[side] / own, bins, tail)
     return tuple(domain.edges[kept].tolist())
@@ -233,12 +235,12 @@ def in_bins(coded: CodedTable, bins: Bins) -> CodedTable:
     domains = binned(coded.domains, bins)
     codes = np.empty(coded.codes.shape, dtype=code_type(domains))
     for row, old, fine, domain in zip(codes, coded.codes, coded.domains, domains, strict=True):
-        row[:] = old if fine is domain else _joined(fine, domain)[old]
+        row[:] = old if fine is domain else joined_codes(fine, domain)[old]
     return replace(coded, domains=domains, codes=codes)
 
 
-def _joined(fine: PublicDomain, bins: PublicDomain) -> Ints:
-    """(size,) new code of each old one."""
+def joined_codes(fine: PublicDomain, bins: PublicDomain) -> Ints:
+    """(size,) code in the joined bins of each bin of a domain that they are joined from."""
     assert isinstance(fine, BinnedDomain)
     assert isinstance(bins, BinnedDomain)
     found = np.searchsorted(bins.edges[1:-1], fine.edges[:-1], side="right")

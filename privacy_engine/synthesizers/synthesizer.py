@@ -465,10 +465,15 @@ def model_domains(model: SynthesizerModel, schema: DataSchema) -> tuple[PublicDo
 
     A model that was stored before there were quantile bins has equal bins.
     """
-    domains = public_domains(
+    domains = binned(unjoined_domains(model, schema), model.bins or {})
+    return spread(domains, model.bins or {}, model.network)
+
+
+def unjoined_domains(model: SynthesizerModel, schema: DataSchema) -> tuple[PublicDomain, ...]:
+    """Return the domains by which the records of a model were encoded, before bins were joined."""
+    return public_domains(
         schema, model.storages, model.parameters["levels"], fine=True, linear=model.bins is None
     )
-    return spread(binned(domains, model.bins or {}), model.bins or {}, model.network)
 
 
 def check_number(name: str, value: object) -> None:

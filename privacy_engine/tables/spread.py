@@ -11,6 +11,7 @@ from privacy_engine.tables.scales import SMALLEST, Bounds, positions, sides_of, 
 
 Floats = npt.NDArray[np.float64]
 
+LEAST_HAZARD = 1.0  # of a tail: those that fall more slowly have no mean without bounds
 EVEN = 512  # values by which the mean of a bin is taken
 PARTS = 128  # of a bin, between which the probability of values varies
 
@@ -70,7 +71,8 @@ def _log_odds_beyond(inner: Floats, above: Floats, places: Floats) -> Floats:
     """Log odds of a value above some places beyond the last of the inner edges, with `above` beyond each.
 
     The hazard, the fall of log(above) by position, is a line fitted to those between the edges in the upper
-    half, each weighted by its width and the values above it; it is constant where the line would fall.
+    half, each weighted by its width and the values above it; it is constant where the line would fall,
+    and at least `LEAST_HAZARD` in the tail.
     """
     upper = np.flatnonzero(above <= 0.5)
     start = max(min(int(upper[0]) if len(upper) else len(above) - 1, len(above) - 2), 0)
@@ -83,7 +85,7 @@ def _log_odds_beyond(inner: Floats, above: Floats, places: Floats) -> Floats:
     rise = np.average((middle - centre) * hazard, weights=weight) / spread if spread > 0 else 0.0
     rise = max(rise, 0.0)
     beyond = np.maximum(places - inner[-1], 0)
-    last = level + rise * (inner[-1] - centre)
+    last = max(level + rise * (inner[-1] - centre), LEAST_HAZARD)
     tail = log_above[-1] - last * beyond - rise * beyond**2 / 2
     return np.asarray(tail - np.log1p(-np.exp(np.minimum(tail, -1e-12))))
 

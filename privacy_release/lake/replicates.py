@@ -13,11 +13,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from privacy_engine.synthesizers.synthesizer import model_domains
+from privacy_engine.synthesizers.quantile_bins import joined_codes
+from privacy_engine.synthesizers.synthesizer import model_domains, unjoined_domains
 from privacy_engine.tables.dates import DATES
 from privacy_engine.tables.domains import BinnedDomain, DatedDomain, LabelledDomain
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import numpy.typing as npt
 
     from privacy_engine.synthesizers.model import SynthesizerModel
@@ -54,6 +57,7 @@ def replicates_file(model: "SynthesizerModel", schema: "DataSchema") -> bytes | 
         "together": [list(names) for names in found.together],
         "follows": {name: [root, value.tolist()] for name, (root, value) in models[0].follows.items()},
         "kinds": {name: meant["kind"] for name, meant in values.items()},
+        "filling": _filling(model, schema, domains),
         "means": {name: meant["mean"] for name, meant in values.items() if "mean" in meant},
         **_noise_in_number(model),
     }
@@ -61,6 +65,21 @@ def replicates_file(model: "SynthesizerModel", schema: "DataSchema") -> bytes | 
     sink = io.BytesIO()
     pq.write_table(table.replace_schema_metadata({METADATA: json.dumps(metadata)}), sink, compression="zstd")
     return sink.getvalue()
+
+
+def _filling(
+    model: "SynthesizerModel", schema: "DataSchema", domains: "Sequence[PublicDomain]"
+) -> dict[str, list[float]]:
+    """Return the probability of each code among records that fill up, where it is not the same for all.
+
+    These records are uniform on the bins from which others were joined.
+    """
+    found = {}
+    for bins, fine in zip(domains, unjoined_domains(model, schema), strict=True):
+        if bins.size < fine.size:
+            counts = np.bincount(joined_codes(fine, bins), minlength=bins.size)
+            found[bins.name] = (counts / fine.size).tolist()
+    return found
 
 
 def _noise_in_number(model: "SynthesizerModel") -> dict[str, Any]:

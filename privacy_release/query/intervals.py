@@ -12,7 +12,7 @@ import itertools
 import json
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -130,6 +130,7 @@ class PublishedModel:
         records: Number of records in the measured table.
         number: Noise in `records`. None if it is public, or the file does not state it.
         tells_number: Whether the file states it. Those of earlier versions do not.
+        filling: Probability of each code among records that fill up, by attribute; those of others are equal.
     """
 
     model: "ReplicatedModel"
@@ -138,6 +139,7 @@ class PublishedModel:
     records: int
     number: "NoisyNumber | None" = None
     tells_number: bool = False
+    filling: "Mapping[str, Sequence[float]]" = field(default_factory=dict)
 
     @classmethod
     def read(cls, data: bytes) -> "PublishedModel":
@@ -201,6 +203,7 @@ class PublishedModel:
             records=fields["records"],
             number=NoisyNumber.from_dict(fields["number"]) if fields.get("number") else None,
             tells_number="number" in fields,
+            filling=fields.get("filling", {}),
         )
 
     def answer(self, question: Question, level: float) -> "list[tuple[tuple[Value, ...], list[Cell]]]":
@@ -267,7 +270,10 @@ class PublishedModel:
         from privacy_engine.synthesizers.replicate_models import ClassTables
         from privacy_engine.synthesizers.replicated import ReplicatedModel
 
-        even = {name: np.full((1, t.shape[1]), 1 / t.shape[1]) for name, t in self.model.model.tables.items()}
+        even = {
+            name: np.array([self.filling.get(name, np.full(t.shape[1], 1 / t.shape[1]))])
+            for name, t in self.model.model.tables.items()
+        }
         model = ClassTables(weights=np.ones(1), tables=even, follows=self.model.model.follows)
         return ReplicatedModel(model=model, replicates=[model], misfit=(0.0,), unseen=0.0, together=[])
 

@@ -102,7 +102,7 @@ def test_a_model_of_equal_bins_from_before_is_still_read() -> None:
 
 
 def test_a_refusal_comes_before_any_noise_whatever_bins_would_be_chosen() -> None:
-    method = PrivBayes(epsilon=2.0, degree=1, cell_limit=2 * 14)  # 12 bins and zero pass, 15 do not
+    method = PrivBayes(epsilon=2.0, degree=1, cell_limit=2 * 14)  # 12 bins and zero pass, 19 do not
     with (
         patch.object(PureNoise, "add", side_effect=AssertionError("noise was drawn")),
         pytest.raises(InfeasibleError, match="more than the cell limit"),
