@@ -32,6 +32,7 @@ from benchmarks.peers import (
     dp_peers,
     dp_persons,
     dp_regimes,
+    dp_skewed,
     nearness,
     quality,
     suppression,
@@ -77,6 +78,7 @@ PARTS: Mapping[str, Part] = {
     "dp_forms": Part(
         dp_forms.run, quick={"runs": 1, "wide": ((50, 5_000),), "few": ((12, 500),)}, repeated=True
     ),
+    "dp_skewed": Part(dp_skewed.run, quick={"runs": 1}, repeated=True),
     "dp_deltas": Part(dp_deltas.run, quick={"runs": 1}, repeated=True),
     "dp_aim": Part(dp_aim.run, quick={"runs": 1, "with_peers": False}, repeated=True),
     "dp_intervals": Part(dp_intervals.run, quick={"epsilons": (1.0,), "runs": 3}, repeated=True),

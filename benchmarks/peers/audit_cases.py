@@ -33,8 +33,9 @@ from privacy_engine.synthesizers.bayes.scores import dependence_sensitivity
 from privacy_engine.synthesizers.latent import budget_plan
 from privacy_engine.synthesizers.latent.budget_plan import Inputs
 from privacy_engine.synthesizers.latent.related_pairs import CLEAR, Figures, dependence_figures
+from privacy_engine.synthesizers.quantile_bins import with_quantile_bins
 from privacy_engine.tables import marginals
-from privacy_engine.tables.domains import CodedTable
+from privacy_engine.tables.domains import BinnedDomain, CodedTable, Storage
 
 HALF_NOISE = "noise halved"
 WHOLE_EPSILON = "split forgotten"
@@ -248,6 +249,48 @@ def _number(epsilon: float, effort: int) -> float:
     return loss_shown(many(5), many(1))
 
 
+class Seen(PureNoise):
+    """A budget that keeps the noisy counts that it released, which an adversary may see."""
+
+    def __init__(self, whole: float) -> None:
+        super().__init__(whole)
+        self.seen: list[npt.NDArray[np.int64]] = []
+
+    def add(self, *args: Any, **given: Any) -> npt.NDArray[np.int64]:
+        """As the budget's."""
+        self.seen.append(super().add(*args, **given))
+        return self.seen[-1]
+
+
+def _quantile_bins(epsilon: float, effort: int) -> float:
+    """One record moves between the two bins of a grid that hold all, and so between the quantile bins."""
+    domain = BinnedDomain(
+        name="x",
+        edges=np.array([1.0, 10.0, 100.0, 1000.0]),
+        whole=False,
+        storage=Storage.REAL,
+        nullable=False,
+        bounds=(1.0, 1000.0),
+        into=2,
+    )
+
+    def moved(counts: list[int]) -> npt.NDArray[np.bool_]:
+        codes = np.array([[0, 2]], dtype=np.uint8)
+        coded = CodedTable(domains=(domain,), storages={}, codes=codes, weights=np.array(counts))
+        found = []
+        for _ in range(5000 * effort):
+            noise = Seen(epsilon)
+            _, bins = with_quantile_bins(coded, noise, epsilon)
+            grid, joined = noise.seen
+            apart = len(bins["x"].edges) > 2
+            found.append(apart and grid[0] >= counts_of_first and grid[2] <= counts_of_first - 1)
+            found[-1] = found[-1] and joined[0] >= counts_of_first and joined[-1] <= counts_of_first - 1
+        return np.array(found)
+
+    counts_of_first = 400
+    return loss_shown(moved([400, 399]), moved([399, 400]))
+
+
 # --- synthesizers: one run, many canaries
 
 
@@ -438,6 +481,13 @@ def cases() -> tuple[Case, ...]:
             claim=2.0,
             show=partial(_number, 2.0),
             faults=both,
+        ),
+        Case(
+            name="quantile bins",
+            pair="one record moves from the lower bins to the upper ones",
+            claim=3.0,
+            show=partial(_quantile_bins, 3.0),
+            faults=(*both, WHOLE_EPSILON),
         ),
     )
     return (*own, *_synthesizers(), *_gaussian_synthesizers(), *_randomizers())

@@ -7,7 +7,8 @@ import numpy as np
 from privacy_engine.errors import SchemaError
 from privacy_engine.randomizers.channel import LARGEST
 from privacy_engine.tables.columns import NULL
-from privacy_engine.tables.domains import DEFAULT_BINS, SINGLE_VALUES, LabelledDomain, Storage, public_domain
+from privacy_engine.tables.domains import SINGLE_VALUES, LabelledDomain, Storage, public_domain
+from privacy_engine.tables.scales import DEFAULT_BINS, Scale
 from privacy_engine.tables.schema import Attribute, DataSchema
 from privacy_engine.vocabulary import Kind, Role
 
@@ -63,9 +64,10 @@ def bounds_of(attribute: Attribute) -> tuple[float, float]:
     """The public bounds of a numeric attribute that is never null.
 
     Raises:
-        SchemaError: If it has none, or may be null.
+        SchemaError: If it has none, may be null, or has a logarithmic scale.
     """
     require_never_null(attribute)
+    require_linear(attribute)
     if attribute.bounds is None:
         raise SchemaError(
             f"{attribute.name!r} must have bounds in the schema: they are never taken from the data"
@@ -82,6 +84,19 @@ def require_never_null(attribute: Attribute) -> None:
     if attribute.nullable:
         raise SchemaError(
             f"{attribute.name!r} must not be nullable to be randomized as a number: drop its nulls at ingest"
+        )
+
+
+def require_linear(attribute: Attribute) -> None:
+    """Refuse a logarithmic scale, because random answers are made on an even one.
+
+    Raises:
+        SchemaError: If the schema requires one.
+    """
+    if attribute.scale is not None and attribute.scale is not Scale.LINEAR:
+        raise SchemaError(
+            f"{attribute.name!r} must have no scale other than linear to be randomized, got "
+            f"{attribute.scale.value}: remove it, or use a synthesizer"
         )
 
 

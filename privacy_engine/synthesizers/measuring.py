@@ -74,7 +74,7 @@ def coded_files(
     empty = to_frame(plain_columns(columns.empty_table(), released.names))
     empty = with_nullable_types(empty, released, earlier)
     storages = {a.name: Storage.of(empty[a.name], a) for a in released.attributes}
-    domains = public_domains(schema, storages, levels or {})
+    domains = public_domains(schema, storages, levels or {}, fine=True)
     kind = np.dtype(code_type(domains))
     most = most_combinations(domains, rows, engine.memory)
     kinds = pa.schema([(str(number), pa.from_numpy_dtype(kind)) for number in range(len(domains))])
@@ -130,7 +130,7 @@ def coded_people(
     read = [*released.names, schema.by]
     empty = with_nullable_types(to_frame(plain_columns(columns.empty_table(), read)), released, earlier)
     storages = {a.name: Storage.of(empty[a.name], a) for a in released.attributes}
-    domains = public_domains(schema, storages, levels or {})
+    domains = public_domains(schema, storages, levels or {}, fine=True)
     persons = sum(engine.class_sizes(files, [schema.by]).values())
     most_combinations(domains, persons * contribution.units(persons), engine.memory)
     kind = np.dtype(code_type(domains))
@@ -221,7 +221,7 @@ class Encode:
         """(n, d) codes, or (1, d) nulls; and the number of each record's person, if requested."""
         frame = with_nullable_types(to_frame(records), self.schema, self.earlier)
         try:
-            codes = CodedTable.encode(frame, self.schema, self.levels).codes
+            codes = CodedTable.encode(frame, self.schema, self.levels, fine=True).codes
         except SchemaError:  # `refusal` reports it for the table as a whole
             return pa.Table.from_pylist([dict.fromkeys(self.kinds.names)], schema=self.kinds)
         rows = [pa.array(row) for row in codes]

@@ -9,6 +9,7 @@ from privacy_engine.dp.accounting import Spend
 from privacy_engine.dp.loss import PrivacyLoss
 from privacy_engine.synthesizers.bayes.bayesian_network import BayesianNetwork
 from privacy_engine.synthesizers.noisy_number import COUNTED, NoisyNumber
+from privacy_engine.synthesizers.quantile_bins import QuantileBins
 from privacy_engine.synthesizers.replicate_models import ReplicateModels
 from privacy_engine.tables.domains import Storage
 
@@ -33,6 +34,7 @@ class SynthesizerModel:
             for a model that was stored before they existed.
         follow: Noisy figures from which later releases of a schedule go on, see
             ``privacy_engine.synthesizers.repeated.following``; None where none do.
+        bins: Private quantile bins by attribute; None where there are none.
     """
 
     method: str
@@ -46,6 +48,7 @@ class SynthesizerModel:
     persons_public: bool = True
     replicates: ReplicateModels | None = None
     follow: Mapping[str, Any] | None = None
+    bins: Mapping[str, QuantileBins] | None = None
 
     @property
     def counts_persons(self) -> bool:
@@ -86,6 +89,8 @@ class SynthesizerModel:
             fields["replicates"] = self.replicates.to_dict()
         if self.follow is not None:
             fields["follow"] = dict(self.follow)
+        if self.bins is not None:
+            fields["bins"] = {name: own.to_dict() for name, own in self.bins.items()}
         return json.dumps(fields, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 
     @classmethod
@@ -111,6 +116,9 @@ class SynthesizerModel:
                 if "replicates" in fields
                 else None,
                 follow=fields.get("follow"),
+                bins={name: QuantileBins.from_dict(own) for name, own in fields["bins"].items()}
+                if "bins" in fields
+                else None,
             )
         except (KeyError, TypeError, json.JSONDecodeError) as error:
             raise ValueError(f"this text is no synthesizer's model: {type(error).__name__}") from None

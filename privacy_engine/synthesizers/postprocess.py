@@ -141,7 +141,7 @@ LEAST_START = 1e-6  # added to each probability that the search starts from; els
 MOST_STEPS = 200  # of L-BFGS
 
 
-def likely_values(noisy: Ints, total: int, *, scale: float, on_scale: int) -> Floats:
+def likely_values(noisy: Ints, total: int, *, scale: float, on_scale: int, step: float = STEP) -> Floats:
     """The mode of the distribution, given noisy counts.
 
     Args:
@@ -149,6 +149,7 @@ def likely_values(noisy: Ints, total: int, *, scale: float, on_scale: int) -> Fl
         total: Public number of records, >= 1.
         scale: Scale of the noise, in records, > 0.
         on_scale: Number of leading values that lie on a scale, each next to its neighbours.
+        step: Standard deviation r of the difference of neighbours' logits.
 
     Returns:
         (s,) positive probabilities.
@@ -164,17 +165,17 @@ def likely_values(noisy: Ints, total: int, *, scale: float, on_scale: int) -> Fl
         off = (likely - cells) / width
         length = np.sqrt(1 + off**2)
         slope = likely * (off / length / width)
-        pull = _pull(z, on_scale)
+        pull = _pull(z, on_scale, step)
         return float(length.sum() + z @ pull / 2), slope - likely * slope.sum() + pull
 
     start = np.log(project_to_simplex(noisy, total) + max(width, LEAST_START))
     return _softmax(descend(objective, start - start.mean(), steps=MOST_STEPS))
 
 
-def _pull(z: Floats, on_scale: int) -> Floats:
+def _pull(z: Floats, on_scale: int, step: float) -> Floats:
     """The derivative of the prior's part of the sum; a constant added to all logits changes nothing."""
     pull = (z - z.mean()) / (SPREAD_ON_SCALE if on_scale else SPREAD) ** 2
-    steps = np.diff(z[:on_scale]) / STEP**2
+    steps = np.diff(z[:on_scale]) / step**2
     pull[1:on_scale] += steps
     pull[: max(on_scale - 1, 0)] -= steps
     return np.asarray(pull)

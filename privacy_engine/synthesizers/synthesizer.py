@@ -42,13 +42,23 @@ from privacy_engine.release import Release, parameters_of
 from privacy_engine.synthesizers.bayes.bayesian_network import BayesianNetwork
 from privacy_engine.synthesizers.measuring import coded_files, coded_people
 from privacy_engine.synthesizers.model import SynthesizerModel
+from privacy_engine.synthesizers.quantile_bins import (
+    Bins,
+    binned,
+    largest,
+    pending,
+    share_of_all,
+    spread,
+    with_quantile_bins,
+)
 from privacy_engine.synthesizers.replicate_models import ReplicateModels
-from privacy_engine.tables.domains import CodedTable, Storage, decode, public_domains
+from privacy_engine.tables.domains import CodedTable, PublicDomain, Storage, decode, public_domains
 from privacy_engine.tables.schema import DataSchema
 from privacy_engine.verification.models import PrivacyModel
 
 LEAST_ROWS = 2  # no sensitivity here is derived for a table of one record
 PART = 500_000  # records that are drawn at a time
+QUANTILE_SHARE = 0.08  # of epsilon, for the quantile bins of one number
 
 
 class Learned(NamedTuple):
@@ -87,6 +97,9 @@ class Synthesizer(ABC):
         weight: Alternative to `max_rows`: `person`, all rows of a person weigh one together. The records
             drawn are then like rows found by first choosing a person, each with equal probability, and then
             one of that person's rows.
+        quantile_share: Part of epsilon (of rho, with a delta) for the quantile bins of a number with wide
+            bounds or `scale: quantiles`, in (0, 1); of several such numbers together at most .25, or this
+            if it is more. Nothing is spent on it if the schema has none.
     """
 
     epsilon: float = 1.0
@@ -94,6 +107,7 @@ class Synthesizer(ABC):
     levels: Mapping[str, int] = field(default_factory=dict)
     max_rows: int | None = None
     weight: Weight | None = None
+    quantile_share: float = QUANTILE_SHARE
     key: ClassVar[str]
 
     def __post_init__(self) -> None:
@@ -106,6 +120,9 @@ class Synthesizer(ABC):
         _ = self.contribution  # raises for an invalid one
         if self.rows is not None:
             check_whole("rows", self.rows, 1)
+        check_number("quantile_share", self.quantile_share)
+        if not 0 < self.quantile_share < 1:
+            raise ValueError(f"quantile_share must be in (0, 1), got {self.quantile_share}")
         for attribute, level in self.levels.items():
             check_whole(f"levels[{attribute!r}]", level, 0)
         object.__setattr__(self, "levels", dict(self.levels))
@@ -146,6 +163,19 @@ class Synthesizer(ABC):
         persons contributed the records, not from the records' number.
         """
 
+    def require_feasible(self, coded: CodedTable, rows: int) -> None:  # noqa: B027  many refuse nothing
+        """Raise as `learn` would, for a number of records with the domains of a table or smaller ones.
+
+        Called before noise is drawn for these domains. Refusals must only become rarer with fewer values.
+
+        Args:
+            coded: Table whose names, domains, persons and `each` are read, and no record.
+            rows: Number of records.
+
+        Raises:
+            InfeasibleError: As ``learn``.
+        """
+
     def learn_replicated(self, coded: CodedTable) -> "Learned":
         """Like `learn`, with replicates of the model from noisy figures; None for a method without them."""
         return Learned(*self.learn(coded))
@@ -153,12 +183,14 @@ class Synthesizer(ABC):
     def measurement_parameters(self) -> dict[str, Any]:
         """Return the parameters that affect the measurement, without the number of drawn records.
 
-        A limit of a person's contribution is only included if there is one, so that a measurement without one
-        keeps its name in the books. Replicates are never included, because they are made from the
-        measurement.
+        A limit of a person's contribution is only included if there is one, and a share for quantiles if it
+        is not the default, so that a measurement without them keeps its name in the books. Replicates are
+        never included, because they are made from the measurement.
         """
         parameters = parameters_of(self)
         unbounded = {name for name in ("max_rows", "weight") if parameters[name] is None}
+        if self.quantile_share == QUANTILE_SHARE:
+            unbounded.add("quantile_share")
         return {
             name: value
             for name, value in parameters.items()
@@ -172,7 +204,7 @@ class Synthesizer(ABC):
             SchemaError: As ``measure``.
         """
         self._require_known_persons(schema)
-        coded = CodedTable.encode(table, schema, self.levels)
+        coded = CodedTable.encode(table, schema, self.levels, fine=True)
         if self.contribution is None:
             return coded
         return contributed_rows(
@@ -256,13 +288,31 @@ class Synthesizer(ABC):
             raise InfeasibleError(f"a table must have at least {LEAST_ROWS} records, got {len(coded)}")
         if coded.persons is not None and coded.persons < LEAST_ROWS:
             raise InfeasibleError(f"a table must have at least {LEAST_ROWS} persons, got {coded.persons}")
-        method, noise = self, NoiseBudget.of(self._loss_of(by_person=coded.persons is not None))
+        noise = NoiseBudget.of(self._loss_of(by_person=coded.persons is not None))
         if coded.persons is not None and self.max_rows is not None and coded.each > 1:
             share = count_share(self.epsilon, coded.persons)
-            on_count, rest = split(noise.whole, (share, 1 - share))
+            on_count, left = split(noise.whole, (share, 1 - share))
             coded = with_public_number(coded, noise, on_count)
-            method = self._spending(rest)
-        return self._model(coded, noise, learn(method, coded))
+        else:
+            left = noise.whole
+        return self._learned(coded, noise, left, learn)
+
+    def _learned(
+        self,
+        coded: CodedTable,
+        noise: NoiseBudget,
+        left: float,
+        learn: "Callable[[Self, CodedTable], Learned]",
+    ) -> SynthesizerModel:
+        """Choose quantile bins with a share of what is left, if any are required; learn with the rest."""
+        bins: Bins = {}
+        if waiting := pending(coded.domains):
+            share = share_of_all(self.quantile_share, len(waiting))
+            on_bins, left = split(left, (share, 1 - share))
+            self._spending(left).require_feasible(largest(coded), len(coded))
+            coded, bins = with_quantile_bins(coded, noise, on_bins)
+        method = self if left == noise.whole else self._spending(left)
+        return self._model(coded, noise, learn(method, coded), bins)
 
     def coded_participants(
         self, table: pd.DataFrame, schema: DataSchema, takes_part: npt.NDArray[np.bool_]
@@ -283,7 +333,7 @@ class Synthesizer(ABC):
                 "participation requires the person of each row. Name it in the schema, and limit what each "
                 "contributes at most as max_rows or weight"
             )
-        coded = CodedTable.encode(table, schema, self.levels).take(np.flatnonzero(takes_part))
+        coded = CodedTable.encode(table, schema, self.levels, fine=True).take(np.flatnonzero(takes_part))
         return RowsOfPersons(
             coded=coded, persons=person_numbers(table[schema.by], exact=schema.exact_persons)[takes_part]
         )
@@ -305,10 +355,12 @@ class Synthesizer(ABC):
         noise = NoiseBudget.of(self._loss_of(by_person=True))
         on_count, rest = split(noise.whole, (NUMBER_SHARE, 1 - NUMBER_SHARE))
         coded = with_noisy_number(rows, self.contribution, noise, on_count)
-        learned = self._spending(rest).learn_replicated(coded)
-        return replace(self._model(coded, noise, learned), persons_public=False)
+        model = self._learned(coded, noise, rest, lambda method, records: method.learn_replicated(records))
+        return replace(model, persons_public=False)
 
-    def _model(self, coded: CodedTable, noise: NoiseBudget, learned: "Learned") -> SynthesizerModel:
+    def _model(
+        self, coded: CodedTable, noise: NoiseBudget, learned: "Learned", bins: Bins
+    ) -> SynthesizerModel:
         """What was learned, with the whole loss."""
         return SynthesizerModel(
             method=self.key,
@@ -321,6 +373,7 @@ class Synthesizer(ABC):
             persons=coded.persons,
             replicates=learned.replicates,
             follow=learned.follow,
+            bins=bins or None,
         )
 
     def sample(
@@ -359,7 +412,7 @@ class Synthesizer(ABC):
         network = model.network
         if set(schema.without_identifiers().names) != set(model.storages):
             raise ValueError("the schema must be the one that the model was measured with: other attributes")
-        domains = public_domains(schema, model.storages, model.parameters["levels"])
+        domains = model_domains(model, schema)
         if any(network.size(domain.name) != domain.size for domain in domains):
             raise ValueError("the schema must be the one that the model was measured with: other domains")
         shown = [network.names.index(domain.name) for domain in domains]  # without hidden attributes
@@ -405,6 +458,22 @@ class Synthesizer(ABC):
         with portion(0.9):
             model = self.measure(table, schema)
         return self.release_of(model, schema, rng)
+
+
+def model_domains(model: SynthesizerModel, schema: DataSchema) -> tuple[PublicDomain, ...]:
+    """Return the domains of a model's codes, for a schema that has its attributes.
+
+    A model that was stored before there were quantile bins has equal bins.
+    """
+    domains = binned(unjoined_domains(model, schema), model.bins or {})
+    return spread(domains, model.bins or {}, model.network)
+
+
+def unjoined_domains(model: SynthesizerModel, schema: DataSchema) -> tuple[PublicDomain, ...]:
+    """Return the domains by which the records of a model were encoded, before bins were joined."""
+    return public_domains(
+        schema, model.storages, model.parameters["levels"], fine=True, linear=model.bins is None
+    )
 
 
 def check_number(name: str, value: object) -> None:

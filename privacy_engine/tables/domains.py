@@ -20,13 +20,27 @@ import pandas as pd
 from privacy_engine.errors import SchemaError
 from privacy_engine.tables.columns import factorize, floats, is_number
 from privacy_engine.tables.date_form import DateForm
+from privacy_engine.tables.scales import (
+    DEFAULT_BINS,
+    FINE,
+    SMALLEST,
+    Scale,
+    are_wide,
+    log_edges,
+    log_width,
+    positions,
+    values_at,
+)
 from privacy_engine.tables.schema import Attribute, DataSchema
+from privacy_engine.tables.spread import Spread
 from privacy_engine.vocabulary import Kind, counted, domains_missing
 
 Codes = npt.NDArray[np.int64]
 
-DEFAULT_BINS = 16  # bins of a numeric attribute without a number of bins in the schema
 SINGLE_VALUES = 32  # most whole numbers between bounds that get a bin each if no number of bins is given
+QUANTILE_BINS = 12  # bins between private quantiles of an attribute without a number of bins
+COARSE = 10.0  # factor between the ends of a bin, above which most values may lie in one
+MOST_QUANTILES = 32  # bins between private quantiles: more would be narrower than their noise
 LARGEST_DOMAIN = 2**16
 
 
@@ -114,6 +128,10 @@ class BinnedDomain:
         whole: Whether values are whole numbers.
         storage: Type of the column.
         nullable: Whether null is a value.
+        bounds: Ends of a logarithmic scale, on which the values of a bin are drawn; None for a linear one.
+        into: Number of bins that are to be joined from these, by noisy counts of the records; None if these
+            are final. As many as there are: only outer bins that noise hides are joined.
+        spread: Where the values of the bins lie on the scale; None: uniformly within each bin.
     """
 
     name: str
@@ -121,6 +139,9 @@ class BinnedDomain:
     whole: bool
     storage: Storage
     nullable: bool
+    bounds: tuple[float, float] | None = None
+    into: int | None = None
+    spread: Spread | None = None
 
     @property
     def bins(self) -> int:
@@ -139,15 +160,25 @@ class BinnedDomain:
         return np.where(np.isnan(values), self.bins, codes)
 
     def decode(self, codes: Codes, rng: np.random.Generator) -> pd.Series:
-        """(n,) a uniform value of each bin, in the type of the column."""
+        """(n,) a value of each bin, uniform on its scale or by its spread, in the type of the column."""
         null = codes == self.bins
         place = np.where(null, 0, codes)
         low, high = self.edges[place], self.edges[place + 1]
-        values = low + rng.random(len(codes)) * (high - low)
+        drawn = rng.random(len(codes))
+        if self.spread is not None:
+            values = self.spread.values(place, drawn)
+            low, high = self.edges[0], self.edges[-1]
+        elif self.bounds is not None:
+            first, last = positions(low, self.bounds), positions(high, self.bounds)
+            values = np.clip(values_at(first + drawn * (last - first), self.bounds), low, high)
+        else:
+            values = low + drawn * (high - low)
         if self.whole:
-            values = np.minimum(np.floor(values), high - 1)
+            values = np.clip(np.floor(values), low, high - 1)
         else:
             values = np.minimum(values, np.nextafter(high, low))  # rounding must not reach the next bin
+        if self.bounds is not None:
+            values = np.where(np.abs(values) <= SMALLEST, 0.0, values)  # of the bin of zero
         if self.storage is Storage.WHOLE:
             whole = pd.Series(values.astype(np.int64), name=self.name)
             return whole.astype(pd.Int64Dtype()).mask(null) if self.nullable else whole
@@ -265,13 +296,18 @@ class LabelledDomain:
         return pd.Series(labels, dtype="str", name=self.name)
 
 
-def public_domain(attribute: Attribute, storage: Storage, level: int = 0) -> PublicDomain:
+def public_domain(
+    attribute: Attribute, storage: Storage, level: int = 0, *, fine: bool = False, linear: bool = False
+) -> PublicDomain:
     """Return the domain of an attribute: bins between bounds, else categories, else the hierarchy's leaves.
 
     Args:
         attribute: Attribute with a public domain.
         storage: Declared type of the column.
         level: Level of the hierarchy at which values are distinguished; 0 for the values themselves.
+        fine: Whether numbers on a logarithmic scale have bins that are still to be joined by noisy counts,
+            see `privacy_engine.synthesizers.quantile_bins`; else they have bins equal in the logarithm.
+        linear: Whether numbers without a scale have equal bins even where bounds are wide.
 
     Raises:
         SchemaError: If the domain is not public, too large, or has no such level.
@@ -294,12 +330,19 @@ def public_domain(attribute: Attribute, storage: Storage, level: int = 0) -> Pub
         )
     elif attribute.bounds is not None and attribute.hierarchy is None:
         whole = storage is Storage.WHOLE or attribute.kind is Kind.ORDINAL
+        scale = Scale.LINEAR if linear and attribute.scale is None else scale_of(attribute)
+        edges = _edges(attribute, scale, whole=whole, fine=fine)
+        bins = min(attribute.bins or QUANTILE_BINS, MOST_QUANTILES)
+        if scale is Scale.LOG:
+            bins = len(edges) - 1
         domain = BinnedDomain(
             name=attribute.name,
-            edges=_edges(attribute, whole),
+            edges=edges,
             whole=whole,
             storage=storage,
             nullable=attribute.nullable,
+            bounds=None if scale is Scale.LINEAR else _ends(attribute, whole=whole),
+            into=bins if fine and scale is not Scale.LINEAR else None,
         )
     else:
         labels, groups = _labels(attribute, level)
@@ -314,10 +357,65 @@ def public_domain(attribute: Attribute, storage: Storage, level: int = 0) -> Pub
     return domain
 
 
+def scale_of(attribute: Attribute) -> Scale:
+    """Return the scale of a number with bounds: that of the schema, else by its bounds and number of bins."""
+    if attribute.scale is not None:
+        return attribute.scale
+    binned = attribute.bounds is not None and attribute.dates is None and attribute.hierarchy is None
+    if binned and are_wide(attribute.bounds or (0.0, 1.0), attribute.bins or DEFAULT_BINS):
+        return Scale.QUANTILES
+    return Scale.LINEAR
+
+
+def with_equal_bins(schema: DataSchema) -> DataSchema:
+    """Return a schema in which numbers without a scale have equal bins, even if their bounds are wide."""
+    attributes = (
+        replace(a, scale=Scale.LINEAR) if a.scale is None and scale_of(a) is Scale.QUANTILES else a
+        for a in schema.attributes
+    )
+    return replace(schema, attributes=tuple(attributes))
+
+
+def coarse_scales(schema: DataSchema, *, linear: bool = False) -> list[str]:
+    """Return a warning for each released number whose bins cannot distinguish most values, by its bounds.
+
+    Only bounds and numbers of bins are read, never a record.
+
+    Args:
+        schema: Schema of the records.
+        linear: Whether the method has bins of equal width for all numbers.
+    """
+    found = []
+    for a in schema.without_identifiers().attributes:
+        if a.bounds is None or a.dates is not None or a.hierarchy is not None or a.categories is not None:
+            continue
+        scale, bins = Scale.LINEAR if linear else scale_of(a), a.bins or DEFAULT_BINS
+        low, high = (f"{bound:,.15g}" for bound in a.bounds)
+        if scale is Scale.LINEAR and are_wide(a.bounds, bins):
+            remedy = "Narrow the bounds" if linear else "Narrow the bounds, or use `scale: quantiles`"
+            found.append(
+                f"{a.name}: {bins} bins of equal width between {low} and {high} cannot distinguish most "
+                f"values that such bounds suggest. {remedy}"
+            )
+        elif scale is Scale.LOG and (factor := log_width(a.bounds, bins)) > COARSE:
+            found.append(
+                f"{a.name}: each of {bins} bins between {low} and {high} spans a factor of {factor:.3g}, so "
+                "most values may lie in one. Give it more bins, or use `scale: quantiles`"
+            )
+    return found
+
+
 def public_domains(
-    schema: DataSchema, storages: Mapping[str, Storage], levels: Mapping[str, int]
+    schema: DataSchema,
+    storages: Mapping[str, Storage],
+    levels: Mapping[str, int],
+    *,
+    fine: bool = False,
+    linear: bool = False,
 ) -> tuple[PublicDomain, ...]:
     """Return the domains of all attributes except identifiers, in the schema's order.
+
+    Arguments as for ``public_domain``, by attribute.
 
     Raises:
         SchemaError: As for ``public_domain``, or if a level is given for an unknown attribute.
@@ -326,7 +424,10 @@ def public_domains(
     released = schema.without_identifiers()
     if unknown := sorted(set(levels) - set(released.names)):
         raise SchemaError(f"levels are given for {unknown}, which are not released attributes of the schema")
-    return tuple(public_domain(a, storages[a.name], levels.get(a.name, 0)) for a in released.attributes)
+    return tuple(
+        public_domain(a, storages[a.name], levels.get(a.name, 0), fine=fine, linear=linear)
+        for a in released.attributes
+    )
 
 
 def require_public_domains(schema: DataSchema) -> None:
@@ -367,14 +468,25 @@ def require_row_each(schema: DataSchema) -> None:
         )
 
 
-def _edges(attribute: Attribute, whole: bool) -> npt.NDArray[np.float64]:
-    low, high = attribute.bounds or (0.0, 1.0)
+def _edges(attribute: Attribute, scale: Scale, *, whole: bool, fine: bool) -> npt.NDArray[np.float64]:
+    low, high = _ends(attribute, whole=whole)
+    if scale is not Scale.LINEAR:
+        bins = FINE if fine and scale is Scale.QUANTILES else attribute.bins or DEFAULT_BINS
+        return log_edges((low, high), bins, whole=whole)
     if not whole:
         return np.linspace(low, high, (attribute.bins or DEFAULT_BINS) + 1)
+    return np.array([low + edge for edge in _even_edges(attribute, int(high - low))], dtype=np.float64)
+
+
+def _ends(attribute: Attribute, *, whole: bool) -> tuple[float, float]:
+    """Return the bounds; of whole numbers, the smallest one and the largest one plus 1."""
+    low, high = attribute.bounds or (0.0, 1.0)
+    if not whole:
+        return low, high
     first, count = math.ceil(low), math.floor(high) - math.ceil(low) + 1
     if count < 1:
         raise SchemaError(f"the bounds of {attribute.name!r} contain no whole number. Widen them")
-    return np.array([first + edge for edge in _even_edges(attribute, count)], dtype=np.float64)
+    return float(first), float(first + count)
 
 
 def _even_edges(attribute: Attribute, count: int) -> list[int]:
@@ -429,7 +541,12 @@ class CodedTable:
 
     @classmethod
     def encode(
-        cls, table: pd.DataFrame, schema: DataSchema, levels: Mapping[str, int] | None = None
+        cls,
+        table: pd.DataFrame,
+        schema: DataSchema,
+        levels: Mapping[str, int] | None = None,
+        *,
+        fine: bool = False,
     ) -> "CodedTable":
         """Check a table against its schema and encode all attributes except identifiers.
 
@@ -437,6 +554,7 @@ class CodedTable:
             table: Records of the table.
             schema: Schema with a public domain for each attribute.
             levels: Level of the hierarchy at which an attribute's values are distinguished; 0 if not named.
+            fine: Whether numbers on a logarithmic scale have bins to be joined, as for ``public_domain``.
 
         Raises:
             SchemaError: If a domain is not public, or the table does not fit the schema.
@@ -447,7 +565,7 @@ class CodedTable:
         _refuse_undeclared_nulls(table, released)
         table = schema.normalized(table)
         storages = {a.name: Storage.of(table[a.name], a) for a in released}
-        domains = public_domains(schema, storages, levels or {})
+        domains = public_domains(schema, storages, levels or {}, fine=fine)
         codes = np.empty((len(domains), len(table)), dtype=code_type(domains))
         for row, domain in zip(codes, domains, strict=True):
             row[:] = domain.encode(table[domain.name])

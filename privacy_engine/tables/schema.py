@@ -47,6 +47,7 @@ from privacy_engine.tables.faults import (
 from privacy_engine.tables.hierarchy import Hierarchy
 from privacy_engine.tables.normal import normal_forms
 from privacy_engine.tables.persons import PERSON_FIELDS, TABLE, LinkedTable, Person, person_codes
+from privacy_engine.tables.scales import Scale
 from privacy_engine.vocabulary import Kind, Meaning, Role, counted, has_public_domain
 
 _CLOCKS = {Kind.DATE: DATES, Kind.TIMESTAMP: TIMES}
@@ -64,7 +65,11 @@ class Attribute:
         categories: Public domain of a categorical or ordinal attribute, ordinal ones in order.
         bounds: Public domain of a numeric (or integer ordinal) attribute, both ends included; for a date in
             days, for a timestamp in seconds since 1970-01-01, also given as ISO dates.
-        bins: Number of equal-width public bins between the bounds, for methods that need bins.
+        bins: Number of public bins between the bounds, for methods that need bins; of equal width unless
+            `scale` or wide bounds say otherwise.
+        scale: How the bins of a number lie, for synthesizers: equal in width (`linear`), equal in the
+            logarithm (`log`), or between private quantiles (`quantiles`). None: quantiles if the bounds are
+            wide, see `privacy_engine.tables.scales.are_wide`, else linear.
         hierarchy: Generalization tree over the values; dates have `dates.calendar` instead.
         nullable: Whether the attribute may be null; null is then a separate value, which no interval and no
             node of a hierarchy except its root covers.
@@ -93,6 +98,7 @@ class Attribute:
     categories: tuple[str, ...] | None = None
     bounds: tuple[float, float] | None = None
     bins: int | None = None
+    scale: Scale | None = None
     hierarchy: Hierarchy | None = None
     nullable: bool = False
     dates: DateForm | None = None
@@ -206,6 +212,8 @@ class Attribute:
             return "give bounds or categories, not both"
         if self.bins is not None and (type(self.bins) is not int or self.bins < 1 or self.bounds is None):
             return "bins must be a positive whole number and require bounds"
+        if self.scale is not None and (self.bounds is None or self.dates is not None or self.hierarchy):
+            return "scale requires bounds, on numbers without a hierarchy. Remove it, or add bounds"
         if self.hierarchy is not None and (
             missing := set(self.categories or ()) - set(self.hierarchy.values)
         ):
@@ -389,6 +397,8 @@ class Attribute:
             out["bounds"] = self.dates.bounds_text(bounds) if self.dates else list(bounds)
         if self.bins is not None:
             out["bins"] = self.bins
+        if self.scale is not None:
+            out["scale"] = self.scale.value
         if self.hierarchy is not None:
             out["hierarchy"] = [list(row) for row in self.hierarchy.rows]
         if self.dates is not None:
@@ -427,7 +437,7 @@ class Attribute:
         kind = _member(Kind, fields.get("kind", Kind.CATEGORICAL), name, "kind")
         form = _date_form(kind, fields, name)
         bounds = fields.get("bounds")
-        meaning = fields.get("meaning")
+        meaning, scale = fields.get("meaning"), fields.get("scale")
         return cls(
             name=name,
             role=_member(Role, fields.get("role", Role.INSENSITIVE), name, "role"),
@@ -436,6 +446,7 @@ class Attribute:
             categories=_texts(fields.get("categories"), name),
             bounds=_pair(bounds, name) if form is None or bounds is None else bounds,
             bins=fields.get("bins"),
+            scale=None if scale is None else _member(Scale, scale, name, "scale"),
             hierarchy=_hierarchy(fields.get("hierarchy"), name, hierarchies or {}),
             nullable=_flag(fields.get("nullable", False), name),
             unlisted=_flag(fields.get("unlisted", False), name, "unlisted"),
@@ -861,7 +872,7 @@ def nameless_records(by: str, count: int) -> str:
 
 _PERSON = "person"
 _FIELDS = {
-    *("role", "kind", "categories", "bounds", "bins", "hierarchy", "nullable", "derive"),
+    *("role", "kind", "categories", "bounds", "bins", "scale", "hierarchy", "nullable", "derive"),
     *FORM_FIELDS,
     *FIELDS,
     *CODING_FIELDS,

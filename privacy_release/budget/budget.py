@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from privacy_engine.errors import InfeasibleError, LedgerError, PrivacyEngineError
-from privacy_release.budget.following import FOLLOWS, Turn, earlier_storages, is_opened, turn_of
+from privacy_release.budget.following import FOLLOWS, Turn, earlier_model, is_opened, turn_of
 from privacy_release.budget.participation import Schedule
 from privacy_release.budget.typed import typed_records
 from privacy_release.budget.yearly import Yearly
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from privacy_engine.dp.promises import Promise
     from privacy_engine.synthesizers.model import SynthesizerModel
     from privacy_engine.synthesizers.synthesizer import Synthesizer
-    from privacy_engine.tables.domains import CodedTable, Storage
+    from privacy_engine.tables.domains import CodedTable
     from privacy_engine.tables.schema import DataSchema
     from privacy_release.ledger.ledger import BudgetLedger
 
@@ -167,11 +167,15 @@ def measured_model(
         CapacityError: If its engine has too little memory or disk.
         IntegrityError: If the table changed since it was ingested, or the ledger was edited.
     """
+    from privacy_engine.tables.domains import coarse_scales
+
     parameters, loss = method.measurement_parameters(), method.privacy_loss(schema)
     if budget.schedule is not None:
         parameters |= {"over_time": budget.schedule.question}
     key = booking_key(budget.dataset, table.sha256, method.key, parameters, schema)
     detail = {"run": budget.run, "method": method.key}
+    for warning in coarse_scales(schema):
+        on_progress(f"warning: {warning}")
     on_progress("booking the budget")
     if budget.follows is not None:
         turn = turn_of(budget.follows, method, schema, budget.ledger, budget.dataset, key)
@@ -205,11 +209,11 @@ class _Measuring:
             return self._of_participants()
         return self._of_records()
 
-    def _earlier(self) -> "Mapping[str, Storage] | None":
-        """Return the types of the release that this one continues. None if there is none."""
+    def _earlier(self) -> "SynthesizerModel | None":
+        """Return the model of the release that this one continues. None if there is none."""
         if not (named := self.turn.detail.get(FOLLOWS)):
             return None
-        return earlier_storages(self.budget.ledger, self.budget.dataset, self.booking.key, named)
+        return earlier_model(self.budget.ledger, self.budget.dataset, self.booking.key, named)
 
     def _of_records(self) -> tuple[str, Mapping[str, str]]:
         """Draw the noise. A method refuses before it does, see `Synthesizer.measure`."""
@@ -263,18 +267,23 @@ def _coded(
     method: "Synthesizer",
     table: Table,
     schema: "DataSchema",
-    earlier: "Mapping[str, Storage] | None",
+    earlier: "SynthesizerModel | None",
 ) -> "CodedTable":
     """Return the records of the key as codes: loaded, or read by the engine of a table that is never loaded.
 
     An engine's input is hashed before and after reading, and both hashes before noise is drawn: other bytes
     under this key would be a second answer that no one booked.
     """
+    from privacy_engine.tables.domains import with_equal_bins
+
+    storages = None if earlier is None else earlier.storages
+    if earlier is not None and earlier.bins is None:  # also of a release before there were quantile bins
+        schema = with_equal_bins(schema)
     if not table.is_in_fragments:
-        return method.coded(typed_records(table, schema, earlier), schema)
+        return method.coded(typed_records(table, schema, storages), schema)
     require_unchanged(table.uri, table.sha256)
     with open_engine(table.engine, Path(table.uri).parent) as engine:
-        coded = method.coded_files(engine, paths_of(table.uri, table.sha256), schema, earlier)
+        coded = method.coded_files(engine, paths_of(table.uri, table.sha256), schema, storages)
     require_unchanged(table.uri, table.sha256)
     return coded
 

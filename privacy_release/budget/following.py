@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from privacy_engine.dp.promises import Promise
     from privacy_engine.synthesizers.model import SynthesizerModel
     from privacy_engine.synthesizers.synthesizer import Synthesizer
-    from privacy_engine.tables.domains import CodedTable, Storage
+    from privacy_engine.tables.domains import CodedTable
     from privacy_engine.tables.schema import DataSchema
     from privacy_release.budget.yearly import Yearly
     from privacy_release.ledger.ledger import BudgetLedger
@@ -120,10 +120,8 @@ def _releases(schedule: "Yearly", ledger: "BudgetLedger", dataset: str) -> "list
     return [*openings[:1], *(entry for entry in entries if promise_of(entry) is not None)]
 
 
-def earlier_storages(
-    ledger: "BudgetLedger", dataset: str, key: str, name: str
-) -> "Mapping[str, Storage] | None":
-    """Return the column types of the release that another one continues. None if there is none.
+def earlier_model(ledger: "BudgetLedger", dataset: str, key: str, name: str) -> "SynthesizerModel | None":
+    """Return the model of the release that another one continues. None if there is none.
 
     Args:
         ledger: Ledger that stores the models.
@@ -134,7 +132,7 @@ def earlier_storages(
     from privacy_engine.dp.ledger import committed_with
 
     others = [e.key for e in committed_with(ledger.history(dataset), FOLLOWS, name) if e.key != key]
-    return _model(ledger, dataset, others[-1]).storages if others else None
+    return _model(ledger, dataset, others[-1]) if others else None
 
 
 def _model(ledger: "BudgetLedger", dataset: str, key: str) -> "SynthesizerModel":

@@ -92,12 +92,16 @@ def paid_answers(
         IntegrityError: If the table changed since it was ingested, the ledger was edited, or the answers of
             this run were drawn and are gone.
     """
+    from privacy_engine.tables.domains import coarse_scales
+
     inputs = described_parameters(method)
     memoised = "secret" in inputs
     if not memoised:
         inputs |= {"run": budget.run, "task": label}
     key = booking_key(budget.dataset, table.sha256, method.key, inputs, schema)
     detail = {"run": budget.run, "method": method.key}
+    for warning in coarse_scales(schema, linear=True):
+        on_progress(f"warning: {warning}")
     on_progress("booking the budget")
     booking = budget.ledger.reserve(budget.dataset, key, loss, detail=detail)
     if booking.model is None or memoised:

@@ -56,6 +56,7 @@ class Answer:
         promise: Guarantee of its schedule, in words. None: it has no schedule.
         cost: Cost of a run, or the reason why it is unknown. None: it was not requested.
         left_out: Names of files of the source that are not read, if it was read.
+        warnings: Numbers whose bins are too coarse for their bounds.
     """
 
     problems: "Sequence[Problem]" = ()
@@ -65,6 +66,7 @@ class Answer:
     promise: str | None = None
     cost: "Cost | str | None" = None
     left_out: Sequence[str] = ()
+    warnings: Sequence[str] = ()
 
     def is_wrong(self, strict: bool) -> bool:
         """Return whether the specification must not run. If strict, also if a fact could not be found."""

@@ -6,6 +6,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from privacy_engine.errors import PrivacyEngineError, Problem, ProblemsError, SpecError
+from privacy_engine.registry import is_anonymizer, is_randomizer, kind_of
+from privacy_engine.tables.domains import coarse_scales
+from privacy_engine.vocabulary import ReleaseKind
 from privacy_release.budget.schedules import schedule_named
 from privacy_release.checking.rules import Answer, CheckRules
 from privacy_release.config.problems import gathered, raise_problems
@@ -47,6 +50,7 @@ def check_specification(path: Path, rules: CheckRules) -> Answer:
             promise=_promise(spec),
             cost=None if source is None else source.cost,
             left_out=() if source is None else source.left_out,
+            warnings=_coarse(spec),
         )
     except PrivacyEngineError as error:
         return Answer(list(dict.fromkeys(located(path, error).problems)))
@@ -58,6 +62,14 @@ def _of_source(spec: "ReleaseSpec", rules: CheckRules) -> "CheckedSource | None"
     from privacy_release.checking.source import check_source  # loads all that a release reads with
 
     return check_source(spec, rules)
+
+
+def _coarse(spec: "ReleaseSpec") -> list[str]:
+    """Return a warning for each number whose bins are too coarse for its bounds, by the method's kind."""
+    method = spec.release.method
+    if kind_of(method) is ReleaseKind.STRUCTURE or is_anonymizer(method):
+        return []
+    return coarse_scales(spec.method_schema(), linear=is_randomizer(method))
 
 
 def _unjudged(found: Judged) -> list[str]:

@@ -150,6 +150,8 @@ def _check_specs(arguments: argparse.Namespace) -> int:
                 print(
                     f"{path}: hidden or empty files of the source are not read: {', '.join(answer.left_out)}"
                 )
+            for warning in answer.warnings:
+                print(f"{path}: warning: {warning}")
             for problem in answer.for_now:
                 print(f"{path}: not now: {problem.text}")
             if answer.promise is not None:
@@ -230,6 +232,8 @@ def _to_dict(path: Path, answer: Answer) -> dict[str, Any]:
         fields["not_now"] = [problem.text for problem in answer.for_now]
     if answer.unjudged:
         fields["not_judged"] = list(answer.unjudged)
+    if answer.warnings:
+        fields["warnings"] = list(answer.warnings)
     if answer.left_out:
         fields["left_out"] = list(answer.left_out)
     if answer.promise is not None:

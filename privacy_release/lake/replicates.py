@@ -13,10 +13,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from privacy_engine.synthesizers.quantile_bins import joined_codes
+from privacy_engine.synthesizers.synthesizer import model_domains, unjoined_domains
 from privacy_engine.tables.dates import DATES
-from privacy_engine.tables.domains import BinnedDomain, DatedDomain, LabelledDomain, public_domains
+from privacy_engine.tables.domains import BinnedDomain, DatedDomain, LabelledDomain
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import numpy.typing as npt
 
     from privacy_engine.synthesizers.model import SynthesizerModel
@@ -34,7 +38,7 @@ def replicates_file(model: "SynthesizerModel", schema: "DataSchema") -> bytes | 
     if found is None:
         return None
     models = found.models(model.network)
-    domains = public_domains(schema, model.storages, model.parameters["levels"])
+    domains = model_domains(model, schema)
     values = {domain.name: _values(domain) for domain in domains}
     parts = []
     for replicate, tables in enumerate(models):
@@ -57,12 +61,29 @@ def replicates_file(model: "SynthesizerModel", schema: "DataSchema") -> bytes | 
         "follows": {name: [root, value.tolist()] for name, (root, value) in models[0].follows.items()},
         "kinds": {name: meant["kind"] for name, meant in values.items()},
         **({"part_of": dict(models[0].part_of)} if models[0].part_of else {}),
+        "filling": _filling(model, schema, domains),
+        "means": {name: meant["mean"] for name, meant in values.items() if "mean" in meant},
         **_noise_in_number(model),
     }
     table = pa.concat_tables(parts).unify_dictionaries()
     sink = io.BytesIO()
     pq.write_table(table.replace_schema_metadata({METADATA: json.dumps(metadata)}), sink, compression="zstd")
     return sink.getvalue()
+
+
+def _filling(
+    model: "SynthesizerModel", schema: "DataSchema", domains: "Sequence[PublicDomain]"
+) -> dict[str, list[float]]:
+    """Return the probability of each code among records that fill up, where it is not the same for all.
+
+    These records are uniform on the bins from which others were joined.
+    """
+    found = {}
+    for bins, fine in zip(domains, unjoined_domains(model, schema), strict=True):
+        if bins.size < fine.size:
+            counts = np.bincount(joined_codes(fine, bins), minlength=bins.size)
+            found[bins.name] = (counts / fine.size).tolist()
+    return found
 
 
 def _noise_in_number(model: "SynthesizerModel") -> dict[str, Any]:
@@ -102,8 +123,10 @@ def _part(
 def _values(domain: "PublicDomain") -> dict[str, Any]:
     """Return the possible values of a column: code, text, and range for numbers and dates.
 
-    `size` is the number of values, by code, over which it is distributed evenly.
+    `size` is the number of values, by code, over which it is distributed evenly. Values on a logarithmic
+    scale are not even within a bin, and so have a `mean` each.
     """
+    mean = None
     if isinstance(domain, LabelledDomain):
         code = domain.groups
         text: list[str | None] = [*domain.labels]
@@ -112,8 +135,11 @@ def _values(domain: "PublicDomain") -> dict[str, Any]:
         low = np.array(numbers if is_number else [np.nan] * len(text), dtype=np.float64)
         high, kind = low, "whole" if is_number else "label"
     elif isinstance(domain, BinnedDomain):
-        code, low = np.arange(domain.bins), domain.edges[:-1]
-        high = domain.edges[1:] - 1 if domain.whole else domain.edges[1:]
+        code, edges = np.arange(domain.bins), domain.edges
+        if domain.spread is not None:
+            edges, mean = domain.spread.edges(edges), domain.spread.means().tolist()
+        low = edges[:-1]
+        high = edges[1:] - 1 if domain.whole else edges[1:]
         text = [f"{a:g}" if a == b else f"[{a:g}, {b:g}]" for a, b in zip(low, high, strict=True)]
         kind = "whole" if domain.whole else "real"
     else:
@@ -125,8 +151,10 @@ def _values(domain: "PublicDomain") -> dict[str, Any]:
     if getattr(domain, "nullable", False):
         code = np.append(code, domain.size - 1)
         text, low, high = [*text, None], np.append(low, np.nan), np.append(high, np.nan)
+        mean = None if mean is None else [*mean, None]
     size = np.bincount(code, minlength=domain.size)
-    return {"code": code, "text": text, "low": low, "high": high, "size": size, "kind": kind}
+    meant = {"code": code, "text": text, "low": low, "high": high, "size": size, "kind": kind}
+    return meant if mean is None else meant | {"mean": mean}
 
 
 def _number(label: str) -> float | None:

@@ -12,7 +12,7 @@ import itertools
 import json
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -124,11 +124,13 @@ class PublishedModel:
 
     Attributes:
         model: Model and its replicates, by codes.
-        values: Columns `code`, `value`, `low`, `high` of each attribute, with an entry per released value.
+        values: Columns `code`, `value`, `low`, `high` of each attribute, with an entry per released value;
+            `mean`, too, if it is not the middle.
         kinds: Kind of each attribute: `label`, `whole`, `real`, `date` or `timestamp`.
         records: Number of records in the measured table.
         number: Noise in `records`. None if it is public, or the file does not state it.
         tells_number: Whether the file states it. Those of earlier versions do not.
+        filling: Probability of each code among records that fill up, by attribute; those of others are equal.
     """
 
     model: "ReplicatedModel"
@@ -137,6 +139,7 @@ class PublishedModel:
     records: int
     number: "NoisyNumber | None" = None
     tells_number: bool = False
+    filling: "Mapping[str, Sequence[float]]" = field(default_factory=dict)
 
     @classmethod
     def read(cls, data: bytes) -> "PublishedModel":
@@ -172,6 +175,8 @@ class PublishedModel:
                 "low": first["low"].to_numpy(),
                 "high": first["high"].to_numpy(),
             }
+            if (mean := fields.get("means", {}).get(name)) is not None:
+                values[name]["mean"] = np.array(mean, dtype=np.float64)
             probability = part["probability"].to_numpy().reshape(-1, size)
             sums = probability @ np.eye(int(code.max()) + 1)[code]
             cuts = np.flatnonzero(np.diff(replicate[::size])) + 1
@@ -205,6 +210,7 @@ class PublishedModel:
             records=fields["records"],
             number=NoisyNumber.from_dict(fields["number"]) if fields.get("number") else None,
             tells_number="number" in fields,
+            filling=fields.get("filling", {}),
         )
 
     def answer(self, question: Question, level: float) -> "list[tuple[tuple[Value, ...], list[Cell]]]":
@@ -250,6 +256,8 @@ class PublishedModel:
                     ends = closed_range(condition, self.kinds[measure.of])
                     low, high = np.maximum(low, ends[0]), np.minimum(high, ends[1])
             middle = (low + high) / 2  # of a bin that a condition cuts, of the remaining part
+            if "mean" in known:
+                middle = np.where((low == known["low"]) & (high == known["high"]), known["mean"], middle)
             codes = int(known["code"].max()) + 1
             numbers = np.array([middle[known["code"] == code].mean() for code in range(codes)])
             found = self.model.means(coded, measure.of, numbers, level=level)
@@ -269,7 +277,10 @@ class PublishedModel:
         from privacy_engine.synthesizers.replicate_models import ClassTables
         from privacy_engine.synthesizers.replicated import ReplicatedModel
 
-        even = {name: np.full((1, t.shape[1]), 1 / t.shape[1]) for name, t in self.model.model.tables.items()}
+        even = {
+            name: np.array([self.filling.get(name, np.full(t.shape[1], 1 / t.shape[1]))])
+            for name, t in self.model.model.tables.items()
+        }
         model = ClassTables(weights=np.ones(1), tables=even, follows=self.model.model.follows)
         return ReplicatedModel(model=model, replicates=[model], misfit=(0.0,), unseen=0.0, together=[])
 

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from privacy_engine.tables.scales import DEFAULT_BINS, are_wide
 from privacy_release.spec.presets import LEFT_BEHIND, Preset, likely_meaning
 
 if TYPE_CHECKING:
@@ -179,6 +180,8 @@ def _attribute(column: "ColumnProfile", least: int, *, safe_harbor: bool = False
         elif column.extent and 0 < column.extent[1] - column.extent[0] < math.inf:
             low, high = outward(*column.extent)
             fields.append(f"bounds: [{low:.0f}, {high:.0f}]" if column.whole else f"bounds: [{low}, {high}]")
+            if not few and are_wide((low, high), DEFAULT_BINS):
+                notes.append("wide bounds: synthesizers use `scale: quantiles`; or state log or linear")
     else:
         fields.append("kind: categorical")
         shown, note = _categories(column)

@@ -421,6 +421,7 @@ class AttributeSpec(_Strict):
     categories: tuple[Category, ...] | None = Field(default=None, min_length=1)
     bounds: tuple[Bound, Bound] | None = None
     bins: Whole | None = Field(default=None, ge=1)
+    scale: Literal["linear", "log", "quantiles"] | None = None
     hierarchy: IncludeFile | None = None
     nullable: bool = False
     format: Label | None = None

@@ -202,10 +202,13 @@ def test_the_number_of_records_is_the_sources_or_the_one_asked_for(name: str, ro
 def test_the_number_of_records_is_no_parameter_of_a_measurement(name: str) -> None:
     few, many = (load_method(name, rows=rows).measurement_parameters() for rows in (7, 5000))
     assert few == many
-    # Without a delta, and without a bound of persons, a measurement has the name that it always had.
+    # Without a delta, a bound of persons and a share for quantiles other than the default, a measurement has
+    # the name that it always had.
     # Replicates are made of what was measured.
     given = set(parameters_of(load_method(name)))
-    assert given - set(few) == given & {"rows", "max_rows", "weight", "delta", "replicates"}
+    assert given - set(few) == given & {
+        *("rows", "max_rows", "weight", "delta", "replicates", "quantile_share"),
+    }
 
 
 @methods

@@ -99,6 +99,9 @@ class SynthesizerOperator(MethodOperator):
         weight: Alternative to `max_rows`: `person`, all rows of a person weigh one together. The records
             drawn are then like rows found by first choosing a person, each with equal probability, and then
             one of that person's rows.
+        quantile_share: Part of epsilon (of rho, with a delta) for the quantile bins of a number with wide
+            bounds or `scale: quantiles`, in (0, 1); of several such numbers together at most .25, or this if
+            it is more. Nothing is spent on it if the schema has none.
         seed: Seed of the random choices; None takes fresh entropy. For a differentially private method it
             chooses which records are sampled from the measured model, never the noise, and None derives it
             from that model. For a randomizer it is used for `seeded` answers only.
@@ -130,6 +133,7 @@ class SynthesizerOperator(MethodOperator):
         levels: Mapping[str, int] | str | None = None,
         max_rows: int | str | None = None,
         weight: str | None = None,
+        quantile_share: float | str = 0.08,
         seed: int | str | None = None,
         budget: str,
         policy: str | Mapping[str, Any],
@@ -145,6 +149,7 @@ class SynthesizerOperator(MethodOperator):
         self.levels = levels
         self.max_rows = max_rows
         self.weight = weight
+        self.quantile_share = quantile_share
         self.seed = seed
         self.budget = budget
         self.policy = policy

@@ -57,26 +57,35 @@ class NetworkSynthesizer(Synthesizer):
             check_whole("degree", self.degree, 0)
         check_whole("cell_limit", self.cell_limit, 1, LARGEST_TABLE)
 
-    def family_limit(self, coded: CodedTable, epsilon: float, *, shared: bool) -> FamilyLimit:
+    def require_feasible(self, coded: CodedTable, rows: int) -> None:
+        """Raise if the domains are too large for the degree, the cell limit or the number of records."""
+        (on_tables,) = split(self.epsilon, (self.structure_share, 1 - self.structure_share))[1:]
+        self.family_limit(coded, on_tables, shared=False, rows=rows)
+
+    def family_limit(
+        self, coded: CodedTable, epsilon: float, *, shared: bool, rows: int | None = None
+    ) -> FamilyLimit:
         """How large families may be: by the degree, else by theta. From public figures only.
 
         Args:
             coded: Records, for names, sizes and their number.
             epsilon: Epsilon for all tables together.
             shared: Whether families that are part of another one share its table, as in ``theta_limit``.
+            rows: Number of records; None: that of `coded`.
 
         Raises:
             InfeasibleError: If the table is too small, or a domain too large.
             ValueError: If epsilon is too small for any noise.
         """
+        rows = len(coded) if rows is None else rows
         split_over_tables(
             epsilon, len(coded.sizes), table_sensitivity(coded)
         )  # raises for an epsilon that is too small, before any noise
         check_single_tables(coded.names, coded.sizes, self.cell_limit)
         if self.degree is not None:
-            rows = coded.persons or len(coded)
-            return fixed_limit(self.degree, coded.names, coded.sizes, rows, self.cell_limit)
-        rows_each = len(coded) / coded.each
+            people = coded.persons or rows
+            return fixed_limit(self.degree, coded.names, coded.sizes, people, self.cell_limit)
+        rows_each = rows / coded.each
         return theta_limit(
             coded.sizes, rows_each, epsilon, theta=self.theta, cell_limit=self.cell_limit, shared=shared
         )

@@ -21,7 +21,7 @@ Filters, 2016, for parts that are fixed in advance, as here).
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -31,6 +31,7 @@ from privacy_engine.dp.mechanisms import split
 from privacy_engine.dp.noise import Change
 from privacy_engine.synthesizers.latent.latent_class import LatentClass
 from privacy_engine.synthesizers.model import SynthesizerModel
+from privacy_engine.synthesizers.quantile_bins import in_bins
 from privacy_engine.synthesizers.repeated.estimates import estimate, likely_drift
 from privacy_engine.synthesizers.repeated.views import FixedViews, Known, known_of
 from privacy_engine.synthesizers.synthesizer import Learned
@@ -108,6 +109,7 @@ def followed(
     """
     if first.follow is None or "views" not in first.follow:
         raise ValueError("the first model must be one that later releases can follow, see `opened`")
+    coded = in_bins(coded, first.bins or {})
     sizes = [coded.sizes[coded.names.index(n)] if n in coded.names else 0 for n in first.storages]
     if sizes != [first.network.size(name) for name in first.storages]:
         raise ValueError("the first model must be of a table with the same attributes and values")
@@ -128,7 +130,8 @@ def followed(
         learned = views.learned(smoothed([*earlier, now]), records, noise)
         return learned._replace(follow=now.to_dict())
 
-    return method.measured_by(coded, learn)
+    bins = {name: own.fixed() for name, own in (first.bins or {}).items()}
+    return replace(method.measured_by(coded, learn), bins=bins or None)
 
 
 def smoothed(releases: Sequence[Measured]) -> list[Known]:

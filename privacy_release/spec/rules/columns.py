@@ -64,6 +64,16 @@ def _domains_are_public(facts: Facts) -> Iterator[Problem]:
             yield Problem(text=domains_missing([name]), path=("schema", name))
 
 
+@RULES.rule("columns.scale", "columns", "method")
+def _scales_are_of_synthesizers(facts: Facts) -> Iterator[Problem]:
+    if not (is_anonymizer(facts.method) or is_randomizer(facts.method)):
+        return
+    for name, column in facts.columns:
+        if column.scale in ("log", "quantiles"):
+            text = f"scale: {column.scale} applies only to synthesizers. Remove it, or use a synthesizer"
+            yield Problem(text=text, path=("schema", name))
+
+
 @RULES.rule("columns.names", "columns", "spanned", "method", "parameters", "linked", "person")
 def _released_columns_have_names_that_a_table_can_have(facts: Facts) -> Iterator[Problem]:
     if unfit := unfit_names(dict.fromkeys(_released(facts)), (PARTITION, COUNTERFEITS)):

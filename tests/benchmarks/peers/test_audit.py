@@ -26,11 +26,8 @@ CASES = cases()
 # that the audits of the report catch these faults too.
 LONG = frozenset(
     {
-        "noisy max",
-        "noisy max by rho",
-        "dependence figures of a wide table",
-        "privbayes_r, two attributes",
-        "dpsm_bayes, two attributes",
+        *("noisy max", "noisy max by rho", "quantile bins", "dependence figures of a wide table"),
+        *("privbayes_r, two attributes", "dpsm_bayes, two attributes"),
     }
 )
 # Faults test the audits, not the engine: the quick tier plants those of the quickest audit of a kind.

@@ -361,3 +361,15 @@ def test_a_table_of_one_record_is_too_small(engine: LocalEngine, tmp_path: Path)
     paths = written(tmp_path, to_arrow(people(1)), files=1)
     with pytest.raises(InfeasibleError, match="at least 2 records, got 1"):
         load_method("privbayes").measure_files(engine, paths, SCHEMA)
+
+
+def test_numbers_with_wide_bounds_are_counted_on_the_same_grid(engine: LocalEngine, tmp_path: Path) -> None:
+    wide = {"kind": "numeric", "bounds": [-1_000_000, 100_000_000]}
+    schema = DataSchema.from_dict({"debt": {**wide, "nullable": True}, "rent": {**wide, "scale": "log"}})
+    rng = np.random.default_rng(1)
+    debt = rng.choice([-5e5, -1.0, 0.0, 3.0, 8e7, 1e8, np.nan], 60)
+    table = to_arrow(pd.DataFrame({"debt": debt, "rent": rng.choice([0, 1, 900, 1_000], 60)}))
+    files = written(tmp_path, table)
+    coded = coded_files(engine, files, schema)
+    assert counts(coded) == counts(CodedTable.encode(loaded(files), schema, fine=True))
+    assert coded.sizes[0] > 100

@@ -18,7 +18,7 @@ from privacy_engine.synthesizers.latent.latent_class import LatentClass
 from privacy_engine.synthesizers.model import SynthesizerModel
 from privacy_engine.tables.domains import Storage
 from privacy_release import run_release
-from privacy_release.budget.following import FOLLOWS, earlier_storages
+from privacy_release.budget.following import FOLLOWS, earlier_model
 from privacy_release.lake.read import manifest_of, read_release, releases
 from privacy_release.lake.store import Lake
 from privacy_release.ledger.ledger import BudgetLedger
@@ -94,8 +94,8 @@ def test_the_first_release_is_paid_once_and_the_others_in_parts(
     assert len(releases(lake.table("people"))) == 4
     one, *others = committed(ledger)
     (name,) = {entry.detail[FOLLOWS] for entry in ledger.history("people") if FOLLOWS in entry.detail}
-    assert earlier_storages(ledger, "people", "of the next one", name) == others[-1].storages
-    assert earlier_storages(ledger, "people", "of the next one", "another schedule") is None
+    assert earlier_model(ledger, "people", "of the next one", name) == others[-1]
+    assert earlier_model(ledger, "people", "of the next one", "another schedule") is None
     assert {spend.target for spend in others[-1].spends} <= {spend.target for spend in one.spends}
     assert "noisy_max" not in {spend.mechanism for model in others for spend in model.spends}
 

@@ -386,3 +386,15 @@ def test_a_second_release_of_people_no_one_follows_is_reported_by_the_lake(
     (home / POLICY).write_text(yaml.safe_dump(policy))
     assert main(["check", str(home / RELEASE)]) == WRONG_FILE
     assert "table people has 1 earlier releases" in capsys.readouterr().err
+
+
+def test_bins_that_are_too_coarse_for_their_bounds_are_warned_of(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_private(home)
+    private = yaml.safe_load((home / RELEASE).read_text())
+    private["schema"]["age"] |= {"kind": "numeric", "bounds": [0, 100_000_000], "scale": "linear"}
+    (home / RELEASE).write_text(yaml.safe_dump(private))
+    assert main(["check", "--no-source", str(home / RELEASE)]) == DONE
+    (line,) = [line for line in capsys.readouterr().out.splitlines() if "warning" in line]
+    assert "age: 10 bins of equal width between 0 and 100,000,000 cannot distinguish most values" in line

@@ -80,3 +80,23 @@ def test_shares_and_means_hold_what_fills_up(model: SynthesizerModel) -> None:
 def test_a_public_number_stays_exact(model: SynthesizerModel) -> None:
     [cell] = answers(replace(model, spends=(), rows=330), question_from("count", None, (), None)).values()
     assert cell == Cell(330.0, 330.0, 330.0)
+
+
+def test_the_mean_of_a_number_in_quantile_bins_is_not_that_of_the_middles_of_bins() -> None:
+    schema = DataSchema.from_dict(
+        {"pay": {"kind": "numeric", "bounds": [0, 100_000_000]}, "town": {"categories": ["n", "s"]}}
+    )
+    rng = np.random.default_rng(2)
+    frame = pd.DataFrame({"pay": rng.lognormal(10, 1, 2_000), "town": rng.choice(["n", "s"], 2_000)})
+    measured = load_method("latent_class", epsilon=60.0, classes=2, fits=1, replicates=3).measure(
+        frame, schema
+    )
+    data = replicates_file(measured, schema)
+    assert data is not None
+    [(_, [cell])] = PublishedModel.read(data).answer(question_from("mean", "pay", (), None), 0.95)
+    assert cell.value == pytest.approx(frame["pay"].mean(), rel=0.1)
+    published = PublishedModel.read(data)
+    assert published.values["pay"]["high"].max() == 100_000_000
+    filling = published.filling["pay"]  # uniform on the grid, of which the tails have most bins
+    assert sum(filling) == pytest.approx(1)
+    assert max(filling[1], filling[-1]) > 10 * min(filling)

@@ -5,6 +5,7 @@ from datetime import date, datetime
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -349,3 +350,11 @@ def test_text_with_direct_identifiers_is_drafted_as_one_and_not_shown(
     assert found["last_name"].startswith("{role: identifier, kind: categorical}  # name in 100 records: not ")
     assert found["city"] == "{role: TODO, kind: categorical, categories: [north, south]}"
     assert "anary" not in text
+
+
+def test_wide_bounds_are_drafted_with_a_note_on_scales(tmp_path: Path) -> None:
+    wide = pa.array(np.geomspace(1, 9e7, 40).tolist())
+    line = drafted(tmp_path, pay=wide, age=pa.array([20.5, 50.5] * 20))
+    assert "bounds: [0.0, 90000000.0]" in line["pay"]
+    assert "scale: quantiles" in line["pay"]
+    assert "scale" not in line["age"]

@@ -14,7 +14,7 @@ from privacy_engine.synthesizers.model import SynthesizerModel
 from privacy_engine.synthesizers.repeated import following
 from privacy_engine.synthesizers.repeated.following import Measured, followed, opened, smoothed
 from privacy_engine.synthesizers.repeated.views import Known
-from privacy_engine.tables.domains import CodedTable
+from privacy_engine.tables.domains import CodedTable, with_equal_bins
 
 SCHEMA = DataSchema.from_dict(
     {
@@ -130,3 +130,36 @@ def test_a_first_release_of_another_kind_is_refused_before_anything_is_measured(
     frame = pd.DataFrame({"age": [1.0] * 9, "town": ["n"] * 9, "region": ["north"] * 9, "ill": ["no"] * 9})
     with pytest.raises(ValueError, match="same attributes and values"):
         followed(LATER, CodedTable.encode(frame, other), first, [])
+
+
+def test_quantile_bins_are_chosen_in_the_opening_and_cost_nothing_later() -> None:
+    wide = DataSchema.from_dict(
+        {"cost": {"kind": "numeric", "bounds": [0, 100_000_000]}, "ill": {"categories": ["no", "yes"]}}
+    )
+
+    def coded(seed: int) -> CodedTable:
+        rng = np.random.default_rng(seed)
+        frame = pd.DataFrame({"cost": rng.lognormal(8, 1, 500), "ill": rng.choice(["no", "yes"], 500)})
+        return CodedTable.encode(frame, wide, fine=True)
+
+    opening = opened(OPENING, coded(1))
+    later = followed(LATER, coded(2), SynthesizerModel.from_json(opening.to_json()), [])
+    assert opening.bins is not None
+    assert later.bins == {name: bins.fixed() for name, bins in opening.bins.items()}
+    for model, method in ((opening, OPENING), (later, LATER)):
+        loss = method.privacy_loss(wide)
+        assert all(finding.passed for finding in check_bookkeeping(loss, model.spends, wide, loss))
+        assert method.sample(model, wide, 20, np.random.default_rng(3))["cost"].between(0, 1e8).all()
+    assert [s.target for s in opening.spends[:2]] == ["cost", "cost"]
+
+
+def test_a_schedule_that_was_opened_with_equal_bins_continues_with_them() -> None:
+    wide = DataSchema.from_dict(
+        {"cost": {"kind": "numeric", "bounds": [0, 100_000_000]}, "ill": {"categories": ["no", "yes"]}}
+    )
+    frame = pd.DataFrame({"cost": np.geomspace(1, 1e8, 500), "ill": ["no", "yes"] * 250})
+    coded = CodedTable.encode(frame, with_equal_bins(wide), fine=True)
+    first = opened(OPENING, coded)  # as an earlier version measured it
+    later = followed(LATER, coded, first, [])
+    assert later.bins is None
+    assert LATER.sample(later, wide, 20, np.random.default_rng(3))["cost"].between(0, 1e8).all()

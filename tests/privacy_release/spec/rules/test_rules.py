@@ -41,6 +41,7 @@ class Column:
     categories: Any = None
     bounds: Any = None
     hierarchy: Any = None
+    scale: Any = None
 
 
 @dataclass(frozen=True)
@@ -276,6 +277,11 @@ CASES: Mapping[str, tuple[dict[str, Any], dict[str, Any], str]] = {
         {"columns": (("age", AGE), ("town", BOUNDED)), "method": "privbayes"},
         {"columns": (("name", NAME), ("town", BOUNDED))},
         r"attributes \['age'\] have no public domain.*give each categories, bounds",
+    ),
+    "columns.scale": (
+        {"columns": (("pay", Column(scale="log")),), "method": "mondrian"},
+        {"method": "latent_class"},
+        "scale: log applies only to synthesizers",
     ),
     "columns.names": (
         {
