@@ -2,7 +2,8 @@
 
 import numpy as np
 import pytest
-from benchmarks.dp_skewed import SCALES, TOLERANCE, deviations, schema_of, table_of
+
+from benchmarks.peers.dp_skewed import SCALES, TOLERANCE, deviations, schema_of, table_of
 
 
 def test_the_schema_is_that_of_the_table() -> None:
