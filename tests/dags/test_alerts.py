@@ -90,7 +90,7 @@ def test_the_officer_reads_the_alerts_before_the_decision(
     assert done.state == "success", done.tasks
     (requested,) = officers.seen
     _, _, alerts = requested["body"].partition("#### Alerts")
-    assert alerts.lstrip().startswith("- Detail lost (GCP)")
+    assert alerts.lstrip().startswith("- Detail lost")
 
 
 @pytest.mark.slow  # a whole run with a broken store
