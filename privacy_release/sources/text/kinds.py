@@ -42,6 +42,7 @@ _TITLES = (
 )
 _NAME = "(?:[A-ZÀ-ÖØ-ÞĀŁŚŻŽČŠŐŰ](?:'|’)?|Mc|Mac)[A-ZÀ-ÖØ-ÞĀŁŚŻŽČŠŐŰ]?[a-zß-öø-ÿĀ-ž]{1,30}"
 _PARTICLE = r"(?:(?:med|dent|phil|jur)\. ){0,1}(?:(?:van|von|ter)(?: de[rn]?)? ){0,1}"
+_MORE_NAMES = re.compile(rf"(?: (?:[A-Z]\. ){{0,2}}{_PARTICLE}{_NAME}|-{_NAME}){{1,3}}")
 # What follows a title in names of products, works and occupations.
 _NO_PERSON = frozenset(
     [
@@ -177,9 +178,12 @@ def _date(text: str, span: Span) -> Span | None:
 
 
 def _person(text: str, span: Span) -> Span | None:
-    """Accept a title and a name that are no occupation or product."""
-    words = re.split(r"[ -]", text[slice(*span)])
-    return None if _NO_PERSON.intersection(words) or re.match(r"['’]s [A-Z]", text[span[1] :]) else span
+    """Accept a title and a name that are no occupation or product, and add the names that follow."""
+    words, after = re.split(r"[ -]", text[slice(*span)]), text[span[1] :]
+    if _NO_PERSON.intersection(words) or re.match(r"['’]s [A-Z]", after):
+        return None
+    more = _MORE_NAMES.match(after)
+    return span[0], span[1] + (more.end() if more else 0)
 
 
 def _luhn(text: str, span: Span) -> Span | None:
@@ -517,7 +521,7 @@ def every_pattern() -> tuple[Pattern, ...]:
 
 
 def found_in(text: str, among: tuple[Pattern, ...] | None = None) -> list[tuple[Span, str]]:
-    """Return matches in a text with their kinds, from left to right. Of two that overlap, the first counts.
+    """Return matches in a text with their kinds, from left to right. Overlapping ones are one of the first kind.
 
     Args:
         text: Text of a cell.
@@ -528,4 +532,7 @@ def found_in(text: str, among: tuple[Pattern, ...] | None = None) -> list[tuple[
     for span, kind in spans:
         if not kept or span[0] >= kept[-1][0][1]:
             kept.append((span, kind))
+        elif span[1] > kept[-1][0][1]:
+            (begin, _), first = kept[-1]
+            kept[-1] = (begin, span[1]), first
     return kept

@@ -40,6 +40,28 @@ def test_what_is_found_lies_in_order_and_redaction_takes_it_out(text: str) -> No
     assert len(kept) == len(text) + sum(len(kind) + 2 - (stop - begin) for (begin, stop), kind in found)
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Mr John Smith",
+        "Dr. Anna Maria Rossi",
+        "Mrs Xenobia Quill",
+        "Ms Anna Smith-Jones",
+        "Herr J. P. van der Berg",
+    ],
+)
+def test_all_names_after_a_title_are_taken_out(text: str) -> None:
+    kept = ours.redacted(f"seen by {text} today", found_in(f"seen by {text} today", every_pattern()))
+    assert kept == "seen by [name] today"
+
+
+def test_of_two_findings_that_overlap_nothing_remains() -> None:
+    first, second = (
+        ours.Pattern(kind=kind, form=form) for kind, form in (("a", "one two"), ("b", "two three"))
+    )
+    assert ours.redacted("one two three", found_in("one two three", (first, second))) == "[a]"
+
+
 @pytest.mark.quick("luhn", "nhs")  # the others alike
 @pytest.mark.parametrize(
     ("check", "module", "length"),
