@@ -521,7 +521,7 @@ def every_pattern() -> tuple[Pattern, ...]:
 
 
 def found_in(text: str, among: tuple[Pattern, ...] | None = None) -> list[tuple[Span, str]]:
-    """Return matches in a text with their kinds, from left to right. Overlapping ones are one of the first kind.
+    """Return matches in a text with their kinds, from left to right. If two overlap, they are one.
 
     Args:
         text: Text of a cell.
