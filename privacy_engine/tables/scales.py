@@ -85,7 +85,7 @@ def log_edges(bounds: Bounds, bins: int, *, whole: bool) -> Floats:
     >>> log_edges((1, 10_000), 4, whole=False).round(6).tolist()
     [1.0, 10.0, 100.0, 1000.0, 10000.0]
     >>> log_edges((0, 1000), 3, whole=True).tolist()
-    [0.0, 1.0, 8.0, 89.0, 1000.0]
+    [0.0, 1.0, 15.0, 126.0, 1000.0]
     """
     low, high = bounds
     if high == 0 and not whole:
