@@ -28,7 +28,7 @@ EPSILON, DELTA = 0.8, 1e-9
 DELTAS = (0.0, DELTA)
 RUNS = 20
 NOTE = """Mean total variation distance of {triples:,} 3-way marginals (of all, if these are fewer), means of
-{runs} runs, each with a table of its own from a seed of {seed:,} or more; epsilon {epsilon:g} for one record
+{runs} runs, each with a separate table from a seed of {seed:,} or more; epsilon {epsilon:g} for one record
 replaced, pure or with delta 1e-9. *Independent columns* are drawn from noisy counts of each attribute that
 spend the same budget, *without noise* from the exact counts. The lead, with its 95 % interval, is paired by
 run, and positive where LatentClass is nearer. The settings were chosen on seeds below {seed:,}."""

@@ -170,12 +170,12 @@ def test_the_comparison_publishes_a_page_on_all_randomizers_and_no_answer(
 ) -> None:
     done = run("compare_randomizers")
     assert done.state == "success", done.tasks
-    told = done.returned("compare")
-    page = Path(told["report"]).read_text()
+    result = done.returned("compare")
+    page = Path(result["report"]).read_text()
     learners = done.returned("compare_learners")
     assert {"ppnb", "dtpd", "majority"} <= set(learners)
     randomizers = [name for name in method_names() if is_randomizer(name)]
-    assert told["releases"] == len(randomizers)
+    assert result["releases"] == len(randomizers)
     assert all(f'<th scope="row">{name}</th>' in page for name in randomizers)
     assert [path.name for path in airflow_lake.folder.iterdir()] == ["_comparisons"]
     assert not list(work_root.iterdir())
@@ -270,7 +270,7 @@ def test_a_classifier_is_trained_on_transformed_numbers(
     assert trained["releases"] == [released.run_id]
     assert trained["epsilon"] is None
     assert {"age", "deposit"} <= set(trained["breach_width"])
-    models = [json.loads(Path(told["model"]).read_text()) for told in (trained, learned)]
+    models = [json.loads(Path(model["model"]).read_text()) for model in (trained, learned)]
     assert models[0] == models[1]
     assert models[0]["shrinkage"] is False
     assert not list(work_root.iterdir())

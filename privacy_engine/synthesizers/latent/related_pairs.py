@@ -109,7 +109,7 @@ def dependence_figures(records: WeightedRecords, free: Sequence[int]) -> tuple[i
     """T and M without noise: whole numbers that change by at most 6 if one record is replaced.
 
     Args:
-        records: Records.
+        records: Records with the weight of each.
         free: At least two attributes.
     """
     pairs, n = np.array(list(itertools.combinations(free, 2)), dtype=np.int64), records.total

@@ -251,18 +251,18 @@ def compared(table: Any, **given: Any) -> dict[str, Any]:
 
 
 def test_ppnb_and_dtpd_are_compared_on_a_public_table(answered: Any) -> None:
-    told = compared(answered, public="True", p_0="0.9")
-    assert (told["learned"], told["tested"]) == (1_500, 500)
-    assert min(told["ppnb"], told["dtpd"]) > told["majority"] + 0.2
+    result = compared(answered, public="True", p_0="0.9")
+    assert (result["learned"], result["tested"]) == (1_500, 500)
+    assert min(result["ppnb"], result["dtpd"]) > result["majority"] + 0.2
 
 
-def test_the_comparison_of_people_goes_to_the_curator_alone(
+def test_the_comparison_of_people_goes_only_to_the_curator(
     answered: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PRIVACY_CURATOR", str(tmp_path / "curator"))
-    told = compared(answered)
-    assert set(told) == {"curator"}
-    kept = json.loads(Path(told["curator"]).read_text())
+    result = compared(answered)
+    assert set(result) == {"curator"}
+    kept = json.loads(Path(result["curator"]).read_text())
     assert {"ppnb", "dtpd", "majority", "target"} <= set(kept)
 
 
