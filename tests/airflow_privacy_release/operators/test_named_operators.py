@@ -105,7 +105,7 @@ def test_the_ui_shows_the_shared_parameters_and_the_methods_own() -> None:
 
 def test_the_books_are_no_parameter_of_the_method() -> None:
     assert PrivBayesOperator.parameters == (
-        *("epsilon", "rows", "levels", "max_rows", "weight"),
+        *("epsilon", "rows", "levels", "max_rows", "weight", "quantile_share"),
         *("structure_share", "degree", "theta", "cell_limit"),
     )
 
