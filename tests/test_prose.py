@@ -124,7 +124,8 @@ def texts() -> list[tuple[str, str]]:
     """The path and content of each file that people write, except this one."""
     paths = [ROOT / name for name in FILES]
     for folder in FOLDERS:
-        paths += sorted(path for path in (ROOT / folder).rglob("*") if path.suffix in SUFFIXES)
+        found = (path for path in (ROOT / folder).rglob("*") if path.suffix in SUFFIXES)
+        paths += sorted(path for path in found if "node_modules" not in path.parts)
     return [
         (name, path.read_text(encoding="utf-8"))
         for path in paths
