@@ -37,7 +37,7 @@ RANDOMIZED: dict[str, Any] = {
 FAULTS: dict[str, tuple[str, dict[str, Any]]] = {
     "unseen_category": ("ingest", {}),
     "repeated_person": ("release", {}),
-    "no one": ("release", {}),
+    "no_one": ("release", {}),
     "no_secret": ("release", {"release": {**RELEASE, "secret": "not_there"}}),
     "short_secret": ("release", {"release": {**RELEASE, "secret": "short_secret"}}),
     "strict_policy": ("budget", {"policy": {"max_epsilon": 1}}),
@@ -48,7 +48,7 @@ FAULTS: dict[str, tuple[str, dict[str, Any]]] = {
 def spoilt(name: str, table: pd.DataFrame) -> pd.DataFrame:
     if name == "unseen_category":
         return table.assign(remark=[f"{MARK}-remark"] + ["a"] * (len(table) - 1))
-    if name == "no one":
+    if name == "no_one":
         return table.assign(name=table["name"].where(table.index > 0))
     return table.assign(name=f"{MARK}-everybody") if name == "repeated_person" else table
 
