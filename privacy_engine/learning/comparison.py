@@ -86,12 +86,12 @@ def compare_learners(
     tree = DTPD(p_0).fit(
         reverse_records(source[list(features)].to_numpy(dtype=bool), p_0, rng), source[target]
     )
-    asked, answers = truths.take(tested), classes.take(tested)
+    held_out, answers = truths.take(tested), classes.take(tested)
     return Accuracies(
         learned=len(learned),
         tested=len(tested),
-        ppnb=float(bayes.score(asked, answers)),
-        dtpd=float(tree.score(asked.to_numpy(dtype=bool), answers)),
+        ppnb=float(bayes.score(held_out, answers)),
+        dtpd=float(tree.score(held_out.to_numpy(dtype=bool), answers)),
         majority=float(answers.value_counts(normalize=True).max()),
     )
 

@@ -33,7 +33,7 @@ from privacy_release.steps.memberships.files import (
     file_of,
 )
 from privacy_release.steps.memberships.marks import salts_of, values_of
-from privacy_release.steps.memberships.persons import hashes_of, secret_of
+from privacy_release.steps.memberships.persons import hashes_and_secret, hashes_of
 from privacy_release.steps.memberships.registers import read_population
 from privacy_release.workarea.area import sha256_file
 from privacy_release.workarea.parquet import read_private
@@ -94,8 +94,8 @@ def earlier_releases(
         table: The release table.
         persons: Persons of the new release. The earlier memberships must use the same key and form.
         but: Release ID and run key of a run whose own publication is omitted, as in `published_releases`.
-        marked: Number of the newest releases whose sensitive values are read, too, for persons who are in
-            the new one. This takes about 5 s per 1,000,000 persons.
+        marked: Number of the newest releases whose sensitive values are read, too. This takes about 5 s per
+            1,000,000 persons.
         registers: Whether the register of each release is read, too, if one was kept.
 
     Raises:
@@ -249,12 +249,12 @@ def _values(
     Values in files of earlier versions are known only for persons who are in the source now, and not at all
     if the file is older than marks or has another form of identifiers.
     """
-    marks, secret, people = columns_of(frame, MARK), secret_of(persons), frame[PERSON].tolist()
+    marks, people = columns_of(frame, MARK), frame[PERSON].tolist()
+    (own, _, salts), secret = hashes_and_secret(persons)
     if marks and secret is not None:
         return values_of(marks, counts, labels, salts_of(people, secret), release)
     if set(frame.get(IDENTIFIER_FORM, [WRITTEN])) != {persons.form}:
         return {}
-    own, _, salts = hashes_of(persons)
     known = dict(zip(own.tolist(), salts.tolist(), strict=True))
     return values_of(
         columns_of(frame, OLD_MARK), counts, labels, [known.get(person) for person in people], release

@@ -115,20 +115,22 @@ def read_persons(persons: PersonsRef) -> "npt.NDArray[np.object_]":
 
 
 def hashes_of(persons: PersonsRef) -> "npt.NDArray[np.object_]":
-    """Return persons, hashes of the identifiers as written, and salts of earlier versions, shape (3, n).
+    """Return persons, hashes of the identifiers as written, and salts of earlier versions, shape (3, n)."""
+    return hashes_and_secret(persons)[0]
 
-    A file that was written before marks existed has None for each salt.
+
+def hashes_and_secret(persons: PersonsRef) -> "tuple[npt.NDArray[np.object_], str | None]":
+    """Read the file of the persons once.
+
+    Returns:
+        hashes: As from `hashes_of`. A file that was written before marks existed has None for each salt.
+        secret: Secret of the marks. None for a file without records, or of an earlier version.
     """
-    found = read_private(persons.uri, persons.sha256).astype(object)
-    found = found.reindex(columns=[PERSON, WRITTEN_PERSON, SALT])
+    table = read_private(persons.uri, persons.sha256)
+    found = table.reindex(columns=[PERSON, WRITTEN_PERSON, SALT]).astype(object)
     found = found.where(found.notna(), None)
-    return np.stack([found[name].to_numpy(dtype=object) for name in found.columns])
-
-
-def secret_of(persons: PersonsRef) -> str | None:
-    """Return the secret of the marks. None for a file without records, or of an earlier version."""
-    found = read_private(persons.uri, persons.sha256)
-    return found[SECRET].iloc[0] if SECRET in found and len(found) else None
+    hashes = np.stack([found[name].to_numpy(dtype=object) for name in found.columns])
+    return hashes, table[SECRET].iloc[0] if SECRET in table and len(table) else None
 
 
 def follow(
@@ -145,13 +147,13 @@ def follow(
         path: Path of the new file.
         before: Persons of further records, whose salts are not known, shape (l,).
     """
-    known = hashes_of(persons)
+    known, secret = hashes_and_secret(persons)
     if before is not None:
         known = np.concatenate([known, np.stack([before, before, np.full(len(before), None)])], axis=1)
     found = known[:, rows].copy()
     if rows.dtype != np.bool_:
         found[:, rows < 0] = None
-    followed = write_persons(found, path, persons.key, persons.form, secret_of(persons))
+    followed = write_persons(found, path, persons.key, persons.form, secret)
     return replace(followed, owners=persons.owners)
 
 
