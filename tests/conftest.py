@@ -46,6 +46,19 @@ def work(tmp_path: Path) -> Iterator[WorkArea]:
 
 
 @pytest.fixture
+def one_thread() -> Iterator[None]:
+    """For thousands of small tables: threads wait for busy cores much longer than they work."""
+    import numba
+    from threadpoolctl import threadpool_limits
+
+    threads = numba.get_num_threads()
+    numba.set_num_threads(1)
+    with threadpool_limits(1):
+        yield
+    numba.set_num_threads(threads)
+
+
+@pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     """The clock of this process, which the test sets."""
     return Clock(monkeypatch)

@@ -4,14 +4,11 @@ False alarms: a bound exceeds a true loss with probability 1e-10 at most. Misses
 computed below from the exact binomial distribution; those of the audits by events are 5 standard errors away.
 """
 
-from collections.abc import Iterator
 from typing import Any
 
-import numba
 import numpy as np
 import pytest
 from scipy import stats
-from threadpoolctl import threadpool_limits
 
 from benchmarks.peers.audit import shown
 from benchmarks.peers.audit_cases import HALF_NOISE, ONE_ROW, WHOLE_EPSILON, Case, cases, planted
@@ -19,6 +16,8 @@ from privacy_engine.attacks.auditing import Canaries, loss_of_guesses, loss_show
 from privacy_engine.dp import mechanisms
 from privacy_engine.registry import METHODS, Family
 from privacy_engine.synthesizers.bayes import network_synthesizer
+
+pytestmark = pytest.mark.usefixtures("one_thread")  # many small tables
 
 CASES = cases()
 # Seconds each. Quick tests audit both kinds of choice (`tests/privacy_engine/dp/test_audit.py`), and hold
@@ -48,16 +47,6 @@ def audited(case: Case, *fault: str) -> Any:
     quick = case.name in QUICK_FAULTS if fault else case.name not in LONG
     marks = () if quick else pytest.mark.slow
     return pytest.param(case, *fault, id=": ".join((case.name, *fault)), marks=marks)
-
-
-@pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    """For many small tables: threads wait for busy cores much longer than they work."""
-    threads = numba.get_num_threads()
-    numba.set_num_threads(1)
-    with threadpool_limits(1):
-        yield
-    numba.set_num_threads(threads)
 
 
 def test_every_method_with_a_privacy_loss_is_audited_with_its_faults() -> None:

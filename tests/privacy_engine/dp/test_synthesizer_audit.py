@@ -1,15 +1,12 @@
 """Do the synthesizers, from records to the model, spend what they say? See ``test_audit`` for the reading."""
 
 import itertools
-from collections.abc import Iterator
 from dataclasses import replace
 
-import numba
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 import pytest
-from threadpoolctl import threadpool_limits
 
 from privacy_engine import DataSchema, load_method
 from privacy_engine.attacks.auditing import loss_shown
@@ -19,6 +16,8 @@ from privacy_engine.synthesizers.synthesizer import Synthesizer
 from privacy_engine.tables.domains import CodedTable
 from tests.contract.tables import family
 from tests.privacy_engine.dp.auditing import loss_shown_by_attack
+
+pytestmark = pytest.mark.usefixtures("one_thread")  # many small tables
 
 # Thousands of measurements: parameters for which one is quick, and which hide as little as possible.
 ONE_ATTRIBUTE = {
@@ -44,16 +43,6 @@ def quick_for(*quick: str) -> pytest.MarkDecorator:
     """All methods, of which the others are slow: they share the noise, but each has its measurements."""
     slow = [pytest.param(name, marks=pytest.mark.slow) for name in METHODS if name not in quick]
     return pytest.mark.parametrize("name", [*quick, *slow])
-
-
-@pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    """For thousands of tiny tables: threads wait for busy cores much longer than they work."""
-    threads = numba.get_num_threads()
-    numba.set_num_threads(1)
-    with threadpool_limits(1):
-        yield
-    numba.set_num_threads(threads)
 
 
 def networks(name: str, records: list[str], runs: int, **parameters: float) -> list[BayesianNetwork]:
