@@ -108,7 +108,7 @@ def _with_lake(facts: Facts, spec: "ReleaseSpec", rules: CheckRules) -> Facts:
     """Add the facts from the lake, if there is one, and the promise of the schedule."""
     schedule = None if spec.budget is None else spec.budget.schedule
     promise = None if schedule is None else schedule_named(spec.name, schedule).promise
-    facts = replace(facts, promise=promise)
+    facts = replace(facts, promise_for=promise)
     if not asks_for_earlier(facts):
         return replace(facts, earlier=None, unjudged=0)
     lake = rules.lake()

@@ -155,6 +155,6 @@ def require_all_left(spec: "ReleaseSpec", cells: Iterable[Choice], budget: Budge
     for cell in cells:
         releaser = build_method(cell.method, cell.parameters)
         loss = releaser.privacy_loss(schema)
-        refuse(Facts(releaser=releaser, loss=loss, budget=True, promise=budget.promise))
+        refuse(Facts(releaser=releaser, loss=loss, budget=True, promise_for=budget.promise))
         losses += [loss] if loss is not None else []
     require_left(budget, sum(losses[1:], losses[0]))

@@ -93,5 +93,5 @@ def _budget(
     if spec.budget is None or facts.loss is None:
         return None
     budget = budget_of(spec, f"{spec.name}/{release_id}", ledger or default_ledger())
-    refuse(replace(facts, promise=budget.promise))
+    refuse(replace(facts, promise_for=budget.promise))
     return budget

@@ -68,7 +68,7 @@ from privacy_release.spec.outliers import Action, check_action
 from privacy_release.spec.parameters import part_of_promise
 from privacy_release.spec.placeholders import check_placeholders, check_query
 from privacy_release.spec.reading import read_mapping
-from privacy_release.spec.rules.facts import UNKNOWN, Facts, History, OverTime
+from privacy_release.spec.rules.facts import UNKNOWN, Facts, History, Promised
 from privacy_release.spec.rules.judge import judged
 from privacy_release.spec.rules.text import unknown
 from privacy_release.workarea.engines import FRAGMENTS, LOCAL
@@ -1468,7 +1468,7 @@ class ReleaseSpec(_Strict):
             parameters=shown,
             stated=tuple(self.release.parameters),
             budget=self.budget is not None,
-            over_time=OverTime.of(promise),
+            promise=Promised.of(promise),
             history=None
             if history is None
             else History(

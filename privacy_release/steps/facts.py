@@ -11,7 +11,7 @@ from privacy_engine.vocabulary import ReleaseKind
 from privacy_release.budget.budget import Budget, require_left
 from privacy_release.budget.recorded import lacks_entries
 from privacy_release.budget.schedules import schedule_named
-from privacy_release.spec.rules.facts import UNKNOWN, Facts, History, OverTime
+from privacy_release.spec.rules.facts import UNKNOWN, Facts, History, Promised
 from privacy_release.spec.rules.judge import refuse
 from privacy_release.steps.memberships.earlier import published_releases
 from privacy_release.steps.memberships.past import Past
@@ -110,11 +110,11 @@ def facts_of_method(
         method=method,
         parameters=shown,
         budget=budget is not None,
-        over_time=OverTime.of(None if budget is None else budget.schedule),
+        promise=Promised.of(None if budget is None else budget.schedule),
         policy=UNKNOWN if policy is None else policy,
         schema=schema,
         releaser=releaser,
-        promise=None if budget is None else budget.promise,
+        promise_for=None if budget is None else budget.promise,
     )
 
 
@@ -173,8 +173,8 @@ def with_ledger(
         PublishError: If the lake cannot be reached.
     """
     if budget is None or (loss := facts.loss) is None:
-        return replace(facts, promise=None, shortage=None, restored=False)
-    facts = replace(facts, promise=budget.promise)
+        return replace(facts, promise_for=None, shortage=None, restored=False)
+    facts = replace(facts, promise_for=budget.promise)
     if table is not None:
         facts = replace(facts, restored=lacks_entries(budget, table))
     try:

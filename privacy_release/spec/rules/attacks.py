@@ -64,7 +64,7 @@ def _intersections_are_of_releases_of_known_people(facts: Facts) -> Iterator[Pro
         )
 
 
-@RULES.rule("attacks.shadows", "policy", "history", "over_time")
+@RULES.rule("attacks.shadows", "policy", "history", "promise")
 def _shadows_are_made_by_the_method_alone(facts: Facts) -> Iterator[Problem]:
     if not any(rule.shadows for rule in facts.policy.attacks):
         return
@@ -75,11 +75,11 @@ def _shadows_are_made_by_the_method_alone(facts: Facts) -> Iterator[Problem]:
             f"{remedy}, or set `keep: false`, so that only verification considers them",
             path=("history",),
         )
-    over_time = facts.over_time
-    if over_time is None or (over_time.regime == "yearly" and not over_time.opening):
+    promise = facts.promise
+    if promise is None or (promise.regime == "yearly" and not promise.opening):
         return
     yield Problem(
-        text=f"budget.promise {over_time.regime} continues earlier releases, or counts who is in them, "
+        text=f"budget.promise {promise.regime} continues earlier releases, or counts who is in them, "
         f"but a shadow release has none; {remedy}, or use the regime yearly without an opening, or none",
         path=("budget", "promise"),
     )

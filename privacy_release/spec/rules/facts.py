@@ -54,8 +54,8 @@ class History:
 
 
 @dataclass(frozen=True, kw_only=True)
-class OverTime:
-    """The guarantee of all releases of a schedule together.
+class Promised:
+    """The promise of a schedule to each person, over all its releases.
 
     Attributes:
         regime: Name of the regime, as in `budget.promise`.
@@ -66,7 +66,7 @@ class OverTime:
     opening: bool = False
 
     @classmethod
-    def of(cls, said: Any) -> "OverTime | None":
+    def of(cls, said: Any) -> "Promised | None":
         """Return the facts in a section of a file, or in the schedule that it describes."""
         if said is None:
             return None
@@ -120,7 +120,7 @@ class Facts:
         parameters: Parameters of the method, as plain values.
         stated: Names of the parameters that the file states.
         budget: Whether a budget is to pay.
-        over_time: Guarantee of the schedule. None: each release is paid separately.
+        promise: Promise of the schedule. None: each release is paid separately.
         history: How people are followed from release to release. None: they are not.
         identifier: Column by which people are followed.
         schedule: Whether there is a schedule.
@@ -144,7 +144,7 @@ class Facts:
         schema: Schema of the method's input, with its hierarchies.
         releaser: Release method, built with its parameters.
         loss: Privacy loss of a release. None if it claims no loss.
-        promise: Function that returns under which promise a loss is booked. None: no budget pays.
+        promise_for: Function that returns the promise that a loss is booked under. None: no budget pays.
         dropped: Number of records omitted by ingest because of nulls.
         guessed: Whether column types were inferred from the values of a query.
         looking: Steps that read more than one record at a time.
@@ -179,7 +179,7 @@ class Facts:
     parameters: Mapping[str, Any] = UNKNOWN
     stated: Collection[str] = UNKNOWN
     budget: bool = UNKNOWN
-    over_time: OverTime | None = UNKNOWN
+    promise: Promised | None = UNKNOWN
     history: History | None = UNKNOWN
     identifier: str | None = UNKNOWN
     schedule: bool = UNKNOWN
@@ -203,7 +203,7 @@ class Facts:
     schema: "DataSchema" = UNKNOWN
     releaser: "ReleaseMethod" = UNKNOWN
     loss: "PrivacyLoss | None" = UNKNOWN
-    promise: "Callable[[PrivacyLoss], object] | None" = UNKNOWN
+    promise_for: "Callable[[PrivacyLoss], object] | None" = UNKNOWN
     dropped: int = UNKNOWN
     guessed: bool = UNKNOWN
     looking: Sequence[str] = UNKNOWN

@@ -91,9 +91,9 @@ def _steps_look_at_one_record(facts: Facts) -> Iterator[str]:
         )
 
 
-@RULES.rule("over_time.method", "over_time", "method")
+@RULES.rule("promise.method", "promise", "method")
 def _promises_are_of_methods_that_hide_who_takes_part(facts: Facts) -> Iterator[str]:
-    if facts.over_time is None:
+    if facts.promise is None:
         return
     if is_randomizer(facts.method):
         yield (
@@ -102,19 +102,19 @@ def _promises_are_of_methods_that_hide_who_takes_part(facts: Facts) -> Iterator[
         )
 
 
-@RULES.rule("over_time.promise", "promise", "loss")
+@RULES.rule("promise.loss", "promise_for", "loss")
 def _losses_are_part_of_the_promise(facts: Facts) -> Iterator[str]:
-    if facts.promise is None or facts.loss is None:
+    if facts.promise_for is None or facts.loss is None:
         return
     try:
-        facts.promise(facts.loss)
+        facts.promise_for(facts.loss)
     except SpecError as error:
         yield str(error)
 
 
-@RULES.rule("over_time.person", "over_time", "person")
+@RULES.rule("promise.person", "promise", "person")
 def _promises_to_persons_know_them(facts: Facts) -> Iterator[str]:
-    if facts.over_time is not None and facts.over_time.knows_people and facts.person is None:
+    if facts.promise is not None and facts.promise.knows_people and facts.person is None:
         yield (
             "budget.promise requires a person: it limits the number of releases that a person takes "
             "part in; name the identifier of the person of each row as `person`, "
@@ -122,27 +122,27 @@ def _promises_to_persons_know_them(facts: Facts) -> Iterator[str]:
         )
 
 
-@RULES.rule("over_time.engine", "over_time", "engine")
+@RULES.rule("promise.engine", "promise", "engine")
 def _participants_are_counted_in_memory(facts: Facts) -> Iterator[str]:
-    if facts.over_time is not None and facts.over_time.knows_people and facts.engine != LOCAL:
+    if facts.promise is not None and facts.promise.knows_people and facts.engine != LOCAL:
         yield (
             f"budget.promise cannot be combined with engine {facts.engine}, because participants are counted "
             "in memory; use engine local, or remove promise"
         )
 
 
-@RULES.rule("over_time.transform", "over_time", "transformed")
+@RULES.rule("promise.transform", "promise", "transformed")
 def _persons_keep_their_numbers(facts: Facts) -> Iterator[str]:
-    if facts.over_time is not None and facts.over_time.knows_people and facts.transformed:
+    if facts.promise is not None and facts.promise.knows_people and facts.transformed:
         yield (
             "budget.promise cannot be combined with a transform, after which persons have other numbers in "
             "every run; make the columns in the source, or remove one of both"
         )
 
 
-@RULES.rule("over_time.numbered", "over_time", "numbered")
+@RULES.rule("promise.numbered", "promise", "numbered")
 def _persons_have_the_same_numbers_in_every_run(facts: Facts) -> Iterator[str]:
-    if facts.over_time is not None and facts.over_time.knows_people and not facts.numbered:
+    if facts.promise is not None and facts.promise.knows_people and not facts.numbered:
         yield (
             "budget.promise needs persons to have the same number in every run: ingest the table with "
             "`numbering`, and remove transforms, after which they have others"

@@ -506,7 +506,7 @@ def _report(
     safe: KeptSafe | None,
 ) -> str:
     """Return the report of a release that was never in memory as a whole. `figures` are loss and risk."""
-    over_time = {} if safe is None else {"earlier releases": safe.sentence(joined.figures.notes)}
+    about = {} if safe is None else {"earlier releases": safe.sentence(joined.figures.notes)}
     claims, table, make = joined.claims, joined.cut.table, job.attempts.make
     title, fragments = job.title or claims.method, need(claims.fragments, "fragments")
 
@@ -531,7 +531,7 @@ def _report(
             title=title,
             source_rows=table.rows_with_suppressed,
             smallest_count=least,
-            about=facts_of(table) | codes_of(table) | over_time,
+            about=facts_of(table) | codes_of(table) | about,
             shifted=table.source.shifted,
             attempts=job.attempts,
         )

@@ -26,7 +26,7 @@ from privacy_engine.verification.republication.model import Republication
 from privacy_engine.vocabulary import Meaning, PublishMode, ReleaseKind
 from privacy_release.spec.classification import read_classification
 from privacy_release.spec.floor import Floor
-from privacy_release.spec.rules.facts import NAMES, UNKNOWN, Declared, Facts, History, OverTime, group_of
+from privacy_release.spec.rules.facts import NAMES, UNKNOWN, Declared, Facts, History, Promised, group_of
 from privacy_release.spec.rules.judge import RULES, judged, refuse
 
 
@@ -95,7 +95,7 @@ SCHEMA = DataSchema.from_dict(
 )
 LOSS = PrivacyLoss(epsilon=1.0, neighbours="replace_one")
 MONDRIAN, LATENT = load_method("mondrian", k=5), load_method("latent_class")
-PEOPLE, YEARLY = (OverTime(regime=regime) for regime in ("participation", "yearly"))
+PEOPLE, YEARLY = (Promised(regime=regime) for regime in ("participation", "yearly"))
 FLOOR = Floor(
     path=Path("/etc/floor.yaml"),
     sha256="0",
@@ -346,28 +346,28 @@ CASES: Mapping[str, tuple[dict[str, Any], dict[str, Any], str]] = {
         {"method": "mondrian"},
         "the step top must make one record from each record",
     ),
-    "over_time.method": (
-        {"over_time": YEARLY, "method": "errph"},
+    "promise.method": (
+        {"promise": YEARLY, "method": "errph"},
         {"method": "latent_class"},
         "cannot hide who takes part",
     ),
-    "over_time.promise": ({"promise": refused, "loss": LOSS}, {"promise": None}, "no part of the promise"),
-    "over_time.person": (
-        {"over_time": PEOPLE, "person": None},
-        {"over_time": YEARLY},
+    "promise.loss": ({"promise_for": refused, "loss": LOSS}, {"promise_for": None}, "no part of the promise"),
+    "promise.person": (
+        {"promise": PEOPLE, "person": None},
+        {"promise": YEARLY},
         "budget.promise requires a person",
     ),
-    "over_time.engine": (
-        {"over_time": PEOPLE, "engine": "spark"},
+    "promise.engine": (
+        {"promise": PEOPLE, "engine": "spark"},
         {"engine": "local"},
         "cannot be combined with engine spark",
     ),
-    "over_time.transform": (
-        {"over_time": PEOPLE, "transformed": True},
+    "promise.transform": (
+        {"promise": PEOPLE, "transformed": True},
         {"transformed": False},
         "cannot be combined with a transform",
     ),
-    "over_time.numbered": ({"over_time": PEOPLE, "numbered": False}, {"numbered": True}, "the same number"),
+    "promise.numbered": ({"promise": PEOPLE, "numbered": False}, {"numbered": True}, "the same number"),
     "answers.schedule": (
         {"method": "trr", "parameters": {}, "schedule": True},
         {"parameters": {"randomness": "memoised"}},
@@ -481,7 +481,7 @@ CASES: Mapping[str, tuple[dict[str, Any], dict[str, Any], str]] = {
         {
             "policy": attack("membership", shadows=16),
             "history": History(keep=True),
-            "over_time": None,
+            "promise": None,
         },
         {"history": History(keep=False)},
         "a shadow release has none",
