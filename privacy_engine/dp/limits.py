@@ -13,7 +13,7 @@ square root of their number instead of their number.
 import math
 from dataclasses import dataclass
 from datetime import timedelta
-from decimal import Decimal, localcontext
+from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal, localcontext
 from enum import StrEnum
 from fractions import Fraction
 from functools import cached_property
@@ -24,6 +24,7 @@ from privacy_engine.dp.loss import Neighbours, PrivacyLoss
 from privacy_engine.dp.zcdp import pure_rho, zcdp_epsilon, zcdp_rho
 
 _LONGEST_WINDOW = 36500  # days
+_SHOWN = 6  # digits of a rounded number
 
 
 class Accounting(StrEnum):
@@ -155,6 +156,27 @@ def decimal_text(value: Fraction | float) -> str:
     >>> decimal_text(Fraction(1, 10) + Fraction(1, 5)), decimal_text(1e-9), decimal_text(2.0)
     ('0.3', '0.000000001', '2')
     """
-    value = value if isinstance(value, Fraction) else exact(value)
     with localcontext(prec=2200):  # more digits than any sum of floats, or of halves of their squares, has
-        return f"{(Decimal(value.numerator) / value.denominator).normalize():f}"
+        return f"{_quotient(value).normalize():f}"
+
+
+def rounded_text(value: Fraction | float, *, up: bool) -> str:
+    """Return a number to six digits, in one direction: up for what is spent, down for what is left.
+
+    So no reader counts on more than there is. A number of at most six digits is exact.
+
+    >>> (
+    ...     rounded_text(Fraction(2, 3), up=True),
+    ...     rounded_text(Fraction(2, 3), up=False),
+    ...     rounded_text(0.1, up=True),
+    ... )
+    ('0.666667', '0.666666', '0.1')
+    """
+    with localcontext(prec=_SHOWN, rounding=ROUND_CEILING if up else ROUND_FLOOR):
+        return f"{_quotient(value).normalize():f}"
+
+
+def _quotient(value: Fraction | float) -> Decimal:
+    """Return a number to the digits of the context, rounded once."""
+    value = value if isinstance(value, Fraction) else exact(value)
+    return Decimal(value.numerator) / value.denominator

@@ -28,7 +28,9 @@ $PRIVACY_LEDGER_KEY_FILE and $PRIVACY_LEDGER_PASSWORD_FILE name files with the k
 
 def add_budget_commands(kinds: Any) -> None:
     """Add the commands to the sub-parsers of `budget`."""
-    show = _command(kinds, "show", "show each limit with what is spent and left", _show)
+    show = _command(
+        kinds, "show", "show each limit, what is spent, rounded up, and what is left, rounded down", _show
+    )
     show.add_argument("dataset", nargs="?", metavar="DATASET", help="default: all data sets")
 
     grant = _command(kinds, "grant", "set a limit; it replaces that of the same period", _grant)
@@ -232,35 +234,41 @@ def _named(ledger: "BudgetLedger", name: str | None) -> Sequence[str]:
 
 
 def _standing_row(name: str, standing: "Standing") -> tuple[str, ...]:
-    """Return a row for a limit. One accounted as zcdp shows epsilon at its delta, which is never used up."""
-    from privacy_engine.dp.limits import exact
+    """Return a row for a limit. One accounted as zcdp shows epsilon at its delta, which is never used up.
+
+    What is spent is rounded up, and what is left is rounded down.
+    """
+    from privacy_engine.dp.limits import decimal_text, rounded_text
 
     limit = standing.limit
     each = limit.period.name == "release"
+    spent, reserved, spent_delta = (
+        rounded_text(loss, up=True) for loss in (standing.spent, standing.reserved, standing.spent_delta)
+    )
     return (
         name,
         limit.period.name,
-        _loss(exact(limit.epsilon), exact(limit.delta)),
-        "-" if each else _loss(standing.spent, standing.spent_delta),
-        "-" if each else _loss(standing.reserved, 0),
-        _loss(standing.left, standing.left_delta),
+        _loss(decimal_text(limit.epsilon), decimal_text(limit.delta)),
+        "-" if each else _loss(spent, spent_delta),
+        "-" if each else reserved,
+        _loss(rounded_text(standing.left, up=False), rounded_text(standing.left_delta, up=False)),
         limit.neighbours.value,
         _accounting(standing),
     )
 
 
 def _accounting(standing: "Standing") -> str:
-    """Return how losses add up; for zcdp with the rho."""
+    """Return how losses add up; for zcdp with the rho, rounded like the losses."""
+    from privacy_engine.dp.limits import rounded_text
+
     if not standing.limit.is_zcdp:
         return "sum"
-    spent, left = float(standing.rho), float(standing.left_rho)
-    return f"zcdp: rho {spent:.6g} spent, {left:.6g} left of {float(standing.limit.rho):.6g}"
+    spent, left = rounded_text(standing.rho, up=True), rounded_text(standing.left_rho, up=False)
+    return f"zcdp: rho {spent} spent, {left} left of {rounded_text(standing.limit.rho, up=False)}"
 
 
-def _loss(epsilon: Any, delta: Any) -> str:
-    from privacy_engine.dp.limits import decimal_text
-
-    return f"{decimal_text(epsilon)}, delta {decimal_text(delta)}" if delta else decimal_text(epsilon)
+def _loss(epsilon: str, delta: str) -> str:
+    return f"{epsilon}, delta {delta}" if delta != "0" else epsilon
 
 
 def _entry_row(entry: "Entry") -> tuple[str, ...]:

@@ -19,7 +19,7 @@ from privacy_engine.dp.ledger import (
     counts,
     refuse_overspending,
 )
-from privacy_engine.dp.limits import Limit, Period, decimal_text, exact
+from privacy_engine.dp.limits import Limit, Period, decimal_text, exact, rounded_text
 from privacy_engine.dp.loss import Neighbours, PrivacyLoss
 from privacy_engine.dp.totals import Spent, Sums, Totals, standings
 from privacy_engine.errors import BudgetExceededError
@@ -112,6 +112,13 @@ def test_a_pure_budget_pays_for_no_delta() -> None:
 def test_decimal_text_is_the_number_exactly(value: float) -> None:
     assert Fraction(decimal_text(value)) == exact(value)
     assert float(decimal_text(value)) == value
+
+
+@given(st.fractions(min_value=0))
+def test_a_rounded_number_is_never_on_the_wrong_side(value: Fraction) -> None:
+    low, high = (Fraction(rounded_text(value, up=up)) for up in (False, True))
+    assert low <= value <= high <= low + value / 10**5
+    assert len(rounded_text(value, up=True).strip("0").replace(".", "").strip("0")) <= 6
 
 
 @given(st.lists(EPSILONS, min_size=1, max_size=60), st.floats(0.01, 5))

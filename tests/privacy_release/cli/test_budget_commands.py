@@ -80,6 +80,16 @@ def test_show_tells_what_is_spent_reserved_and_left(capsys: pytest.CaptureFixtur
         assert out[1].split() == ["adult", "total", "1", "0.3", "0.2", "0.7", "replace_one"]
 
 
+def test_show_rounds_what_is_spent_up_and_what_is_left_down(
+    capsys: pytest.CaptureFixture[str], file: Path
+) -> None:
+    grant(capsys)
+    book(file, "a", 0.12345612, commit=True)
+    assert run(capsys, "show")[1][1].split()[2:6] == ["1", "0.123457", "0", "0.876543"]
+    book(file, "b", 0.12345611)
+    assert run(capsys, "show")[1][1].split()[2:6] == ["1", "0.246913", "0.123457", "0.753087"]
+
+
 def test_columns_stand_under_their_heads(capsys: pytest.CaptureFixture[str]) -> None:
     lines = grant(capsys, "--delta", "0.00001")[1:]
     head, row = ([cell.start() for cell in re.finditer(r"\S+( \S+)*", line)] for line in lines)
@@ -273,7 +283,7 @@ def test_a_limit_accounted_as_zcdp_shows_its_rho_and_others_no_such_column(
     )
     _, (_, by_sum, by_rho), _ = run(capsys, "show")
     assert by_sum.split()[-1] == "sum"
-    assert by_rho.endswith("zcdp: rho 0.005 spent, 0.00997306 left of 0.0149731")
+    assert by_rho.endswith("zcdp: rho 0.005 spent, 0.00997305 left of 0.014973")
     assert "1, delta 0.000000001" in by_rho
 
 
