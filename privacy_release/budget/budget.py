@@ -32,8 +32,6 @@ from privacy_release.budget.participation import Schedule
 from privacy_release.budget.typed import typed_records
 from privacy_release.budget.yearly import Yearly
 from privacy_release.workarea.engines import open_engine
-from privacy_release.workarea.file_sets import paths_of
-from privacy_release.workarea.parquet import require_unchanged
 from privacy_release.workarea.people import Numbering
 from privacy_release.workarea.references import BookingRef, Table, need
 
@@ -281,10 +279,10 @@ def _coded(
         schema = with_equal_bins(schema)
     if not table.is_in_fragments:
         return method.coded(typed_records(table, schema, storages), schema)
-    require_unchanged(table.uri, table.sha256)
+    table.require_unchanged()
     with open_engine(table.engine, Path(table.uri).parent) as engine:
-        coded = method.coded_files(engine, paths_of(table.uri, table.sha256), schema, storages)
-    require_unchanged(table.uri, table.sha256)
+        coded = method.coded_files(engine, table.paths(), schema, storages)
+    table.require_unchanged()
     return coded
 
 

@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from privacy_release.workarea.parquet import read_private
 from privacy_release.workarea.references import Table
 
 if TYPE_CHECKING:
@@ -28,4 +27,4 @@ def typed_records(
     """
     from privacy_engine.tables.domains import with_nullable_types
 
-    return with_nullable_types(read_private(table.uri, table.sha256), schema, earlier)
+    return with_nullable_types(table.frame(), schema, earlier)

@@ -31,7 +31,6 @@ from privacy_release.reports.figures import loss_bound, measure
 from privacy_release.spec.methods import build_method
 from privacy_release.spec.outliers import build_detector
 from privacy_release.workarea.engines import LOCAL
-from privacy_release.workarea.parquet import read_private
 from privacy_release.workarea.references import RecordsFileRef, Table
 from privacy_release.workarea.staged import read_schema
 
@@ -234,7 +233,7 @@ def _work(pipe: Connection, steps: Steps, longest: float) -> None:
 
 
 def _send_points(pipe: Connection, steps: Steps, longest: float) -> PrivacyEngineError | None:
-    frame, schema = read_private(steps.records.uri, steps.records.sha256), read_schema(steps.schema)
+    frame, schema = steps.records.frame(), read_schema(steps.schema)
     frame, policy = _shuffled(frame, schema), ReleasePolicy.from_dict(steps.policy)
     why, began, size, warm = None, time.perf_counter(), 0, False
     while size < len(frame) and time.perf_counter() - began < longest:

@@ -13,7 +13,7 @@ from privacy_engine.verification.models import KAnonymity
 from privacy_engine.vocabulary import Kind, Role
 from privacy_release.reports.data import SMALLEST_COUNT
 from privacy_release.workarea.area import WorkArea
-from privacy_release.workarea.parquet import parquet_bytes, read_private, write_private
+from privacy_release.workarea.parquet import parquet_bytes, write_private
 from privacy_release.workarea.references import Origin, RecordsFileRef, RecordsRef, Table
 from privacy_release.workarea.staged import read_schema, write_schema
 
@@ -53,7 +53,7 @@ def records_of_table(
         SpecError: If there are too few records, or there is no such target.
         IntegrityError: If the table changed since it was ingested.
     """
-    frame, schema = read_private(table.uri, table.sha256), read_schema(table.schema)
+    frame, schema = table.frame(), read_schema(table.schema)
     rng = np.random.default_rng(seed)
     if origin == "booked":
         made_from = frame

@@ -14,7 +14,7 @@ from privacy_release.explore.page import render
 from privacy_release.explore.specification import fields_of, flow, with_choice
 from privacy_release.reports.curator import write_for_curator
 from privacy_release.workarea.area import WorkArea
-from privacy_release.workarea.parquet import require_unchanged, write_private
+from privacy_release.workarea.parquet import write_private
 from privacy_release.workarea.references import MeasuredRef, RecordsRef
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def joined(choices: Iterable[ChoiceRef], kept: Iterable[MeasuredRef]) -> list[Me
     """
     found: dict[str, Measured] = {}
     for ref in kept:
-        require_unchanged(ref.uri, ref.sha256)
+        ref.require_unchanged()
         found[ref.name] = json.loads(Path(ref.uri).read_bytes())
     ended = "its task ended without a measurement, see the log of the task"
     return [found.get(ref["name"]) or failed(Choice(**ref), ended) for ref in choices]

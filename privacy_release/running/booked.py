@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 from privacy_engine.release import Release
 from privacy_release.steps.curator import model_of
 from privacy_release.steps.release import make_release
-from privacy_release.workarea.parquet import read_private
 from privacy_release.workarea.staged import read_schema
 
 if TYPE_CHECKING:
@@ -47,7 +46,7 @@ def booked_release(
         table, work, method=method, parameters=parameters, label=label, budget=budget, policy=policy
     )
     release = Release(
-        table=read_private(staged.uri, staged.sha256),
+        table=staged.frame(),
         schema=read_schema(staged.schema),
         method=staged.method,
         parameters=dict(parameters),

@@ -22,7 +22,6 @@ from privacy_release.sources.addresses import find_source
 from privacy_release.sources.files import local_files
 from privacy_release.spec.placeholders import ReleaseName
 from privacy_release.workarea.area import WorkArea
-from privacy_release.workarea.parquet import read_private
 from privacy_release.workarea.references import ReportRef, StagedRelease, Table, need
 from privacy_release.workarea.staged import read_manifest, read_schema
 
@@ -124,7 +123,7 @@ def compare_synthetic(
         )
     if any(s.source.fingerprint != source.source.fingerprint for s in staged):
         raise IntegrityError("the source must be the table that the releases were made from; pass that table")
-    frame, schema = read_private(source.uri, source.sha256), read_schema(source.schema)
+    frame, schema = source.frame(), read_schema(source.schema)
     parameters = [model_of(s).parameters for s in staged]
     weighed = {"weight" in given for given in parameters}
     if len(weighed) > 1:
@@ -135,9 +134,7 @@ def compare_synthetic(
     if weighed == {True}:
         frame = by_weight(frame, schema.by)
     # One seed for all releases, so that the same source records are redrawn, learned from and attacked.
-    found = [
-        assess(frame, read_private(s.uri, s.sha256), schema, np.random.default_rng(SEED)) for s in staged
-    ]
+    found = [assess(frame, s.frame(), schema, np.random.default_rng(SEED)) for s in staged]
     labels = labels_of([(s.method, given) for s, given in zip(staged, parameters, strict=True)])
     bookings = [need(s.booking, "booking") for s in staged]
     booked = {(b.dataset, b.key): b.epsilon for b in bookings}
@@ -177,7 +174,7 @@ def report_to_curator(source: Table, staged: StagedRelease, name: str, release_i
         )
     model = model_of(staged)
     release = Release(
-        table=read_private(staged.uri, staged.sha256),
+        table=staged.frame(),
         schema=read_schema(staged.schema),
         method=staged.method,
         parameters=dict(read_manifest(staged.manifest).parameters),
@@ -185,10 +182,10 @@ def report_to_curator(source: Table, staged: StagedRelease, name: str, release_i
         loss=staged.privacy_loss,
         model=model,
     )
-    frame, schema = read_private(source.uri, source.sha256), read_schema(source.schema)
+    frame, schema = source.frame(), read_schema(source.schema)
     if "weight" in model.parameters:
         frame = by_weight(frame, schema.by)
     aside = source.holdout
-    holdout = None if aside is None else read_private(aside.uri, aside.sha256)
+    holdout = None if aside is None else aside.frame()
     path = write_curator_report(release, frame, schema, name=name, release_id=release_id, holdout=holdout)
     return str(path)

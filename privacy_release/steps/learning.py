@@ -21,7 +21,6 @@ from privacy_release.lake.store import put
 from privacy_release.reports.curator import write_for_curator
 from privacy_release.reports.learning import Score, Trained, render_model_report
 from privacy_release.workarea.engines import kind_of_engine
-from privacy_release.workarea.parquet import read_private
 from privacy_release.workarea.references import Table
 
 if TYPE_CHECKING:
@@ -246,7 +245,7 @@ def _records_of(table: Table) -> "pd.DataFrame":
             f"{kind_of_engine(table.engine)} keeps the table on disk; ingest the test records with "
             "the engine local"
         )
-    return read_private(table.uri, table.sha256)
+    return table.frame()
 
 
 def _require_columns(frame: "pd.DataFrame", target: str, names: Sequence[str]) -> None:

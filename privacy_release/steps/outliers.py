@@ -14,7 +14,7 @@ from privacy_engine.outliers.detector import USUAL_THRESHOLD
 from privacy_release.spec.outliers import REMOVING, Action, build_detector, check_action
 from privacy_release.steps.memberships.persons import with_records
 from privacy_release.workarea.area import WorkArea
-from privacy_release.workarea.parquet import parquet_bytes, read_private, write_private
+from privacy_release.workarea.parquet import parquet_bytes, write_private
 from privacy_release.workarea.references import OutlierRef, Table
 from privacy_release.workarea.staged import read_schema
 
@@ -58,7 +58,7 @@ def detect_outliers(
         raise SpecError(
             "outliers are searched in one table; search each table before they are released together"
         )
-    frame = read_private(table.uri, table.sha256)
+    frame = table.frame()
     found = detector.detect(frame, schema)
     scores = work.path(f"{label}.scores.parquet")
     write_private(scores, _score_bytes(found))

@@ -50,7 +50,6 @@ from privacy_release.steps.memberships.recording import (
     refuse_unseen,
 )
 from privacy_release.steps.verify import raise_if_failed
-from privacy_release.workarea.file_sets import files_of
 from privacy_release.workarea.journal import sha256_of
 from privacy_release.workarea.references import Published, ReportRef, StagedRelease, need
 from privacy_release.workarea.staged import json_bytes, manifest_of, read_columns, read_schema, tables_of
@@ -321,7 +320,7 @@ def _settle(table: "ReleaseTable", published: Published, rules: "TableRules") ->
 
 def _dictionary(staged: StagedRelease, manifest: Manifest, name: str, release_id: str) -> dict[str, Any]:
     """Return the data dictionary, with the types of the columns in the table."""
-    file = next(iter(files_of(staged.uri, staged.sha256)))
+    file = staged.first_path()
     kept = Schema.from_arrow(plain_schema(pq.read_schema(file)))
     types = {field.name: str(field.type.type) for field in kept.fields}
     # A release that was staged before an upgrade has fewer facts about its columns.

@@ -15,7 +15,6 @@ from privacy_release.lake.log import open_table
 from privacy_release.lake.rows import plain_type
 from privacy_release.spec.rules.facts import Facts
 from privacy_release.spec.rules.judge import refuse
-from privacy_release.workarea.file_sets import files_of
 from privacy_release.workarea.references import Table
 from privacy_release.workarea.staged import read_schema
 
@@ -84,7 +83,7 @@ def made_types(table: Table, method: str, parameters: Mapping[str, Any]) -> dict
     method, parameters = shown_method(method, parameters)
     if is_randomizer(method) or schema.tables:
         return {}
-    columns = pq.read_schema(next(iter(files_of(table.uri, table.sha256))))
+    columns = pq.read_schema(table.first_path())
     known = [a for a in schema.without_identifiers().attributes if a.name in columns.names]
     numbers = [a for a in known if a.dates is None and a.pseudonym is None and a.coding is None]
     if not is_anonymizer(method):

@@ -13,7 +13,6 @@ from privacy_release.expectations.checkpoint import run_actions, suites_of
 from privacy_release.expectations.gate import quiet, run_suite
 from privacy_release.expectations.parts import run_suite_in_parts
 from privacy_release.expectations.suite import require_right
-from privacy_release.workarea.parquet import read_private
 from privacy_release.workarea.references import Table
 from privacy_release.workarea.staged import read_schema
 
@@ -94,7 +93,7 @@ def _runner(
     """Return a function that runs a suite on the table."""
     if table.is_in_fragments and not name:
         return partial(run_suite_in_parts, table.uri, table.sha256)
-    records = read_private(table.uri, table.sha256)
+    records = table.frame()
     if name:
         rows = next(own.table for own in rows_by_table(records, schema) if own.name == name)
         records = rows.drop(columns=schema.by)

@@ -41,8 +41,6 @@ from privacy_release.steps.memberships.unjudged import (
 )
 from privacy_release.steps.producers.structure import made_again
 from privacy_release.workarea.engines import open_engine
-from privacy_release.workarea.file_sets import paths_of
-from privacy_release.workarea.parquet import read_private, require_unchanged, unchanged_batches
 from privacy_release.workarea.people import counted_by_person
 from privacy_release.workarea.references import ReportRef, StagedRelease, Table
 from privacy_release.workarea.staged import manifest_of, read_schema
@@ -104,8 +102,8 @@ def verify_staged(
     policy = together.policy
     measured = replace(policy, attacks=())  # attacks follow later, see `privacy_release.steps.attacks`
     before = _unjudged(staged, policy, (table, run), accept_unjudged)
-    require_unchanged(staged.uri, staged.sha256)
-    files = paths_of(staged.uri, staged.sha256)
+    staged.require_unchanged()
+    files = staged.paths()
     with (
         open_engine(staged.engine, Path(staged.uri).parent) as engine,
         counted_by_person(staged.uri, staged.sha256, staged.people, schema) as persons,
@@ -123,7 +121,7 @@ def verify_staged(
                 year=datetime.now(UTC).year,
             )
         text = text_findings(files, schema, policy)
-    require_unchanged(staged.uri, staged.sha256)
+    staged.require_unchanged()
     counted = _with_counterfeits(report.findings, staged, schema, policy)
     further = (*together.silence, *before, *text, *kind_findings(demanded, kind_of(staged.method)))
     proof = _proof_of_loss(staged, manifest, loss, schema, ledger)
@@ -202,7 +200,7 @@ def text_findings(
 
 def _frames(staged: StagedRelease) -> "Iterator[pd.DataFrame]":
     """Yield the staged records, part by part."""
-    for batch in unchanged_batches(staged.uri, staged.sha256):
+    for batch in staged.batches():
         yield to_frame(pa.Table.from_batches([batch]))
 
 
@@ -291,7 +289,7 @@ def _across(
     """Return the findings of the models across releases. The classes of all persons are held in memory."""
     if not policy.across:
         return ()
-    frame = read_private(staged.uri, staged.sha256)
+    frame = staged.frame()
     who = _people_of(staged, register)
     source = read_schema(staged.source_schema) if staged.source_schema is not None else None
     return across_findings(
@@ -336,7 +334,7 @@ def _with_counterfeits(
     """Adjust findings if records may include counterfeits, which belong to no person and count for no k."""
     if not staged.follows_people:
         return findings
-    frame, persons = read_private(staged.uri, staged.sha256), read_persons(staged.followed_persons)
+    frame, persons = staged.frame(), read_persons(staged.followed_persons)
     return with_counterfeits(findings, frame, schema, policy, persons)
 
 

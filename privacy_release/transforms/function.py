@@ -18,7 +18,6 @@ from privacy_engine.errors import SpecError
 from privacy_release.spec.selects import RECORD, RECORDS
 from privacy_release.transforms.query import lost_records
 from privacy_release.transforms.transform import Numbers, Output
-from privacy_release.workarea.parquet import read_private
 from privacy_release.workarea.references import Table
 
 Frame = Literal["pandas", "arrow"]
@@ -61,7 +60,7 @@ class FunctionStep:
                 f"the step {self.name} must have its table in memory, but this one may be larger: write it "
                 "as sql, or use the engine local"
             )
-        given = {name: read_private(table.uri, table.sha256) for name, table in tables.items()}
+        given = {name: table.frame() for name, table in tables.items()}
         records = given.pop(RECORDS)
         numbers = Numbers.of(tables[RECORDS])
         records.insert(0, RECORD, np.arange(len(records)) * numbers.stride + numbers.offset)

@@ -15,7 +15,6 @@ from privacy_engine.errors import SchemaError, SpecError
 from privacy_engine.foreign import translated
 from privacy_release.spec.selects import RECORD, RECORDS, ROW_NUMBER, computed_of
 from privacy_release.transforms.transform import Numbers, Output
-from privacy_release.workarea.file_sets import paths_of
 from privacy_release.workarea.parquet import ROWS
 from privacy_release.workarea.references import Table
 
@@ -94,7 +93,7 @@ def _database(tables: Mapping[str, Table], scratch: Path, memory: int) -> Iterat
     with duckdb.connect(str(scratch / "records.duckdb"), config=config) as database:
         for name, table in tables.items():
             of, into, begin = Numbers.of(table), f"CREATE TABLE {_quoted(name)} AS", 0
-            for file in paths_of(table.uri, table.sha256):
+            for file in table.paths():
                 wanted = f"* EXCLUDE ({ROW_NUMBER})"
                 if name == RECORDS:
                     number = f"({ROW_NUMBER} + {begin}) * {of.stride} + {of.offset}"

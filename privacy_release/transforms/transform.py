@@ -27,7 +27,7 @@ from privacy_release.sources.reading import check_source
 from privacy_release.spec.classification import classification, require_classified
 from privacy_release.spec.selects import RECORD, RECORDS
 from privacy_release.workarea.area import WorkArea
-from privacy_release.workarea.parquet import private_parquet, require_unchanged, unchanged_batches
+from privacy_release.workarea.parquet import private_parquet
 from privacy_release.workarea.references import PersonsRef, StagedRelease, Table, TransformRef
 from privacy_release.workarea.staged import read_schema, write_schema
 
@@ -126,7 +126,7 @@ def transform(
         made_of = step.made_of([a.name for a in old.without_identifiers().attributes]) if not others else {}
         classes.require_made(new, old, made_of)
     for ref in (table, *(others or {}).values()):
-        require_unchanged(ref.uri, ref.sha256)
+        ref.require_unchanged()
     made, path = work.path(f"{label}.made.parquet"), work.path(f"{label}.parquet")
     kept = _kept(table, old)
     rows = _Rows(kept=kept, once=not old.by, name=step.name, table=table)
@@ -216,7 +216,7 @@ def _kept(table: Table, schema: "DataSchema") -> "pa.Table":
     names = [a.name for a in schema.identifiers]
     if not names:
         return pa.table({})
-    return pa.Table.from_batches(unchanged_batches(table.uri, table.sha256, names))
+    return pa.Table.from_batches(table.batches(names))
 
 
 class _Rows:
@@ -269,7 +269,7 @@ class _Rows:
 
 def _followed(persons: PersonsRef, positions: "npt.NDArray[Any]", path: Path) -> PersonsRef:
     """Write the persons of the rows to a new file."""
-    whole = pa.Table.from_batches(unchanged_batches(persons.uri, persons.sha256))
+    whole = pa.Table.from_batches(persons.batches())
     with private_parquet(path) as file:
         file.write(whole.take(pa.array(positions)))
     return PersonsRef(uri=str(path), sha256=file.sha256, key=persons.key, form=persons.form)

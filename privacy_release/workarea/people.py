@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from privacy_engine.errors import IntegrityError, SpecError, VerificationError
 from privacy_engine.tables.normal import FORM
 from privacy_release.config.settings import secret
-from privacy_release.workarea.parquet import private_parquet, read_private, unchanged_batches
+from privacy_release.workarea.parquet import private_parquet, unchanged_batches
 from privacy_release.workarea.references import NumberedRef, PeopleRef
 
 if TYPE_CHECKING:
@@ -107,7 +107,7 @@ class Numbering:
         """
         import numpy as np
 
-        found = read_private(numbered.uri, numbered.sha256)
+        found = numbered.frame()
         spellings = np.stack([found[name].to_numpy(dtype="int64") for name in (_TEXT, _READ)])
         return cls(key_id=numbered.key, form=numbered.form, spellings=spellings)
 
@@ -235,7 +235,7 @@ def _write_pairs(path: Path, uri: str, sha256: str, people: PeopleRef, schema: "
     column_names = [*names, schema.by]
     if schema.linked:
         names, column_names = [schema.by], [PSEUDONYM, PERSON]
-    persons = unchanged_batches(people.uri, people.sha256)
+    persons = people.batches()
     with private_parquet(path) as file:
         for batch in unchanged_batches(uri, sha256, names):
             own = next(persons, None)

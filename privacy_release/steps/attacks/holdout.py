@@ -25,7 +25,7 @@ from privacy_engine.tables.columns import factorize
 from privacy_release.steps.attacks.shadows import require_enough
 from privacy_release.steps.memberships.persons import with_records
 from privacy_release.workarea.area import WorkArea
-from privacy_release.workarea.parquet import parquet_bytes, read_private, write_private
+from privacy_release.workarea.parquet import parquet_bytes, write_private
 from privacy_release.workarea.references import FileRef, Table
 from privacy_release.workarea.staged import read_schema
 
@@ -66,7 +66,7 @@ def hold_out(table: Table, work: WorkArea, share: float, rules: "Sequence[Attack
         raise SpecError(
             "attacks hold the table in memory; remove attack_risk from the policy, or use the engine local"
         )
-    frame = read_private(table.uri, table.sha256)
+    frame = table.frame()
     persons = factorize(frame[schema.by]).codes if schema.by else None
     out = _left_out(len(frame), persons, share, _key(work))
     require_enough(int(out.sum()) if persons is None else len(np.unique(persons[out])), rules)

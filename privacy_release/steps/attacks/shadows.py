@@ -71,7 +71,7 @@ def shadows_kept(
     manifest, schema = read_manifest(staged.manifest), read_schema(table.schema)
     _require_alone(rule, manifest, staged)
     aside = table.held_out
-    outsiders = read_private(aside.uri, aside.sha256)
+    outsiders = aside.frame()
     persons = factorize(outsiders[schema.by]).codes if schema.by else np.arange(len(outsiders))
     require_enough(len(np.unique(persons)), [rule])
     made_by = _MadeBy(

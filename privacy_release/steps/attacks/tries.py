@@ -28,7 +28,6 @@ from privacy_release.steps.attacks.shadows import shadows_kept
 from privacy_release.steps.memberships.earlier import earlier_releases, known
 from privacy_release.steps.memberships.recording import staged_membership
 from privacy_release.workarea.area import WorkArea
-from privacy_release.workarea.parquet import read_private
 from privacy_release.workarea.references import AttackRef, ReportRef, StagedRelease, Table, TrialRef, need
 from privacy_release.workarea.staged import read_manifest, read_schema
 
@@ -142,12 +141,12 @@ def _evidence(
 ) -> "Evidence":
     held_out = table.held_out
     return Evidence(
-        release=read_private(staged.uri, staged.sha256),
+        release=staged.frame(),
         source=read_schema(table.schema),
-        people=read_private(table.uri, table.sha256),
-        outsiders=read_private(held_out.uri, held_out.sha256),
+        people=table.frame(),
+        outsiders=held_out.frame(),
         memberships=memberships,
-        register=None if register is None else read_private(register.uri, register.sha256),
+        register=None if register is None else register.frame(),
     )
 
 

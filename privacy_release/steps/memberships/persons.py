@@ -11,7 +11,7 @@ from privacy_engine.errors import SchemaError
 from privacy_engine.tables.columns import factorize
 from privacy_engine.tables.normal import FORM, normal_forms
 from privacy_release.steps.memberships.files import PERSON, SALT, SECRET, WRITTEN_PERSON
-from privacy_release.workarea.parquet import parquet_bytes, read_private, write_private
+from privacy_release.workarea.parquet import parquet_bytes, write_private
 from privacy_release.workarea.people import WRITTEN, Identification
 from privacy_release.workarea.references import PersonsRef, Table
 
@@ -126,7 +126,7 @@ def hashes_and_secret(persons: PersonsRef) -> "tuple[npt.NDArray[np.object_], st
         hashes: As from `hashes_of`. A file that was written before marks existed has None for each salt.
         secret: Secret of the marks. None for a file without records, or of an earlier version.
     """
-    table = read_private(persons.uri, persons.sha256)
+    table = persons.frame()
     found = table.reindex(columns=[PERSON, WRITTEN_PERSON, SALT]).astype(object)
     found = found.where(found.notna(), None)
     hashes = np.stack([found[name].to_numpy(dtype=object) for name in found.columns])

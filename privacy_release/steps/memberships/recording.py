@@ -42,7 +42,7 @@ from privacy_release.steps.memberships.persons import hashes_and_secret, read_pe
 from privacy_release.steps.memberships.regions import Regions
 from privacy_release.steps.memberships.registers import population, write_population
 from privacy_release.workarea.area import WorkArea
-from privacy_release.workarea.parquet import parquet_bytes, read_private, write_private
+from privacy_release.workarea.parquet import parquet_bytes, write_private
 from privacy_release.workarea.references import ReportRef, StagedRelease, Table
 from privacy_release.workarea.staged import read_schema
 
@@ -58,7 +58,7 @@ def staged_membership(staged: StagedRelease) -> "Membership":
     Raises:
         IntegrityError: If a file is missing or changed.
     """
-    frame, schema = read_private(staged.uri, staged.sha256), read_schema(staged.schema)
+    frame, schema = staged.frame(), read_schema(staged.schema)
     return Membership.of_table(read_persons(staged.followed_persons), frame, schema, owners_of(staged))
 
 
@@ -75,7 +75,7 @@ def owners_of(staged: StagedRelease) -> "npt.NDArray[np.int64] | None":
         raise IntegrityError(
             "the persons of the staged records must be stored with them; run the release again"
         )
-    found = read_private(people.uri, people.sha256)["person"].to_numpy(dtype="int64")
+    found = people.frame()["person"].to_numpy(dtype="int64")
     if len(found) != staged.rows:
         raise IntegrityError("there must be one person per released record; run the release again")
     return found
@@ -160,7 +160,7 @@ def record(staged: StagedRelease, name: str, release_id: str, register: Table | 
         if copy != staged.sha256:
             raise IntegrityError("the records of the release changed since they were staged; start a new run")
     if staged.regions is not None:
-        table, schema = read_private(staged.uri, staged.sha256), read_schema(staged.schema)
+        table, schema = staged.frame(), read_schema(staged.schema)
         regions = Regions.read(staged.regions)
         frame = frame.assign(**regions.kept(persons, table, schema, beside(path, "fragments")))
     if (everybody := population(register, kept)) is not None:

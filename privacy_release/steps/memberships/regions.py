@@ -62,7 +62,7 @@ class Regions:
         Raises:
             IntegrityError: If the file is missing or changed.
         """
-        frame = read_private(ref.uri, ref.sha256)
+        frame = ref.frame()
         return regions_of_frame(frame)
 
     def _cuts(self, row: int) -> "npt.NDArray[np.object_]":

@@ -32,7 +32,7 @@ def population_of(register: Table, persons: "npt.NDArray[np.object_]") -> "Membe
         register: Register that was ingested with the identifier of its persons.
         persons: Hash of each person, in the order of the register, shape (n,).
     """
-    frame = read_private(register.uri, register.sha256)
+    frame = register.frame()
     return _population(persons, known_texts(frame, read_schema(register.schema)))
 
 

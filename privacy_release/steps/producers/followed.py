@@ -34,14 +34,11 @@ from privacy_release.steps.memberships.regions import Regions
 from privacy_release.steps.producers.job import Job
 from privacy_release.steps.producers.kept_safe import KeptSafe
 from privacy_release.workarea.area import WorkArea
-from privacy_release.workarea.file_sets import paths_of
 from privacy_release.workarea.fragment_files import Cut, Followed
 from privacy_release.workarea.parquet import (
     parquet_bytes,
     part_bytes,
     private_parquet,
-    read_private,
-    unchanged_batches,
     write_private,
 )
 from privacy_release.workarea.references import FileRef, Table, need
@@ -108,7 +105,7 @@ def cut_followed(
     regions = regions_of(persons, [(r.membership.persons, r.regions.of) for r in earlier])
     last, waits = _last_of(earlier, persons, past)
     if last is None:
-        rows, files = table.working_engine.rows, paths_of(table.uri, table.sha256)
+        rows, files = table.working_engine.rows, table.paths()
         plan = plan_fragments(engine, files, schema, least, rows=rows, seed=seed)
         records, regions = _records(table, plan, persons, regions, waits, folder)
         before, pasts = np.zeros(0, np.int64), dict[int, FileRef]()
@@ -220,7 +217,7 @@ def _records(
     by_value = replace(cut.tree, fragment_of=tuple(range(len(cut.tree.fragment_of))))
     found, at, path = regions.copy(), 0, folder / "records.parquet"
     with private_parquet(path) as file:
-        for batch in unchanged_batches(table.uri, table.sha256):
+        for batch in table.batches():
             records = pa.Table.from_batches([batch])
             here = slice(at, at + len(batch))
             new = np.flatnonzero(found[here] == NEW)
@@ -394,7 +391,7 @@ def joined_people(cut: Cut, positions: "npt.NDArray[np.int64]", work: WorkArea) 
     """
     followed = need(cut.followed, "followed")
     ref = work.fetch(followed.people)
-    people = read_private(ref.uri, ref.sha256)
+    people = ref.frame()
     n, who = cut.table.rows, people[_PERSON].to_numpy(dtype=object)
     shown = np.zeros(len(people), dtype=np.bool_)
     shown[positions] = True

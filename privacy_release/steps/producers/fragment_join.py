@@ -49,8 +49,6 @@ from privacy_release.workarea.parquet import (
     opened_parquet,
     part_bytes,
     private_parquet,
-    read_private,
-    require_unchanged,
     write_private,
 )
 from privacy_release.workarea.people import counted_by_person, people_table
@@ -269,7 +267,7 @@ class _Written:
     def without_people(self) -> "tuple[_Written, npt.NDArray[np.int64]]":
         """Return the records, and the numbers in the file of their persons, shape (n,), which is removed."""
         people = need(self.people, "people")
-        numbers = read_private(people.uri, people.sha256)["person"].to_numpy(dtype="int64")
+        numbers = people.frame()["person"].to_numpy(dtype="int64")
         Path(people.uri).unlink()
         return replace(self, people=None), numbers
 
@@ -304,7 +302,7 @@ def _write(
 
 
 def _require_unchanged(released: Sequence[FragmentReleaseRef]) -> None:
-    each_done(lambda ref: require_unchanged(ref.uri, ref.sha256), released, _THREADS)
+    each_done(lambda ref: ref.require_unchanged(), released, _THREADS)
 
 
 def _plain(columns: "pa.Schema") -> "pa.Schema | None":
@@ -550,7 +548,7 @@ def _staged_before(
     if fields["fragments"] != _hashes(released):
         return None
     staged = StagedRelease.from_ref(fields["staged"])
-    require_unchanged(staged.uri, staged.sha256)
+    staged.require_unchanged()
     return staged
 
 

@@ -35,7 +35,6 @@ from privacy_release.steps.producers.fragment_join import join
 from privacy_release.steps.producers.job import Job, ProducedRelease
 from privacy_release.workarea.area import WorkArea, sha256_file
 from privacy_release.workarea.engines import executors_files, open_engine
-from privacy_release.workarea.file_sets import paths_of
 from privacy_release.workarea.fragment_files import (
     Account,
     Cut,
@@ -45,7 +44,7 @@ from privacy_release.workarea.fragment_files import (
     read_cut,
     write_cut,
 )
-from privacy_release.workarea.parquet import part_bytes, require_unchanged, unchanged_batches
+from privacy_release.workarea.parquet import part_bytes
 from privacy_release.workarea.references import FileRef, FragmentRef, FragmentReleaseRef, Table
 from privacy_release.workarea.staged import read_schema
 
@@ -121,7 +120,7 @@ def _cut_and_keep(
             seeded=job.seed is not None,
         )
         return cut, keep(cut, job.work, job.label)
-    require_unchanged(table.uri, table.sha256)
+    table.require_unchanged()
     folder = _new_folder(job.work, job.label)
     cut = cut_followed(releaser, schema, table, engine, folder, job)
     return cut, _kept(cut, job.work, folder)
@@ -160,8 +159,8 @@ def _plan_of(
 ) -> "FragmentPlan":
     """Return a plan of cuts of a table whose file is unchanged."""
     rows = table.working_engine.rows
-    require_unchanged(table.uri, table.sha256)
-    files = paths_of(table.uri, table.sha256)
+    table.require_unchanged()
+    files = table.paths()
     return plan_fragments(engine, files, schema, releaser, rows=rows, seed=seed)
 
 
@@ -189,14 +188,14 @@ def _kept(cut: Cut, work: WorkArea, folder: Path) -> FileRef:
 def _records_of(cut: Cut) -> tuple[Sequence[str], "Assign"]:
     """Return the files of the records to release, and the function from a record to its fragment."""
     if cut.followed is None:
-        return paths_of(cut.table.uri, cut.table.sha256), cut.plan.tree.assign
+        return cut.table.paths(), cut.plan.tree.assign
     return [cut.followed.records.uri], ByRegion(cut.plan.tree.fragment_of)
 
 
 def _require_unchanged(cut: Cut) -> None:
     """Raise if the records that were read are not those that were cut."""
     read = cut.table if cut.followed is None else cut.followed.records
-    require_unchanged(read.uri, read.sha256)
+    read.require_unchanged()
 
 
 def partition(cut: Cut, plan: FileRef, engine: "Engine") -> list[FragmentRef]:
@@ -252,7 +251,7 @@ def release_one(fragment: FragmentRef) -> FragmentReleaseRef:
         IntegrityError: If its records or its plan changed since the table was cut.
         InfeasibleError: If the guarantees cannot be met.
     """
-    records = pa.Table.from_batches(unchanged_batches(fragment.uri, fragment.sha256))
+    records = pa.Table.from_batches(fragment.batches())
     made = release_records(fragment.plan, fragment.fragment, records, past=fragment.past)
     return FragmentReleaseRef.from_ref(made)
 

@@ -14,7 +14,6 @@ from privacy_engine.verification.verify import Finding
 from privacy_release.manifest.manifest import Claims
 from privacy_release.steps.producers.job import Job, ProducedRelease
 from privacy_release.steps.producers.report import report_of
-from privacy_release.workarea.file_sets import files_of
 from privacy_release.workarea.parquet import parquet_bytes, write_private
 from privacy_release.workarea.references import StagedRelease, Table, need
 from privacy_release.workarea.staged import read_manifest, read_schema
@@ -29,7 +28,7 @@ SEED = 0  # the choices need not be secret, so that anyone can make the file aga
 def structured(releaser: Structure, schema: "DataSchema", table: Table, job: Job) -> ProducedRelease:
     """Make a structure file. Only the types of the table's columns are read, no record."""
     began = time.perf_counter()
-    columns = pq.read_schema(next(iter(files_of(table.uri, table.sha256))))
+    columns = pq.read_schema(table.first_path())
     types = {str(n): str(kind) for n, kind in to_frame(columns.empty_table()).dtypes.items()}
     seed = SEED if job.seed is None else job.seed
     release = releaser.with_types(types, schema).invent(schema, np.random.default_rng(seed))

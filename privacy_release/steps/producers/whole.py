@@ -13,7 +13,7 @@ from privacy_release.steps.outliers import counted_in
 from privacy_release.steps.producers.job import Job, ProducedRelease
 from privacy_release.steps.producers.kept_safe import kept_safe
 from privacy_release.steps.producers.report import report_of
-from privacy_release.workarea.parquet import parquet_bytes, read_private, write_private
+from privacy_release.workarea.parquet import parquet_bytes, write_private
 from privacy_release.workarea.references import Table
 from privacy_release.workarea.staged import facts_of, finite
 
@@ -26,7 +26,7 @@ def anonymized(releaser: "ReleaseMethod", schema: "DataSchema", table: Table, jo
     """Anonymize a table in one piece."""
     rng = np.random.default_rng(job.seed)
     job.on_progress("reading")
-    frame = read_private(table.uri, table.sha256)
+    frame = table.frame()
     job.on_progress(f"running {releaser.key}")
     began = time.perf_counter()
     with portion(0.8):

@@ -1,12 +1,55 @@
-"""Private files in the work area, and those that hold keyed hashes of people."""
+"""Private files in the work area, how they are read, and those that hold keyed hashes of people."""
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
 
+from privacy_release.workarea.file_sets import files_of, paths_of
+from privacy_release.workarea.parquet import read_private, require_unchanged, unchanged_batches
 from privacy_release.workarea.references.reference import Reference
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import pyarrow as pa
+
+
+class Stored:
+    """A private file in the work area, or the list of a set of files, with the hash that was recorded.
+
+    Whatever is read is compared with that hash, see `privacy_release.workarea.parquet`.
+    """
+
+    uri: str
+    sha256: str
+
+    def frame(self) -> "pd.DataFrame":
+        """Return all records. Raises as `read_private`."""
+        return read_private(self.uri, self.sha256)
+
+    def batches(self, columns: Sequence[str] | None = None) -> "Iterator[pa.RecordBatch]":
+        """Yield the records in batches, in order. Raises as `unchanged_batches`.
+
+        Args:
+            columns: Columns to read. None: all.
+        """
+        return unchanged_batches(self.uri, self.sha256, columns)
+
+    def paths(self) -> list[str]:
+        """Return the paths of the files, for an engine, which reads them unchecked."""
+        return paths_of(self.uri, self.sha256)
+
+    def first_path(self) -> Path:
+        """Return the path of the first file, whose columns are those of all."""
+        return next(iter(files_of(self.uri, self.sha256)))
+
+    def require_unchanged(self) -> None:
+        """Raise if the bytes are not the recorded ones. Raises as `parquet.require_unchanged`."""
+        require_unchanged(self.uri, self.sha256)
 
 
 @dataclass(frozen=True, kw_only=True)
-class FileRef(Reference):
+class FileRef(Stored, Reference):
     """A private file in the work area."""
 
     uri: str

@@ -2,12 +2,12 @@
 
 from dataclasses import dataclass
 
-from privacy_release.workarea.references.files import FileRef
+from privacy_release.workarea.references.files import FileRef, Stored
 from privacy_release.workarea.references.reference import Reference
 
 
 @dataclass(frozen=True, kw_only=True)
-class FragmentRef(Reference):
+class FragmentRef(Stored, Reference):
     """The ingested records of one fragment in the work area.
 
     Attributes:
@@ -25,7 +25,7 @@ class FragmentRef(Reference):
 
 
 @dataclass(frozen=True, kw_only=True)
-class FragmentReleaseRef(Reference):
+class FragmentReleaseRef(Stored, Reference):
     """The released records of one fragment in the work area.
 
     Attributes:

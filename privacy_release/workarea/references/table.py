@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 
 from privacy_engine.errors import SpecError
-from privacy_release.workarea.references.files import FileRef, NumberedRef, PersonsRef
+from privacy_release.workarea.references.files import FileRef, NumberedRef, PersonsRef, Stored
 from privacy_release.workarea.references.reference import Reference, need
 from privacy_release.workarea.references.source import SourceRef
 
@@ -57,7 +57,7 @@ class EngineRef(Reference):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Table(Reference):
+class Table(Stored, Reference):
     """A table in the work area. `schema` is the path of its schema, as JSON.
 
     Attributes:
