@@ -45,11 +45,6 @@ class Answers:
     release: "RandomizedRelease"
     booking: BookingRef | None = None
 
-    @property
-    def are_paid(self) -> bool:
-        """Whether a budget paid for the answers."""
-        return self.booking is not None
-
 
 def draw_answers(
     method: "Randomizer | Memoised", table: Table, schema: "DataSchema", rng: "np.random.Generator"

@@ -26,7 +26,6 @@ from privacy_release.spec.floor import under_floor
 from privacy_release.steps.counts import counts_hidden
 from privacy_release.steps.curator import write_missing_values
 from privacy_release.steps.types import check_types_of
-from privacy_release.workarea.staged import left_out_of
 
 if TYPE_CHECKING:
     from privacy_engine.verification.policy import ReleasePolicy
@@ -86,7 +85,7 @@ def _rehearsed(spec: "ReleaseSpec", rules: CheckRules) -> CheckedSource:
             raise ProblemsError([Problem(text=f"policy: {error}", path=("policy",))]) from None
         _check_types(spec, table, rules)
         cost = _cost(spec, policy, table, work, rules) if rules.cost else None
-        return CheckedSource(cost=cost, left_out=left_out_of(table.source))
+        return CheckedSource(cost=cost, left_out=table.source.files_left_out)
 
 
 def _problem_of(error: SchemaError, spec: "ReleaseSpec", work: "WorkArea", rules: CheckRules) -> Problem:

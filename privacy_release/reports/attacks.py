@@ -116,7 +116,7 @@ def with_attacks(report: str, trials: "Sequence[TrialRef]") -> str:
     For a trial without published figures, these are only its attack and its bound.
 
     Args:
-        report: Report from `render_report`.
+        report: Report from `render`.
         trials: Trials of attacks, each of which met its bound.
     """
     outcomes = [

@@ -115,7 +115,7 @@ def data_of_release(release: "Release", smallest_count: int, attempts: Attempts 
 
     Args:
         release: The release. Its table is read only for class sizes and the claimed models.
-        smallest_count: Smallest shown count, see `render_report`.
+        smallest_count: Smallest shown count, see `render`.
         attempts: Failures to make figures that a report can omit.
     """
     alone = release.of_persons

@@ -7,7 +7,7 @@ public domains of the schema. Counts of the source are protected (`privacy_engin
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -20,7 +20,7 @@ from privacy_engine.verification.models import model_to_dict
 from privacy_engine.vocabulary import counted
 from privacy_release.manifest.manifest import Claims
 from privacy_release.reports.attempts import Attempts
-from privacy_release.reports.data import SMALLEST_COUNT, Measured, ReportData, claimed_k, data_of_release
+from privacy_release.reports.data import Measured, ReportData
 from privacy_release.reports.released import MOST_COLUMNS, SharesPart, drawing
 from privacy_release.reports.synthetic import BudgetLine, budget_lines
 from privacy_release.reports.text import (
@@ -43,9 +43,6 @@ from privacy_release.workarea.references import ShiftRef
 
 if TYPE_CHECKING:
     from privacy_engine.measures.distributions import Distribution
-    from privacy_engine.release import Release
-
-__all__ = ["SMALLEST_COUNT", "page_template", "render", "render_report"]
 
 T = TypeVar("T")
 
@@ -60,7 +57,7 @@ def with_over_time(report: str, notes: Sequence[str]) -> str:
     """Add sentences to a report on the attackers with earlier releases that were considered.
 
     Args:
-        report: Page from `render_report`.
+        report: Page from `render`.
         notes: Sentences from `notes_over_time`. If there are none, the page is unchanged.
     """
     if not notes:
@@ -87,59 +84,6 @@ class Line:
     meaning: str
 
 
-def render_report(
-    release: "Release",
-    figures: Mapping[str, float],
-    risk: Mapping[str, float],
-    *,
-    title: str,
-    source_rows: int,
-    findings: Sequence[Mapping[str, Any]] | None = None,
-    about: Mapping[str, str] | None = None,
-    smallest_count: int | None = None,
-    budget: Mapping[str, Any] | None = None,
-    rows: int | None = None,
-    shifted: ShiftRef | None = None,
-    attempts: Attempts | None = None,
-) -> str:
-    """Return the report on a release whose table is in memory as HTML. For others, see `render`.
-
-    Args:
-        release: The release. Its table is read only for class sizes and the claimed models.
-        figures: Figures from ``privacy_engine.measures.utility.figures``, see `render`.
-        risk: Figures from ``privacy_engine.measures.risk.figures``.
-        title: Name of the release.
-        source_rows: Number of records that the method was given.
-        findings: Findings of the verification, see `render`.
-        about: Further facts for the head of the page.
-        budget: State of the data set's budget, see `render`.
-        rows: Number of records. Required if the release's table has only the first of them.
-        shifted: Dates of the source that were shifted.
-        smallest_count: Smallest shown count of the source. Smaller ones are hidden, others are rounded to its
-            multiples. Default: the k that the release claims, or 10.
-        attempts: Failures to make figures, which the page names.
-
-    Raises:
-        ValueError: If smallest_count is below 2.
-    """
-    least = smallest_count if smallest_count is not None else claimed_k(release.guarantees)
-    attempts = attempts or Attempts()
-    data = data_of_release(release, least, attempts)
-    return render(
-        data if rows is None else replace(data, rows=rows),
-        figures,
-        risk,
-        title=title,
-        source_rows=source_rows,
-        smallest_count=least,
-        findings=findings,
-        about=about,
-        budget=budget,
-        shifted=shifted,
-        attempts=attempts,
-    )
-
-
 def render(
     data: ReportData,
     figures: Mapping[str, float],
@@ -164,7 +108,8 @@ def render(
         risk: Figures from ``privacy_engine.measures.risk.figures``.
         title: Name of the release.
         source_rows: Number of records that the method was given.
-        smallest_count: Smallest count of the source that the distributions show.
+        smallest_count: Smallest count of the source that the distributions show. Smaller ones are hidden,
+            others are rounded to its multiples.
         findings: Findings of the verification (``Report.to_dict()["findings"]``). None before it.
         about: Further facts for the head of the page, such as the release ID, by label.
         budget: State of the data set's budget, including this release: ``dataset``, and ``limits``, a

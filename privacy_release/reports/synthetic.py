@@ -131,7 +131,7 @@ def _intervals(model: "SynthesizerModel") -> "Callable[[str, Sequence[int]], lis
 
 
 def budget_lines(budget: Mapping[str, Any] | None) -> list[BudgetLine]:
-    """Return the limits of a budget (see ``render_report``), each with the spent amount."""
+    """Return the limits of a budget (see ``render``), each with the spent amount."""
     return [
         BudgetLine(
             period=str(limit["period"]),

@@ -24,7 +24,6 @@ from privacy_release.workarea.area import WorkArea
 from privacy_release.workarea.engines import DEFAULT_MEMORY, read_engine, read_memory
 from privacy_release.workarea.people import identification_of_environment
 from privacy_release.workarea.references import Table
-from privacy_release.workarea.staged import left_out_of
 
 if TYPE_CHECKING:
     from privacy_engine.tables.schema import DataSchema
@@ -179,7 +178,7 @@ def _opened(source: "SourceSpec", run: Running, step: Step, types: "Types") -> "
 def _ingested(table: Table) -> str:
     """Describe the ingested table in one line."""
     source = table.source
-    files = left_out_of(source)
+    files = source.files_left_out
     left_out = f"; hidden or empty files that were not read: {', '.join(files)}" if files else ""
     return f"{counted(table.rows, 'record')}, {source.dropped:,} dropped for nulls{left_out}"
 

@@ -3,7 +3,7 @@
 The module also states what removed outliers mean for a release: its manifest, its figures and its claims.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -114,12 +114,6 @@ def _without(
 
 # Figures that are shares of lost quasi-identifier cells. A suppressed record has lost all of its cells.
 _LOSSES = ("gcp", "gcp_lca", "gcp_own")
-_PRIVATE = ("scores", "aside")
-
-
-def public_outliers(outliers: Sequence[OutlierRef]) -> list[dict[str, Any]]:
-    """Return the section of the manifest about outliers: counts, without the location of the scores."""
-    return [{name: value for name, value in o.to_ref().items() if name not in _PRIVATE} for o in outliers]
 
 
 def counted_in(figures: Mapping[str, float], suppressed: int, rows: int, attributes: int) -> dict[str, float]:

@@ -52,7 +52,7 @@ from privacy_release.steps.memberships.recording import (
 from privacy_release.steps.verify import raise_if_failed
 from privacy_release.workarea.journal import sha256_of
 from privacy_release.workarea.references import Published, ReportRef, StagedRelease, need
-from privacy_release.workarea.staged import json_bytes, manifest_of, read_columns, read_schema, tables_of
+from privacy_release.workarea.staged import json_bytes, manifest_of, read_columns, read_schema
 
 COMPLETED = (
     "an earlier attempt of this run published other rows and was interrupted before it signed its files; "
@@ -105,7 +105,7 @@ def publish_staged(
     approval = None if approved is None else public_approval(approved, report)
     by_person = approval is not None and not approval["automatic"]
     require_floor(report.floor_policy, approved=by_person, signed=signer is not None)
-    require_classified(source.classification for source in tables_of(staged.source))
+    require_classified(source.classification for source in staged.source.of_tables)
     if report.sha256 != staged.sha256:
         raise IntegrityError(
             f"the verified bytes (sha256 {report.sha256}) must be the staged bytes, got "

@@ -12,60 +12,9 @@ from privacy_engine.tables.schema import DataSchema
 from privacy_release.manifest.manifest import Manifest
 from privacy_release.workarea.area import WorkArea
 from privacy_release.workarea.parquet import write_private
-from privacy_release.workarea.references import SourceRef, StagedRelease, Table
+from privacy_release.workarea.references import StagedRelease
 
 PACKAGE = "privacy-release"
-_DONE = {"report": "kept", "fail": "kept", "set_aside": "set aside", "suppress": "suppressed"}
-
-
-def public_source(source: SourceRef, *, private: bool) -> dict[str, Any]:
-    """Return the section of a manifest about the source, without its address, which may name people.
-
-    Args:
-        source: Origin of the records.
-        private: Whether the release is differentially private or randomized, so that exact counts and
-            hashes of the source would void its guarantee.
-    """
-    exact = (
-        {"fingerprint", "rows", "dropped", "text", "version", "left_out", "unchecked"} if private else set()
-    )
-    hidden = {"uri", "expectations", "guessed"} | exact
-    public = {name: value for name, value in source.to_ref().items() if name not in hidden}
-    if source.left_out and not private:  # file names may name people
-        public["left_out"] = len(source.left_out)
-    if private and source.transforms:
-        public["transforms"] = [{"name": t.name, "code": t.code} for t in source.transforms]
-    if source.tables:
-        public["tables"] = {name: public_source(own, private=private) for name, own in source.tables.items()}
-    return public
-
-
-def left_out_of(source: SourceRef) -> list[str]:
-    """Return the names of the files of a source, or of all its tables, that were not read."""
-    return [name for own in tables_of(source) for name in own.left_out]
-
-
-def tables_of(source: SourceRef) -> list[SourceRef]:
-    """Return the origins of several tables, or the only one."""
-    return list((source.tables or {"": source}).values())
-
-
-def facts_of(table: Table) -> dict[str, str]:
-    """Return facts about the source for a report of a release that hides no exact count of it."""
-    left_out = left_out_of(table.source)
-    files = {"hidden or empty files left out": f"{len(left_out):,}"} if left_out else {}
-    if unchecked := sum(own.unchecked for own in tables_of(table.source)):
-        files["files without page checksums"] = f"{unchecked:,} of {table.source.files:,}"
-    return {"source fingerprint": table.source.fingerprint, **files} | {
-        f"outliers by {o.method}": f"{o.flagged:,} of {o.records:,}, {_DONE[o.action]}"
-        for o in table.outliers
-    }
-
-
-def codes_of(table: Table) -> dict[str, str]:
-    """Return descriptions of values that were coded when the table was read, for the report."""
-    described = {a.name: a.codes_in_words() for a in read_schema(table.schema).attributes}
-    return {f"codes of {name}": codes for name, codes in described.items() if codes}
 
 
 def finite(figures: Mapping[str, float]) -> dict[str, float]:

@@ -16,9 +16,9 @@ from privacy_release.reports.attacks import with_attacks
 from privacy_release.reports.comparison import render_comparison
 from privacy_release.reports.curator import render_curator_report
 from privacy_release.reports.figures import measure
-from privacy_release.reports.release import render_report
 from privacy_release.workarea.references import TrialRef
 from tests.privacy_release.reports.test_comparison import report, staged
+from tests.rendered import render_report
 from tests.synthetic_tables import SCHEMA, people
 from tests.ui.conftest import SIZES, opened
 

@@ -24,13 +24,12 @@ from privacy_engine.pipeline import each_ahead, each_done
 from privacy_engine.verification.policy import ReleasePolicy
 from privacy_release.lake.rows import in_types, plain_schema
 from privacy_release.manifest.manifest import Claims
+from privacy_release.reports.attempts import Attempts
 from privacy_release.reports.data import FragmentsPart, Measured, ReportData, claimed_k, limits_of_classes
-from privacy_release.reports.release import render, report_or_claims
 from privacy_release.spec.methods import build_method
 from privacy_release.steps.outliers import counted_in
 from privacy_release.steps.producers.followed import POSITION, joined_people
-from privacy_release.steps.producers.job import Job, ProducedRelease
-from privacy_release.steps.producers.kept_safe import KeptSafe
+from privacy_release.steps.producers.job import Description, Job, ProducedRelease
 from privacy_release.steps.producers.staging import stage
 from privacy_release.workarea.area import WorkArea
 from privacy_release.workarea.engines import SPARK, engine_files, open_engine
@@ -53,7 +52,7 @@ from privacy_release.workarea.parquet import (
 )
 from privacy_release.workarea.people import counted_by_person, people_table
 from privacy_release.workarea.references import FileRef, FragmentReleaseRef, PeopleRef, StagedRelease, need
-from privacy_release.workarea.staged import codes_of, facts_of, finite, json_bytes, read_schema
+from privacy_release.workarea.staged import finite, json_bytes, read_schema
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -137,7 +136,12 @@ def join(
         figures=utility | risk,
         sha256=written.sha256,
         persons=written.people,
-        report=_report(joined, measured, (utility, risk), examined.sizes, job, safe),
+        description=Description(
+            data=partial(_report_data, joined, measured, examined.sizes, job.attempts),
+            loss=utility,
+            risk=risk,
+            about={} if safe is None else {"earlier releases": safe.sentence(figures.notes)},
+        ),
         seconds=sum(ref.seconds for ref in in_order),
         seeded=cut.seeded,
         records=written.path,
@@ -495,46 +499,25 @@ def _measured(joined: _Joined, engine: "Engine", written: _Written) -> tuple["Ex
     ]
 
 
-def _report(
-    joined: _Joined,
-    measured: Sequence[Measured],
-    figures: tuple[Mapping[str, float], Mapping[str, float]],
-    sizes: Mapping[int, int],
-    job: Job,
-    safe: KeptSafe | None,
-) -> str:
-    """Return the report of a release that was never in memory as a whole. `figures` are loss and risk."""
-    about = {} if safe is None else {"earlier releases": safe.sentence(joined.figures.notes)}
-    claims, table, make = joined.claims, joined.cut.table, job.attempts.make
-    title, fragments = job.title or claims.method, need(claims.fragments, "fragments")
-
-    def report() -> str:
-        least = claimed_k([guarantee.model for guarantee in measured])
-        data = ReportData(
-            method=claims.method,
-            parameters=dict(claims.parameters),
-            schema=joined.schema,
-            rows=claims.rows,
-            guarantees=measured,
-            class_sizes=sizes,
-            notes=dict(claims.notes),
-            losses=make("the loss of each quasi-identifier", joined.figures.losses) or [],
-            distributions=make("before and after", partial(joined.figures.distributions, least)) or [],
-            limits=limits_of_classes(joined.schema),
-            fragments=FragmentsPart(count=fragments.count, **fragments.rows),
-        )
-        return render(
-            data,
-            *figures,
-            title=title,
-            source_rows=table.rows_with_suppressed,
-            smallest_count=least,
-            about=facts_of(table) | codes_of(table) | about,
-            shifted=table.source.shifted,
-            attempts=job.attempts,
-        )
-
-    return report_or_claims(report, claims, title=title, attempts=job.attempts)
+def _report_data(
+    joined: _Joined, measured: Sequence[Measured], sizes: Mapping[int, int], attempts: Attempts
+) -> ReportData:
+    """Return the data of the report on a release that was never in memory as a whole."""
+    claims, least = joined.claims, claimed_k([guarantee.model for guarantee in measured])
+    fragments = need(claims.fragments, "fragments")
+    return ReportData(
+        method=claims.method,
+        parameters=dict(claims.parameters),
+        schema=joined.schema,
+        rows=claims.rows,
+        guarantees=measured,
+        class_sizes=sizes,
+        notes=dict(claims.notes),
+        losses=attempts.make("the loss of each quasi-identifier", joined.figures.losses) or [],
+        distributions=attempts.make("before and after", partial(joined.figures.distributions, least)) or [],
+        limits=limits_of_classes(joined.schema),
+        fragments=FragmentsPart(count=fragments.count, **fragments.rows),
+    )
 
 
 def _staged_before(

@@ -9,6 +9,7 @@ from privacy_release.budget.budget import Budget
 from privacy_release.budget.secrets import Memory
 from privacy_release.manifest.manifest import Claims
 from privacy_release.reports.attempts import Attempts
+from privacy_release.reports.data import ReportData, claimed_k, data_of_release
 from privacy_release.steps.memberships.past import Past
 from privacy_release.steps.memberships.regions import Regions
 from privacy_release.workarea.area import WorkArea
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from privacy_engine.dp.loss import PrivacyLoss
+    from privacy_engine.release import Release
     from privacy_engine.tables.schema import DataSchema
 
 
@@ -70,6 +72,39 @@ class Job:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Description:
+    """What a producer knows about its release for the report, which `stage` makes.
+
+    Attributes:
+        data: Function that returns the data of the report. If it fails, the report is a page of the claims.
+        loss: Information loss, by name.
+        risk: Disclosure risk, by name.
+        about: Further facts about the release, by name.
+    """
+
+    data: Callable[[], ReportData]
+    loss: Mapping[str, float] = field(default_factory=dict)
+    risk: Mapping[str, float] = field(default_factory=dict)
+    about: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def of(
+        cls,
+        release: "Release",
+        job: Job,
+        loss: Mapping[str, float],
+        risk: Mapping[str, float] | None = None,
+        about: Mapping[str, str] | None = None,
+    ) -> "Description":
+        """Describe a release whose table, or whose first records, are in memory."""
+
+        def data() -> ReportData:
+            return data_of_release(release, claimed_k(release.guarantees), job.attempts)
+
+        return cls(data=data, loss=loss, risk=risk or {}, about=about or {})
+
+
+@dataclass(frozen=True, kw_only=True)
 class ProducedRelease:
     """A release whose records are written, before it is staged.
 
@@ -78,7 +113,7 @@ class ProducedRelease:
         schema: Schema of the released records.
         figures: Loss and risk, by name.
         sha256: SHA-256 of the file of records, or of the list of a set of files.
-        report: Report as HTML.
+        description: Contents of the report.
         seconds: Duration of the method in seconds. For a differentially private release only of the sampling.
         seeded: Whether the random choices can be repeated.
         private: Whether exact counts and hashes of the source would reveal what the release hides.
@@ -102,7 +137,7 @@ class ProducedRelease:
     schema: "DataSchema"
     figures: Mapping[str, float]
     sha256: str
-    report: str
+    description: Description
     seconds: float
     seeded: bool
     private: bool = False
@@ -119,3 +154,13 @@ class ProducedRelease:
     mechanisms: list[dict[str, Any]] = field(default_factory=list)
     described: Claims | None = None
     records: Path | None = None
+
+    @property
+    def is_paid(self) -> bool:
+        """Whether a budget paid for the release."""
+        return self.booking is not None
+
+    @property
+    def promise(self) -> dict[str, Any] | None:
+        """Promise that the release is paid under. None if it is paid separately, or not at all."""
+        return self.booking.over_time if self.booking else None

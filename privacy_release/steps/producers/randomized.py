@@ -9,8 +9,7 @@ from privacy_engine.progress import portion
 from privacy_engine.randomizers.randomness import Randomness
 from privacy_release.budget.random_answers import Answers, draw_answers, paid_answers
 from privacy_release.manifest.manifest import Claims
-from privacy_release.steps.producers.job import Job, ProducedRelease
-from privacy_release.steps.producers.report import account, report_of
+from privacy_release.steps.producers.job import Description, Job, ProducedRelease
 from privacy_release.workarea.parquet import parquet_bytes, write_private
 from privacy_release.workarea.references import Table
 from privacy_release.workarea.staged import finite
@@ -31,7 +30,7 @@ def randomized(releaser: Any, schema: "DataSchema", table: Table, job: Job) -> P
         schema=release.schema,
         figures=notes,
         sha256=write_private(job.records, parquet_bytes(release.table)),
-        report=report_of(release, notes, {}, table, job, budget=account(job) if answers.are_paid else None),
+        description=Description.of(release, job, notes),
         seconds=seconds,
         seeded=release.randomization.randomness is Randomness.SEEDED,
         private=True,

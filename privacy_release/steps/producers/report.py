@@ -1,65 +1,77 @@
 """Make the report of a release, with the state of its budget."""
 
-from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from privacy_release.budget.budget import account_of
-from privacy_release.manifest.manifest import Claims
-from privacy_release.reports.release import render_report, report_or_claims
-from privacy_release.steps.producers.job import Job
+from privacy_release.reports.data import claimed_k
+from privacy_release.reports.release import render, report_or_claims
+from privacy_release.steps.producers.job import Job, ProducedRelease
 from privacy_release.workarea.references import Table, need
-from privacy_release.workarea.staged import codes_of
 
 if TYPE_CHECKING:
-    from privacy_engine.release import Release
+    from privacy_engine.tables.schema import DataSchema
+
+_DONE = {"report": "kept", "fail": "kept", "set_aside": "set aside", "suppress": "suppressed"}
 
 
-def report_of(
-    release: "Release",
-    loss: Mapping[str, float],
-    risk: Mapping[str, float],
-    table: Table,
-    job: Job,
-    *,
-    about: Mapping[str, str] | None = None,
-    budget: Mapping[str, Any] | None = None,
-    rows: int | None = None,
-) -> str:
+def report_of(made: ProducedRelease, table: Table, schema: "DataSchema", job: Job) -> str:
     """Return the report of a release as HTML. If it cannot be made, a page of its claims.
 
     Args:
-        release: Release that the report describes.
-        loss: Information loss, by name.
-        risk: Disclosure risk, by name.
+        made: Release with its description.
         table: Table that the release was made from.
+        schema: Schema of the table.
         job: Job of the producer.
-        about: More facts about the release, by name.
-        budget: State of the budget. None if no budget pays.
-        rows: Number of records. None: the number in the release's table.
     """
-    title = job.title or release.method
+    title, own = job.title or made.claims.method, made.description
+    about = {} if made.private else facts_of(table)
+    budget = _account(made, job)
 
     def report() -> str:
-        return render_report(
-            release,
-            loss,
-            risk,
+        data = replace(own.data(), rows=made.claims.rows)
+        return render(
+            data,
+            own.loss,
+            own.risk,
             title=title,
             source_rows=table.rows_with_suppressed,
-            about={**(about or {}), **codes_of(table)},
+            smallest_count=claimed_k([guarantee.model for guarantee in data.guarantees]),
+            about={**about, **own.about, **codes_of(schema)},
             budget=budget,
-            rows=rows,
             shifted=table.source.shifted,
             attempts=job.attempts,
         )
 
-    claims = Claims.from_dict(release.manifest())
-    return report_or_claims(report, claims, title=title, attempts=job.attempts)
+    return report_or_claims(report, made.claims, title=title, attempts=job.attempts)
 
 
-def account(job: Job, promise: Mapping[str, Any] | None = None) -> dict[str, Any] | None:
-    """Return the state of the budget for the report. None if it cannot be read now."""
+def facts_of(table: Table) -> dict[str, str]:
+    """Return facts about the source for a report of a release that hides no exact count of it."""
+    source = table.source
+    files = (
+        {"hidden or empty files left out": f"{len(source.files_left_out):,}"} if source.files_left_out else {}
+    )
+    if unchecked := sum(own.unchecked for own in source.of_tables):
+        files["files without page checksums"] = f"{unchecked:,} of {source.files:,}"
+    return {"source fingerprint": source.fingerprint, **files} | {
+        f"outliers by {o.method}": f"{o.flagged:,} of {o.records:,}, {_DONE[o.action]}"
+        for o in table.outliers
+    }
+
+
+def codes_of(schema: "DataSchema") -> dict[str, str]:
+    """Return descriptions of values that were coded when the table was read."""
+    described = {a.name: a.codes_in_words() for a in schema.attributes}
+    return {f"codes of {name}": codes for name, codes in described.items() if codes}
+
+
+def _account(made: ProducedRelease, job: Job) -> dict[str, Any] | None:
+    """Return the state of the budget that paid. None if none did, or if it cannot be read now."""
+    if not made.is_paid:
+        return None
     return job.attempts.make(
-        "what is left of the budget", partial(account_of, need(job.budget, "budget"), promise)
+        "what is left of the budget",
+        partial(account_of, need(job.budget, "budget"), made.promise),
     )

@@ -1,6 +1,6 @@
 """Stage a release: write manifest, schema and report next to its records."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -11,12 +11,20 @@ from privacy_release.reports.figures import BOUND
 from privacy_release.steps.memberships.last import write_waiting
 from privacy_release.steps.memberships.persons import follow
 from privacy_release.steps.memberships.regions import Regions
-from privacy_release.steps.outliers import public_outliers
 from privacy_release.steps.producers.job import Job, ProducedRelease
+from privacy_release.steps.producers.report import report_of
 from privacy_release.workarea.parquet import unchanged_batches, write_private
 from privacy_release.workarea.people import write_people
-from privacy_release.workarea.references import FileRef, PeopleRef, PersonsRef, StagedRelease, Table
-from privacy_release.workarea.staged import json_bytes, public_source, read_schema, software, write_schema
+from privacy_release.workarea.references import (
+    FileRef,
+    OutlierRef,
+    PeopleRef,
+    PersonsRef,
+    SourceRef,
+    StagedRelease,
+    Table,
+)
+from privacy_release.workarea.staged import json_bytes, read_schema, software, write_schema
 
 if TYPE_CHECKING:
     from privacy_engine.tables.persons import Person
@@ -24,6 +32,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 R = TypeVar("R")
+_PRIVATE = ("scores", "aside")  # fields of a search for outliers that the manifest omits
 
 
 def stage(made: ProducedRelease, table: Table, job: Job) -> StagedRelease:
@@ -34,11 +43,12 @@ def stage(made: ProducedRelease, table: Table, job: Job) -> StagedRelease:
         table: Table that the release was made from.
         job: Job of the producer.
     """
-    work, label = job.work, job.label
+    work, label, source = job.work, job.label, read_schema(table.schema)
+    report = report_of(made, table, source, job)
     people = _people(made, work.path(f"{label}.people.parquet"))
-    columns = _columns(made, table, job)
+    columns = _columns(made, source, job)
     write_private(work.path(f"{label}.manifest.json"), json_bytes(_manifest(made, table, people, job).stored))
-    write_private(work.path(f"{label}.report.html"), made.report.encode())
+    write_private(work.path(f"{label}.report.html"), report.encode())
     write_private(work.path(f"{label}.columns.json"), json_bytes(columns))
     return StagedRelease(
         uri=str(made.records or job.records),
@@ -99,7 +109,7 @@ def _manifest(made: ProducedRelease, table: Table, people: PeopleRef | None, job
         "outliers": public_outliers(outliers) or None,
         "history": made.history,
         "booking": made.booking and public_booking(made.booking),
-        "over_time": (made.booking and made.booking.over_time) or None,
+        "over_time": made.promise or None,
         "replaces": made.replaces,
         "person": made.schema.person and _whose(made.schema.person, people),
         "figures": {name: figure for name, figure in made.figures.items() if name != BOUND},
@@ -112,9 +122,35 @@ def _manifest(made: ProducedRelease, table: Table, people: PeopleRef | None, job
     return made.claims.extended(staged)
 
 
-def _columns(made: ProducedRelease, table: Table, job: Job) -> Mapping[str, Mapping[str, Any]]:
+def public_source(source: SourceRef, *, private: bool) -> dict[str, Any]:
+    """Return the section of a manifest about the source, without its address, which may name people.
+
+    Args:
+        source: Origin of the records.
+        private: Whether the release is differentially private or randomized, so that exact counts and
+            hashes of the source would void its guarantee.
+    """
+    exact = (
+        {"fingerprint", "rows", "dropped", "text", "version", "left_out", "unchecked"} if private else set()
+    )
+    hidden = {"uri", "expectations", "guessed"} | exact
+    public = {name: value for name, value in source.to_ref().items() if name not in hidden}
+    if source.left_out and not private:  # file names may name people
+        public["left_out"] = len(source.left_out)
+    if private and source.transforms:
+        public["transforms"] = [{"name": t.name, "code": t.code} for t in source.transforms]
+    if source.tables:
+        public["tables"] = {name: public_source(own, private=private) for name, own in source.tables.items()}
+    return public
+
+
+def public_outliers(outliers: Sequence[OutlierRef]) -> list[dict[str, Any]]:
+    """Return the section of the manifest about outliers: counts, without the location of the scores."""
+    return [{name: value for name, value in o.to_ref().items() if name not in _PRIVATE} for o in outliers]
+
+
+def _columns(made: ProducedRelease, source: "DataSchema", job: Job) -> Mapping[str, Mapping[str, Any]]:
     """Describe each column for the dictionary. If that fails, return the description in the manifest."""
-    source: DataSchema = read_schema(table.schema)
 
     def described() -> Mapping[str, Mapping[str, Any]]:
         file = made.records or job.records

@@ -12,8 +12,7 @@ from privacy_engine.engines.frames import to_frame
 from privacy_engine.structure.structure import Structure
 from privacy_engine.verification.verify import Finding
 from privacy_release.manifest.manifest import Claims
-from privacy_release.steps.producers.job import Job, ProducedRelease
-from privacy_release.steps.producers.report import report_of
+from privacy_release.steps.producers.job import Description, Job, ProducedRelease
 from privacy_release.workarea.parquet import parquet_bytes, write_private
 from privacy_release.workarea.references import StagedRelease, Table, need
 from privacy_release.workarea.staged import read_manifest, read_schema
@@ -42,7 +41,7 @@ def structured(releaser: Structure, schema: "DataSchema", table: Table, job: Job
         schema=release.schema,
         figures={},
         sha256=write_private(job.records, parquet_bytes(release.table)),
-        report=report_of(plain, {}, {}, table, job),
+        description=Description.of(plain, job, {}),
         seconds=seconds,
         seeded=True,
         private=True,

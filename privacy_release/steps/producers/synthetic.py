@@ -11,8 +11,7 @@ from privacy_engine.engines.frames import to_arrow
 from privacy_engine.progress import advance, portion
 from privacy_release.budget.budget import measured_model
 from privacy_release.manifest.manifest import Claims
-from privacy_release.steps.producers.job import Job, ProducedRelease
-from privacy_release.steps.producers.report import account, report_of
+from privacy_release.steps.producers.job import Description, Job, ProducedRelease
 from privacy_release.workarea.parquet import private_parquet
 from privacy_release.workarea.references import Table, need
 from privacy_release.workarea.staged import finite
@@ -36,21 +35,12 @@ def synthesized(releaser: Any, schema: "DataSchema", table: Table, job: Job) -> 
         drawn = draw_parts(releaser, measured.model, schema, rng, job.records)
     seconds = time.perf_counter() - began
     release, notes = drawn.release, finite(drawn.release.notes)
-    promised = measured.booking.over_time
     return ProducedRelease(
         claims=Claims.from_dict(release.manifest() | {"rows": drawn.rows}),
         schema=release.schema,
         figures=notes,
         sha256=drawn.sha256,
-        report=report_of(
-            release,
-            notes,
-            {},
-            table,
-            job,
-            budget=account(job, promised),
-            rows=drawn.rows,
-        ),
+        description=Description.of(release, job, notes),
         seconds=seconds,
         seeded=job.seed is not None,
         private=True,

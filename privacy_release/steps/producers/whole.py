@@ -10,12 +10,11 @@ from privacy_engine.progress import portion
 from privacy_release.manifest.manifest import Claims
 from privacy_release.reports.figures import loss_bound, lost_of, risk_of
 from privacy_release.steps.outliers import counted_in
-from privacy_release.steps.producers.job import Job, ProducedRelease
+from privacy_release.steps.producers.job import Description, Job, ProducedRelease
 from privacy_release.steps.producers.kept_safe import kept_safe
-from privacy_release.steps.producers.report import report_of
 from privacy_release.workarea.parquet import parquet_bytes, write_private
 from privacy_release.workarea.references import Table
-from privacy_release.workarea.staged import facts_of, finite
+from privacy_release.workarea.staged import finite
 
 if TYPE_CHECKING:
     from privacy_engine.release import ReleaseMethod
@@ -47,7 +46,7 @@ def anonymized(releaser: "ReleaseMethod", schema: "DataSchema", table: Table, jo
         if table.suppressed
         else job.attempts.make("the bound of the loss", partial(loss_bound, release)) or {}
     )
-    about = facts_of(table) | _facts_of_tables(claims)
+    about = _facts_of_tables(claims)
     if history is not None:
         about |= {"earlier releases": history.sentence(release.notes)}
     return ProducedRelease(
@@ -55,7 +54,7 @@ def anonymized(releaser: "ReleaseMethod", schema: "DataSchema", table: Table, jo
         schema=release.schema,
         figures=loss | risk | bound,
         sha256=write_private(job.records, parquet_bytes(release.table)),
-        report=report_of(release, loss, risk, table, job, about=about),
+        description=Description.of(release, job, loss, risk, about),
         seconds=seconds,
         seeded=job.seed is not None,
         positions=release.rows,

@@ -84,3 +84,13 @@ class SourceRef(Reference):
     classification: str | None = None
     left_out: list[str] = field(default_factory=list)
     unchecked: int = 0
+
+    @property
+    def of_tables(self) -> "list[SourceRef]":
+        """The origins of several tables, or the only one."""
+        return list(self.tables.values()) or [self]
+
+    @property
+    def files_left_out(self) -> list[str]:
+        """Names of the files of the source, or of all its tables, that were not read."""
+        return [name for own in self.of_tables for name in own.left_out]

@@ -12,7 +12,8 @@ from privacy_engine.errors import IntegrityError
 from privacy_engine.release import Release
 from privacy_release.manifest.manifest import Claims
 from privacy_release.reports.attempts import Attempts
-from privacy_release.reports.release import render_report, report_or_claims
+from privacy_release.reports.release import report_or_claims
+from tests.rendered import render_report
 from tests.servers.pages import Page, require_closed_page
 
 SECRET = "canary-value"

@@ -14,8 +14,8 @@ from privacy_engine import DataSchema, load_method
 from privacy_engine.measures.association import association
 from privacy_engine.release import Release
 from privacy_release.reports.figures import measure
-from privacy_release.reports.release import render_report
 from privacy_release.reports.released import BINS, association_of, drawing, shares_of_classes
+from tests.rendered import render_report
 
 
 def table(rows: int = 600) -> pd.DataFrame:

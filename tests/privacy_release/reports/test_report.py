@@ -27,8 +27,9 @@ from privacy_engine.verification.models import (
 )
 from privacy_engine.verification.verify import NOT_APPLICABLE
 from privacy_engine.vocabulary import Intervals, Kind, Role
-from privacy_release.reports.release import page_template, render_report
+from privacy_release.reports.release import page_template
 from privacy_release.reports.text import FIGURES, LIMITS, MECHANISMS, PROMISES, RISKS, SYNTHETIC_LIMITS, claim
+from tests.rendered import render_report
 from tests.servers.pages import Page, require_closed_page
 from tests.synthetic_tables import SCHEMA, people
 

@@ -13,9 +13,10 @@ from privacy_engine.errors import MissingSourceError, SchemaError
 from privacy_engine.tables.schema import DataSchema
 from privacy_release.sources.addresses import find_source, partition_values
 from privacy_release.steps.ingest import ingest
+from privacy_release.steps.producers.report import facts_of
+from privacy_release.steps.producers.staging import public_source
 from privacy_release.workarea.area import WorkArea
 from privacy_release.workarea.references import SourceRef, Table
-from privacy_release.workarea.staged import facts_of, public_source
 
 SCHEMA = DataSchema.from_dict({"age": {"role": "quasi_identifier", "kind": "numeric", "bounds": [0, 120]}})
 

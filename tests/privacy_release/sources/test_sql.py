@@ -21,9 +21,9 @@ from privacy_release.sources.databases.query import Query, url_of_environment
 from privacy_release.sources.databases.types import LONGEST, array_of
 from privacy_release.spec.placeholders import ReleaseName
 from privacy_release.steps.ingest import ingest
+from privacy_release.steps.producers.staging import public_source
 from privacy_release.workarea.area import WorkArea
 from privacy_release.workarea.references import Table
-from privacy_release.workarea.staged import public_source
 from tests.servers import postgres
 from tests.waiting import wait_for
 

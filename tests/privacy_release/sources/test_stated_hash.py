@@ -16,8 +16,9 @@ from privacy_release.sources.footers import has_page_checksums
 from privacy_release.spec.files import load_tables
 from privacy_release.spec.model import load_spec
 from privacy_release.steps.ingest import TableSource, ingest, ingest_tables
+from privacy_release.steps.producers.report import facts_of
+from privacy_release.steps.producers.staging import public_source
 from privacy_release.workarea.area import WorkArea
-from privacy_release.workarea.staged import facts_of, public_source
 
 SCHEMA = DataSchema.from_dict({"age": {"role": "quasi_identifier", "kind": "numeric", "bounds": [0, 120]}})
 

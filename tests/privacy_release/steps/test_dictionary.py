@@ -21,7 +21,7 @@ from privacy_release.lake.store import Lake, get
 from privacy_release.manifest.manifest import Claims
 from privacy_release.reports.dictionary import _domain_words, dictionary_html, guarantee_in_short
 from privacy_release.spec.files import load_policy
-from privacy_release.steps.producers.job import Job, ProducedRelease
+from privacy_release.steps.producers.job import Description, Job, ProducedRelease
 from privacy_release.steps.producers.staging import stage
 from privacy_release.workarea.area import WorkArea
 from privacy_release.workarea.staged import read_manifest
@@ -282,10 +282,17 @@ def test_a_manifest_names_missing_figures(tmp_path: Path, work: WorkArea, lake: 
     job = Job(work=work)
     job.attempts.make("the network", lambda: 1 / 0)
     made = ProducedRelease(
-        claims=manifest, schema=SCHEMA, figures={}, sha256=staged.sha256, report="", seconds=1, seeded=True
+        claims=manifest,
+        schema=SCHEMA,
+        figures={},
+        sha256=staged.sha256,
+        description=Description(data=lambda: 1 / 0),
+        seconds=1,
+        seeded=True,
     )
     left_out = read_manifest(stage(made, table, job).manifest).left_out
-    assert {"figure": "the network", "error": "ZeroDivisionError"} in left_out
+    assert [entry["figure"] for entry in left_out] == ["the network", "the report"]
+    assert {entry["error"] for entry in left_out} == {"ZeroDivisionError"}
 
 
 def test_numbers_of_a_dictionary_are_written_as_people_write_them() -> None:

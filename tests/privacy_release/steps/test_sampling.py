@@ -15,11 +15,11 @@ from privacy_engine.synthesizers.bayes.privbayes import PrivBayes
 from privacy_engine.synthesizers.model import SynthesizerModel
 from privacy_release.budget.budget import Budget
 from privacy_release.ledger.ledger import BudgetLedger
-from privacy_release.reports.release import render_report
 from privacy_release.spec.files import load_schema
 from privacy_release.steps.producers.synthetic import draw_parts
 from privacy_release.workarea.area import WorkArea
 from privacy_release.workarea.engines import read_engine
+from tests.rendered import render_report
 from tests.servers.pages import Page, require_closed_page
 from tests.tables import SPENDING
 

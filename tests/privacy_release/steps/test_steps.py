@@ -28,9 +28,9 @@ from privacy_release.reports.text import FIGURES
 from privacy_release.spec.files import load_policy
 from privacy_release.spec.model import ReleaseSpec, load_spec
 from privacy_release.steps.approval import approval_of, public_approval
+from privacy_release.steps.producers.staging import public_source
 from privacy_release.workarea.area import WorkArea
 from privacy_release.workarea.references import StagedRelease, Table
-from privacy_release.workarea.staged import public_source
 
 QUASI = ["age_from", "age_to", "zip"]  # as they are released
 K, L = {"model": "k_anonymity", "k": 5}, {"model": "distinct_l_diversity", "l": 2, "attribute": "illness"}
