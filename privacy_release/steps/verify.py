@@ -31,7 +31,7 @@ from privacy_release.manifest.manifest import Manifest
 from privacy_release.sources.text.scan import found_in_release
 from privacy_release.spec.floor import floor_policy, under_floor
 from privacy_release.steps.memberships.earlier import earlier_releases, known, published_releases
-from privacy_release.steps.memberships.persons import read_persons
+from privacy_release.steps.memberships.persons import KnownPersons, read_persons
 from privacy_release.steps.memberships.recording import owners_of
 from privacy_release.steps.memberships.registers import population
 from privacy_release.steps.memberships.unjudged import (
@@ -241,7 +241,7 @@ def _held_together(
         if policy.across:
             earlier = earlier_releases(
                 known(table),
-                staged.followed_persons,
+                KnownPersons.of(staged.followed_persons),
                 run,
                 marked=window_of(policy.across, Attacker.CORRECTION),
                 registers=register is not None,

@@ -26,6 +26,7 @@ from privacy_release.reports.curator import write_for_curator
 from privacy_release.steps.attacks.earlier import keep_figures
 from privacy_release.steps.attacks.shadows import shadows_kept
 from privacy_release.steps.memberships.earlier import earlier_releases, known
+from privacy_release.steps.memberships.persons import KnownPersons
 from privacy_release.steps.memberships.recording import staged_membership
 from privacy_release.workarea.area import WorkArea
 from privacy_release.workarea.references import AttackRef, ReportRef, StagedRelease, Table, TrialRef, need
@@ -185,7 +186,7 @@ def _memberships(
     """Return the classes of people in this release and the earlier ones. Empty if people are not followed."""
     if not staged.follows_people:
         return ()
-    earlier = earlier_releases(known(table), staged.followed_persons, run)
+    earlier = earlier_releases(known(table), KnownPersons.of(staged.followed_persons), run)
     return (staged_membership(staged), *earlier.values())
 
 

@@ -33,12 +33,11 @@ from privacy_release.steps.memberships.files import (
     file_of,
 )
 from privacy_release.steps.memberships.marks import salts_of, values_of
-from privacy_release.steps.memberships.persons import hashes_and_secret, hashes_of
+from privacy_release.steps.memberships.persons import KnownPersons
 from privacy_release.steps.memberships.registers import read_population
 from privacy_release.workarea.area import sha256_file
 from privacy_release.workarea.parquet import read_private
 from privacy_release.workarea.people import WRITTEN, require_form
-from privacy_release.workarea.references import PersonsRef
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -80,7 +79,7 @@ def published_releases(table: "ReleaseTable", but: tuple[str, str] | None = None
 
 def earlier_releases(
     table: "ReleaseTable",
-    persons: PersonsRef,
+    persons: KnownPersons,
     but: tuple[str, str] | None = None,
     *,
     marked: int = 0,
@@ -160,7 +159,7 @@ def read_membership(
     frame: "pd.DataFrame",
     path: Path,
     name: str,
-    persons: PersonsRef,
+    persons: KnownPersons,
     entry: Mapping[str, Any],
     *,
     marked: bool,
@@ -183,8 +182,7 @@ def read_membership(
     for form in set(frame.get(IDENTIFIER_FORM, [WRITTEN])):
         require_form(form, persons.form, f"version {entry['version']} of table {name}")
         if form != persons.form:
-            read, written, _ = hashes_of(persons)
-            people = people.map(dict(zip(written, read, strict=True))).fillna(people)
+            people = people.map(persons.written).fillna(people)
     if twice := int(people.duplicated().sum()):
         raise VerificationError(
             f"version {entry['version']} of table {name} has {twice} persons in two records, whose "
@@ -212,14 +210,14 @@ def read_membership(
         ) from None
 
 
-def _require_owners(frame: "pd.DataFrame", persons: PersonsRef, what: str) -> None:
+def _require_owners(frame: "pd.DataFrame", persons: KnownPersons, what: str) -> None:
     """Raise if the persons of a release cannot be compared with those of the new one.
 
     Raises:
         VerificationError: If persons with several records are known in only one of both, or in other forms.
     """
     forms = set(frame.get(OWNERS, []))
-    if len(frame) and forms != ({persons.owners} if persons.may_have_several_records else set()):
+    if len(frame) and forms != ({persons.owners} - {None}):
         raise VerificationError(
             f"{what} was made with another `person`, or with another `exact` for it, so persons cannot be "
             "compared; restore the setting, retract that release, or publish under a new table name"
@@ -241,7 +239,7 @@ def _values(
     frame: "pd.DataFrame",
     counts: "Mapping[str, ClassValues]",
     labels: "npt.NDArray[np.int64]",
-    persons: PersonsRef,
+    persons: KnownPersons,
     release: str,
 ) -> "dict[str, npt.NDArray[np.int64]]":
     """Return the sensitive values of the persons of an earlier release, as `values_of`.
@@ -250,18 +248,17 @@ def _values(
     if the file is older than marks or has another form of identifiers.
     """
     marks, people = columns_of(frame, MARK), frame[PERSON].tolist()
-    (own, _, salts), secret = hashes_and_secret(persons)
-    if marks and secret is not None:
-        return values_of(marks, counts, labels, salts_of(people, secret), release)
+    if marks and persons.secret is not None:
+        return values_of(marks, counts, labels, salts_of(people, persons.secret), release)
     if set(frame.get(IDENTIFIER_FORM, [WRITTEN])) != {persons.form}:
         return {}
-    known = dict(zip(own.tolist(), salts.tolist(), strict=True))
+    salts = persons.salts
     return values_of(
-        columns_of(frame, OLD_MARK), counts, labels, [known.get(person) for person in people], release
+        columns_of(frame, OLD_MARK), counts, labels, [salts.get(person) for person in people], release
     )
 
 
-def _register(frame: "pd.DataFrame", path: Path, persons: PersonsRef) -> "Membership | None":
+def _register(frame: "pd.DataFrame", path: Path, persons: KnownPersons) -> "Membership | None":
     """Return the register of a release. None if none was kept, or it has another form of the identifiers.
 
     Raises:

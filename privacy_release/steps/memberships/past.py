@@ -18,6 +18,7 @@ from privacy_release.steps.memberships.earlier import (
 )
 from privacy_release.steps.memberships.files import beside, file_of
 from privacy_release.steps.memberships.last import read_last
+from privacy_release.steps.memberships.persons import KnownPersons
 from privacy_release.steps.memberships.regions import (
     Regions,
     in_fragments,
@@ -26,7 +27,6 @@ from privacy_release.steps.memberships.regions import (
     require_one_cut,
 )
 from privacy_release.workarea.parquet import read_private
-from privacy_release.workarea.references import PersonsRef
 
 if TYPE_CHECKING:
     from privacy_engine.republication.incremental import LastRelease
@@ -62,7 +62,7 @@ class Past:
     counterfeits: float | None = None
     hold_back: int | None = None
 
-    def memberships(self, persons: PersonsRef) -> "dict[int, Membership]":
+    def memberships(self, persons: KnownPersons) -> "dict[int, Membership]":
         """Return the memberships of the earlier releases, by version. Raises as `earlier_releases`."""
         marked = 1 if self.subtracted else 0
         return earlier_releases(self.table, persons, self.run, marked=marked)
@@ -105,7 +105,7 @@ class Past:
         sha256 = require_recorded(path, recorded, self.table.name, entry)
         return read_last(path, sha256, memberships[version], entry)
 
-    def in_fragments(self, persons: PersonsRef) -> "tuple[EarlierFragments, ...]":
+    def in_fragments(self, persons: KnownPersons) -> "tuple[EarlierFragments, ...]":
         """Return the earlier releases as they were made in fragments, oldest first.
 
         Raises:

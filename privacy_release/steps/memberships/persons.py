@@ -1,8 +1,8 @@
 """The persons of a table's records: keyed hashes of an identifier, one for each record, in a private file."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import pandas as pd
@@ -32,7 +32,7 @@ class Persons:
     def __init__(self, identification: Identification, *, exact: bool = False) -> None:
         self._by = identification
         self._exact = exact
-        self._hashes: list[npt.NDArray[np.object_]] = []  # each (3, n), as from `hashes_of`
+        self._hashes: list[npt.NDArray[np.object_]] = []  # each (3, n), as `KnownPersons.hashes`
         self._nulls = 0
 
     @property
@@ -65,7 +65,7 @@ class Persons:
 
     @property
     def _all(self) -> "npt.NDArray[np.object_]":
-        """All hashes, shape (3, n), as from `hashes_of`."""
+        """All hashes, shape (3, n), as `KnownPersons.hashes`."""
         return np.concatenate(self._hashes, axis=1)
 
     def hashes(self) -> "npt.NDArray[np.object_]":
@@ -104,33 +104,61 @@ def write_persons(
     return PersonsRef(uri=str(path), sha256=sha256, key=key_id, form=form)
 
 
-def read_persons(persons: PersonsRef) -> "npt.NDArray[np.object_]":
-    """Return the person of each record as text, shape (n,). None for counterfeits, which belong to no person.
+@dataclass(frozen=True, kw_only=True, eq=False)
+class KnownPersons:
+    """The persons of a table's records, as read from their file, with which earlier releases are compared.
 
-    Raises:
-        IntegrityError: If the file is missing or changed.
-    """
-    hashes: npt.NDArray[np.object_] = hashes_of(persons)[0]
-    return hashes
-
-
-def hashes_of(persons: PersonsRef) -> "npt.NDArray[np.object_]":
-    """Return persons, hashes of the identifiers as written, and salts of earlier versions, shape (3, n)."""
-    return hashes_and_secret(persons)[0]
-
-
-def hashes_and_secret(persons: PersonsRef) -> "tuple[npt.NDArray[np.object_], str | None]":
-    """Read the file of the persons once.
-
-    Returns:
-        hashes: As from `hashes_of`. A file that was written before marks existed has None for each salt.
+    Attributes:
+        key, form, owners: As in the reference to the file.
+        hashes: Persons, hashes of the identifiers as written, and salts of files of earlier versions, shape
+            (3, n). A file that was written before marks existed has None for each salt.
         secret: Secret of the marks. None for a file without records, or of an earlier version.
     """
-    table = persons.frame()
-    found = table.reindex(columns=[PERSON, WRITTEN_PERSON, SALT]).astype(object)
-    found = found.where(found.notna(), None)
-    hashes = np.stack([found[name].to_numpy(dtype=object) for name in found.columns])
-    return hashes, table[SECRET].iloc[0] if SECRET in table and len(table) else None
+
+    key: str
+    form: str
+    owners: str | None
+    hashes: "npt.NDArray[np.object_]"
+    secret: str | None
+
+    @classmethod
+    def of(cls, persons: PersonsRef) -> Self:
+        """Read the file of the persons.
+
+        Raises:
+            IntegrityError: If the file is missing or changed.
+        """
+        table = persons.frame()
+        found = table.reindex(columns=[PERSON, WRITTEN_PERSON, SALT]).astype(object)
+        found = found.where(found.notna(), None)
+        return cls(
+            key=persons.key,
+            form=persons.form,
+            owners=persons.owners,
+            hashes=np.stack([found[name].to_numpy(dtype=object) for name in found.columns]),
+            secret=table[SECRET].iloc[0] if SECRET in table and len(table) else None,
+        )
+
+    @property
+    def people(self) -> "npt.NDArray[np.object_]":
+        """Person of each record as text, shape (n,). None for counterfeits, which belong to no person."""
+        people: npt.NDArray[np.object_] = self.hashes[0]
+        return people
+
+    @property
+    def written(self) -> dict[str, str]:
+        """Person by the hash of the identifier as written."""
+        return dict(zip(self.hashes[1], self.hashes[0], strict=True))
+
+    @property
+    def salts(self) -> dict[str, str]:
+        """Salt of the marks in files of earlier versions, by person."""
+        return dict(zip(self.hashes[0].tolist(), self.hashes[2].tolist(), strict=True))
+
+
+def read_persons(persons: PersonsRef) -> "npt.NDArray[np.object_]":
+    """Return the person of each record, as `KnownPersons.people`. Raises as `KnownPersons.of`."""
+    return KnownPersons.of(persons).people
 
 
 def follow(
@@ -147,13 +175,14 @@ def follow(
         path: Path of the new file.
         before: Persons of further records, whose salts are not known, shape (l,).
     """
-    known, secret = hashes_and_secret(persons)
+    known = KnownPersons.of(persons)
+    hashes = known.hashes
     if before is not None:
-        known = np.concatenate([known, np.stack([before, before, np.full(len(before), None)])], axis=1)
-    found = known[:, rows].copy()
+        hashes = np.concatenate([hashes, np.stack([before, before, np.full(len(before), None)])], axis=1)
+    found = hashes[:, rows].copy()
     if rows.dtype != np.bool_:
         found[:, rows < 0] = None
-    followed = write_persons(found, path, persons.key, persons.form, secret)
+    followed = write_persons(found, path, persons.key, persons.form, known.secret)
     return replace(followed, owners=persons.owners)
 
 

@@ -38,7 +38,7 @@ from privacy_release.steps.memberships.files import (
 )
 from privacy_release.steps.memberships.last import read_waiting, write_waiting
 from privacy_release.steps.memberships.marks import marks_of, salts_of
-from privacy_release.steps.memberships.persons import hashes_and_secret, read_persons
+from privacy_release.steps.memberships.persons import KnownPersons, read_persons
 from privacy_release.steps.memberships.regions import Regions
 from privacy_release.steps.memberships.registers import population, write_population
 from privacy_release.workarea.area import WorkArea
@@ -132,7 +132,7 @@ def record(staged: StagedRelease, name: str, release_id: str, register: Table | 
         The SHA-256 of the file, which is published with the release.
     """
     kept = staged.followed_persons
-    membership, ((persons, _, _), secret) = staged_membership(staged), hashes_and_secret(kept)
+    membership, known = staged_membership(staged), KnownPersons.of(kept)
     columns = {PERSON: membership.persons, CLASS: membership.labels}
     signatures = {SIGNATURE + name: texts for name, texts in membership.signatures.items()}
     sets = {SET + name: texts for name, texts in membership.sets.items()}
@@ -141,8 +141,9 @@ def record(staged: StagedRelease, name: str, release_id: str, register: Table | 
         VALUES + name: pd.Series(counts.to_json(), dtype=object).to_numpy()[membership.labels]
         for name, counts in membership.counts.items()
     }
-    if secret is not None:
-        marked = marks_of(membership, salts_of(membership.persons.tolist(), secret), staged.sha256)
+    if known.secret is not None:
+        salts = salts_of(membership.persons.tolist(), known.secret)
+        marked = marks_of(membership, salts, staged.sha256)
         values |= {MARK + name: texts for name, texts in marked.items()}
     frame = pd.DataFrame({**columns, **signatures, **sets, **cells, **values}).assign(
         **{KEY: kept.key, IDENTIFIER_FORM: kept.form, RELEASE: staged.sha256}
@@ -162,7 +163,7 @@ def record(staged: StagedRelease, name: str, release_id: str, register: Table | 
     if staged.regions is not None:
         table, schema = staged.frame(), read_schema(staged.schema)
         regions = Regions.read(staged.regions)
-        frame = frame.assign(**regions.kept(persons, table, schema, beside(path, "fragments")))
+        frame = frame.assign(**regions.kept(known.people, table, schema, beside(path, "fragments")))
     if (everybody := population(register, kept)) is not None:
         frame[REGISTER] = write_population(everybody, beside(path, "register"))
     frame = frame.sort_values(PERSON, ignore_index=True)  # the order must not reveal whose record is whose

@@ -29,7 +29,7 @@ from privacy_engine.verification.policy import ACROSS_MODELS
 from privacy_engine.verification.republication.class_values import ClassValues
 from privacy_release.spec.methods import build_method
 from privacy_release.steps.memberships.past import EarlierFragments, Past
-from privacy_release.steps.memberships.persons import read_persons
+from privacy_release.steps.memberships.persons import KnownPersons
 from privacy_release.steps.memberships.regions import Regions
 from privacy_release.steps.producers.job import Job
 from privacy_release.steps.producers.kept_safe import KeptSafe
@@ -96,8 +96,8 @@ def cut_followed(
         VerificationError: If earlier releases cannot be continued in fragments.
         SpecError, InfeasibleError, IntegrityError: As `fragments.cut_table`.
     """
-    known, past, seed = table.followed_persons, need(job.past, "past"), job.seed
-    persons, earlier = read_persons(known), past.in_fragments(known)
+    known, past, seed = KnownPersons.of(table.followed_persons), need(job.past, "past"), job.seed
+    persons, earlier = known.people, past.in_fragments(known)
     kept = past.kept(schema)
     across, reserve = past.across(kept), 1.0 if earlier else kept["reserve"]
     # Each fragment needs persons for classes as they are published for the first time, if it is cut now.

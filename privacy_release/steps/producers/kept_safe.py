@@ -8,8 +8,7 @@ from privacy_engine.republication.incremental import release_incrementally
 from privacy_engine.republication.republish import republish
 from privacy_engine.vocabulary import COUNTERFEITS
 from privacy_release.steps.memberships.past import Past
-from privacy_release.steps.memberships.persons import read_persons
-from privacy_release.workarea.references import PersonsRef
+from privacy_release.steps.memberships.persons import KnownPersons
 
 if TYPE_CHECKING:
     import numpy as np
@@ -61,11 +60,11 @@ def kept_safe(
     frame: "pd.DataFrame",
     schema: "DataSchema",
     rng: "np.random.Generator",
-    persons: PersonsRef,
+    persons: KnownPersons,
     past: Past,
 ) -> "tuple[Release, KeptSafe]":
     """Make a release that is safe together with the earlier ones, and state what it was made with."""
-    earlier, kept, people = past.memberships(persons), past.kept(schema), read_persons(persons)
+    earlier, kept, people = past.memberships(persons), past.kept(schema), persons.people
     safe, hold_back = KeptSafe(versions=tuple(earlier), kept=dict(kept)), kept.pop("hold_back", None)
     found = past.last(earlier) if past.subtracted else None
     if not past.subtracted or (earlier and found is None):  # if this fails, verification refuses the release

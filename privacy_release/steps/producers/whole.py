@@ -9,6 +9,7 @@ import numpy as np
 from privacy_engine.progress import portion
 from privacy_release.manifest.manifest import Claims
 from privacy_release.reports.figures import loss_bound, lost_of, risk_of
+from privacy_release.steps.memberships.persons import KnownPersons
 from privacy_release.steps.outliers import counted_in
 from privacy_release.steps.producers.job import Description, Job, ProducedRelease
 from privacy_release.steps.producers.kept_safe import kept_safe
@@ -32,7 +33,8 @@ def anonymized(releaser: "ReleaseMethod", schema: "DataSchema", table: Table, jo
         if job.past is None:
             release, history = releaser.release(frame, schema, rng), None
         else:
-            release, history = kept_safe(releaser, frame, schema, rng, table.followed_persons, job.past)
+            persons = KnownPersons.of(table.followed_persons)
+            release, history = kept_safe(releaser, frame, schema, rng, persons, job.past)
     seconds = time.perf_counter() - began
     job.on_progress("measuring")
     whole = release.of_persons

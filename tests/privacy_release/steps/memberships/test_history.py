@@ -39,7 +39,7 @@ from privacy_release.spec.reading import read_mapping
 from privacy_release.steps.approval import body, escaped, question
 from privacy_release.steps.memberships.earlier import earlier_releases
 from privacy_release.steps.memberships.marks import marks_of
-from privacy_release.steps.memberships.persons import Persons
+from privacy_release.steps.memberships.persons import KnownPersons, Persons
 from privacy_release.steps.memberships.recording import staged_membership
 from privacy_release.workarea.area import WorkArea
 from privacy_release.workarea.parquet import parquet_bytes, read_private, write_private
@@ -295,9 +295,8 @@ def test_the_values_of_classes_are_kept_and_a_newcomer_is_found_by_subtracting(
     said = r"difference 0, correction 0; not judged: population \(not named by the policy\)\)"
     with pytest.raises(AirflowFailException, match=said):
         runs.verify(staged, "second", SUBTRACTED)
-    (earlier,) = earlier_releases(
-        airflow_lake.table("people"), StagedRelease.from_ref(staged).persons
-    ).values()
+    persons = KnownPersons.of(StagedRelease.from_ref(staged).persons)
+    (earlier,) = earlier_releases(airflow_lake.table("people"), persons).values()
     counts = earlier.counts["disease"]
     assert counts.persons.sum() == 160
     assert (counts.records == counts.persons).all()
@@ -480,7 +479,7 @@ def test_the_attack_subtracts_what_is_kept_of_earlier_releases(
     runs.release(first, "first")
     people = pd.concat([first, came], ignore_index=True) if certain else first
     staged = StagedRelease.from_ref(runs.stage(people, "second"))
-    earlier = earlier_releases(airflow_lake.table("people"), staged.persons).values()
+    earlier = earlier_releases(airflow_lake.table("people"), KnownPersons.of(staged.persons)).values()
     evidence = Evidence(
         release=read_private(staged.uri, staged.sha256),
         source=DataSchema.from_dict(SCHEMA),
@@ -694,7 +693,7 @@ def test_a_run_without_airflow_looks_at_the_earlier_releases(
             outcome = run_release(spec, lake, f"r{number}", work)
             staged, report = outcome.staged, outcome.report
     assert [f["measured"] >= 5 for f in report.findings if f["rule"].startswith("cross")] == [True]
-    assert set(earlier_releases(lake.table("people"), staged.persons)) == {1, 2}
+    assert set(earlier_releases(lake.table("people"), KnownPersons.of(staged.persons))) == {1, 2}
     monkeypatch.delenv("PRIVACY_MEMBERSHIP_KEY")
     with (
         WorkArea(tmp_path / "work", "run 3") as work,
