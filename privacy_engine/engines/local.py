@@ -32,6 +32,7 @@ from privacy_engine.engines.class_sql import (
     values_left_sql,
     values_of,
 )
+from privacy_engine.engines.closed import CLOSED
 from privacy_engine.engines.coded_counts import counted_codes, whole_runs
 from privacy_engine.engines.engine import Apart, Assign, Code, Files, Fold, Grouping, TrajectoryFiles, Work
 from privacy_engine.engines.frames import to_frame
@@ -110,16 +111,12 @@ class LocalEngine:
         found = duckdb.connect(
             ":memory:",
             config={
+                **CLOSED,
                 "memory_limit": f"{int(self.memory * _DUCKDB_SHARE)}B",
                 "temp_directory": str(self._folder / "duckdb"),
                 "threads": len(os.sched_getaffinity(0)),
                 "preserve_insertion_order": False,
                 "enable_external_file_cache": False,  # large files, read a few times
-                "autoload_known_extensions": False,
-                "autoinstall_known_extensions": False,
-                "allow_community_extensions": False,
-                "allow_persistent_secrets": False,
-                "python_enable_replacements": False,  # a table name must never find a variable
             },
         )
         found.execute("SET enable_progress_bar = false")

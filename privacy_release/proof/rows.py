@@ -20,6 +20,7 @@ from pathlib import Path
 
 import duckdb
 
+from privacy_engine.engines.closed import CLOSED, Setting
 from privacy_engine.errors import CapacityError, IntegrityError, SchemaError
 from privacy_engine.foreign import translated
 
@@ -82,14 +83,8 @@ def filled_columns(files: Sequence[Path], columns: Sequence[str]) -> list[str]:
     return [name for name, count in zip(others, found[0], strict=True) if count]
 
 
-def _config(memory: int, spill: str) -> dict[str, str | bool | int | float | list[str]]:
-    return {
-        "memory_limit": f"{memory // 2}B",
-        "temp_directory": spill,
-        "autoload_known_extensions": False,
-        "autoinstall_known_extensions": False,
-        "python_enable_replacements": False,
-    }
+def _config(memory: int, spill: str) -> dict[str, Setting]:
+    return {**CLOSED, "memory_limit": f"{memory // 2}B", "temp_directory": spill}
 
 
 def _source(files: Sequence[Path]) -> str:

@@ -22,6 +22,7 @@ from typing import IO, TYPE_CHECKING, Any
 import duckdb
 import pyarrow as pa
 
+from privacy_engine.engines.closed import CLOSED, Setting
 from privacy_release.query.forms import FORMS
 from privacy_release.query.frames import Frame, exactly, next_head, send, send_words
 from privacy_release.query.rules import QueryError, first_line, tables_of
@@ -35,12 +36,8 @@ _PIECE = 8_000_000  # bytes of a remote file that are requested at a time
 # Bytes beyond those of the database: libraries, stacks and Arrow take 180 MB, freed memory is kept a while.
 _OWN = 300_000_000
 _ADDRESSES = 1_500_000_000  # bytes that libraries and stacks map without using them
-_CLOSED: dict[str, str | bool | int | float | list[str]] = {
-    "python_enable_replacements": False,  # a table name must never find a variable of this program
-    "autoload_known_extensions": False,
-    "autoinstall_known_extensions": False,
-    "allow_community_extensions": False,
-    "allow_persistent_secrets": False,
+_SETTINGS: dict[str, Setting] = {
+    **CLOSED,
     "temp_directory": "",  # no part of an answer goes to the disk
     "threads": _THREADS,
 }
@@ -57,7 +54,7 @@ def open_database(
         memory: Largest memory in bytes.
         remote: File system that has the files. None: that of this machine.
     """
-    database = duckdb.connect(config={**_CLOSED, "memory_limit": f"{memory}B"})
+    database = duckdb.connect(config={**_SETTINGS, "memory_limit": f"{memory}B"})
     if remote is not None:
         database.register_filesystem(remote)
     files = ", ".join(_text(path) for table in tables for path in table["files"])
@@ -113,7 +110,7 @@ class _Child:
 
     def work(self) -> None:
         """Process one statement, from its text to the end of its answer."""
-        parser = duckdb.connect(config={**_CLOSED, "enable_external_access": False})
+        parser = duckdb.connect(config={**_SETTINGS, "enable_external_access": False})
         self._say(ready=True)
         request = json.loads(self._heard.get())
         _limit(request["memory"], request["seconds"])

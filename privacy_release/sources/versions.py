@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import pyarrow as pa
 from deltalake import DeltaTable
@@ -29,20 +29,21 @@ _READER_VERSION = 3  # newest reader version of Delta's protocol, which lists it
 
 
 @dataclass(frozen=True, kw_only=True)
-class DeltaVersion:
-    """A version of a Delta table.
+class _TableVersion:
+    """A version of a table whose format keeps earlier versions.
 
     Attributes:
-        uri: Address of its folder.
-        version: Number of the version. None: see `at`.
+        uri: Address of the table, see the subclasses.
+        version: Number of the version, or snapshot. None: see `at`.
         at: Time, ISO 8601, whose newest version is read. If also None: the newest version.
-        storage_options: Options for the Delta library, if the table is in an object store.
+        storage_options: Options for the library of the format, if the files are in an object store.
     """
 
     uri: str
     version: int | None = None
     at: str | None = None
     storage_options: Mapping[str, str] = field(default_factory=dict, repr=False)
+    format: ClassVar[str]
 
     @property
     def shown(self) -> str:
@@ -51,8 +52,15 @@ class DeltaVersion:
 
     @property
     def name(self) -> str:
-        """The last part of the address."""
-        return f"Delta table {self.shown.rstrip('/').rpartition('/')[2]}"
+        """The format, and the last part of the address."""
+        return f"{self.format} table {self.shown.rstrip('/').rpartition('/')[2]}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeltaVersion(_TableVersion):
+    """A version of a Delta table. `uri` is the address of its folder."""
+
+    format = "Delta"
 
     @contextmanager
     def opened(self, schema: "DataSchema | None", columns: Sequence[str] | None) -> Iterator[Records]:
@@ -127,32 +135,15 @@ class DeltaVersion:
 
 
 @dataclass(frozen=True, kw_only=True)
-class IcebergVersion:
+class IcebergVersion(_TableVersion):
     """A snapshot of an Iceberg table.
 
-    Attributes:
-        uri: Address of a metadata file of the table (`.../00012-....metadata.json`), or of its folder if it
-            has a `version-hint.text`; or `iceberg://CATALOG/namespace.table`, for a catalog in pyiceberg's
-            own configuration.
-        version: Number of the snapshot. None: see `at`.
-        at: Time, ISO 8601, whose newest snapshot is read. If also None: the newest snapshot.
-        storage_options: Options for pyiceberg, if the files are in an object store.
+    `uri` is the address of a metadata file of the table (`.../00012-....metadata.json`), or of its folder if
+    it has a `version-hint.text`; or `iceberg://CATALOG/namespace.table`, for a catalog in pyiceberg's own
+    configuration.
     """
 
-    uri: str
-    version: int | None = None
-    at: str | None = None
-    storage_options: Mapping[str, str] = field(default_factory=dict, repr=False)
-
-    @property
-    def shown(self) -> str:
-        """The address, without secrets."""
-        return without_secret(self.uri)
-
-    @property
-    def name(self) -> str:
-        """The last part of the address."""
-        return f"Iceberg table {self.shown.rstrip('/').rpartition('/')[2]}"
+    format = "Iceberg"
 
     @contextmanager
     def opened(self, schema: "DataSchema | None", columns: Sequence[str] | None) -> Iterator[Records]:

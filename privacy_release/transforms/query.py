@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import duckdb
 
+from privacy_engine.engines.closed import CLOSED
 from privacy_engine.errors import SchemaError, SpecError
 from privacy_engine.foreign import translated
 from privacy_release.spec.selects import RECORD, RECORDS, ROW_NUMBER, computed_of
@@ -21,13 +22,6 @@ from privacy_release.workarea.references import Table
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
-_CLOSED: dict[str, str | bool | int | float | list[str]] = {
-    "python_enable_replacements": False,  # a table name must never find a variable of this program
-    "autoload_known_extensions": False,
-    "autoinstall_known_extensions": False,
-    "allow_community_extensions": False,
-    "allow_persistent_secrets": False,
-}
 # Parts of a plan that make one record from each record independently. Others may read several records.
 _ROW_BY_ROW = frozenset({"PROJECTION", "SEQ_SCAN", "TABLE_SCAN"})
 
@@ -89,7 +83,7 @@ def lost_records(name: str) -> SchemaError:
 @contextmanager
 def _database(tables: Mapping[str, Table], scratch: Path, memory: int) -> Iterator["DuckDBPyConnection"]:
     """Open a database with only the records of these tables."""
-    config = {**_CLOSED, "memory_limit": f"{memory}B", "temp_directory": str(scratch / "spill")}
+    config = {**CLOSED, "memory_limit": f"{memory}B", "temp_directory": str(scratch / "spill")}
     with duckdb.connect(str(scratch / "records.duckdb"), config=config) as database:
         for name, table in tables.items():
             of, into, begin = Numbers.of(table), f"CREATE TABLE {_quoted(name)} AS", 0
