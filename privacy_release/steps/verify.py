@@ -106,7 +106,7 @@ def verify_staged(
     files = staged.paths()
     with (
         open_engine(staged.engine, Path(staged.uri).parent) as engine,
-        counted_by_person(staged.uri, staged.sha256, staged.people, schema) as persons,
+        counted_by_person(staged, staged.people, schema) as persons,
     ):
         with portion(0.7):
             report = verify_files(

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any
 from privacy_engine.errors import IntegrityError, SpecError, VerificationError
 from privacy_engine.tables.normal import FORM
 from privacy_release.config.settings import secret
-from privacy_release.workarea.parquet import private_parquet, unchanged_batches
-from privacy_release.workarea.references import NumberedRef, PeopleRef
+from privacy_release.workarea.parquet import private_parquet
+from privacy_release.workarea.references import NumberedRef, PeopleRef, Stored
 
 if TYPE_CHECKING:
     import numpy as np
@@ -187,7 +187,7 @@ def people_table(persons: Any) -> "pa.Table":
 
 @contextmanager
 def counted_by_person(
-    uri: str, sha256: str, people: PeopleRef | None, schema: "DataSchema"
+    records: Stored, people: PeopleRef | None, schema: "DataSchema"
 ) -> Iterator[list[str] | None]:
     """Provide a file of a release's quasi-identifiers and sensitive attributes with each record's person.
 
@@ -195,8 +195,7 @@ def counted_by_person(
     are linked, the release contains pseudonyms; the file has them and the persons, to compare both.
 
     Args:
-        uri: Address of the released records.
-        sha256: SHA-256 of the released records.
+        records: Released records in the work area, with their SHA-256.
         people: File of their persons.
         schema: Schema of the released records, which names the persons' column.
 
@@ -212,20 +211,21 @@ def counted_by_person(
     if not schema.by or people is None:
         yield None
         return
-    if people.of != sha256:
+    if people.of != records.sha256:
         raise IntegrityError(
             f"{Path(people.uri).name} must have the persons of the staged records, but is of others; run "
             "the release again"
         )
-    path = Path(uri).with_name(f"{Path(uri).stem}.by_person.parquet")
+    released = Path(records.uri)
+    path = released.with_name(f"{released.stem}.by_person.parquet")
     try:
-        _write_pairs(path, uri, sha256, people, schema)
+        _write_pairs(path, records, people, schema)
         yield [str(path)]
     finally:
         path.unlink(missing_ok=True)
 
 
-def _write_pairs(path: Path, uri: str, sha256: str, people: PeopleRef, schema: "DataSchema") -> None:
+def _write_pairs(path: Path, records: Stored, people: PeopleRef, schema: "DataSchema") -> None:
     """Combine both files into one, batch by batch."""
     import pyarrow as pa
 
@@ -237,7 +237,7 @@ def _write_pairs(path: Path, uri: str, sha256: str, people: PeopleRef, schema: "
         names, column_names = [schema.by], [PSEUDONYM, PERSON]
     persons = people.batches()
     with private_parquet(path) as file:
-        for batch in unchanged_batches(uri, sha256, names):
+        for batch in records.batches(names):
             own = next(persons, None)
             if own is None or len(own) != len(batch):
                 raise _other_length()

@@ -109,7 +109,9 @@ class KnownPersons:
     """The persons of a table's records, as read from their file, with which earlier releases are compared.
 
     Attributes:
-        key, form, owners: As in the reference to the file.
+        key: ID of the key of the hashes.
+        form: Form of an identifier that distinguishes persons, as in `PersonsRef`.
+        owners: Form of the identifiers of persons who may have several records. None if each has one.
         hashes: Persons, hashes of the identifiers as written, and salts of files of earlier versions, shape
             (3, n). A file that was written before marks existed has None for each salt.
         secret: Secret of the marks. None for a file without records, or of an earlier version.

@@ -41,7 +41,6 @@ from privacy_release.workarea.file_sets import (
     list_of,
     new_folder,
     part_name,
-    paths_of,
 )
 from privacy_release.workarea.fragment_files import Account, Cut, PrivateFiles, read_account, read_cut
 from privacy_release.workarea.parquet import (
@@ -483,10 +482,9 @@ def _measured(joined: _Joined, engine: "Engine", written: _Written) -> tuple["Ex
     cut = joined.cut
     claims = build_method(cut.method, cut.parameters).guarantees(read_schema(cut.table.schema))
     policy, schema = ReleasePolicy(require=claims), joined.schema
-    path, sha256 = str(written.path), written.sha256
-    files = paths_of(path, sha256)
-    with counted_by_person(path, sha256, written.people, schema) as persons:
-        examined = examine_files(engine, files, schema, policy, by_person=persons)
+    records = FileRef(uri=str(written.path), sha256=written.sha256)
+    with counted_by_person(records, written.people, schema) as persons:
+        examined = examine_files(engine, records.paths(), schema, policy, by_person=persons)
     report = examined.report
     if broken := [f"{f.rule} ({f.failing_rows:,} records)" for f in report.findings if not f.passed]:
         raise VerificationError(

@@ -9,7 +9,14 @@ from privacy_release.workarea.references.evidence import (
     measured_symbols,
     symbols_of,
 )
-from privacy_release.workarea.references.files import FileRef, KeyedRef, NumberedRef, PeopleRef, PersonsRef
+from privacy_release.workarea.references.files import (
+    FileRef,
+    KeyedRef,
+    NumberedRef,
+    PeopleRef,
+    PersonsRef,
+    Stored,
+)
 from privacy_release.workarea.references.fragments import FragmentRef, FragmentReleaseRef
 from privacy_release.workarea.references.reference import (
     NESTED,
@@ -50,6 +57,7 @@ __all__ = [
     "ShiftRef",
     "SourceRef",
     "StagedRelease",
+    "Stored",
     "Table",
     "TransformRef",
     "TrialRef",
