@@ -24,8 +24,8 @@ settings.register_profile("steady", STEADY)
 settings.register_profile("brief", STEADY, max_examples=20)  # where the same tests run once more
 settings.load_profile("steady")
 
-# A worker ends without taking its modules apart, for which the others would wait. The first to be registered is the last
-# to be called: what libraries do at the end is done before.
+# A worker ends without taking its modules apart, for which the others would wait. What is registered first is
+# called last: what libraries do at the end is done before.
 WORKER = "PYTEST_XDIST_WORKER" in os.environ
 if WORKER:
     atexit.register(os._exit, 0)
