@@ -295,6 +295,7 @@ AWKWARD = {
 }
 
 
+@pytest.mark.quick("0.01", "50.0")  # between them nothing is out of bounds
 @methods
 @pytest.mark.parametrize("case", AWKWARD)
 @pytest.mark.parametrize("epsilon", [0.01, 1.0, 50.0])
