@@ -109,6 +109,7 @@ def test_expectations_about_dates_and_times_are_a_gate(home: Path, lake: Lake, w
             run_release(spec, lake, "1", work)
 
 
+@pytest.mark.quick("fragments")  # both compare two ways
 @pytest.mark.parametrize("intervals", ["text", "bounds"])
 @pytest.mark.parametrize("engine", ENGINES)
 def test_both_ways_of_verifying_report_the_same(
