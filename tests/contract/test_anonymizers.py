@@ -235,7 +235,7 @@ def test_it_works_in_fragments_or_says_why_not(name: str) -> None:
             fragmentable(method)
 
 
-@pytest.mark.quick("k-l-suppression_limit")  # fewer parameters
+@pytest.mark.quick("suppression_limit")  # fewer parameters
 @methods
 @variants
 def test_a_table_as_the_only_part_of_itself_is_released_alike(

@@ -138,6 +138,7 @@ def test_the_hand_composed_dag_publishes_one_of_three(
     assert not list(work_root.iterdir())
 
 
+@pytest.mark.slow  # a whole run; its operator and its tasks are tested without one
 def test_a_structure_file_is_published_without_a_source(
     run: Callable[[str], Any], airflow_lake: Lake, work_root: Path
 ) -> None:

@@ -72,6 +72,7 @@ def specified(home: Path, suite: dict[str, Any] | None = None, **release: Any) -
     )
 
 
+@pytest.mark.quick("fragments")  # the other engine reads dates in all other tests
 @pytest.mark.parametrize("engine", ["local", "fragments"])
 def test_a_release_of_periods_goes_from_a_file_to_the_lake(
     home: Path, lake: Lake, work: WorkArea, engine: str

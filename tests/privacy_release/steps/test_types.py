@@ -106,6 +106,7 @@ def test_every_anonymizer_keeps_the_predicted_types(
     assert predicted == {column: types[column] for column in predicted}
 
 
+@pytest.mark.quick("int16", "decimal128(9, 2)", "double")  # a type of each kind
 @pytest.mark.parametrize("nulls", ["keep", "fail"])
 @pytest.mark.parametrize("kind", KINDS, ids=str)
 def test_drawn_records_have_the_types_that_were_predicted(
