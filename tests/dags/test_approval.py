@@ -243,7 +243,7 @@ def test_no_answer_in_time_counts_as_rejected(
     assert work_is_gone(work_root)
 
 
-@pytest.mark.slow  # two whole runs
+@pytest.mark.slow  # two whole runs; the parameter below decides
 def test_a_run_may_ask_for_an_approval_that_is_not_required(
     home: Any, load: Any, run: Any, officers: Officers, airflow_lake: Lake, work_root: Path
 ) -> None:
@@ -255,6 +255,13 @@ def test_a_run_may_ask_for_an_approval_that_is_not_required(
     assert str(requested.state) == "success"
     assert len(officers.seen) == 1
     assert not manifest_of(airflow_lake.table("people"), requested.run_id)["approval"]["automatic"]
+
+
+def test_the_parameter_of_a_run_decides_where_an_approval_is_not_required(home: Any, load: Any) -> None:
+    home.write(approval={"required": False})
+    dag = load("people").dags["people"]
+    assert dag.params["approval"] is False
+    assert dag.get_task("approve").required == "{{ params.approval }}"
 
 
 def test_a_run_cannot_switch_off_an_approval_that_is_required(

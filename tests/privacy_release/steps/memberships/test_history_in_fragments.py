@@ -124,7 +124,6 @@ def test_a_fragment_with_too_few_persons_joins_another_and_stays_there(
     assert later[0].fragment_of == later[1].fragment_of
 
 
-@pytest.mark.quick("<lambda>")  # a missing file is refused by the same check
 @pytest.mark.parametrize("spoil", [Path.unlink, lambda path: people(0, 3).to_parquet(path)])
 def test_the_fragments_of_the_last_release_must_be_as_they_were(
     specified: Specified, run: Run, curator: Path, lake: Lake, spoil: Any

@@ -167,7 +167,6 @@ def test_after_a_retraction_the_classes_of_the_newest_other_release_are_kept(
     assert (manifest["history"]["releases"], manifest["history"]["withheld"], manifest["rows"]) == (1, 0, 30)
 
 
-@pytest.mark.quick("unlink-records", "<lambda>-waiting")  # each file and each fault
 @pytest.mark.parametrize("kind", ["records", "waiting"])
 @pytest.mark.parametrize("spoil", [Path.unlink, lambda path: people(3).to_parquet(path)])
 def test_what_is_kept_of_the_last_release_must_be_as_it_was(

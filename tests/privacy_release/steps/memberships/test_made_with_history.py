@@ -278,7 +278,6 @@ def first_of(spec: ReleaseSpec, runs: Runs, private: Path) -> Path:
     return path
 
 
-@pytest.mark.quick("cut", "another-key")  # what is missing, above, is refused by the same check
 @pytest.mark.usefixtures("without_hashes")
 @pytest.mark.parametrize(
     ("spoil", "message"),
