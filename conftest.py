@@ -1,5 +1,6 @@
 """One Airflow for the whole session, in a temporary folder: it reads its settings when first imported."""
 
+import atexit
 import gc
 import json
 import logging
@@ -22,6 +23,12 @@ STEADY = settings(derandomize=True, deadline=None, suppress_health_check=[Health
 settings.register_profile("steady", STEADY)
 settings.register_profile("brief", STEADY, max_examples=20)  # where the same tests run once more
 settings.load_profile("steady")
+
+# A worker ends without taking its modules apart, for which the others would wait. What is registered first is
+# called last: what libraries do at the end is done before.
+WORKER = "PYTEST_XDIST_WORKER" in os.environ
+if WORKER:
+    atexit.register(os._exit, 0)
 
 # Programs that tests start, and kill, in processes of their own: they import each other as scripts do.
 collect_ignore_glob = ["tests/*_child.py"]
@@ -107,7 +114,8 @@ def _mark_slow_cases(items: list[pytest.Item], *, every: bool) -> None:
 def pytest_unconfigure() -> None:
     """Remove the session's Airflow."""
     shutil.rmtree(ROOT, ignore_errors=True)
-    gc.unfreeze()  # compiled modules would say that they leak what the interpreter cannot collect at its end
+    if not WORKER:  # compiled modules would say that they leak what the interpreter cannot collect at its end
+        gc.unfreeze()
 
 
 @pytest.fixture(scope="session")

@@ -20,7 +20,7 @@ from tests.servers import postgres
 
 # How long an example takes depends on the machine, so that no profile has a limit on it.
 _UNHURRIED = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.register_profile("quick", _UNHURRIED, max_examples=25)
+settings.register_profile("quick", _UNHURRIED, max_examples=15)
 settings.register_profile("full", _UNHURRIED, max_examples=50)
 settings.load_profile("quick")  # `make test-all` chooses the other by --hypothesis-profile
 

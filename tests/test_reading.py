@@ -161,6 +161,7 @@ def test_only_time_stamps_without_a_zone_need_a_new_reader(
     assert set(needed.reader_features or ()) <= {"timestampNtz"}
 
 
+@pytest.mark.slow  # a process; `test_architecture` starts one that imports more
 def test_reading_loads_neither_airflow_nor_great_expectations() -> None:
     code = (
         "import sys, privacy_release; privacy_release.read;"

@@ -140,6 +140,8 @@ CHOOSES = {"greedy_hamdist", "rfka"}  # features, and with them what is suppress
 RARE = {"beta", "delta"}  # models under which one record of a rare value makes classes large
 
 
+# Of the models, each is held by every method below; of each kind of rule one shows the limit.
+@pytest.mark.quick("k", "l", "t")
 @methods
 @pytest.mark.parametrize("model", SUPPRESSING)
 def test_a_larger_suppression_limit_never_gives_a_larger_loss(name: str, model: str) -> None:
@@ -233,6 +235,7 @@ def test_it_works_in_fragments_or_says_why_not(name: str) -> None:
             fragmentable(method)
 
 
+@pytest.mark.quick("suppression_limit")  # fewer parameters
 @methods
 @variants
 def test_a_table_as_the_only_part_of_itself_is_released_alike(

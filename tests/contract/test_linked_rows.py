@@ -64,6 +64,7 @@ def recounted(table: pd.DataFrame) -> list[tuple[int, int]]:
     ]
 
 
+@pytest.mark.quick("varying")  # constant attributes are those of `test_persons`
 @pytest.mark.parametrize("schema", [CONSTANT, SCHEMA], ids=["constant", "varying"])
 @pytest.mark.parametrize("name", TABLES)
 @pytest.mark.parametrize("method", ANONYMIZERS)

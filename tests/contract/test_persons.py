@@ -70,6 +70,7 @@ def recounted(release: pd.DataFrame, persons: np.ndarray) -> list[tuple[int, int
     ]
 
 
+@pytest.mark.quick("varying")  # constant attributes are a special case
 @pytest.mark.parametrize("schema", [CONSTANT, SCHEMA], ids=["constant", "varying"])
 @pytest.mark.parametrize("name", TABLES)
 @pytest.mark.parametrize("method", ANONYMIZERS)

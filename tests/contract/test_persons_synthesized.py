@@ -53,6 +53,7 @@ def test_the_loss_is_epsilon_for_all_rows_of_one_person(name: str, bound: str) -
     assert released(name, bound, epsilon=0.7).loss == claimed
 
 
+@pytest.mark.quick("0.3")  # `test_synthesizers` has sums of other parts
 @methods
 @bounds
 @pytest.mark.parametrize("epsilon", [0.05, 0.3, 1, 7.0])

@@ -137,6 +137,7 @@ def test_a_run_signs_what_a_person_approved_and_its_key_is_in_nothing_that_it_le
     assert files_with([tmp_path / "output.txt"], statement.encode())  # what the log of `publish` tells
 
 
+@pytest.mark.slow  # a whole run; `operators/test_approve` reads the form
 def test_the_form_is_about_the_staged_bytes_and_may_be_sent_without_a_comment(
     home: Any, run: Any, officers: Officers, airflow_lake: Lake, work_root: Path
 ) -> None:
@@ -149,6 +150,7 @@ def test_the_form_is_about_the_staged_bytes_and_may_be_sent_without_a_comment(
     assert manifest_of(airflow_lake.table("people"), done.run_id)["approval"]["comment"] == ""
 
 
+@pytest.mark.slow  # a whole run; a rejected release below is not published either
 def test_nothing_is_published_while_the_run_waits(
     home: Any, run: Any, officers: Officers, airflow_lake: Lake, work_root: Path
 ) -> None:
@@ -174,6 +176,7 @@ def test_a_rejected_release_is_not_published_and_nothing_stays(
     assert work_is_gone(work_root)
 
 
+@pytest.mark.slow  # a whole run; `operators/test_approve` skips it
 def test_a_release_that_is_sent_back_ends_without_a_failure_and_nothing_stays(
     home: Any, run: Any, officers: Officers, airflow_lake: Lake, work_root: Path
 ) -> None:
@@ -187,6 +190,7 @@ def test_a_release_that_is_sent_back_ends_without_a_failure_and_nothing_stays(
     assert work_is_gone(work_root)
 
 
+@pytest.mark.slow  # a whole run; `operators/test_approve` has two approvers
 def test_a_second_person_is_asked_and_the_first_is_not_taken_twice(
     home: Any, run: Any, officers: Officers, airflow_lake: Lake, work_root: Path
 ) -> None:
@@ -204,6 +208,7 @@ def test_a_second_person_is_asked_and_the_first_is_not_taken_twice(
     assert (manifest["first"]["by"]["id"], manifest["by"]["id"]) == ("officer", "stranger")
 
 
+@pytest.mark.slow  # a whole run; `operators/test_approve` has each answer that is no approval
 def test_no_answer_in_time_counts_as_rejected(
     home: Any,
     run: Any,
@@ -238,6 +243,7 @@ def test_no_answer_in_time_counts_as_rejected(
     assert work_is_gone(work_root)
 
 
+@pytest.mark.slow  # two whole runs; the parameter below decides
 def test_a_run_may_ask_for_an_approval_that_is_not_required(
     home: Any, load: Any, run: Any, officers: Officers, airflow_lake: Lake, work_root: Path
 ) -> None:
@@ -249,6 +255,13 @@ def test_a_run_may_ask_for_an_approval_that_is_not_required(
     assert str(requested.state) == "success"
     assert len(officers.seen) == 1
     assert not manifest_of(airflow_lake.table("people"), requested.run_id)["approval"]["automatic"]
+
+
+def test_the_parameter_of_a_run_decides_where_an_approval_is_not_required(home: Any, load: Any) -> None:
+    home.write(approval={"required": False})
+    dag = load("people").dags["people"]
+    assert dag.params["approval"] is False
+    assert dag.get_task("approve").required == "{{ params.approval }}"
 
 
 def test_a_run_cannot_switch_off_an_approval_that_is_required(

@@ -46,7 +46,7 @@ SOURCES = {
 }
 
 
-@pytest.mark.quick("numbers are text")  # a whole run each; the reasons are those of the reader's tests
+@pytest.mark.slow  # whole runs; the reasons are those of the reader's tests, and a truncated source is quick
 @pytest.mark.parametrize("fault", SOURCES)
 def test_a_source_that_does_not_fit_stops_at_ingest(
     fault: str, home: Any, invented: Any, run: Any, published: str, airflow_lake: Lake, work_root: Path
@@ -71,6 +71,7 @@ def test_a_failed_expectation_stops_at_validate(
     assert_failed_at("validate", run("people"), published, airflow_lake, work_root)
 
 
+@pytest.mark.slow  # a whole run; one that fails stops there as well
 def test_a_misspelt_expectation_stops_at_validate(
     home: Any, run: Any, published: str, airflow_lake: Lake, work_root: Path
 ) -> None:
@@ -79,7 +80,7 @@ def test_a_misspelt_expectation_stops_at_validate(
     assert_failed_at("validate", run("people"), published, airflow_lake, work_root)
 
 
-@pytest.mark.quick("k")  # a whole run each
+@pytest.mark.slow  # whole runs; each error is that of the step
 @pytest.mark.parametrize("parameters", [{"k": 121}, {"k": 5, "l": 4}, {"k": 1}], ids=["k", "l", "wrong"])
 def test_a_guarantee_that_cannot_be_met_stops_at_release(
     parameters: Any, home: Any, run: Any, published: str, airflow_lake: Lake, work_root: Path
@@ -95,6 +96,7 @@ def test_a_policy_stricter_than_the_method_stops_at_verify(
     assert_failed_at("verify", run("people"), published, airflow_lake, work_root)
 
 
+@pytest.mark.slow  # a whole run
 def test_a_lake_that_is_not_set_up_stops_before_the_method(
     home: Any, run: Any, published: str, airflow_lake: Lake, work_root: Path
 ) -> None:

@@ -126,6 +126,7 @@ def test_a_bad_policy_or_suite_is_an_error_of_its_release(home: Any, load: Calla
     assert str(home.spec("suite")) in reported
 
 
+@pytest.mark.quick("lake", "null")  # all DAG files are read for each
 @pytest.mark.parametrize(
     "more",
     [

@@ -85,7 +85,7 @@ def secrets(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv(f"AIRFLOW_CONN_{secret.upper()}", login)
 
 
-@pytest.mark.quick("adult_mondrian_daily", "bank_customers_randomized")  # a whole run each
+@pytest.mark.quick("adult_mondrian_daily")  # a whole run each
 @pytest.mark.parametrize("file", SINGLE)
 def test_the_dag_of_a_release_runs_green(
     file: Path, run: Callable[..., Any], officers: Officers, airflow_lake: Lake, work_root: Path
@@ -126,6 +126,7 @@ def test_the_tables_of_a_clinic_are_validated_side_by_side_and_appear_at_once(
     assert not list(work_root.iterdir())
 
 
+@pytest.mark.slow  # whole runs; `test_readme` runs a DAG by hand
 def test_the_hand_composed_dag_publishes_one_of_three(
     run: Callable[[str], Any], airflow_lake: Lake, work_root: Path
 ) -> None:
@@ -137,6 +138,7 @@ def test_the_hand_composed_dag_publishes_one_of_three(
     assert not list(work_root.iterdir())
 
 
+@pytest.mark.slow  # a whole run; its operator and its tasks are tested without one
 def test_a_structure_file_is_published_without_a_source(
     run: Callable[[str], Any], airflow_lake: Lake, work_root: Path
 ) -> None:
@@ -276,6 +278,7 @@ def test_a_classifier_is_trained_on_transformed_numbers(
     assert not list(work_root.iterdir())
 
 
+@pytest.mark.slow  # a whole run; `test_order` runs such a step in a DAG
 def test_own_steps_in_sql_and_python_stand_in_the_manifest(
     run: Callable[[str], Any], airflow_lake: Lake, work_root: Path
 ) -> None:

@@ -67,6 +67,7 @@ def test_a_package_that_nothing_can_be_kept_for_works_and_warns_once(engine: Pat
     assert "set NUMBA_CACHE_DIR" in done.stderr
 
 
+@pytest.mark.slow  # compiling twice costs time only
 def test_a_second_process_compiles_nothing(engine: Path) -> None:
     first = run(DOUBLED, engine.parent)
     before = kept(engine / "__pycache__")

@@ -143,6 +143,7 @@ def test_a_run_books_verifies_publishes_and_tells_the_curator_alone(
     assert not list((tmp_path / "work").rglob("*"))
 
 
+@pytest.mark.slow  # `budget/test_budget` repeats a release of the same bytes
 def test_a_run_again_on_the_same_records_costs_nothing(
     write: Write, ledger: BudgetLedger, lake: Lake
 ) -> None:

@@ -135,6 +135,7 @@ def test_a_ledger_that_lacks_what_the_release_table_names_books_nothing(
     assert spent(ledger) == 0
 
 
+@pytest.mark.quick("LatentClassOperator", "PrivBayesOperator")  # one base class books for all
 @named
 def test_mapping_over_epsilon_books_each_and_over_rows_books_once(
     operator: type[SynthesizerOperator], table: Any, ledger: BudgetLedger

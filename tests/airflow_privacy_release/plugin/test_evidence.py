@@ -46,6 +46,7 @@ def test_a_reviewer_who_decides_on_releases_is_offered_the_evidence_and_gets_wha
         assert check(answer.content, [KEY.public]).release == "1"
 
 
+@pytest.mark.quick("reader")  # without a login, `test_access` has every address
 @pytest.mark.parametrize(("user", "status"), [("visitor", 403), (None, 401)], ids=["reader", "no user"])
 def test_others_are_neither_offered_it_nor_given_it(
     visit: Callable[..., Visit], kept: Path, user: str | None, status: int

@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -35,9 +36,19 @@ def officer(visit: Callable[..., Visit]) -> Visit:
     return visit("officer")
 
 
+@pytest.fixture(scope="module")
+def shared_lake(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the first test that publishes them leaves a copy of `some` releases."""
+    return tmp_path_factory.mktemp("pages") / "lake"
+
+
 @pytest.fixture
-def some(publish_people: Callable[..., int], airflow_lake: Lake) -> None:
-    """Four releases of two tables, one of which is retracted."""
+def some(publish_people: Callable[..., int], airflow_lake: Lake, shared_lake: Path) -> None:
+    """Four releases of two tables, one of which is retracted: published once, then copied."""
+    assert airflow_lake.folder is not None
+    if shared_lake.exists():
+        shutil.copytree(shared_lake, airflow_lake.folder)
+        return
     publish_people("b", k=5, rows=30)
     publish_people("a", k=9, rows=20)
     loss = {"epsilon": 0.5, "delta": 0.0, "neighbours": "replace_one"}
@@ -46,6 +57,7 @@ def some(publish_people: Callable[..., int], airflow_lake: Lake) -> None:
     )
     publish_people("c", k=7, rows=40)
     retract(airflow_lake.table("people"), "c", "the source was wrong")
+    shutil.copytree(airflow_lake.folder, shared_lake)
 
 
 def test_the_list_tells_what_was_measured_spent_and_approved(

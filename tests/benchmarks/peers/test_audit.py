@@ -33,11 +33,8 @@ LONG = frozenset(
 QUICK_FAULTS = frozenset(
     {
         "discrete Laplace",
-        "discrete Gaussian",
-        "privbayes, persons",
         "latent_class, persons",
         "errph, listed",
-        "local_laplace, a number",
     }
 )
 

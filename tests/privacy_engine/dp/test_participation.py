@@ -110,6 +110,7 @@ PROMISED = (
 )
 
 
+@pytest.mark.slow  # thousands of years; the promise is counted above
 def test_a_year_shows_of_a_person_in_place_of_another_what_the_promise_allows_and_more_than_half() -> None:
     # a has rows in every week, b from the second on: they take part in two releases, the first and second.
     # False alarm: that of `loss_shown`, below 1e-6. The event has probability .776 and .0142, of which 2,000
@@ -119,7 +120,7 @@ def test_a_year_shows_of_a_person_in_place_of_another_what_the_promise_allows_an
     assert EPSILON < shown <= PROMISED
 
 
-@pytest.mark.quick("False")  # thousands of years each
+@pytest.mark.slow  # thousands of years each; the filter itself is counted above
 @pytest.mark.parametrize("filtered", [True, False])
 def test_a_year_shows_of_a_person_in_every_release_more_than_the_promise_without_the_filter(
     filtered: bool,

@@ -99,8 +99,8 @@ PERSONS = DataSchema.from_dict(
     {"who": {"role": "identifier"}} | {a: {"categories": ["0", "1"]} for a in "abc"} | {"person": "who"}
 )
 BOUNDS = {"max_rows": {"max_rows": 8}, "weight": {"weight": "person"}}
-# The others are slow, as above; the many runs of latent classes on records are slow as well.
-QUICK_OF_PERSONS = [("privbayes", "max_rows"), ("privbayes", "weight"), ("latent_class", "max_rows")]
+# The others are slow, as above; `tests/benchmarks/peers/test_audit.py` audits latent classes of persons.
+QUICK_OF_PERSONS = [("privbayes", "max_rows"), ("privbayes", "weight")]
 
 
 def of_persons(people: list[tuple[str, int]]) -> tuple[DataSchema, pd.DataFrame]:

@@ -260,6 +260,7 @@ def test_eight_rows_are_judged_as_by_hand(local: LocalEngine, tmp_path: Path) ->
         assert found[1].failing_rows == sum(c.total() for c in classes if len(+c) < 2)
 
 
+@pytest.mark.slow  # many records; few records in parts are counted above
 def test_a_class_of_one_record_too_few_fails_among_two_hundred_thousand(
     local: LocalEngine, tmp_path: Path
 ) -> None:

@@ -103,8 +103,11 @@ def test_our_own_errors_come_as_they_are(engine: LocalEngine, paths: list[str]) 
     assert caught.value.__cause__ is None
 
 
-def test_of_other_errors_only_the_type_comes(engine: LocalEngine, paths: list[str]) -> None:
-    with pytest.raises(RuntimeError, match="failed with KeyError") as caught:
+def test_of_other_errors_only_the_type_comes(spill: Path, paths: list[str]) -> None:
+    with (
+        LocalEngine(memory=500_000_000, spill=spill, processes=1) as engine,
+        pytest.raises(RuntimeError, match="failed with KeyError") as caught,
+    ):
         list(engine.apply_by_fragment(paths, Modulo("n", 2), quoting))
     assert "canary" not in repr(caught.value)
     assert caught.value.__cause__ is caught.value.__context__ is None

@@ -112,6 +112,7 @@ def test_a_released_midpoint_is_the_middle_of_the_bounds(recoding: Recoding) -> 
 every_form = pytest.mark.parametrize("intervals", Intervals)
 
 
+@pytest.mark.quick("bounds")  # the form does not choose the records
 @every_form
 @given(recoding=recodings())
 def test_suppressed_records_are_absent_and_all_others_present(
@@ -124,6 +125,7 @@ def test_suppressed_records_are_absent_and_all_others_present(
     assert "name" not in table.columns
 
 
+@pytest.mark.quick("bounds", "midpoint")  # two numbers, and one
 @every_form
 @given(recoding=recodings())
 def test_records_of_a_class_share_their_released_values(recoding: Recoding, intervals: Intervals) -> None:

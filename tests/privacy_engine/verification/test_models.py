@@ -182,6 +182,7 @@ def test_merging_two_classes_never_makes_the_measure_worse(
     assert after >= before - 1e-9 if model.at_least else after <= before + 1e-9
 
 
+@pytest.mark.slow  # follows from the two properties above
 @pytest.mark.parametrize("model", models, ids=lambda m: m.name)
 @given(rows=records)
 def test_a_model_that_holds_still_holds_when_any_two_classes_are_merged(

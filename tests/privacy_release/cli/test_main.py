@@ -437,6 +437,7 @@ def test_clean_leaves_what_is_kept_and_what_belongs_to_a_run_and_says_who_remove
     assert "--idle: must be a whole number of minutes" in capsys.readouterr().err
 
 
+@pytest.mark.slow  # two processes in a name space of mounts
 def test_an_area_on_a_read_only_file_system_is_a_warning_and_a_run_there_says_what_to_do(
     spec: str, tmp_path: Path
 ) -> None:

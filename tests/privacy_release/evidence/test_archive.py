@@ -53,6 +53,7 @@ def zipped(files: dict[str, bytes]) -> bytes:
     return target.getvalue()
 
 
+@pytest.mark.slow  # a second archive; `test_kept` compares its bytes with those of another
 def test_equal_releases_are_equal_bytes(shared: Lake, key: SigningKey, made: bytes) -> None:
     assert pack(shared.table("people"), "1", [key]) == made
 

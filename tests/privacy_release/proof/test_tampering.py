@@ -556,6 +556,7 @@ def test_the_table_as_it_was_published_is_right(check: Check) -> None:
     assert SECRET not in printed
 
 
+@pytest.mark.quick("more")  # the lines are made of the reasons
 @pytest.mark.parametrize(
     "act", [lambda table: None, rewrite_rows, add_rows], ids=["nothing", "other", "more"]
 )

@@ -139,6 +139,7 @@ def test_a_query_ends_below_its_limit_and_below_a_gigabyte_by_default(people: La
     assert 500 * MEGABYTE < peak_of_refused(people, sql) < 1_000_000_000
 
 
+@pytest.mark.quick("arrow")  # a process each; the limit is counted before the form is made
 @pytest.mark.parametrize(
     ("form", "sql"),
     [

@@ -157,6 +157,9 @@ def test_nulls_are_dropped_and_counted_over_all_shares(folders: Folders) -> None
     assert len(read_private(copied.path, copied.sha256)) == 698
 
 
+@pytest.mark.quick(
+    "an identifier that another share has", "text of two shares", "three parts that do not fit"
+)  # of each kind of summary
 @pytest.mark.parametrize(
     ("change", "expected"),
     [

@@ -193,6 +193,7 @@ def test_what_the_rule_forbade_to_cut_is_inferred_and_refused(
     assert not re.search("person-|house|street|measles", str(refused.value))
 
 
+@pytest.mark.slow  # the engine keeps the bound quickly; the refusal above shows that it is connected
 def test_a_release_that_the_rule_did_not_make_coarser_keeps_the_bound(
     streets: Any, lake: Lake, work: WorkArea
 ) -> None:

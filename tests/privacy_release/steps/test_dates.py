@@ -72,6 +72,7 @@ def specified(home: Path, suite: dict[str, Any] | None = None, **release: Any) -
     )
 
 
+@pytest.mark.quick("fragments")  # the other engine reads dates in all other tests
 @pytest.mark.parametrize("engine", ["local", "fragments"])
 def test_a_release_of_periods_goes_from_a_file_to_the_lake(
     home: Path, lake: Lake, work: WorkArea, engine: str
@@ -109,6 +110,7 @@ def test_expectations_about_dates_and_times_are_a_gate(home: Path, lake: Lake, w
             run_release(spec, lake, "1", work)
 
 
+@pytest.mark.quick("fragments")  # both compare two ways
 @pytest.mark.parametrize("intervals", ["text", "bounds"])
 @pytest.mark.parametrize("engine", ENGINES)
 def test_both_ways_of_verifying_report_the_same(

@@ -385,6 +385,7 @@ def test_what_travels_holds_no_value_and_no_count_below_a_fragment(released: Rel
     assert not any(word in text for word in ("cold", "cough", "measles", "tallies", "person"))
 
 
+@pytest.mark.quick("here")  # the engine compares its processes
 @pytest.mark.parametrize("small", [None, 0], ids=["here", "pool"])
 def test_one_process_and_the_process_pool_give_the_bytes_of_mapped_tasks(
     small: int | None,
@@ -419,6 +420,7 @@ def test_one_process_and_the_process_pool_give_the_bytes_of_mapped_tasks(
     assert not list(work.folder.glob("pooled.fragments*"))
 
 
+@pytest.mark.quick("bottom_up", "t_closeness")  # other methods are quick in the engine
 @pytest.mark.parametrize(
     ("method", "parameters"),
     [

@@ -112,6 +112,7 @@ def specified(home: Path, fields: dict[str, Any] | None = None, **more: Any) -> 
     return tables.write_release(home, tables.policy(), **kept | {"person": "patient"} | more)
 
 
+@pytest.mark.quick("local")  # the shift does not know the engine
 @pytest.mark.parametrize("engine", ["local", "fragments"])
 def test_a_release_goes_to_the_lake_and_tells_what_was_done(
     home: Path, lake: Lake, tmp_path: Path, engine: str
@@ -147,6 +148,7 @@ def test_a_release_goes_to_the_lake_and_tells_what_was_done(
     assert min(found["paid"].to_pylist()) < dt.date(2020, 1, 31)
 
 
+@pytest.mark.slow  # four releases; the shift by itself is tested with the sources
 def test_releases_of_a_series_show_the_same_dates(home: Path, lake: Lake, tmp_path: Path) -> None:
     shown: dict[str, list[list[dt.date]]] = {}
     for scope in ("series", "release"):

@@ -91,6 +91,7 @@ def test_two_runs_know_the_same_person_by_other_numbers(source: str, work: WorkA
     assert not set(both[0].to_pylist()) & set(both[1].to_pylist())
 
 
+@pytest.mark.quick("fragments")  # `contract/test_persons` has the other
 @pytest.mark.parametrize("engine", ENGINES)
 def test_every_published_class_has_k_persons_by_a_plain_query(
     source: str, work: WorkArea, engine: str

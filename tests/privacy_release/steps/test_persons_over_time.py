@@ -66,6 +66,7 @@ def table_of(*parts: pd.DataFrame) -> pd.DataFrame:
     return pd.concat(parts, ignore_index=True)
 
 
+@pytest.mark.slow  # a release for each week; the engine's test of persons is quick
 def test_weekly_releases_of_visits_keep_k_patients_against_every_attacker(
     specified: Callable[..., ReleaseSpec], run: Run, lake: Lake
 ) -> None:

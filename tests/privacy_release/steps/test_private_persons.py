@@ -91,6 +91,7 @@ def released(
     return make_release(table, work, method="latent_class", parameters=given, policy=SPENDING, budget=budget)
 
 
+@pytest.mark.quick("local-weight", "fragments-max_rows")  # each bound and each engine
 @bounds
 @pytest.mark.parametrize("engine", ENGINES)
 def test_a_release_is_made_booked_and_verified_for_persons(
@@ -196,6 +197,7 @@ def test_a_retry_on_the_same_bytes_costs_nothing(source: str, work: WorkArea, le
     assert [e.event.value for e in ledger.history("patients")] == ["grant", "reserve", "commit"]
 
 
+@pytest.mark.quick("max_rows")  # the specification does not know the bound
 @bounds
 def test_it_runs_from_a_specification(
     home: Path, lake: Lake, work: WorkArea, ledger: BudgetLedger, bound: str

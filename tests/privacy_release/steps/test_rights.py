@@ -17,6 +17,7 @@ READ = (
 )
 
 
+@pytest.mark.quick("0o700-0o22", "0o755-0o77")  # folders that are more and less open than the process
 @pytest.mark.parametrize("umask", [0o022, 0o077], ids=oct)
 @pytest.mark.parametrize("mode", [0o700, 0o750, 0o755], ids=oct)
 def test_files_of_a_release_have_the_rights_of_the_lakes_folder(

@@ -304,6 +304,7 @@ def test_a_specification_gives_verify_the_quasi_identifiers_that_are_free_text(
     assert [(found.rule, found.column) for found in broken] == [("no_free_text", name) for name in free]
 
 
+@pytest.mark.slow  # `test_fragments` compares the engines on another policy
 @pytest.mark.parametrize("engine", ["fragments"])
 def test_fragments_are_compared_with_the_pack(include: Path, lake: Lake, tmp_path: Path, engine: str) -> None:
     fields = {**example(), "engine": {"kind": engine, "rows": 1_000, "memory": "300MB", "processes": 1}}

@@ -350,6 +350,7 @@ def pseudonyms(staged: StagedRelease) -> dict[str, set[str]]:
     return {str(name): set(own["patient"]) for name, own in frame.groupby("table_name")}
 
 
+@pytest.mark.quick("between_proofs", "after_commit")  # `lake/test_publish` has each point for one table
 @pytest.mark.parametrize("point", ["between_proofs", "before_commit", "data_on_disk", "after_commit"])
 def test_a_crash_leaves_all_old_tables_or_all_new_ones_and_a_retry_publishes_once(
     tmp_path: Path, table: Table, work: WorkArea, lake: Lake, point: str, monkeypatch: pytest.MonkeyPatch

@@ -501,6 +501,9 @@ def test_the_gate_refuses_shadows_of_a_release_that_was_made_with_earlier_ones_o
         shadows_kept(RULE, table, staged, work)
 
 
+@pytest.mark.quick(
+    "mondrian", "rfka", "privbayes", "errph", "structure"
+)  # of each family, and of each special parameter
 @pytest.mark.parametrize("name", registry.method_names())
 def test_every_method_makes_shadows_from_what_its_manifest_tells(
     name: str, listed: Any, home: Path, work: WorkArea

@@ -118,6 +118,7 @@ def search_models(models: tuple[PrivacyModel, ...]) -> tuple[PrivacyModel, ...]:
     return tuple(m for m in models if not isinstance(m, DistinctLDiversity))
 
 
+@pytest.mark.quick("t", "hierarchical", "entropy", "several")  # a model of each kind
 @requested
 def test_improving_keeps_k_and_the_models_and_never_loses_more(
     encoded: EncodedTable, models: tuple[PrivacyModel, ...]
@@ -173,7 +174,7 @@ def test_steps_of_boxes_draw_apart_what_no_single_record_can(encoded: EncodedTab
     assert all(holds(model, encoded.classes_of(labels)) for model in models)
 
 
-@pytest.mark.quick("bottom_up")  # a quality; one method shows it
+@pytest.mark.quick("t-bottom_up", "several-bottom_up")  # a quality; one method shows it
 @pytest.mark.parametrize("name", ["bottom_up", "obpa"])
 @requested
 def test_a_release_loses_less_than_cuts_alone(name: str, models: tuple[PrivacyModel, ...]) -> None:

@@ -77,7 +77,7 @@ def test_a_network_survives_json_bit_for_bit(network: BayesianNetwork) -> None:
     assert all(np.array_equal(a.table, b.table) for a, b in zip(again.nodes, network.nodes, strict=True))
 
 
-@settings(max_examples=15)
+@settings(max_examples=settings.default.max_examples // 2)
 @given(networks(), st.integers(0, 2**32 - 1))
 def test_records_follow_the_joint_distribution(network: BayesianNetwork, seed: int) -> None:
     """L1 distance of N draws over K cells: P(>= t) <= 2^K exp(-N t^2 / 2) (Weissman et al., 2003).

@@ -160,6 +160,7 @@ def test_the_model_gets_the_smoothed_counts_of_an_attribute(epsilon: float) -> N
         assert (view.cells > 0).all()
 
 
+@pytest.mark.quick("binary")  # another table
 @both
 def test_after_the_last_measurement_no_record_is_read(kind: str) -> None:
     table, schema = TABLES[kind]

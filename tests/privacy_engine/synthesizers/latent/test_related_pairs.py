@@ -3,6 +3,7 @@
 import itertools
 import json
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -46,10 +47,15 @@ def wide(n: int, *, block: int, seed: int = 1) -> pd.DataFrame:
     return pd.DataFrame(columns).replace({"True": "1", "False": "0"})
 
 
+@cache
+def coded_of(n: int) -> CodedTable:
+    """A table of n records, for reading only."""
+    return CodedTable.encode(wide(n, block=1), SCHEMA)
+
+
 def inputs_of(n: int, delta: float = 0.0, **given: Any) -> Inputs:
     """The inputs of a run on n records."""
-    coded = CodedTable.encode(wide(n, block=1), SCHEMA)
-    return Inputs.of(coded, LatentClass(delta=delta, **given).noise())
+    return Inputs.of(coded_of(n), LatentClass(delta=delta, **given).noise())
 
 
 # --- sensitivities

@@ -190,14 +190,13 @@ def test_membership_is_left_the_persons_and_values_of_all_classes_together(relea
     assert left_to("membership", rows, earlier) == by_membership(rows, earlier, 2)
 
 
-@settings(max_examples=60)
+@settings(max_examples=2 * settings.default.max_examples)
 @given(some_releases("12"))
 def test_difference_is_left_what_all_assignments_leave(releases: list[Rows]) -> None:
     *earlier, rows = releases
     assert left_to("difference", rows, earlier) == by_difference(rows, earlier, 2)
 
 
-@settings(max_examples=25)
 @given(some_releases("123", "abcde"), st.sampled_from([2, 3]))
 def test_difference_never_finds_more_left_than_all_assignments(releases: list[Rows], m: int) -> None:
     *earlier, rows = releases
@@ -205,7 +204,7 @@ def test_difference_never_finds_more_left_than_all_assignments(releases: list[Ro
     assert all(own <= other for own, other in zip(found, exact, strict=True))
 
 
-@settings(max_examples=60)
+@settings(max_examples=2 * settings.default.max_examples)
 @given(some_releases("12", "abcde"), st.sets(st.sampled_from("abcde"), max_size=2))
 def test_correction_counts_a_corrected_record_as_a_departure_and_an_arrival(
     releases: list[Rows], corrected: set[str]

@@ -136,7 +136,7 @@ def some_visits() -> st.SearchStrategy[list[Visit]]:
     return st.lists(one, min_size=4, max_size=7)
 
 
-@settings(max_examples=60)
+@settings(max_examples=2 * settings.default.max_examples)
 @given(some_visits(), st.booleans())
 def test_no_set_of_values_is_certain_of_a_group_that_passes(rows: list[Visit], back: bool) -> None:
     if back:
@@ -180,7 +180,7 @@ def dealt(classes: np.ndarray, codes: np.ndarray) -> Iterator[tuple[int, ...]]:
             yield values
 
 
-@settings(max_examples=60)
+@settings(max_examples=2 * settings.default.max_examples)
 @given(groups())
 def test_both_numbers_are_never_larger_than_by_all_assignments(group: tuple[np.ndarray, ...]) -> None:
     classes, people, codes = group

@@ -21,7 +21,7 @@ FRAGMENTS = [
 
 
 @pytest.mark.slow  # a second library, on all plants
-@settings(max_examples=400)
+@settings(max_examples=10 * settings.default.max_examples)
 @given(st.lists(st.sampled_from(FRAGMENTS), max_size=14).map("".join))
 def test_what_python_finds_re2_lets_through(text: str) -> None:
     """RE2 chooses which values are looked at: what it does not match would never be found."""
@@ -30,7 +30,7 @@ def test_what_python_finds_re2_lets_through(text: str) -> None:
             assert pc.match_substring_regex(pa.array([text]), pattern.form).to_pylist() == [True]
 
 
-@settings(max_examples=200)
+@settings(max_examples=5 * settings.default.max_examples)
 @given(st.lists(st.sampled_from(FRAGMENTS), max_size=14).map("".join))
 def test_what_is_found_lies_in_order_and_redaction_takes_it_out(text: str) -> None:
     found = found_in(text, every_pattern())

@@ -270,6 +270,7 @@ def test_nothing_is_kept_of_a_release_that_was_not_published(runs: Runs, private
     assert kept(private) == []
 
 
+@pytest.mark.quick("operator")  # the command calls the same step
 @pytest.mark.parametrize("way", ["operator", "command"])
 def test_what_is_kept_goes_with_a_retraction_and_counts_no_more(
     runs: Runs, airflow_lake: Lake, private: Path, way: str, capsys: pytest.CaptureFixture[str]
@@ -375,6 +376,7 @@ def test_a_register_of_each_release_tells_who_moved_away(runs: Runs) -> None:
         with_register(runs, EVERYBODY, MOVED)
 
 
+@pytest.mark.quick("the new one only")  # with and without a register
 @pytest.mark.parametrize(
     ("first", "second", "population"),
     [
@@ -467,6 +469,7 @@ def test_marks_that_were_exchanged_stop_the_next_release(runs: Runs, private: Pa
         runs.verify(staged, "second", BY_CORRECTION)
 
 
+@pytest.mark.quick("a newcomer")  # the attack by itself is quick in the engine
 @pytest.mark.parametrize(
     ("came", "certain"),
     [(pd.DataFrame({"patient": ["patient-999"], "age": [5], "disease": ["flu"]}), 1), (patients([]), 0)],

@@ -107,6 +107,7 @@ def test_releases_in_fragments_keep_every_person_in_one_fragment(
     assert stated[1]["rows"] - second["outdated"] + second["held_back"] + second["withheld"] <= PERSONS - 10
 
 
+@pytest.mark.slow  # three releases; `test_regions` joins fragments
 def test_a_fragment_with_too_few_persons_joins_another_and_stays_there(
     specified: Specified, run: Run, lake: Lake, curator: Path
 ) -> None:
@@ -164,6 +165,7 @@ def test_a_release_in_one_piece_is_not_continued_in_fragments(
     assert [entry["release_id"] for entry in releases(lake.table("people"))] == ["1", "2", "3"]
 
 
+@pytest.mark.slow  # three releases; `test_fragments` compares bytes of one
 def test_a_retry_gives_the_same_bytes(specified: Specified, run: Run, lake: Lake) -> None:
     spec = specified()
     run(spec, people(), "1")

@@ -41,6 +41,7 @@ from privacy_release.proof.keys import SigningKey
 from privacy_release.proof.statement import StatementSigner
 from privacy_release.running.run import Outcome, run_release
 from privacy_release.spec.model import ReleaseSpec, load_spec
+from privacy_release.steps import publish
 from privacy_release.steps.memberships.past import Past
 from privacy_release.steps.memberships.persons import read_persons, write_persons
 from privacy_release.steps.publish import publish_staged
@@ -51,6 +52,7 @@ from privacy_release.workarea.parquet import parquet_bytes, write_private
 from privacy_release.workarea.people import Identification
 from privacy_release.workarea.references import plain
 from tests import tables
+from tests.children.fault_points import Crash
 from tests.privacy_release.proof.signed_tables import InterruptedSigner, Killed
 
 QUASI = ["age_from", "age_to", "zip"]  # as they are released
@@ -72,6 +74,12 @@ from privacy_release.workarea.references import plain
 publish.{step} = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
 main(sys.argv[1:])
 """
+
+
+def crash(*_: object) -> None:
+    raise Crash
+
+
 Specified = Callable[..., ReleaseSpec]
 Classes = dict[str, tuple[str, ...]]  # person -> the released cells
 Values = dict[tuple[str, ...], set[str]]  # released cells -> the sensitive values beside
@@ -172,7 +180,7 @@ def test_the_same_people_by_another_method_are_refused_or_made_with_the_history(
     }
 
 
-@pytest.mark.quick("mondrian", "obpa")  # the step does not know its method
+@pytest.mark.quick("obpa")  # the step does not know its method
 @pytest.mark.parametrize("method", ANONYMIZERS)
 def test_any_anonymizer_knows_what_it_released_before_by_another_seed(
     specified: Specified, runs: Runs, lake: Lake, home: Path, method: str
@@ -190,6 +198,7 @@ def test_any_anonymizer_knows_what_it_released_before_by_another_seed(
     assert runs.kept_values()
 
 
+@pytest.mark.slow  # three runs by the command line; the steps above refuse and publish
 def test_without_history_the_second_is_refused_by_the_command_and_with_it_published(
     specified: Specified, lake: Lake, work_root: Path, home: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -363,7 +372,9 @@ def test_a_run_that_is_repeated_publishes_nothing_twice(specified: Specified, ru
     assert len(releases(lake.table("people"))) == 2
 
 
-@pytest.mark.quick("before-the-record-of-its-people")  # of the other, a retry without a process is quick
+@pytest.mark.quick(
+    "crash-before-the-record-of-its-people"
+)  # a process each; a retry of a whole release is below
 @pytest.mark.parametrize(
     ("step", "published"),
     [
@@ -371,16 +382,31 @@ def test_a_run_that_is_repeated_publishes_nothing_twice(specified: Specified, ru
         pytest.param("_settle", 2, id="after-the-commit"),
     ],
 )
-def test_a_retry_of_a_killed_run_publishes_its_release_once_with_the_record_of_its_people(
-    specified: Specified, runs: Runs, lake: Lake, private: Path, home: Path, step: str, published: int
+@pytest.mark.parametrize("end", ["crash", "kill"])
+def test_a_retry_of_a_run_that_ended_publishes_its_release_once_with_the_record_of_its_people(
+    specified: Specified,
+    runs: Runs,
+    lake: Lake,
+    private: Path,
+    home: Path,
+    end: str,
+    step: str,
+    published: int,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """No release is ever in the lake without the record of its people, whenever its run is killed."""
+    """No release is ever in the lake without the record of its people, whenever its run ends."""
     runs.run(specified(FIRST), "1")
     spec = specified({"method": "bottom_up", "k": 5, "l": 2, "seed": 11})
-    command = ["run", str(home / "releases" / "people.yaml"), "--lake", lake.root, "--release-id", "2"]
-    code = KILLED.format(step=step)
-    killed = subprocess.run([sys.executable, "-c", code, *command], capture_output=True, check=False)
-    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    if end == "crash":
+        with monkeypatch.context() as patch:
+            patch.setattr(publish, step, crash)
+            with pytest.raises(Crash):
+                runs.run(spec, "2")
+    else:
+        command = ["run", str(home / "releases" / "people.yaml"), "--lake", lake.root, "--release-id", "2"]
+        code = KILLED.format(step=step)
+        killed = subprocess.run([sys.executable, "-c", code, *command], capture_output=True, check=False)
+        assert killed.returncode == -signal.SIGKILL, killed.stderr
     assert len(releases(lake.table("people"))) == published
     assert len(list(private.rglob("*.parquet"))) == published
     assert runs.run(spec, "2").published.already == (published == 2)
@@ -541,6 +567,7 @@ def lake_report(lake: Lake) -> str:
     return "".join(path.read_text() for path in lake.folder.rglob("*.html")).replace(",", "")
 
 
+@pytest.mark.quick("number", "exchanged")  # an exchange claims one record and disowns another
 @pytest.mark.parametrize("spoil", ["number", "claimed", "disowned", "exchanged"])
 def test_a_release_that_hides_which_records_are_of_no_one_is_refused(
     specified: Specified, runs: Runs, lake: Lake, home: Path, tmp_path: Path, spoil: str
