@@ -84,7 +84,6 @@ from privacy_engine.synthesizers.latent import dependencies
 from privacy_engine.synthesizers.latent.budget_plan import BudgetPlan, Inputs, Search
 from privacy_engine.synthesizers.latent.dependencies import Dependency, candidates
 from privacy_engine.synthesizers.latent.latent_classes import (
-    CLEARLY,
     LatentClasses,
     View,
     fit,
@@ -92,19 +91,11 @@ from privacy_engine.synthesizers.latent.latent_classes import (
     uniform,
 )
 from privacy_engine.synthesizers.latent.learned_model import ROUND_STEPS, Measurement, learn_model
-from privacy_engine.synthesizers.latent.parts import Forest
-from privacy_engine.synthesizers.latent.rare_values import ValueGroups
-from privacy_engine.synthesizers.latent.related_pairs import (
-    WIDE,
-    Figures,
-    PairPlan,
-    chance_dependence,
-    figures_part,
-    other_pairs,
-)
+from privacy_engine.synthesizers.latent.noisy_tables import measure_attributes, measure_view, misfit_score
+from privacy_engine.synthesizers.latent.pair_tables import measure_pairs
+from privacy_engine.synthesizers.latent.related_pairs import WIDE, Figures, figures_part
 from privacy_engine.synthesizers.latent.view_design import Members
 from privacy_engine.synthesizers.latent.view_plan import GroupedAttributes, ViewPlan
-from privacy_engine.synthesizers.postprocess import likely_values, project_to_simplex
 from privacy_engine.synthesizers.synthesizer import Learned, Synthesizer, check_whole
 from privacy_engine.tables.domains import CodedTable
 
@@ -112,7 +103,6 @@ Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
 REFIT = 1.1  # factor by which the views of a wide table grow from one fit to the next
-RARE = 1.5  # standard deviations of noise that a value's count must exceed to be separate
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -335,98 +325,6 @@ def _dependency(inputs: Inputs, pair: tuple[int, int], part: float) -> Dependenc
     return Dependency(determining=determining, determined=determined, function=function)
 
 
-def measure_attributes(inputs: Inputs, plan: BudgetPlan) -> GroupedAttributes:
-    """Step 3: measure each attribute of many values, smooth, and join its rare values."""
-    measured = {}
-    for attribute, part in zip(plan.wide, plan.for_attributes, strict=True):
-        own = (plan.free[attribute],)
-        noisy = inputs.noise.add(inputs.counts(own), part, inputs.change, target=inputs.names(own))
-        bins, scale = inputs.bins(own[0]), inputs.scale(part, inputs.change)
-        likely = likely_values(noisy, inputs.n, scale=scale, on_scale=bins)
-        least = RARE * inputs.noise.deviation(part, inputs.change)
-        if bins:
-            groups = ValueGroups.joining_neighbours(likely, least / inputs.n, bins)
-        else:
-            groups = ValueGroups.joining_rare(noisy, likely, least)
-        cells = np.bincount(groups.group_of, likely).astype(np.float64)
-        view = View(members=(attribute,), cells=cells, scale=scale / inputs.n, projected=cells, groups=())
-        measured[attribute] = (groups, view)
-    return GroupedAttributes.of(inputs, plan, measured)
-
-
-def measure_pairs(
-    inputs: Inputs, free: Sequence[int], whole: float, figures: Figures
-) -> tuple[GroupedAttributes, tuple[View, ...], tuple[View, ...]]:
-    """Steps 2 to 7 of the box of `related_pairs`.
-
-    Returns:
-        The attributes of a wide table; their tables and those of related pairs; the tables of other pairs.
-    """
-    pairs = PairPlan.of(inputs, [inputs.coded.sizes[a] for a in free], whole, figures.strongest)  # 2
-    attributes = measure_attributes(inputs, BudgetPlan.alone(inputs, free, pairs.for_attributes))  # 3
-    if not pairs.pairs:
-        return attributes, attributes.views, ()
-    plan = ViewPlan.of_pairs(inputs, attributes, pairs)
-    scores = _dependences(inputs, plan)
-    names = [plan.names(inputs, pair) for pair in plan.candidates]
-    forest, views = Forest(len(free)), list(attributes.views)
-    left_over = list(range(len(scores)))
-    for _ in tracked(range(pairs.pairs)):  # 4
-        left_over = [i for i in left_over if forest.joins(plan.candidates[i])]
-        chosen = inputs.noise.choose(
-            scores[left_over],
-            plan.for_choice,
-            by=inputs.change.summed,
-            targets=[names[i] for i in left_over],
-        )
-        pair = plan.candidates[left_over[chosen]]  # 5
-        view = measure_view(inputs, plan, pair, partial(plan.counts, inputs))  # 6
-        if _is_related(inputs, plan, view):
-            views.append(view)
-        forest.connect(pair)
-    checks = [  # 7
-        measure_view(inputs, plan, pair, partial(plan.counts, inputs))
-        for pair in other_pairs(views, len(free), pairs.checks, inputs.rng)
-    ]
-    return attributes, tuple(views), tuple(checks)
-
-
-def _is_related(inputs: Inputs, plan: ViewPlan, view: View) -> bool:
-    """Whether the noisy table of a pair is further from independence than noise and chance explain."""
-    expected = np.multiply.outer(*_shares(plan, view.members))
-    alone = [plan.attributes.views[a] for a in view.members]
-    # Squares of chance add up to at most 1 / n on average; the largest of many pairs has several times that.
-    noise = (
-        view.cells.size * view.variance
-        + (1 + CLEARLY) / inputs.n
-        + sum(a.cells.size * a.variance for a in alone)
-    )
-    clear = CLEARLY * math.sqrt(5 * view.cells.size) * view.variance
-    return float(((view.cells - expected) ** 2).sum()) > noise + clear
-
-
-def _shares(plan: ViewPlan, pair: Members) -> list[Floats]:
-    """The shares of the groups of two attributes, as a table of the pair counts them."""
-    alone = [plan.attributes.views[a].cells for a in pair]
-    groups = plan.grouping.get(pair, (None, None))
-    return [
-        cells if group_of is None else np.bincount(group_of, cells).astype(np.float64)
-        for cells, group_of in zip(alone, groups, strict=True)
-    ]
-
-
-def _dependences(inputs: Inputs, plan: ViewPlan) -> Ints:
-    """(c,) how far the table of each candidate pair is from independence, beyond noise and chance."""
-    off = [view.cells.size * view.scale for view in plan.attributes.views]
-    scores = []
-    for pair in plan.candidates:
-        counts = plan.counts(inputs, pair)
-        expected = np.rint(inputs.n * np.multiply.outer(*_shares(plan, pair))).astype(np.int64)
-        noise = counts.size * plan.view_error + inputs.n * sum(off[a] for a in pair)
-        scores.append(misfit_score(counts, expected, round(noise) + chance_dependence(inputs.n, counts.size)))
-    return np.array(scores, dtype=np.int64)
-
-
 def choose(
     inputs: Inputs, plan: ViewPlan, fitted: FittedViews, number: int, counts: Callable[[Members], Ints]
 ) -> Members:
@@ -451,30 +349,3 @@ def choose(
         np.array(scores, dtype=np.int64), plan.for_choice, by=inputs.change.summed, targets=names
     )
     return fresh[chosen]
-
-
-def measure_view(inputs: Inputs, plan: ViewPlan, members: Members, counts: Callable[[Members], Ints]) -> View:
-    """Step 9: the noisy table of a view."""
-    target = plan.names(inputs, members)
-    noisy = inputs.noise.add(counts(members), plan.for_view, inputs.change, target=target)
-    return View(
-        members=members,
-        cells=noisy / inputs.n,
-        scale=inputs.scale(plan.for_view, inputs.change) / inputs.n,
-        projected=project_to_simplex(noisy, inputs.n),
-        groups=plan.grouping.get(members, ()),
-    )
-
-
-def misfit_score(counts: Ints, expected: Ints, noise: int) -> int:
-    """How far a table is from a model's, beyond the noise that measuring it would add.
-
-    It changes by no more than the table does, `table_sensitivity` (triangle inequality). Tight: all cells
-    that move may move away from their fixed numbers.
-
-    Args:
-        counts: Counts of the records.
-        expected: Whole numbers of the same shape, made only from noisy tables.
-        noise: Expected sum of the noise over the cells, which the public sizes give.
-    """
-    return int(np.abs(counts - expected).sum()) - noise
