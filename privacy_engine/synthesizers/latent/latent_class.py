@@ -90,7 +90,12 @@ from privacy_engine.synthesizers.latent.latent_classes import (
     random_start,
     uniform,
 )
-from privacy_engine.synthesizers.latent.learned_model import ROUND_STEPS, Measurement, learn_model
+from privacy_engine.synthesizers.latent.learned_model import (
+    ROUND_STEPS,
+    TYPICAL_CLASSES,
+    Measurement,
+    learn_model,
+)
 from privacy_engine.synthesizers.latent.noisy_tables import measure_attributes, measure_view, misfit_score
 from privacy_engine.synthesizers.latent.pair_tables import measure_pairs
 from privacy_engine.synthesizers.latent.related_pairs import WIDE, Figures, figures_part
@@ -115,8 +120,10 @@ class LatentClass(Synthesizer):
     Attributes:
         delta: Delta of the claim: 0 for pure epsilon; > 0 and far below 1 over the number of persons, such
             as 1e-9, for (epsilon, delta) with Gaussian noise, which is less where many tables are measured.
-        classes: Number of hidden classes of one fitted model, >= 1; 1 makes the attributes independent.
-        fits: Number of models whose mean is released, >= 1.
+        classes: Number of hidden classes of one fitted model, >= 1; 1 makes the attributes independent. None
+            for the one of 8, 16, 32 and 64 that predicts noisy tables best, which needs no epsilon.
+        fits: Number of models whose mean is released, >= 1; fewer where they would have more than 256 classes
+            together.
         rounds: Number of views (tables of a few attributes) that are measured, >= 1, where the budget is
             enough for any; more where an attribute would be in none. None for as many as are useful, at
             most three for every two attributes.
@@ -130,7 +137,7 @@ class LatentClass(Synthesizer):
     """
 
     delta: float = 0.0
-    classes: int = 16
+    classes: int | None = None
     fits: int = 8
     rounds: int | None = None
     width: int = 6
@@ -148,7 +155,9 @@ class LatentClass(Synthesizer):
         self._loss_of(by_person=False)  # raises for an epsilon that is too small for any noise at this delta
         for name in ("classes", "fits", "rounds", "width"):
             value = getattr(self, name)
-            if not (type(value) is int and value >= 1) and not (name == "rounds" and value is None):
+            if not (type(value) is int and value >= 1) and not (
+                name in ("classes", "rounds") and value is None
+            ):
                 raise ValueError(f"{name} must be a whole number >= 1, got {value!r}")
         check_whole("rules", self.rules, 0, 5)
         check_whole("replicates", self.replicates, 0, 100)
@@ -222,14 +231,15 @@ class LatentClass(Synthesizer):
         attributes = measure_attributes(inputs, plan)  # 3
         views = self.views_of(inputs, attributes)  # 4, 5
         counts = cache(partial(views.counts, inputs))
-        fitted = FittedViews.of(inputs, views, attributes.views, self.classes)
+        classes = self.classes or TYPICAL_CLASSES
+        fitted = FittedViews.of(inputs, views, attributes.views, classes)
         for number in tracked(range(views.rounds)):  # 6
             if number < len(views.first):
                 members = views.first[number]  # without reading the records
             else:
                 members = choose(inputs, views, fitted, number, counts)  # 7, 8
             measured = measure_view(inputs, views, members, counts)  # 9
-            fitted = fitted.with_view(inputs, views, measured, self.classes, often=not is_wide)  # 10
+            fitted = fitted.with_view(inputs, views, measured, classes, often=not is_wide)  # 10
         return Measurement(inputs=inputs, found=found, attributes=attributes, views=fitted.views)
 
     def learned_from(self, measured: Measurement) -> Learned:
