@@ -40,6 +40,7 @@ CLASSES = (8, 16, 32, 64)  # numbers of classes of one model, of which the best 
 TYPICAL_CLASSES = 16  # while views are chosen, and of the parts of a wide table
 MOST_CLASSES = 256  # of all models of a part together: more models of few classes than of many
 REPEATS, COUPLING = 2, 0.3  # of the comparison of numbers of classes, and how much noise it adds
+MANY_TABLES = 8 * REPEATS  # from which on their differences show how clear a sum of them is
 CLEARLY_WORSE = 2.0  # standard errors of the difference between two numbers of classes
 MOST_PROBABILITIES = 500_000  # of all replicates together: some megabytes of the stored model
 PARTS_FITS = 4  # times fewer fits of each part, where there are several
@@ -191,16 +192,20 @@ class ClassChoice:
 def _fewest(missed: Mapping[int, Sequence[Sequence[float]]]) -> int:
     """The least number of classes that does not predict tables clearly worse than the best number does.
 
+    A few tables do not show by how much tables differ: for these, the best number is taken.
+
     Args:
         missed: For each number of classes, what its models miss of each table, by sets of attributes.
     """
     tables = {count: np.concatenate([[], *of]) for count, of in missed.items()}
-    best = min(tables.values(), key=lambda of: float(of.sum()), default=np.zeros(0))
+    if not tables:
+        return 1
+    most = min(tables, key=lambda count: float(tables[count].sum()))
     for count in sorted(tables):
-        worse = tables[count] - best
+        worse = tables[count] - tables[most]
         if worse.sum() <= CLEARLY_WORSE * math.sqrt(worse.size) * worse.std():
-            return count
-    return 1
+            return count if worse.size >= MANY_TABLES else most
+    return most
 
 
 def fitted_parts(
