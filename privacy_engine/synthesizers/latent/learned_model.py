@@ -198,7 +198,7 @@ def _fewest(missed: Mapping[int, Sequence[Sequence[float]]]) -> int:
         missed: For each number of classes, what its models miss of each table, by sets of attributes.
     """
     tables = {count: np.concatenate([[], *of]) for count, of in missed.items()}
-    if not tables:
+    if not any(of.size for of in tables.values()):
         return 1
     most = min(tables, key=lambda count: float(tables[count].sum()))
     for count in sorted(tables):
