@@ -717,8 +717,10 @@ class LatentClassOperator(SynthesizerOperator):
     Args:
         delta: Delta of the claim: 0 for pure epsilon; > 0 and far below 1 over the number of persons, such as
             1e-9, for (epsilon, delta) with Gaussian noise, which is less where many tables are measured.
-        classes: Number of hidden classes of one fitted model, >= 1; 1 makes the attributes independent.
-        fits: Number of models whose mean is released, >= 1.
+        classes: Number of hidden classes of one fitted model, >= 1; 1 makes the attributes independent. None
+            for the one of 8, 16, 32 and 64 that predicts noisy tables best, which needs no epsilon.
+        fits: Number of models whose mean is released, >= 1; fewer where they would have more than 256 classes
+            together.
         rounds: Number of views (tables of a few attributes) that are measured, >= 1, where the budget is
             enough for any; more where an attribute would be in none. None for as many as are useful, at most
             three for every two attributes.
@@ -737,7 +739,7 @@ class LatentClassOperator(SynthesizerOperator):
         self,
         *,
         delta: float | str = 0.0,
-        classes: int | str = 16,
+        classes: int | str | None = None,
         fits: int | str = 8,
         rounds: int | str | None = None,
         width: int | str = 6,

@@ -149,7 +149,7 @@ def with_single_values(model: LatentClasses, views: Sequence[View]) -> LatentCla
     the classes their weights.
     """
     expected = [model.weights @ table for table in model.tables]
-    singles = [_single_values(views, attribute, len(e)) for attribute, e in enumerate(expected)]
+    singles = [single_values(views, attribute, len(e)) for attribute, e in enumerate(expected)]
     length = sum(
         known * float((cells - e) @ (cells - e)) for e, (cells, known) in zip(expected, singles, strict=True)
     )
@@ -163,7 +163,7 @@ def with_single_values(model: LatentClasses, views: Sequence[View]) -> LatentCla
     return LatentClasses(weights=model.weights, tables=tuple(tables))
 
 
-def _single_values(views: Sequence[View], attribute: int, size: int) -> tuple[Floats, float]:
+def single_values(views: Sequence[View], attribute: int, size: int) -> tuple[Floats, float]:
     """(size,) the distribution of one attribute in the views, and a value's precision; 0 if not counted."""
     total, precision = np.zeros(size), 0.0
     for view in views:

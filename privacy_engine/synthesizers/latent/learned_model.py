@@ -3,6 +3,8 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
+from typing import Self
 
 import numpy as np
 import numpy.typing as npt
@@ -24,6 +26,7 @@ from privacy_engine.synthesizers.latent.related_pairs import WIDE
 from privacy_engine.synthesizers.latent.replicates import SEED as REPLICATE_SEED
 from privacy_engine.synthesizers.latent.replicates import STEPS as REPLICATE_STEPS
 from privacy_engine.synthesizers.latent.replicates import Imitated, replicated
+from privacy_engine.synthesizers.latent.unmeasured_pairs import implied_views
 from privacy_engine.synthesizers.latent.view_design import Members
 from privacy_engine.synthesizers.latent.view_plan import GroupedAttributes
 from privacy_engine.synthesizers.postprocess import project_to_simplex
@@ -33,7 +36,12 @@ from privacy_engine.tables.domains import CodedTable
 
 Floats = npt.NDArray[np.float64]
 
-REPEATS, COUPLING = 2, 0.3  # of the comparison with independent attributes, and how much noise it adds
+CLASSES = (8, 16, 32, 64)  # numbers of classes of one model, of which the best is taken
+TYPICAL_CLASSES = 16  # while views are chosen, and of the parts of a wide table
+MOST_CLASSES = 256  # of all models of a part together: more models of few classes than of many
+REPEATS, COUPLING = 2, 0.3  # of the comparison of numbers of classes, and how much noise it adds
+MANY_TABLES = 8 * REPEATS  # from which on their differences show how clear a sum of them is
+CLEARLY_WORSE = 2.0  # standard errors of the difference between two numbers of classes
 MOST_PROBABILITIES = 500_000  # of all replicates together: some megabytes of the stored model
 PARTS_FITS = 4  # times fewer fits of each part, where there are several
 ROUND_STEPS = {"em_steps": 15, "descent_steps": 40}
@@ -60,7 +68,7 @@ class Measurement:
     checks: tuple[View, ...] | None = None
 
 
-def learn_model(measured: Measurement, *, classes: int, fits: int, replicates: int) -> Learned:
+def learn_model(measured: Measurement, *, classes: int | None, fits: int, replicates: int) -> Learned:
     """Steps 11 and 12, and replicates.
 
     Args:
@@ -70,19 +78,35 @@ def learn_model(measured: Measurement, *, classes: int, fits: int, replicates: i
         replicates: Number of replicates, as for `LatentClass`; 0: none.
     """
     inputs, attributes = measured.inputs, measured.attributes
-    predicting = predicting_sets(measured, classes)
+    together = connected(measured.views, len(attributes.sizes))
     steps = MORE_STEPS if attributes.long else LAST_STEPS
-    if measured.checks is not None and len(predicting) > 1:  # each is small; their number bounds the time
-        steps, fits = ROUND_STEPS, math.ceil(fits / PARTS_FITS)
-    elif len(attributes.sizes) > WIDE:
+    if measured.checks is None:
+        choice = ClassChoice.of(
+            measured.views,
+            together,
+            attributes.sizes,
+            attributes.on_scale,
+            counts=CLASSES if classes is None else (classes,),
+            imitated=inputs.noise.imitated,
+            rng=inputs.rng,
+        )
+    else:
+        wide = TYPICAL_CLASSES if classes is None else classes
+        checked = [part for members in together for part in _checked(measured, members, wide)]
+        choice = ClassChoice(classes=wide, predicting=tuple(checked if wide > 1 else ()))
+        if len(checked) > 1:  # each is small; their number bounds the time
+            steps, fits = ROUND_STEPS, math.ceil(fits / PARTS_FITS)
+    if len(attributes.sizes) > WIDE and steps is not ROUND_STEPS:
         fits = math.ceil(fits * WIDE / len(attributes.sizes))
-    parts = []
-    for members, own_classes, own_fits in shared(attributes.sizes, predicting, classes, fits):
-        views = views_within((*measured.views, *(measured.checks or ())), members)
-        sizes, on_scale = ([of[m] for m in members] for of in (attributes.sizes, attributes.on_scale))
-        starts = [random_start(sizes, own_classes, inputs.rng) for _ in range(own_fits)]
-        fitted = [fit(views, start, on_scale=on_scale, **steps) for start in tracked(starts)]
-        parts.append(Part(members=members, views=views, fitted=tuple(fitted)))
+    parts = fitted_parts(
+        (*measured.views, *(measured.checks or ())),
+        attributes.sizes,
+        attributes.on_scale,
+        choice,
+        fits=fits,
+        steps=steps,
+        rng=inputs.rng,
+    )
     return learned_of(
         parts,
         on_scale=attributes.on_scale,
@@ -93,6 +117,135 @@ def learn_model(measured: Measurement, *, classes: int, fits: int, replicates: i
         noise=inputs.noise,
         replicates=replicates,
     )
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClassChoice:
+    """Which attributes have classes, and how many.
+
+    Attributes:
+        classes: Number of classes of each part.
+        predicting: Disjoint sets of attributes whose joint tables classes predict. All others are
+            independent.
+        implied: Those of them that are fitted to the tables of `unmeasured_pairs` as well.
+    """
+
+    classes: int
+    predicting: tuple[Members, ...]
+    implied: frozenset[Members] = frozenset()
+
+    @classmethod
+    def of(
+        cls,
+        views: Sequence[View],
+        together: Sequence[Members],
+        sizes: Sequence[int],
+        on_scale: Sequence[int],
+        *,
+        counts: Sequence[int],
+        imitated: Imitated,
+        rng: np.random.Generator,
+    ) -> Self:
+        """Step 11: the number of classes that predicts noisy tables best, or nearly so with fewer classes.
+
+        The coupled bootstrap (Oliveira, Lei, Tibshirani: Unbiased Risk Estimation in the Normal Means
+        Problem, 2021): noise w of the known scale is added to the noisy tables t. The model is fitted to
+        t + w sqrt(c) and must predict t - w / sqrt(c). Both are uncorrelated, as if the records had been
+        measured twice.
+
+        Args:
+            views: Noisy tables.
+            together: Disjoint sets of attributes that views connect.
+            sizes: Number of values of each attribute.
+            on_scale: Number of leading values of each attribute that lie on a scale.
+            counts: Numbers of classes to choose from; where one class predicts better, a set has none.
+            imitated: Function that draws noise of the views' distribution.
+            rng: Draws the noise that is added, and the starts.
+        """
+        counts = [count for count in counts if count > 1]
+        missed, implied = dict[Members, dict[int, list[float]]](), set[Members]()
+        for members in together if counts else ():
+            own, own_sizes, own_scale = within(views, sizes, on_scale, members)
+            if implied_views(own, own_sizes, own_scale):
+                implied.add(members)
+            missed[members] = {count: [] for count in (1, *counts)}
+            for _ in range(REPEATS):
+                fitted, predicted = _coupled(own, imitated, rng)
+                if members in implied:
+                    fitted += implied_views(fitted, own_sizes, own_scale, only_if_close=False)
+                for count, found in missed[members].items():
+                    start = random_start(own_sizes, count, rng)
+                    model = fit(fitted, start, on_scale=own_scale, **ROUND_STEPS)
+                    found.extend(_misses(model, own, predicted))
+        classes = _fewest(
+            {
+                count: [of[1 if sum(of[1]) < sum(of[count]) else count] for of in missed.values()]
+                for count in counts
+            }
+        )
+        predicting = tuple(members for members, of in missed.items() if sum(of[classes]) < sum(of[1]))
+        return cls(
+            classes=classes, predicting=predicting, implied=frozenset(implied.intersection(predicting))
+        )
+
+
+def _fewest(missed: Mapping[int, Sequence[Sequence[float]]]) -> int:
+    """The least number of classes that does not predict tables clearly worse than the best number does.
+
+    A few tables do not show by how much tables differ: for these, the best number is taken.
+
+    Args:
+        missed: For each number of classes, what its models miss of each table, by sets of attributes.
+    """
+    tables = {count: np.concatenate([[], *of]) for count, of in missed.items()}
+    if not any(of.size for of in tables.values()):
+        return 1
+    most = min(tables, key=lambda count: float(tables[count].sum()))
+    for count in sorted(tables):
+        worse = tables[count] - tables[most]
+        if worse.sum() <= CLEARLY_WORSE * math.sqrt(worse.size) * worse.std():
+            return count if worse.size >= MANY_TABLES else most
+    return most
+
+
+def fitted_parts(
+    views: Sequence[View],
+    sizes: Sequence[int],
+    on_scale: Sequence[int],
+    choice: ClassChoice,
+    *,
+    fits: int,
+    steps: Mapping[str, int],
+    rng: np.random.Generator,
+) -> list[Part]:
+    """Step 12: the models of each part.
+
+    Args:
+        views: Noisy tables.
+        sizes: Number of values of each attribute.
+        on_scale: Number of leading values of each attribute that lie on a scale.
+        choice: Parts and their classes.
+        fits: Most models of a part.
+        steps: Steps of a fit.
+        rng: Draws the starts.
+    """
+    parts = []
+    fits = max(1, min(fits, MOST_CLASSES // choice.classes))
+    for members, classes, own_fits in shared(sizes, choice.predicting, choice.classes, fits):
+        own, own_sizes, own_scale = within(views, sizes, on_scale, members)
+        is_implied = members in choice.implied
+        together = (*own, *(implied_views(own, own_sizes, own_scale) if is_implied else ()))
+        starts = [random_start(own_sizes, classes, rng) for _ in range(own_fits)]
+        fitted = [fit(together, start, on_scale=own_scale, **steps) for start in tracked(starts)]
+        parts.append(Part(members=members, views=own, fitted=tuple(fitted), is_implied=is_implied))
+    return parts
+
+
+def within(
+    views: Sequence[View], sizes: Sequence[int], on_scale: Sequence[int], members: Members
+) -> tuple[tuple[View, ...], list[int], list[int]]:
+    """The views, sizes and scales of some attributes, which are numbered by their order among these."""
+    return views_within(views, members), [sizes[m] for m in members], [on_scale[m] for m in members]
 
 
 def shared(
@@ -111,37 +264,13 @@ def shared(
     return [*((members, classes, fits) for members in connected), *([(rest, 1, 1)] if rest else [])]
 
 
-def predicting_sets(measured: Measurement, classes: int) -> list[Members]:
-    """Sets of attributes that views connect, and whose joint tables classes predict better than none do.
-
-    The coupled bootstrap (Oliveira, Lei, Tibshirani: Unbiased Risk Estimation in the Normal Means Problem,
-    2021): noise w of the known scale is added to the noisy tables t. The model is fitted to t + w sqrt(c) and
-    must predict t - w / sqrt(c). Both are uncorrelated, as if the records had been measured twice.
-    """
-    inputs, attributes = measured.inputs, measured.attributes
-    together = connected(measured.views, len(attributes.sizes))
-    if classes == 1:
-        return []
-    if measured.checks is not None:
-        return [part for members in together for part in _checked(measured, members, classes)]
-    predicting = []
-    for members in together:
-        views = views_within(measured.views, members)
-        sizes, on_scale = ([of[m] for m in members] for of in (attributes.sizes, attributes.on_scale))
-        lead = 0.0
-        for _ in range(REPEATS):
-            fitted, predicted = _coupled(inputs, views)
-            models = [
-                fit(fitted, random_start(sizes, count, inputs.rng), on_scale=on_scale, **ROUND_STEPS)
-                for count in (1, classes)
-            ]
-            for view, cells in zip(views, predicted, strict=True):
-                if len(view.members) > 1:
-                    off = [(m.marginal(view.members, view.groups) - cells) / view.scale for m in models]
-                    lead += float((off[0] ** 2).sum() - (off[1] ** 2).sum())
-        if lead > 0:
-            predicting.append(members)
-    return predicting
+def _misses(model: LatentClasses, views: Sequence[View], predicted: Sequence[Floats]) -> list[float]:
+    """For each joint table to predict, the sum of squares that a model misses, in units of the noise."""
+    return [
+        float((((model.marginal(view.members, view.groups) - cells) / view.scale) ** 2).sum())
+        for view, cells in zip(views, predicted, strict=True)
+        if len(view.members) > 1
+    ]
 
 
 def _checked(measured: Measurement, members: Members, classes: int) -> list[Members]:
@@ -181,17 +310,19 @@ def _missed(
     return float((((expected - view.cells) / view.scale) ** 2).sum())
 
 
-def _coupled(inputs: Inputs, views: Sequence[View]) -> tuple[list[View], list[Floats]]:
+def _coupled(
+    views: Sequence[View], imitated: Imitated, rng: np.random.Generator
+) -> tuple[tuple[View, ...], list[Floats]]:
     """Views to fit, and cells to predict; the noise of tables of single attributes is not raised."""
     fitted, predicted = [], []
     for view in views:
         is_joint = len(view.members) > 1
-        noise = inputs.noise.imitated(inputs.rng, math.sqrt(2) * view.scale, view.cells.shape) * is_joint
+        noise = imitated(rng, math.sqrt(2) * view.scale, view.cells.shape) * is_joint
         cells = view.cells + noise * COUPLING**0.5
         projected = project_to_simplex(cells, 1) if is_joint else view.projected
         fitted.append(replace(view, cells=cells, projected=projected))
         predicted.append(view.cells - noise / COUPLING**0.5)
-    return fitted, predicted
+    return tuple(fitted), predicted
 
 
 def learned_of(
@@ -253,9 +384,7 @@ def replicates_of(
             part.views,
             model,
             part.fitted,
-            lambda noisy, start, part=part: fit(  # type: ignore[misc]
-                noisy, start, on_scale=[on_scale[m] for m in part.members], **REPLICATE_STEPS
-            ),
+            partial(_fit_again, part=part, on_scale=[on_scale[m] for m in part.members]),
             imitated=imitated,
             count=count,
             rng=rng,
@@ -282,6 +411,15 @@ def replicates_of(
         ),
         parts=tuple(tuple(names[m] for m in part.members) for part, _ in several[1:]),
     )
+
+
+def _fit_again(
+    noisy: Sequence[View], start: LatentClasses, *, part: Part, on_scale: Sequence[int]
+) -> LatentClasses:
+    """Fit a replicate of a part."""
+    sizes = [table.shape[1] for table in start.tables]
+    implied = implied_views(noisy, sizes, on_scale, only_if_close=False) if part.is_implied else ()
+    return fit((*noisy, *implied), start, on_scale=on_scale, **REPLICATE_STEPS)
 
 
 def as_network(

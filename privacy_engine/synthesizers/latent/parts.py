@@ -103,11 +103,13 @@ class Part:
         members: Numbers of the attributes, ascending.
         views: Views of these attributes, numbered within the part.
         fitted: Models whose mean is released.
+        is_implied: Whether they were fitted to the tables of `unmeasured_pairs` as well.
     """
 
     members: Members
     views: tuple[View, ...]
     fitted: tuple[LatentClasses, ...]
+    is_implied: bool = False
 
     @property
     def classes(self) -> int:

@@ -14,16 +14,21 @@ import numpy as np
 import numpy.typing as npt
 
 from privacy_engine.dp.noise import NoiseBudget
-from privacy_engine.progress import tracked
 from privacy_engine.synthesizers.latent.dependencies import Dependency
 from privacy_engine.synthesizers.latent.latent_class import LatentClass
 from privacy_engine.synthesizers.latent.latent_classes import (
     View,
-    fit,
-    random_start,
 )
-from privacy_engine.synthesizers.latent.learned_model import LAST_STEPS, Measurement, learned_of, shared
-from privacy_engine.synthesizers.latent.parts import Part, connected, small_parts, views_within
+from privacy_engine.synthesizers.latent.learned_model import (
+    CLASSES,
+    LAST_STEPS,
+    TYPICAL_CLASSES,
+    ClassChoice,
+    Measurement,
+    fitted_parts,
+    learned_of,
+)
+from privacy_engine.synthesizers.latent.parts import Part, connected, small_parts
 from privacy_engine.synthesizers.latent.rare_values import ValueGroups, sums_by_group
 from privacy_engine.synthesizers.latent.related_pairs import WIDE
 from privacy_engine.synthesizers.postprocess import project_to_simplex
@@ -174,7 +179,7 @@ class FixedViews:
         """
         views = self._views(estimates, len(coded))
         return learned_of(
-            self._parts(views),
+            self._parts(views, noise),
             on_scale=self.on_scale,
             groups=self.groups,
             free=self.free,
@@ -199,16 +204,24 @@ class FixedViews:
             )
         ]
 
-    def _parts(self, views: Sequence[View]) -> list[Part]:
-        rng, parts = np.random.default_rng(SEED), []
-        together = (connected if len(self.sizes) <= WIDE else small_parts)(views, len(self.sizes))
-        for members, classes, fits in shared(self.sizes, together, self.method.classes, self.method.fits):
-            own = views_within(views, members)
-            sizes, on_scale = ([of[m] for m in members] for of in (self.sizes, self.on_scale))
-            starts = [random_start(sizes, classes, rng) for _ in range(fits)]
-            fitted = [fit(own, start, on_scale=on_scale, **LAST_STEPS) for start in tracked(starts)]
-            parts.append(Part(members=members, views=own, fitted=tuple(fitted)))
-        return parts
+    def _parts(self, views: Sequence[View], noise: NoiseBudget) -> list[Part]:
+        rng, classes = np.random.default_rng(SEED), self.method.classes
+        if len(self.sizes) > WIDE:
+            small = tuple(small_parts(views, len(self.sizes)))
+            choice = ClassChoice(classes=classes or TYPICAL_CLASSES, predicting=small)
+        else:
+            choice = ClassChoice.of(
+                views,
+                connected(views, len(self.sizes)),
+                self.sizes,
+                self.on_scale,
+                counts=CLASSES if classes is None else (classes,),
+                imitated=noise.imitated,
+                rng=rng,
+            )
+        return fitted_parts(
+            views, self.sizes, self.on_scale, choice, fits=self.method.fits, steps=LAST_STEPS, rng=rng
+        )
 
 
 def known_of(measured: Measurement) -> tuple[Known, ...]:

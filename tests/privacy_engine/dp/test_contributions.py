@@ -29,7 +29,7 @@ from privacy_engine.synthesizers.bayes.scores import (
     two_valued,
 )
 from privacy_engine.synthesizers.bayes.structure import Candidates
-from privacy_engine.synthesizers.latent.latent_class import misfit_score
+from privacy_engine.synthesizers.latent.noisy_tables import misfit_score
 from privacy_engine.tables.domains import CodedTable
 from privacy_engine.tables.marginals import WeightedRecords, contingency, table_sensitivity
 

@@ -17,13 +17,9 @@ from privacy_engine.dp.loss import Neighbours, PrivacyLoss
 from privacy_engine.dp.noise import Change
 from privacy_engine.measures.synthetic_utility import marginal_tvd
 from privacy_engine.synthesizers.latent.budget_plan import BudgetPlan, Inputs, Search
-from privacy_engine.synthesizers.latent.latent_class import (
-    LatentClass,
-    find_dependencies,
-    measure_attributes,
-    misfit_score,
-)
+from privacy_engine.synthesizers.latent.latent_class import LatentClass, find_dependencies
 from privacy_engine.synthesizers.latent.learned_model import hidden_name
+from privacy_engine.synthesizers.latent.noisy_tables import measure_attributes, misfit_score
 from privacy_engine.synthesizers.latent.view_plan import MOST_CELLS
 from privacy_engine.tables.domains import CodedTable
 from privacy_engine.tables.marginals import contingency, table_sensitivity
