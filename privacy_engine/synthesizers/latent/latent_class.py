@@ -60,7 +60,8 @@ so this is not done if such scales are few.
 One set of defaults for all tables. The shares of the budget were chosen on a few splits of NLTCS and Adult
 (16 bins), so figures on these two are somewhat better than for a new table; the number of classes and the
 tables of unmeasured pairs (step 11) on generated tables of twelve forms. At epsilon 1.6 with a delta these
-two reduce the 3-way distance of eleven of the twelve, by up to 47 % (blocks of five attributes, .071 to .038).
+two reduce the 3-way distance of eleven of the twelve, by up to 47 % (blocks of five attributes, .071 to
+.038).
 
 Sources of error, on one split of Adult with all 15 columns at epsilon .8, 3-way total variation distance of
 the model with 32 classes and 4 fits: .103 in total; .071 from the same tables without their noise; .052 from
