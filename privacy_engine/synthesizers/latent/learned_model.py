@@ -154,7 +154,7 @@ class ClassChoice:
         measured twice.
 
         Args:
-            views: Noisy tables.
+            views: Noisy tables of these attributes.
             together: Disjoint sets of attributes that views connect.
             sizes: Number of values of each attribute.
             on_scale: Number of leading values of each attribute that lie on a scale.
@@ -221,7 +221,7 @@ def fitted_parts(
     """Step 12: the models of each part.
 
     Args:
-        views: Noisy tables.
+        views: Noisy tables of these attributes.
         sizes: Number of values of each attribute.
         on_scale: Number of leading values of each attribute that lie on a scale.
         choice: Parts and their classes.

@@ -74,7 +74,7 @@ class Tree:
 
     Attributes:
         shares: Distribution of each attribute, shape (d,).
-        pairs: Measured pairs.
+        pairs: Pairs that views hold.
         neighbours: For each attribute, its neighbours, each with the distributions of its values given those
             of the attribute, shape (s, t).
     """
@@ -88,7 +88,7 @@ class Tree:
         """The tree of the pairs that some views hold.
 
         Args:
-            views: Noisy tables.
+            views: Noisy tables of these attributes.
             sizes: Number of values of each attribute.
         """
         shares = tuple(_shares(views, attribute, size) for attribute, size in enumerate(sizes))
@@ -134,7 +134,7 @@ def implied_views(
     """Tables of the pairs that are in no view, as the tree of the others implies them; none if it is wrong.
 
     Args:
-        views: Noisy tables.
+        views: Noisy tables of these attributes.
         sizes: Number of values of each attribute.
         on_scale: Number of leading values of each attribute that lie on a scale.
         only_if_close: Whether the tree has to imply measured pairs up to their noise.
