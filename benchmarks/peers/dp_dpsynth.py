@@ -33,11 +33,11 @@ of records, which a replacement does not change, and to the counts of each of d 
 sqrt(2) in L2 instead of 1 and so cost 2 times what is booked. Of the other nine tenths, a share c goes to
 choices. Their scores are L1 distances between counts and a model. They change by up to 2 instead of 1, so
 choices cost 4 times what is booked. The rest is noise on counts, again 2 times. In all, a replaced record
-costs 2 d / (d + 1) / 10 + 9 / 10 (4 c + 2 (1 - c)) times what is booked: {costs} for d = 17. c is 1/2 for
-MST and 1/10 for SWIFT; AIM-GDP adds to 1/10 the half round in which it first scores all tables. So each
-mechanism gets the rho whose cost is that of a Gaussian mechanism of exactly (epsilon, 1e-9); the second
-table of each data set shows it. MST's choices are not Gaussian, so this is more than zCDP allows: where the
-derivation is in doubt, the peer gets more."""
+costs 2 d / (d + 1) / 10 + 9 / 10 (4 c + 2 (1 - c)) times what is booked, which for d = 17 is {costs}. c is
+1/2 for MST and 1/10 for SWIFT; AIM-GDP adds to 1/10 the half round in which it first scores all tables. So
+each mechanism gets the rho whose cost is that of a Gaussian mechanism of exactly (epsilon, 1e-9); the
+second table of each data set shows it. MST's choices are not Gaussian, so this is more than zCDP allows:
+where the derivation is in doubt, the peer gets more."""
 AIM = """dpsynth's plain AIM is omitted because it spends more than it books. It selects the next table by
 an exponential mechanism with `monotonic=True`, which draws by exp(e u) instead of exp(e u / 2), and books
 e^2 / 8. That is right only if an added record moves all scores in the same direction. The score u, an L1
@@ -60,7 +60,7 @@ def run(_: Table, *, runs: int = 5, epsilons: Sequence[float] = EPSILONS, store:
         epsilons: Budgets that are compared.
         store: File that `benchmarks.peers.dpsynth_runs` wrote.
     """
-    costs = ", ".join(f"{m.replacement_cost(17):.2f} for {name}" for name, m in MECHANISMS.items())
+    costs = ", ".join(f"{m.replacement_cost(17):.2f} ({name})" for name, m in MECHANISMS.items())
     blocks, judged, theirs = [NOTE.format(runs=runs), PROMISE.format(costs=costs), AIM], [], stored(store)
     for load in TABLES:
         try:
@@ -77,7 +77,8 @@ def run(_: Table, *, runs: int = 5, epsilons: Sequence[float] = EPSILONS, store:
             costs_of(data.name, ours, peers, peaks),
         ]
         judged += verdicts(data.name, ours, peers)
-    blocks += ["\n".join(judged), versions(list(theirs.values()))]
+    blocks += ["\n".join(judged)] if judged else []
+    blocks.append(versions(list(theirs.values())))
     return Section(
         title="33. Google's dpsynth at an equal promise",
         blocks=blocks,
@@ -150,7 +151,11 @@ def versions(peers: Sequence[Run]) -> str:
     }
     if not found:
         return "No run of dpsynth is stored: `python -m benchmarks.peers.dpsynth_runs` makes them."
-    return f"dpsynth: {'; '.join(sorted(found))}."
+    return (
+        f"dpsynth: {'; '.join(sorted(found))}. `python -m benchmarks.peers.dpsynth_runs` makes the runs that "
+        "`benchmarks/peers/dpsynth_runs.json` does not have; `PRIVACY_DPSYNTH` may name a clone of its "
+        "repository, and `PRIVACY_DPSYNTH_PYTHON` an interpreter of Python 3.12."
+    )
 
 
 def _distance(run: Run | None) -> str:

@@ -92,11 +92,35 @@ def keep(runs: Mapping[tuple[str, str, float], Run], store: Path = STORE) -> Non
     store.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
 
 
-def measured(python: Path, data: Data, mechanism: str, epsilon: float, *, limit: int) -> Run:
+@dataclass(frozen=True, kw_only=True)
+class Peer:
+    """An interpreter that has dpsynth.
+
+    Attributes:
+        python: Path of the interpreter.
+        versions: Package or Python -> version.
+        iterations: Mechanism -> iterations of each fit, as dpsynth's authors set them.
+    """
+
+    python: Path
+    versions: Mapping[str, str]
+    iterations: Mapping[str, int]
+
+    @classmethod
+    def of(cls, python: Path) -> "Peer":
+        """Read the versions and iterations of an interpreter.
+
+        Raises:
+            UnavailableError: If dpsynth cannot be imported there.
+        """
+        return cls(python=python, **json.loads(answer_of(python, SCRIPTS / "dpsynth_about.py")))
+
+
+def measured(peer: Peer, data: Data, mechanism: str, epsilon: float, *, limit: int) -> Run:
     """One run, which ends at the limit.
 
     Args:
-        python: Path of an interpreter that has dpsynth.
+        peer: Interpreter that has dpsynth.
         data: Table of which four fifths are synthesized.
         mechanism: Key of `MECHANISMS`.
         epsilon: Promise for one record replaced, with delta 1e-9.
@@ -105,12 +129,11 @@ def measured(python: Path, data: Data, mechanism: str, epsilon: float, *, limit:
     Raises:
         UnavailableError: If dpsynth fails for another reason than the limit.
     """
-    peer, train = MECHANISMS[mechanism], split(data, NUMBER).train
-    about = json.loads(answer_of(python, SCRIPTS / "dpsynth_about.py"))
-    rho = peer.booked_rho(epsilon, len(train.names))
+    known, train = MECHANISMS[mechanism], split(data, NUMBER).train
+    rho = known.booked_rho(epsilon, len(train.names))
     found: dict[str, float] = {}
     try:
-        made = peer_tables(python, peer.module, train, [rho], limit=limit)[rho]
+        made = peer_tables(peer.python, known.module, train, [rho], limit=limit)[rho]
         distance = coded_marginal_tvd(train, made.table, 3).mean
         found = {"distance": float(distance), "cpu": made.cpu, "peak": made.peak}
     except OutOfTimeError as error:
@@ -122,8 +145,8 @@ def measured(python: Path, data: Data, mechanism: str, epsilon: float, *, limit:
         delta=DELTA,
         rho=rho,
         commit=COMMIT,
-        versions=about["versions"],
-        iterations=about["iterations"][mechanism],
+        versions=peer.versions,
+        iterations=peer.iterations[mechanism],
         limit=limit,
         **found,
     )
@@ -145,11 +168,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     made.add_argument("--limit", type=int, default=LIMIT, help="CPU seconds of a run (default: %(default)s)")
     made.add_argument("--store", type=Path, default=STORE, help="file of the runs (default: %(default)s)")
     given = made.parse_args(arguments)
-    python, runs = interpreter(), stored(given.store)
+    peer, runs = Peer.of(interpreter()), stored(given.store)
     for data, mechanism, epsilon in planned([load() for load in TABLES]):
         if (data.name, mechanism, epsilon) in runs:
             continue
-        run = measured(python, data, mechanism, epsilon, limit=given.limit)
+        run = measured(peer, data, mechanism, epsilon, limit=given.limit)
         runs[run.key] = run
         keep(runs, given.store)
         outcome = f"did not finish in {run.limit} CPU s" if run.distance is None else f"{run.distance:.4f}"

@@ -55,5 +55,5 @@ def test_one_run_of_a_peer_decides_nothing_and_an_unfinished_one_is_not_judged()
 
 
 def test_the_section_names_the_commit_and_versions_or_how_to_make_runs() -> None:
-    assert dp_dpsynth.versions([ENDED, UNFINISHED]) == f"dpsynth: commit {COMMIT} (jax 0.11.0)."
+    assert dp_dpsynth.versions([ENDED, UNFINISHED]).startswith(f"dpsynth: commit {COMMIT} (jax 0.11.0). ")
     assert "python -m benchmarks.peers.dpsynth_runs" in dp_dpsynth.versions([])

@@ -93,11 +93,11 @@ def test_a_run_that_does_not_finish_is_a_result(
     (tmp_path / "dpsynth_swift.py").write_text("def synthetic(t, sizes, rho):\n    return t\n")
     for module in (dp_peers, dpsynth_runs):
         monkeypatch.setattr(module, "SCRIPTS", tmp_path)
-    python = Path(sys.executable)
-    loops = dpsynth_runs.measured(python, data, "MST", 0.8, limit=2)
+    peer = dpsynth_runs.Peer.of(Path(sys.executable))
+    loops = dpsynth_runs.measured(peer, data, "MST", 0.8, limit=2)
     assert (loops.distance, loops.cpu, loops.peak) == (None, None, None)
     assert (loops.limit, loops.iterations, loops.versions) == (2, 7, {"dpsynth": "1"})
-    ends = dpsynth_runs.measured(python, data, "SWIFT", 0.8, limit=600)
+    ends = dpsynth_runs.measured(peer, data, "SWIFT", 0.8, limit=600)
     assert (ends.distance, ends.iterations) == (0, 8)
     assert ends.cpu is not None
     assert ends.peak is not None
