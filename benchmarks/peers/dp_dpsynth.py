@@ -1,10 +1,12 @@
 """LatentClass next to Google's dpsynth (AIM-GDP, SWIFT, MST) at an equal promise, on two untuned tables."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
 
 from benchmarks.dp_scores import Runs, tvd
+from benchmarks.dp_tables import Data
 from benchmarks.environments import UnavailableError
 from benchmarks.intervals import Mean
 from benchmarks.papers.dp_synthesis import INDEPENDENT, RESAMPLED, measured
@@ -52,82 +54,100 @@ scores change by up to 2, so each choice costs 16 times what is booked, and the 
 (18/10 + 16/10) = 3.26 times."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class Ours:
+    """LatentClass on a table.
+
+    Attributes:
+        table: Name of the table.
+        runs: Label of a form of LatentClass -> epsilon -> runs.
+        peaks: Label of a form of LatentClass -> most memory of a process, bytes.
+        bounds: Label of a bound -> distance.
+    """
+
+    table: str
+    runs: Mapping[str, Runs]
+    peaks: Mapping[str, float]
+    bounds: Mapping[str, float]
+
+
 def run(_: Table, *, runs: int = 5, epsilons: Sequence[float] = EPSILONS, store: Path = STORE) -> Section:
-    """Measure LatentClass, and set it beside the stored runs of dpsynth.
+    """Measure LatentClass, and show it next to the stored runs of dpsynth.
 
     Args:
         runs: Number of runs of LatentClass.
         epsilons: Budgets that are compared.
         store: File that `benchmarks.peers.dpsynth_runs` wrote.
     """
-    costs = ", ".join(f"{m.replacement_cost(17):.2f} ({name})" for name, m in MECHANISMS.items())
-    blocks, judged, theirs = [NOTE.format(runs=runs), PROMISE.format(costs=costs), AIM], [], stored(store)
+    found, missing = [], []
     for load in TABLES:
         try:
-            data = load()
+            found.append(ours_on(load(), epsilons, runs))
         except UnavailableError as error:
-            blocks.append(f"A table was not measured: {error}.")
-            continue
-        ours, floor = measured(data, {label: METHODS[label] for label in OURS}, epsilons, runs, targets=())
-        peers = [one for one in theirs.values() if one.table == data.name and one.epsilon in epsilons]
-        peaks = {label: peak(label, data) for label in OURS}
-        bounds = {label: Mean.of(tvd(floor[label], 3)).value for label in (RESAMPLED, INDEPENDENT)}
-        blocks += [
-            distances(data.name, ours, peers, bounds, epsilons),
-            costs_of(data.name, ours, peers, peaks),
-        ]
-        judged += verdicts(data.name, ours, peers)
+            missing.append(f"A table was not measured: {error}.")
+    section = describe(found, list(stored(store).values()), runs)
+    return replace(section, blocks=[*section.blocks, *missing])
+
+
+def ours_on(data: Data, epsilons: Sequence[float], runs: int) -> Ours:
+    """Measure LatentClass, pure and with a delta, on the splits of the first runs."""
+    made, floor = measured(data, {label: METHODS[label] for label in OURS}, epsilons, runs, targets=())
+    return Ours(
+        table=data.name,
+        runs=made,
+        peaks={label: peak(label, data) for label in OURS},
+        bounds={label: Mean.of(tvd(floor[label], 3)).value for label in (RESAMPLED, INDEPENDENT)},
+    )
+
+
+def describe(found: Sequence[Ours], theirs: Sequence[Run], runs: int) -> Section:
+    """Two tables for each data set, and the judgements."""
+    costs = ", ".join(f"{m.replacement_cost(17):.2f} ({name})" for name, m in MECHANISMS.items())
+    blocks, judged = [NOTE.format(runs=runs), PROMISE.format(costs=costs), AIM], []
+    for ours in found:
+        peers = [one for one in theirs if one.table == ours.table]
+        blocks += [distances(ours, peers), costs_of(ours, peers)]
+        judged += verdicts(ours, peers)
     blocks += ["\n".join(judged)] if judged else []
-    blocks.append(versions(list(theirs.values())))
     return Section(
         title="33. Google's dpsynth at an equal promise",
-        blocks=blocks,
+        blocks=[*blocks, versions(theirs)],
         source="UCI's Bank Marketing and the players of the Lahman data base, from PRIVACY_DATA.",
     )
 
 
-def distances(
-    table: str,
-    ours: Mapping[str, Runs],
-    peers: Sequence[Run],
-    bounds: Mapping[str, float],
-    epsilons: Sequence[float],
-) -> str:
+def distances(ours: Ours, peers: Sequence[Run]) -> str:
     """One row a method, then what bounds them."""
-    rows = [[label, *(Mean.of(tvd(by[e], 3)).shown(4) for e in epsilons)] for label, by in ours.items()]
+    epsilons = list(next(iter(ours.runs.values())))
+    means = {label: [Mean.of(tvd(by[e], 3)) for e in epsilons] for label, by in ours.runs.items()}
+    rows = [[label, *(mean.shown(4) for mean in by)] for label, by in means.items()]
     for mechanism in MECHANISMS:
         known = {one.epsilon: one for one in peers if one.mechanism == mechanism}
         rows.append([mechanism, *(_distance(known.get(e)) for e in epsilons)])
-    rows += [[label, *[f"{value:.4f}"] * len(epsilons)] for label, value in bounds.items()]
-    return markdown_table([f"{table}: TVD, 3-way", *(f"{e:g}" for e in epsilons)], rows)
+    rows += [[label, *[f"{value:.4f}"] * len(epsilons)] for label, value in ours.bounds.items()]
+    return markdown_table([f"{ours.table}: TVD, 3-way", *(f"{e:g}" for e in epsilons)], rows)
 
 
-def costs_of(table: str, ours: Mapping[str, Runs], peers: Sequence[Run], peaks: Mapping[str, float]) -> str:
+def costs_of(ours: Ours, peers: Sequence[Run]) -> str:
     """One row a method and epsilon: what dpsynth may book, its iterations, CPU seconds, memory."""
-    rows = [
-        [
-            label,
-            f"{e:g}",
-            "",
-            "",
-            f"{median(score.cpu for score in scored):.1f}",
-            f"{peaks[label] / GIGABYTE:.2f}",
-        ]
-        for label, by in ours.items()
-        for e, scored in by.items()
-    ]
-    for one in peers:
+    rows = []
+    for label, by in ours.runs.items():
+        memory = f"{ours.peaks[label] / GIGABYTE:.2f}"
+        for epsilon, scored in by.items():
+            seconds = median(score.cpu for score in scored)
+            rows.append([label, f"{epsilon:g}", "", "", f"{seconds:.1f}", memory])
+    for one in sorted(peers, key=lambda run: (list(MECHANISMS).index(run.mechanism), run.epsilon)):
         cpu = f"more than {one.limit}" if one.cpu is None else f"{one.cpu:.1f}"
         memory = "" if one.peak is None else f"{one.peak / GIGABYTE:.2f}"
         rows.append([one.mechanism, f"{one.epsilon:g}", f"{one.rho:.3g}", f"{one.iterations:,}", cpu, memory])
     heads = ["epsilon", "booked rho", "iterations", "CPU s", "peak memory, GB"]
-    return markdown_table([f"{table}: cost of a run", *heads], rows)
+    return markdown_table([f"{ours.table}: cost of a run", *heads], rows)
 
 
-def verdicts(table: str, ours: Mapping[str, Runs], peers: Sequence[Run]) -> list[str]:
+def verdicts(ours: Ours, peers: Sequence[Run]) -> list[str]:
     """LatentClass against each mechanism where that finished; one run of a peer decides nothing."""
     judged = []
-    for label, by in ours.items():
+    for label, by in ours.runs.items():
         means = {e: Mean.of(tvd(scored, 3)) for e, scored in by.items()}
         for mechanism in MECHANISMS:
             known = {
@@ -138,7 +158,7 @@ def verdicts(table: str, ours: Mapping[str, Runs], peers: Sequence[Run]) -> list
             if known:
                 nearer = all(means[e].value < distance for e, distance in known.items())
                 figures = ", ".join(f"{means[e].shown(4)} / {known[e]:.4f} at {e:g}" for e in sorted(known))
-                claim = f"{table}: {label}, is nearer than {mechanism}"
+                claim = f"{ours.table}: {label}, is nearer than {mechanism}"
                 judged.append(verdict(claim, nearer, figures, runs=1))
     return judged
 
