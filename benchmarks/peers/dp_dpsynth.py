@@ -139,7 +139,9 @@ def costs_of(ours: Ours, peers: Sequence[Run]) -> str:
     for one in sorted(peers, key=lambda run: (list(MECHANISMS).index(run.mechanism), run.epsilon)):
         cpu = f"more than {one.limit}" if one.cpu is None else f"{one.cpu:.1f}"
         memory = "" if one.peak is None else f"{one.peak / GIGABYTE:.2f}"
-        rows.append([one.mechanism, f"{one.epsilon:g}", f"{one.rho:.3g}", f"{one.iterations:,}", cpu, memory])
+        rows.append(
+            [one.mechanism, f"{one.epsilon:g}", f"{one.rho:#.3g}", f"{one.iterations:,}", cpu, memory]
+        )
     heads = ["epsilon", "booked rho", "iterations", "CPU s", "peak memory, GB"]
     return markdown_table([f"{ours.table}: cost of a run", *heads], rows)
 
