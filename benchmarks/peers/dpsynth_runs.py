@@ -166,11 +166,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Run what is missing, one after the other; keep each run as it ends."""
     made = argparse.ArgumentParser(prog="python -m benchmarks.peers.dpsynth_runs", description=__doc__)
     made.add_argument("--limit", type=int, default=LIMIT, help="CPU seconds of a run (default: %(default)s)")
+    made.add_argument("--only", nargs="+", choices=list(PLAN), default=list(PLAN), help="mechanisms to run")
     made.add_argument("--store", type=Path, default=STORE, help="file of the runs (default: %(default)s)")
     given = made.parse_args(arguments)
     peer, runs = Peer.of(interpreter()), stored(given.store)
     for data, mechanism, epsilon in planned([load() for load in TABLES]):
-        if (data.name, mechanism, epsilon) in runs:
+        if mechanism not in given.only or (data.name, mechanism, epsilon) in runs:
             continue
         run = measured(peer, data, mechanism, epsilon, limit=given.limit)
         runs[run.key] = run
