@@ -1,7 +1,7 @@
 """Tables with public domains that the synthesizers are measured on, and 80/20 splits of them."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,6 +24,22 @@ ADULT_BOUNDS = {
     "capital-gain": (0, 99_999),
     "capital-loss": (0, 5_000),
     "hours-per-week": (1, 99),
+}
+
+BANK_BOUNDS = {
+    "age": (18, 100),
+    "balance": (-10_000, 110_000),
+    "day": (1, 31),
+    "duration": (0, 5_000),
+    "campaign": (1, 64),
+    "pdays": (-1, 900),
+    "previous": (0, 300),
+}
+PLAYERS_BOUNDS = {
+    "birthDate": (1820, 2005),
+    "deathDate": (1870, 2025),
+    "weight": (60, 330),
+    "height": (40, 90),
 }
 
 
@@ -87,10 +103,45 @@ def adult(drop: Sequence[str] = ("education",)) -> Data:
     )
 
 
+def bank_marketing() -> Data:
+    """UCI's Bank Marketing, 17 columns; numbers in bins of equal width."""
+    frame = pd.read_parquet(_provided("bank_marketing.parquet"))
+    return Data(name="Bank Marketing", frame=frame, schema=_binned(frame, BANK_BOUNDS), targets={})
+
+
+def baseball_players() -> Data:
+    """Players of the Lahman data base, 7 columns with nulls; of the dates, only years."""
+    frame = pd.read_parquet(_provided("baseball_players.parquet")).drop(columns="id")
+    years = {name: frame[name].str[:4].astype(np.float64) for name in ("birthDate", "deathDate")}
+    frame = frame.assign(**years)
+    return Data(name="Baseball players", frame=frame, schema=_binned(frame, PLAYERS_BOUNDS), targets={})
+
+
+def _binned(frame: pd.DataFrame, bounds: Mapping[str, tuple[float, float]]) -> DataSchema:
+    """Numbers in 16 equal bins between public bounds; of all other columns, the values are public."""
+    fields: dict[str, dict[str, object]] = {}
+    for name in frame.columns:
+        column = frame[name]
+        domain: dict[str, object] = {"categories": sorted(column.dropna().unique())}
+        if name in bounds:
+            domain = {"kind": "numeric", "bounds": list(bounds[name]), "bins": BINS, "scale": "linear"}
+        fields[name] = domain | ({"nullable": True} if column.isna().any() else {})
+    return DataSchema.from_dict(fields)
+
+
 def _binary(name: str, file: str, targets: dict[str, str]) -> Data:
+    frame = pd.read_parquet(_provided(file))
+    schema = DataSchema.from_dict({column: {"categories": ["0", "1"]} for column in frame.columns})
+    return Data(name=name, frame=frame, schema=schema, targets=targets)
+
+
+def _provided(file: str) -> Path:
+    """A file of the folder of reference data.
+
+    Raises:
+        UnavailableError: If it is not there.
+    """
     path = Path(os.environ.get("PRIVACY_DATA", "")) / file
     if not path.is_file():
         raise UnavailableError(f"{file} must lie in the folder that PRIVACY_DATA names")
-    frame = pd.read_parquet(path)
-    schema = DataSchema.from_dict({column: {"categories": ["0", "1"]} for column in frame.columns})
-    return Data(name=name, frame=frame, schema=schema, targets=targets)
+    return path

@@ -165,18 +165,20 @@ class PeerTable:
 
 
 def peer_tables(
-    python: Path, module: str, train: CodedTable, epsilons: Sequence[float]
+    python: Path, module: str, train: CodedTable, budgets: Sequence[float], *, limit: int | None = None
 ) -> dict[float, PeerTable]:
-    """Epsilon -> what a peer makes, by one process of another interpreter.
+    """Budget -> what a peer makes, by one process of another interpreter.
 
     Args:
-        python: the interpreter.
-        module: of the folder of peers, or of its path.
-        train: what to synthesize; it gets the codes and the sizes of the domains.
-        epsilons: one fit each.
+        python: Path of the interpreter.
+        module: Module of the folder of peers, or of its path.
+        train: Records to synthesize; the peer gets the codes and the sizes of the domains.
+        budgets: Epsilon or rho of each fit, whichever the module takes.
+        limit: Most CPU seconds of the process, its imports included; None for no limit.
 
     Raises:
-        UnavailableError: if the process fails.
+        OutOfTimeError: If the process reaches the limit.
+        UnavailableError: If the process fails otherwise.
     """
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -185,14 +187,15 @@ def peer_tables(
         job = {
             "table": str(folder / "table.csv"),
             "sizes": dict(zip(train.names, train.sizes, strict=True)),
-            "fits": [{"epsilon": e, "out": str(folder / f"{e}.csv")} for e in epsilons],
+            "fits": [{"budget": b, "out": str(folder / f"{b}.csv")} for b in budgets],
+            "limit": limit,
         }
         (folder / "job.json").write_text(json.dumps(job), encoding="utf-8")
         answered = answer_of(python, SCRIPTS / "run.py", module, str(folder / "job.json"))
         spent = [json.loads(line) for line in answered.splitlines()]
         return {
-            e: PeerTable(codes_of(pd.read_csv(folder / f"{e}.csv"), train), fit["cpu"], fit["peak"])
-            for e, fit in zip(epsilons, spent, strict=True)
+            b: PeerTable(codes_of(pd.read_csv(folder / f"{b}.csv"), train), fit["cpu"], fit["peak"])
+            for b, fit in zip(budgets, spent, strict=True)
         }
 
 

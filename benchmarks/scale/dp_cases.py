@@ -19,6 +19,8 @@ TABLES: Mapping[str, Callable[[], Data]] = {
     "NLTCS": dp_tables.nltcs,
     "ACS": dp_tables.acs,
     "Adult, 15 columns": lambda: dp_tables.adult(drop=()),
+    "Bank Marketing": dp_tables.bank_marketing,
+    "Baseball players": dp_tables.baseball_players,
 }
 FIT, DRAW, ROWS = "fit", "codes", "table"
 

@@ -8,7 +8,7 @@ import pytest
 
 from benchmarks.intervals import Mean
 from benchmarks.papers import dp_synthesis, imlap, paper_ilp
-from benchmarks.peers import dp_aim, dp_deltas, dp_intervals, dp_peers, dp_persons, dp_regimes
+from benchmarks.peers import dp_aim, dp_deltas, dp_dpsynth, dp_intervals, dp_peers, dp_persons, dp_regimes
 from benchmarks.report import verdict
 from benchmarks.scale.years import dp_over_time, dp_standing
 from benchmarks.verdicts import LEAST_RUNS, Verdict, of_claim, of_lead, of_leads, places
@@ -66,6 +66,7 @@ def test_places_name_every_verdict_that_occurs() -> None:
 RANDOM = (
     dp_aim,
     dp_deltas,
+    dp_dpsynth,
     dp_intervals,
     dp_over_time,
     dp_peers,
