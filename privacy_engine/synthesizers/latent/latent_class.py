@@ -186,8 +186,12 @@ class LatentClass(Synthesizer):
         return NoiseBudget.of(self._loss_of(by_person=False))
 
     def measurement_parameters(self) -> dict[str, Any]:
-        """As for any synthesizer; delta only if there is one, so measurements without one keep their name."""
-        parameters = super().measurement_parameters()
+        """As for any synthesizer, without a delta of 0, and with the classes by which views are chosen.
+
+        So a measurement keeps its name in the books: the number of classes of the released model is chosen
+        after it, from its noisy tables.
+        """
+        parameters = super().measurement_parameters() | {"classes": self.classes or TYPICAL_CLASSES}
         return (
             parameters
             if self.delta
