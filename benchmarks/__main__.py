@@ -30,6 +30,7 @@ from benchmarks.peers import (
     dp_dpsynth,
     dp_forms,
     dp_intervals,
+    dp_nominal,
     dp_peers,
     dp_persons,
     dp_regimes,
@@ -78,6 +79,11 @@ PARTS: Mapping[str, Part] = {
     "dp_regimes": Part(dp_regimes.run, quick={"runs": 1}, repeated=True),
     "dp_forms": Part(
         dp_forms.run, quick={"runs": 1, "wide": ((50, 5_000),), "few": ((12, 500),)}, repeated=True
+    ),
+    "dp_nominal": Part(
+        dp_nominal.run,
+        quick={"runs": 1, "epsilons": (1.6,), "forms": ("500 codes and their region",)},
+        repeated=True,
     ),
     "dp_skewed": Part(dp_skewed.run, quick={"runs": 1}, repeated=True),
     "dp_deltas": Part(dp_deltas.run, quick={"runs": 1}, repeated=True),

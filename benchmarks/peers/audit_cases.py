@@ -30,8 +30,9 @@ from privacy_engine.dp.noise import Change, NoiseBudget, PureNoise
 from privacy_engine.dp.zcdp import zcdp_epsilon
 from privacy_engine.randomizers.channel import Channel
 from privacy_engine.synthesizers.bayes.scores import dependence_sensitivity
-from privacy_engine.synthesizers.latent import budget_plan, related_pairs
+from privacy_engine.synthesizers.latent import budget_plan, large_search, related_pairs
 from privacy_engine.synthesizers.latent.budget_plan import Inputs
+from privacy_engine.synthesizers.latent.large_search import LargeShare, Parts, find_large
 from privacy_engine.synthesizers.latent.related_pairs import CLEAR, Figures, dependence_figures
 from privacy_engine.synthesizers.quantile_bins import with_quantile_bins
 from privacy_engine.tables import marginals
@@ -295,6 +296,30 @@ def _quantile_bins(epsilon: float, effort: int) -> float:
     return loss_shown(moved([400, 399]), moved([399, 400]))
 
 
+def _large_attributes(epsilon: float, effort: int) -> float:
+    """One record moves between two values of a large attribute, each with one value of another attribute."""
+    schema = DataSchema.from_dict({"a": {"categories": list("0123")}, "b": {"categories": list("012")}})
+    empty = CodedTable.encode(pd.DataFrame({"a": ["0"], "b": ["0"]}), schema)
+    codes = np.array([[0, 1, 2, 3], [0, 1, 2, 2]], dtype=np.uint8)
+
+    def moved(first: int, second: int) -> npt.NDArray[np.bool_]:
+        coded = replace(empty, codes=codes, weights=np.array([first, second, 400, 400]))
+        found = []
+        for _ in range(5000 * effort):
+            noise = Seen(epsilon)
+            share = LargeShare(parts={0: Parts.of(epsilon, declared=False)}, rest=0.0)
+            find_large(Inputs.of(coded, noise), share)
+            counts, table = noise.seen[0], noise.seen[-1]
+            high = counts[0] >= 400 and table.ravel()[0] >= 400
+            found.append(len(table) == 4 and high and counts[1] <= 399 and table[1, 1] <= 399)
+        return np.array(found)
+
+    with ExitStack() as stack:  # what follows from noisy tables would take most of the time
+        stack.enter_context(patch.object(large_search, "likely_values", lambda noisy, n, **_: noisy / n))
+        stack.enter_context(patch.object(large_search, "alike", lambda noisy, *_: np.arange(len(noisy))))
+        return loss_shown(moved(400, 399), moved(399, 400))
+
+
 # --- synthesizers: one run, many canaries
 
 
@@ -314,9 +339,10 @@ def _synthesizer(
     right = guessed = 0
     # LatentClass measures an attribute of few values in views alone: the canaries' are to count as few.
     few = patch.object(budget_plan, "NARROW", len(values))
+    not_large = patch.object(large_search, "LARGE", len(values) + 1)
     for _ in range(runs * effort):
         canaries = Canaries(coins=rng.random(k) < 0.5, base=20, each=each)
-        with few:
+        with few, not_large:
             network = method.measure(canaries.table(attributes, person), schema).network
         marginals = [network.marginal([attribute]).ravel() for attribute in attributes]
         found = canaries.likelier(marginals) if given.get("delta") else canaries.guesses(marginals)
@@ -491,6 +517,13 @@ def cases() -> tuple[Case, ...]:
             pair="one record moves from the lower bins to the upper ones",
             claim=3.0,
             show=partial(_quantile_bins, 3.0),
+            faults=(*both, WHOLE_EPSILON),
+        ),
+        Case(
+            name="a large attribute and what it depends on",
+            pair="one record moves between two values of both attributes",
+            claim=3.0,
+            show=partial(_large_attributes, 3.0),
             faults=(*both, WHOLE_EPSILON),
         ),
     )

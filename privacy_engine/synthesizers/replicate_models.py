@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from privacy_engine.synthesizers.bayes.bayesian_network import BayesianNetwork
+from privacy_engine.synthesizers.bayes.bayesian_network import BayesianNetwork, Node
 
 Floats = npt.NDArray[np.float64]
 
@@ -18,7 +18,8 @@ DIGITS = 5  # significant, of a stored probability: the replicates' spread needs
 class ReplicateModels:
     """What `synthesizers.latent.replicates` found, over the values of attributes and by their names.
 
-    Attributes that others determine are in none: they follow from the network.
+    Attributes that others determine are in none: they follow from the network. Large attributes that are
+    drawn last are in none either.
 
     Attributes:
         weights: Probabilities of the classes, one row a replicate, shape (r, k); if there are `parts`, of the
@@ -92,6 +93,8 @@ class ReplicateModels:
 class ClassTables:
     """A network whose attributes are independent given hidden roots, or functions of one that is.
 
+    Attributes that are drawn given another one, or a group, by chance are in none of these.
+
     Attributes:
         weights: Probabilities of the classes, shape (k,); of several roots, shape (roots, k).
         tables: Attribute to (k, size) its distribution given the class.
@@ -119,15 +122,19 @@ class ClassTables:
         weights = roots[0].table if len(roots) == 1 else np.stack([root.table for root in roots])
         follows: dict[str, tuple[str, npt.NDArray[np.int64]]] = {}
         for node in others:
-            if node.attribute in tables:
-                continue
             (parent,) = node.parents
+            if node.attribute in tables or not _is_function(node):
+                continue
             value = node.table.argmax(axis=1).astype(np.int64)
             if parent in follows:  # what determines is determined itself
                 parent, of_parent = follows[parent]
                 value = value[of_parent]
             follows[node.attribute] = (parent, value)
         return cls(weights=weights, tables=tables, follows=follows, part_of=part_of)
+
+
+def _is_function(node: Node) -> bool:
+    return not any(node.groups) and bool((node.table.max(axis=-1) == 1).all())
 
 
 def _plain(probabilities: Floats) -> Any:

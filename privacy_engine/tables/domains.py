@@ -20,6 +20,7 @@ import pandas as pd
 from privacy_engine.errors import SchemaError
 from privacy_engine.tables.columns import factorize, floats, is_number
 from privacy_engine.tables.date_form import DateForm
+from privacy_engine.tables.hierarchy import Hierarchy
 from privacy_engine.tables.scales import (
     DEFAULT_BINS,
     FINE,
@@ -246,6 +247,8 @@ class LabelledDomain:
             one node if a hierarchy is read above its leaves.
         storage: Type of the column.
         nullable: Whether null is a value.
+        tree: Hierarchy of the values; None if the schema declares none.
+        level: Level of the hierarchy at which values are distinguished.
     """
 
     name: str
@@ -253,6 +256,8 @@ class LabelledDomain:
     groups: Codes
     storage: Storage
     nullable: bool
+    tree: Hierarchy | None = None
+    level: int = 0
 
     @property
     def size(self) -> int:
@@ -347,7 +352,13 @@ def public_domain(
     else:
         labels, groups = _labels(attribute, level)
         domain = LabelledDomain(
-            name=attribute.name, labels=labels, groups=groups, storage=storage, nullable=attribute.nullable
+            name=attribute.name,
+            labels=labels,
+            groups=groups,
+            storage=storage,
+            nullable=attribute.nullable,
+            tree=attribute.hierarchy,
+            level=level,
         )
     if domain.size > LARGEST_DOMAIN:
         raise SchemaError(

@@ -39,7 +39,8 @@ def replicates_file(model: "SynthesizerModel", schema: "DataSchema") -> bytes | 
         return None
     models = found.models(model.network)
     domains = model_domains(model, schema)
-    values = {domain.name: _values(domain) for domain in domains}
+    known = {*models[0].tables, *models[0].follows}  # not large attributes, which are drawn last
+    values = {domain.name: _values(domain) for domain in domains if domain.name in known}
     parts = []
     for replicate, tables in enumerate(models):
         for name, meant in values.items():

@@ -292,7 +292,9 @@ class PublishedModel:
 
     def _known(self, column: str) -> Mapping[str, Any]:
         if column not in self.values:
-            raise QueryError(f"{column} must be a column of the release, one of {', '.join(self.values)}")
+            raise QueryError(
+                f"{column} must be a column of the release with intervals, one of {', '.join(self.values)}"
+            )
         return self.values[column]
 
     def _fitting(self, condition: Condition) -> "Floats":

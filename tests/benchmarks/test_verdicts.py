@@ -8,7 +8,16 @@ import pytest
 
 from benchmarks.intervals import Mean
 from benchmarks.papers import dp_synthesis, imlap, paper_ilp
-from benchmarks.peers import dp_aim, dp_deltas, dp_dpsynth, dp_intervals, dp_peers, dp_persons, dp_regimes
+from benchmarks.peers import (
+    dp_aim,
+    dp_deltas,
+    dp_dpsynth,
+    dp_intervals,
+    dp_nominal,
+    dp_peers,
+    dp_persons,
+    dp_regimes,
+)
 from benchmarks.report import verdict
 from benchmarks.scale.years import dp_over_time, dp_standing
 from benchmarks.verdicts import LEAST_RUNS, Verdict, of_claim, of_lead, of_leads, places
@@ -68,6 +77,7 @@ RANDOM = (
     dp_deltas,
     dp_dpsynth,
     dp_intervals,
+    dp_nominal,
     dp_over_time,
     dp_peers,
     dp_persons,

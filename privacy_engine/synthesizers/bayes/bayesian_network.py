@@ -67,6 +67,14 @@ class Node:
                 table = table.take(groups, axis=axis)
         return table
 
+    def full_shape(self) -> tuple[int, ...]:
+        """Shape of the table with an axis of full size for each parent; its own if a group has no row."""
+        sizes = self.table.shape[:-1]
+        if any(g and not 0 <= min(g) <= max(g) < size for g, size in zip(self.groups, sizes, strict=True)):
+            return self.table.shape
+        full = (len(g) if g else size for g, size in zip(self.groups, sizes, strict=True))
+        return (*full, self.table.shape[-1])
+
     def to_dict(self) -> dict[str, Any]:
         """Plain values that ``from_dict`` reads back."""
         out: dict[str, Any] = {"attribute": self.attribute, "parents": list(self.parents)}
@@ -120,7 +128,7 @@ class BayesianNetwork:
             wanted = tuple(self.size(name) for name in (*node.parents, node.attribute))
             if any(g and len(g) != size for g, size in zip(node.groups, wanted[:-1], strict=True)):
                 raise ValueError(f"the groupings at {node.attribute!r} must have an entry for each value")
-            if node.full_table().shape != wanted:
+            if node.full_shape() != wanted:
                 raise ValueError(f"the table of {node.attribute!r} must have the sizes {wanted}")
             placed.add(node.attribute)
 

@@ -99,6 +99,7 @@ class Search:
             distinguish a dependency from none.
         choice, test, function: Parts of one choice, one test and one table.
         rest: Least that is left for the other steps.
+        whole: What is left before the search.
     """
 
     rules: int
@@ -106,17 +107,18 @@ class Search:
     test: float
     function: float
     rest: float
+    whole: float
 
     @classmethod
-    def of(cls, inputs: Inputs, rules: int) -> Self:
-        """Return the search for a number of dependencies at most."""
-        whole, shares = inputs.noise.whole, (SEARCH_SHARE, TEST_SHARE, FUNCTION_SHARE)
+    def of(cls, inputs: Inputs, rules: int, whole: float) -> Self:
+        """Return the search for a number of dependencies at most, with parts of what is left."""
+        shares = (SEARCH_SHARE, TEST_SHARE, FUNCTION_SHARE)
         choice, test, function, rest = split(whole, (*shares, 1 - sum(shares) * rules))
         scale = inputs.scale(test, inputs.exception)
         possible = rules and dependencies.candidates(inputs.coded.sizes, ())
         if not possible or scale > dependencies.TOLERANCE * 2 * inputs.n:
             rules, rest = 0, whole
-        return cls(rules=rules, choice=choice, test=test, function=function, rest=rest)
+        return cls(rules=rules, choice=choice, test=test, function=function, rest=rest, whole=whole)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -22,6 +22,9 @@ network with one hidden root.
     12  release the mean of `fits` models, each fitted from a separate start, its single attributes moved to
         the values in all tables unless noise explains the difference, as a network
 
+A table with nominal attributes of 100 values or more first follows the box of ``large_search``. All steps
+here then read groups of their values, or not even these, and spend what is left.
+
 If not even a single attribute exceeds the noise, the whole budget goes to single attributes. A table of more
 than 32 attributes follows the box of ``related_pairs`` instead of steps 3 to 10, unless most of its pairs
 depend on each other. Sets of attributes that no view connects have separate classes.
@@ -88,6 +91,8 @@ from privacy_engine.synthesizers.bayes.bayesian_network import BayesianNetwork
 from privacy_engine.synthesizers.latent import dependencies
 from privacy_engine.synthesizers.latent.budget_plan import BudgetPlan, Inputs, Search
 from privacy_engine.synthesizers.latent.dependencies import Dependency, candidates
+from privacy_engine.synthesizers.latent.large_attributes import LargeAttributes
+from privacy_engine.synthesizers.latent.large_search import LargeShare, find_large, without_large
 from privacy_engine.synthesizers.latent.latent_classes import (
     LatentClasses,
     View,
@@ -138,7 +143,8 @@ class LatentClass(Synthesizer):
         selection_share: Part of the rest that chooses views, in (0, 1).
         rules: Most functional dependencies that are searched for, 0 .. 5.
         replicates: Number of models that are fitted to the noisy tables with noise added once more, which
-            give answers intervals; 0 for none, else 2 .. 100. They cost no epsilon.
+            give answers intervals; 0 for none, else 2 .. 100. They cost no epsilon. Answers about attributes
+            of 100 nominal values or more have none.
     """
 
     delta: float = 0.0
@@ -216,16 +222,21 @@ class LatentClass(Synthesizer):
     def measured(self, coded: CodedTable) -> Measurement:
         """Steps 1 to 10 of the box above.
 
-        Only `find_dependencies` and `measure_attributes`, through `Inputs.counts`, and `choose` and
-        `measure_view`, through `ViewPlan.counts`, read the records. What they read passes through a
-        mechanism.
+        Only `find_large`, `find_dependencies` and `measure_attributes`, through `Inputs.counts` and
+        `PartnerSearch.table`, and `choose` and `measure_view`, through `ViewPlan.counts`, read the records.
+        What they read passes through a mechanism.
         """
         inputs = Inputs.of(coded, self.noise())
-        search = Search.of(inputs, self.rules)  # 1
+        share, large = LargeShare.of(inputs), LargeAttributes()
+        search = Search.of(inputs, self.rules, share.rest if share else inputs.noise.whole)  # 1
         self.plan_of(inputs, range(len(coded.sizes)), search.rest).require_enough(inputs)
+        if share is not None:
+            large, left = find_large(inputs, share)
+            inputs = without_large(inputs, large)
+            search = Search.of(inputs, self.rules, left)
         found, left = find_dependencies(inputs, search)  # 2
         determined = {dependency.determined for dependency in found}
-        free = [a for a in range(len(coded.sizes)) if a not in determined]
+        free = [a for a in range(len(inputs.coded.sizes)) if a not in determined]
         plan = self.plan_of(inputs, free, left)
         is_wide = plan.joint and len(free) > WIDE and self.width > 1
         if is_wide:
@@ -234,7 +245,12 @@ class LatentClass(Synthesizer):
             if not figures.are_everywhere(len(free), inputs.n):
                 attributes, pairs, checks = measure_pairs(inputs, free, left, figures)
                 return Measurement(
-                    inputs=inputs, found=found, attributes=attributes, views=pairs, checks=checks
+                    inputs=inputs,
+                    found=found,
+                    attributes=attributes,
+                    views=pairs,
+                    checks=checks,
+                    large=large,
                 )
             plan = self.plan_of(inputs, free, left)
         attributes = measure_attributes(inputs, plan)  # 3
@@ -249,11 +265,12 @@ class LatentClass(Synthesizer):
                 members = choose(inputs, views, fitted, number, counts)  # 7, 8
             measured = measure_view(inputs, views, members, counts)  # 9
             fitted = fitted.with_view(inputs, views, measured, classes, often=not is_wide)  # 10
-        return Measurement(inputs=inputs, found=found, attributes=attributes, views=fitted.views)
+        return Measurement(inputs=inputs, found=found, attributes=attributes, views=fitted.views, large=large)
 
     def learned_from(self, measured: Measurement) -> Learned:
         """Steps 11 and 12, and replicates."""
-        return learn_model(measured, classes=self.classes, fits=self.fits, replicates=self.replicates)
+        learned = learn_model(measured, classes=self.classes, fits=self.fits, replicates=self.replicates)
+        return learned._replace(network=measured.large.restored(learned.network))
 
     def learn(self, coded: CodedTable) -> tuple[BayesianNetwork, tuple[Spend, ...]]:
         """Measure, choose and fit, as in the box above."""
@@ -303,7 +320,7 @@ class FittedViews:
 
 def find_dependencies(inputs: Inputs, search: Search) -> tuple[tuple[Dependency, ...], float]:
     """Step 2: return the dependencies, and the remaining budget."""
-    left, found = Fraction(inputs.noise.whole), list[Dependency]()
+    left, found = Fraction(search.whole), list[Dependency]()
     for _ in range(search.rules):
         pair = _likeliest_dependency(inputs, found, search.choice)
         if pair is None:

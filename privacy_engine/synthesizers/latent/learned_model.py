@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Self
 
@@ -14,6 +14,7 @@ from privacy_engine.progress import tracked
 from privacy_engine.synthesizers.bayes.bayesian_network import BayesianNetwork, Node
 from privacy_engine.synthesizers.latent.budget_plan import Inputs
 from privacy_engine.synthesizers.latent.dependencies import Dependency
+from privacy_engine.synthesizers.latent.large_attributes import LargeAttributes
 from privacy_engine.synthesizers.latent.latent_classes import (
     LatentClasses,
     View,
@@ -59,6 +60,7 @@ class Measurement:
         attributes: The free attributes.
         views: Noisy tables, those of single attributes first.
         checks: In a wide table, the noisy tables of other pairs, by which its model is chosen; else None.
+        large: Attributes that are drawn last; the inputs have groups of their values, or not even these.
     """
 
     inputs: Inputs
@@ -66,6 +68,7 @@ class Measurement:
     attributes: GroupedAttributes
     views: tuple[View, ...]
     checks: tuple[View, ...] | None = None
+    large: LargeAttributes = field(default_factory=LargeAttributes)
 
 
 def learn_model(measured: Measurement, *, classes: int | None, fits: int, replicates: int) -> Learned:

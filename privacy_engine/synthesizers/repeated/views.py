@@ -7,7 +7,7 @@ all releases. Within a group, values keep their shares of the first release.
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from privacy_engine.dp.noise import NoiseBudget
 from privacy_engine.synthesizers.latent.dependencies import Dependency
+from privacy_engine.synthesizers.latent.large_attributes import LargeAttributes
 from privacy_engine.synthesizers.latent.latent_class import LatentClass
 from privacy_engine.synthesizers.latent.latent_classes import (
     View,
@@ -67,6 +68,7 @@ class FixedViews:
         members: Attributes of each table, as indexes in `free`, shape (k,).
         coarse: Coarser groups of each of its axes, shape (k,); empty if there are none.
         on_scale: Number of groups that lie on a scale, shape (free,).
+        large: Attributes that are drawn last, as in the first release; numbers are of a table without them.
     """
 
     method: LatentClass
@@ -76,6 +78,7 @@ class FixedViews:
     members: tuple[tuple[int, ...], ...]
     coarse: tuple[tuple[Ints | None, ...], ...]
     on_scale: tuple[int, ...]
+    large: LargeAttributes = field(default_factory=LargeAttributes)
 
     @classmethod
     def of(cls, measured: Measurement, method: LatentClass) -> "FixedViews":
@@ -88,11 +91,12 @@ class FixedViews:
             members=tuple(view.members for view in measured.views),
             coarse=tuple(view.groups for view in measured.views),
             on_scale=measured.attributes.on_scale,
+            large=measured.large,
         )
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, without the method."""
-        return {
+        fields = {
             "free": list(self.free),
             "groups": [[g.group_of.tolist(), g.shares.tolist()] for g in self.groups],
             "found": [[d.determining, d.determined, d.function.tolist()] for d in self.found],
@@ -100,6 +104,7 @@ class FixedViews:
             "coarse": [[None if g is None else g.tolist() for g in coarse] for coarse in self.coarse],
             "on_scale": list(self.on_scale),
         }
+        return fields | {"large": self.large.to_dict()} if self.large.found else fields
 
     @classmethod
     def from_dict(cls, fields: Mapping[str, Any], method: LatentClass) -> "FixedViews":
@@ -129,6 +134,7 @@ class FixedViews:
                 for coarse in fields["coarse"]
             ),
             on_scale=tuple(fields["on_scale"]),
+            large=LargeAttributes.from_dict(fields["large"]) if "large" in fields else LargeAttributes(),
         )
 
     @property
@@ -149,7 +155,7 @@ class FixedViews:
 
     def counted(self, coded: CodedTable) -> list[Ints]:
         """(k,) each table of some records, its cells in one row."""
-        records = WeightedRecords.of(coded)
+        records = WeightedRecords.of(self.large.reduced(coded))
         return [
             self._counts(records, members, coarse)
             for members, coarse in zip(self.members, self.coarse, strict=True)
@@ -167,7 +173,8 @@ class FixedViews:
 
     def names(self, coded: CodedTable) -> list[str]:
         """(k,) the attributes of each table."""
-        return [", ".join(coded.names[self.free[m]] for m in members) for members in self.members]
+        names = self.large.reduced(coded).names
+        return [", ".join(names[self.free[m]] for m in members) for members in self.members]
 
     def learned(self, estimates: Sequence[Known], coded: CodedTable, noise: NoiseBudget) -> Learned:
         """The model of some estimates of the tables, as a network with replicates, and what was spent.
@@ -178,16 +185,17 @@ class FixedViews:
             noise: Noise budget that was spent.
         """
         views = self._views(estimates, len(coded))
-        return learned_of(
+        learned = learned_of(
             self._parts(views, noise),
             on_scale=self.on_scale,
             groups=self.groups,
             free=self.free,
             found=self.found,
-            coded=coded,
+            coded=self.large.reduced(coded),
             noise=noise,
             replicates=self.method.replicates,
         )
+        return learned._replace(network=self.large.restored(learned.network))
 
     def _views(self, estimates: Sequence[Known], rows: int) -> list[View]:
         return [

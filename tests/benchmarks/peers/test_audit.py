@@ -26,6 +26,7 @@ CASES = cases()
 LONG = frozenset(
     {
         *("noisy max", "noisy max by rho", "quantile bins", "dependence figures of a wide table"),
+        "a large attribute and what it depends on",
         *("privbayes_r, two attributes", "dpsm_bayes, two attributes"),
     }
 )

@@ -12,6 +12,7 @@ from privacy_engine.tables.schema import DataSchema
 from privacy_release.lake.replicates import replicates_file
 from privacy_release.query.intervals import Cell, PublishedModel
 from privacy_release.query.questions import Question, question_from
+from privacy_release.query.rules import QueryError
 
 SCHEMA = DataSchema.from_dict(
     {
@@ -100,3 +101,24 @@ def test_the_mean_of_a_number_in_quantile_bins_is_not_that_of_the_middles_of_bin
     filling = published.filling["pay"]  # uniform on the grid, of which the tails have most bins
     assert sum(filling) == pytest.approx(1)
     assert max(filling[1], filling[-1]) > 10 * min(filling)
+
+
+def test_a_large_attribute_that_is_drawn_last_has_no_intervals_and_others_have() -> None:
+    rng = np.random.default_rng(1)
+    code = rng.integers(0, 120, 3_000)
+    frame = pd.DataFrame({"code": code, "area": code % 5, "sex": code % 5 % 2}).astype(str)
+    sizes = {"code": 120, "area": 5, "sex": 2}
+    schema = DataSchema.from_dict(
+        {name: {"categories": [str(v) for v in range(size)]} for name, size in sizes.items()}
+    )
+    method = load_method("latent_class", epsilon=5.0, classes=4, fits=1, replicates=2)
+    data = replicates_file(method.measure(frame, schema), schema)
+    assert data is not None
+    published = PublishedModel.read(data)
+    [(_, (found,))] = published.answer(question_from("count", None, (), {"area": "3", "sex": "1"}), level=0.95)
+    assert found.low < found.value < found.high
+    assert found.value == pytest.approx(600, abs=150)
+    with pytest.raises(
+        QueryError, match="code must be a column of the release with intervals, one of area, sex"
+    ):
+        published.answer(question_from("count", None, (), {"code": "3"}), level=0.95)

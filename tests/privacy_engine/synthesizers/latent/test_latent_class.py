@@ -66,7 +66,7 @@ both = pytest.mark.parametrize("kind", TABLES)
 def started(method: LatentClass, coded: CodedTable) -> tuple[Inputs, BudgetPlan]:
     """The inputs of a run, and the plan of a budget of which no dependency was measured yet."""
     inputs = Inputs.of(coded, method.noise())
-    rest = Search.of(inputs, method.rules).rest
+    rest = Search.of(inputs, method.rules, inputs.noise.whole).rest
     return inputs, method.plan_of(inputs, range(len(coded.sizes)), rest)
 
 
@@ -388,7 +388,7 @@ def test_many_tables_have_less_noise_with_a_delta() -> None:
     for delta in (0.0, DELTA):
         method = LatentClass(delta=delta, rounds=15, width=2, classes=2, fits=1, rules=0)
         inputs = Inputs.of(CodedTable.encode(table, BINARY), method.noise())
-        _, left = find_dependencies(inputs, Search.of(inputs, method.rules))
+        _, left = find_dependencies(inputs, Search.of(inputs, method.rules, inputs.noise.whole))
         attributes = measure_attributes(inputs, method.plan_of(inputs, range(6), left))
         part = method.views_of(inputs, attributes).for_view
         deviations.append(inputs.noise.deviation(part, inputs.change))
