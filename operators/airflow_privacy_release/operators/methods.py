@@ -730,7 +730,8 @@ class LatentClassOperator(SynthesizerOperator):
         selection_share: Part of the rest that chooses views, in (0, 1).
         rules: Most functional dependencies that are searched for, 0 .. 5.
         replicates: Number of models that are fitted to the noisy tables with noise added once more, which
-            give answers intervals; 0 for none, else 2 .. 100. They cost no epsilon.
+            give answers intervals; 0 for none, else 2 .. 100. They cost no epsilon. Answers about attributes
+            of 100 nominal values or more have none.
     """
 
     method = "latent_class"

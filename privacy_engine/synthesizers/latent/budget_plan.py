@@ -99,7 +99,7 @@ class Search:
             distinguish a dependency from none.
         choice, test, function: Parts of one choice, one test and one table.
         rest: Least that is left for the other steps.
-        whole: What is left before the search.
+        whole: Part of the budget that is left before the search.
     """
 
     rules: int

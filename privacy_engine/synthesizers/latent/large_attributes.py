@@ -21,12 +21,12 @@ Ints = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class LargeAttribute:
-    """An attribute that is drawn given a group: of its own values, or of the values of another attribute.
+    """An attribute that is drawn given a group of its values, or of the values of another attribute.
 
     Attributes:
         attribute: Number of the attribute.
         parent: Number of the attribute given which it is drawn; None if the model has groups of its values.
-        group_of: Group of each value of the parent; without a parent, of its own values.
+        group_of: Group of each value of the parent, or of the attribute itself if there is none.
         table: Distribution of its values given each group, shape (groups, size).
     """
 

@@ -115,7 +115,9 @@ def test_a_large_attribute_that_is_drawn_last_has_no_intervals_and_others_have()
     data = replicates_file(method.measure(frame, schema), schema)
     assert data is not None
     published = PublishedModel.read(data)
-    [(_, (found,))] = published.answer(question_from("count", None, (), {"area": "3", "sex": "1"}), level=0.95)
+    [(_, (found,))] = published.answer(
+        question_from("count", None, (), {"area": "3", "sex": "1"}), level=0.95
+    )
     assert found.low < found.value < found.high
     assert found.value == pytest.approx(600, abs=150)
     with pytest.raises(
