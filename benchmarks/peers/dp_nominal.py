@@ -9,7 +9,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from benchmarks.intervals import Mean, difference
-from benchmarks.peers.dp_forms import distance, independent_columns
+from benchmarks.peers.dp_forms import DELTAS, REPORTED, distance, drawn, independent_columns
 from benchmarks.report import Section, markdown_table, verdict
 from benchmarks.tables import Table
 from privacy_engine import DataSchema, load_method
@@ -20,9 +20,7 @@ Ints = npt.NDArray[np.int64]
 Schema = dict[str, dict[str, object]]
 
 RECORDS = 30_000
-REPORTED = 1_000  # seeds from here on are reported; settings are chosen on lower ones
 RUNS = 5
-DELTAS = (0.0, 1e-9)
 EPSILONS = (0.8, 1.6, 5.0)
 NOTE = """{records:,} records, means of {runs} runs with 95 % intervals, each with a separate table from a
 seed of {seed:,} or more; epsilon for one record replaced, pure or with delta 1e-9. The distance is the mean
@@ -62,8 +60,7 @@ def _others(rng: np.random.Generator, given: Ints, groups: int) -> tuple[dict[st
     """Three attributes of 4 to 8 values that depend on a group."""
     columns, sizes = {}, {"b": 4, "c": 6, "d": 8}
     for name, size in sizes.items():
-        shares = rng.dirichlet(np.full(size, 0.7), groups).cumsum(axis=1)
-        columns[name] = (rng.random(len(given))[:, None] > shares[given, :-1]).sum(axis=1)
+        columns[name] = drawn(rng.dirichlet(np.full(size, 0.7), groups), given, rng)
     return columns, sizes
 
 
@@ -90,16 +87,19 @@ def copied(rng: np.random.Generator) -> Made:
     return _made({"u": u, "v": v, **more}, {"u": 200, "v": 200, **sizes})
 
 
-def zips(
-    rng: np.random.Generator, size: int, *, declared: bool = False, region: bool = True, power: float = 1.0
-) -> Made:
-    """A ZIP code, its region, and three attributes that depend on the region."""
-    weights = 1 / np.arange(1, size + 1) ** power
-    code = rng.permutation(size)[rng.choice(size, RECORDS, p=weights / weights.sum())]
+def _with_region(rng: np.random.Generator, code: Ints, size: int) -> tuple[Made, Ints]:
+    """A code, its region, and three attributes that depend on the region; and the region of each value."""
     region_of = rng.integers(0, 10, size)
     more, sizes = _others(rng, region_of[code], 10)
-    columns, sizes = {"zip": code, "region": region_of[code], **more}, {"zip": size, "region": 10, **sizes}
-    made = _made(columns, sizes)
+    made = _made({"zip": code, "region": region_of[code], **more}, {"zip": size, "region": 10, **sizes})
+    return made, region_of
+
+
+def zips(rng: np.random.Generator, size: int, *, declared: bool = False, region: bool = True) -> Made:
+    """A ZIP code, its region, and three attributes that depend on the region."""
+    weights = 1 / np.arange(1, size + 1)
+    code = rng.permutation(size)[rng.choice(size, RECORDS, p=weights / weights.sum())]
+    made, region_of = _with_region(rng, code, size)
     if declared:
         rows = [[str(v), str(region_of[v]), "*"] for v in range(size)]
         # A label of a higher level must not be a value: regions are written with a letter.
@@ -115,10 +115,7 @@ def zips(
 
 def codes_of_500(rng: np.random.Generator) -> Made:
     """A code of 500 values of unequal shares, its region, and three attributes that depend on the region."""
-    code = rng.choice(500, RECORDS, p=rng.dirichlet(np.ones(500)))
-    region_of = rng.integers(0, 10, 500)
-    more, sizes = _others(rng, region_of[code], 10)
-    return _made({"zip": code, "region": region_of[code], **more}, {"zip": 500, "region": 10, **sizes})
+    return _with_region(rng, rng.choice(500, RECORDS, p=rng.dirichlet(np.ones(500))), 500)[0]
 
 
 def correlation(_: Made, released: pd.DataFrame) -> float:

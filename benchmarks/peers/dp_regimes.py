@@ -10,6 +10,7 @@ import pandas as pd
 from benchmarks import dp_tables
 from benchmarks.environments import UnavailableError
 from benchmarks.intervals import Mean, difference
+from benchmarks.peers.dp_forms import drawn
 from benchmarks.report import Section, markdown_table, verdict
 from benchmarks.tables import Table
 from privacy_engine import DataSchema, load_method
@@ -45,8 +46,7 @@ def many_attributes(
     group = rng.integers(0, groups, n)
     columns = {}
     for number, size in enumerate(sizes.tolist()):
-        shares = rng.dirichlet(np.full(size, 0.7), groups).cumsum(axis=1)
-        columns[f"a{number}"] = (rng.random(n)[:, None] > shares[group, :-1]).sum(axis=1).astype(str)
+        columns[f"a{number}"] = drawn(rng.dirichlet(np.full(size, 0.7), groups), group, rng).astype(str)
     fields = {f"a{i}": {"categories": [str(v) for v in range(size)]} for i, size in enumerate(sizes.tolist())}
     return pd.DataFrame(columns), DataSchema.from_dict(fields)
 

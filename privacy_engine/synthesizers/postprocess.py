@@ -27,6 +27,7 @@ from privacy_engine.synthesizers.descent import descend
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
+RAKES = 20  # of rows and columns in turn
 GRID = 1000  # IMLap-Noisy tries the thresholds i / 1000
 
 
@@ -184,3 +185,19 @@ def _pull(z: Floats, on_scale: int, step: float) -> Floats:
 def _softmax(logits: Floats) -> Floats:
     powers = np.exp(logits - logits.max())
     return np.asarray(powers / powers.sum())
+
+
+def raked(table: Floats, rows: Floats, columns: Floats) -> Floats:
+    """Return a table of two attributes with given sums, and the odds ratios that it has.
+
+    Iterative proportional fitting (Deming, Stephan, 1940).
+
+    Args:
+        table: Cells > 0, shape (a, b).
+        rows: Sums of the rows, > 0, shape (a,).
+        columns: Sums of the columns, > 0, with about the same total, shape (b,).
+    """
+    for _ in range(RAKES):
+        table = table * (rows / table.sum(axis=1))[:, None]
+        table = table * (columns / table.sum(axis=0))
+    return table

@@ -20,16 +20,16 @@ import pandas as pd
 
 def main(peer: str, job: Path) -> None:
     """Fit and sample as often as the job says."""
-    asked = json.loads(job.read_text(encoding="utf-8"))
-    if asked.get("limit"):
+    request = json.loads(job.read_text(encoding="utf-8"))
+    if request.get("limit"):
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-        resource.setrlimit(resource.RLIMIT_CPU, (asked["limit"], asked["limit"] + 5))
+        resource.setrlimit(resource.RLIMIT_CPU, (request["limit"], request["limit"] + 5))
     synthetic = importlib.import_module(peer).synthetic  # a module beside this file
-    table = pd.read_csv(asked["table"])
-    for fit in asked["fits"]:
+    table = pd.read_csv(request["table"])
+    for fit in request["fits"]:
         wall, cpu = time.perf_counter(), time.process_time()
         with contextlib.redirect_stdout(sys.stderr):  # peers print their progress
-            made = synthetic(table, asked["sizes"], fit["budget"])
+            made = synthetic(table, request["sizes"], fit["budget"])
         spent = {"wall": time.perf_counter() - wall, "cpu": time.process_time() - cpu}
         made[list(table.columns)].to_csv(fit["out"], index=False)
         unit = 1 if sys.platform == "darwin" else 1024

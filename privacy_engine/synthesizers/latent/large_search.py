@@ -165,9 +165,8 @@ class Counted:
     @classmethod
     def of(cls, inputs: Inputs, attribute: int, part: float) -> "Counted":
         """Count an attribute with a part of the budget."""
-        own = (attribute,)
-        noisy = inputs.noise.add(inputs.counts(own), part, inputs.change, target=inputs.names(own))
-        return cls.averaged([noisy], [inputs.noise.deviation(part, inputs.change)], inputs.n)
+        noisy, deviation = _counted(inputs, attribute, part)
+        return cls.averaged([noisy], [deviation], inputs.n)
 
     @classmethod
     def averaged(cls, noisy: Sequence[Ints], deviations: Sequence[float], n: int) -> "Counted":
@@ -181,10 +180,15 @@ class Counted:
 
     def again(self, inputs: Inputs, attribute: int, part: float) -> "Counted":
         """The same, with one more count by a part of the budget."""
-        own = (attribute,)
-        noisy = inputs.noise.add(inputs.counts(own), part, inputs.change, target=inputs.names(own))
-        deviation = inputs.noise.deviation(part, inputs.change)
+        noisy, deviation = _counted(inputs, attribute, part)
         return self.averaged([self.noisy, noisy], [self.deviation, deviation], inputs.n)
+
+
+def _counted(inputs: Inputs, attribute: int, part: float) -> tuple[Ints, float]:
+    """Noisy counts of the values of an attribute, and the standard deviation of their noise."""
+    own = (attribute,)
+    noisy = inputs.noise.add(inputs.counts(own), part, inputs.change, target=inputs.names(own))
+    return noisy, inputs.noise.deviation(part, inputs.change)
 
 
 def find_large(inputs: Inputs, share: LargeShare) -> tuple[LargeAttributes, float]:
@@ -364,9 +368,8 @@ def _function(noisy: Ints, own: Counted, deviation: float, rng: np.random.Genera
     function = noisy.argmax(axis=1)[group_of].astype(np.int64)
     if likely[~sure[group_of]].sum() <= MOST_LEFT_OUT:
         return function, np.where(sure[group_of], likely, 0.0)
-    for group in np.flatnonzero(
-        own.joined
-    ).tolist():  # each joined value gets one value, in the group's shares
+    # Each joined value gets one value, in the shares of its group.
+    for group in np.flatnonzero(own.joined).tolist():
         members = rng.permutation(np.flatnonzero(group_of == group))
         shares = np.maximum(noisy[group], 0) + 1.0
         ends = np.cumsum(shares / shares.sum())

@@ -187,6 +187,11 @@ class LatentClass(Synthesizer):
     def _spending(self, part: float) -> Self:
         return replace(self, epsilon=epsilon_of_part(part, self.delta) if self.delta else part)
 
+    @property
+    def round_classes(self) -> int:
+        """Number of classes while views are chosen."""
+        return self.classes or TYPICAL_CLASSES
+
     def noise(self) -> NoiseBudget:
         """What a measurement may spend: epsilon, or the rho that implies (epsilon, delta)."""
         return NoiseBudget.of(self._loss_of(by_person=False))
@@ -197,7 +202,7 @@ class LatentClass(Synthesizer):
         So a measurement keeps its name in the books: the number of classes of the released model is chosen
         after it, from its noisy tables.
         """
-        parameters = super().measurement_parameters() | {"classes": self.classes or TYPICAL_CLASSES}
+        parameters = super().measurement_parameters() | {"classes": self.round_classes}
         return (
             parameters
             if self.delta
@@ -256,7 +261,7 @@ class LatentClass(Synthesizer):
         attributes = measure_attributes(inputs, plan)  # 3
         views = self.views_of(inputs, attributes)  # 4, 5
         counts = cache(partial(views.counts, inputs))
-        classes = self.classes or TYPICAL_CLASSES
+        classes = self.round_classes
         fitted = FittedViews.of(inputs, views, attributes.views, classes)
         for number in tracked(range(views.rounds)):  # 6
             if number < len(views.first):

@@ -89,7 +89,7 @@ def learn_model(measured: Measurement, *, classes: int | None, fits: int, replic
             together,
             attributes.sizes,
             attributes.on_scale,
-            counts=CLASSES if classes is None else (classes,),
+            classes=classes,
             imitated=inputs.noise.imitated,
             rng=inputs.rng,
         )
@@ -145,7 +145,7 @@ class ClassChoice:
         sizes: Sequence[int],
         on_scale: Sequence[int],
         *,
-        counts: Sequence[int],
+        classes: int | None,
         imitated: Imitated,
         rng: np.random.Generator,
     ) -> Self:
@@ -161,11 +161,11 @@ class ClassChoice:
             together: Disjoint sets of attributes that views connect.
             sizes: Number of values of each attribute.
             on_scale: Number of leading values of each attribute that lie on a scale.
-            counts: Numbers of classes to choose from; where one class predicts better, a set has none.
+            classes: Number of classes, as for `LatentClass`; where one class predicts better, a set has none.
             imitated: Function that draws noise of the views' distribution.
             rng: Draws the noise that is added, and the starts.
         """
-        counts = [count for count in counts if count > 1]
+        counts = [count for count in (CLASSES if classes is None else (classes,)) if count > 1]
         missed, implied = dict[Members, dict[int, list[float]]](), set[Members]()
         for members in together if counts else ():
             own, own_sizes, own_scale = within(views, sizes, on_scale, members)
@@ -180,16 +180,14 @@ class ClassChoice:
                     start = random_start(own_sizes, count, rng)
                     model = fit(fitted, start, on_scale=own_scale, **ROUND_STEPS)
                     found.extend(_misses(model, own, predicted))
-        classes = _fewest(
+        fewest = _fewest(
             {
                 count: [of[1 if sum(of[1]) < sum(of[count]) else count] for of in missed.values()]
                 for count in counts
             }
         )
-        predicting = tuple(members for members, of in missed.items() if sum(of[classes]) < sum(of[1]))
-        return cls(
-            classes=classes, predicting=predicting, implied=frozenset(implied.intersection(predicting))
-        )
+        predicting = tuple(members for members, of in missed.items() if sum(of[fewest]) < sum(of[1]))
+        return cls(classes=fewest, predicting=predicting, implied=frozenset(implied.intersection(predicting)))
 
 
 def _fewest(missed: Mapping[int, Sequence[Sequence[float]]]) -> int:

@@ -20,18 +20,17 @@ import math
 import numpy as np
 import numpy.typing as npt
 
+from privacy_engine.synthesizers.postprocess import raked
+
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
 LEAST_CELL = 1e-9  # records of a cell where it divides
 FALSE = 0.1  # share of the clear cells that may be noise
-SURE = (
-    6.0  # standard deviations of noise that a value's largest cell must exceed to show if it is the only one
-)
+SURE = 6.0  # standard deviations of noise from which on a largest cell shows if it is the only one
 TOLERANCE = 0.01  # share of the records that may be exceptions to a function
 CLEAR = 2.0  # standard deviations of noise that exceptions may lie above that
 APART = 1.0  # standard deviations by which the largest cell of a value must exceed the next one
-RAKES = 20  # of rows and columns in turn
 STARTS, MOVES = 8, 25  # of the search for groups
 
 
@@ -84,10 +83,7 @@ def readable_cells(noisy: Ints, rows: Floats, columns: Floats, deviation: float)
     expected = np.multiply.outer(*left) / math.sqrt(left[0].sum() * left[1].sum())
     rest = low_rank(np.where(clear, 0.0, noisy - expected), deviation)
     cells = np.maximum(np.where(clear, noisy, expected + rest), LEAST_CELL)
-    for _ in range(RAKES):
-        cells *= (rows / cells.sum(axis=1))[:, None]
-        cells *= columns / cells.sum(axis=0)
-    return np.asarray(cells)
+    return raked(cells, rows, columns)
 
 
 def is_function(noisy: Ints, deviation: float) -> bool:

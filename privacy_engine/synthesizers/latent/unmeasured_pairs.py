@@ -19,12 +19,12 @@ from typing import Self
 import numpy as np
 import numpy.typing as npt
 
-from privacy_engine.synthesizers.latent.latent_classes import LEAST, View, single_values
+from privacy_engine.synthesizers.latent.latent_classes import LEAST, View, by_group, single_values
 from privacy_engine.synthesizers.latent.parts import Forest
 from privacy_engine.synthesizers.latent.rare_values import coarse_groups
+from privacy_engine.synthesizers.postprocess import raked
 
 Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
 Pair = tuple[int, int]
 
 NOISIER = 3.0  # scale of the noise of an implied table, in those of a view
@@ -33,7 +33,6 @@ CLOSE = (
 )
 MOST_VALUES = 12  # of an attribute in an implied table: bounds the time of the fits
 LEAST_INFORMATION = 1e-4  # nats of a pair of the tree
-RAKES = 20  # of a pair's table to the shares of its attributes
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -61,11 +60,7 @@ class MeasuredPair:
         length = float((off**2).sum())
         part = max(0.0, 1 - self.noise / length) if length else 0.0
         table = np.maximum(expected + part * off, expected * LEAST)
-        rows, columns = expected.sum(axis=1), expected.sum(axis=0)
-        for _ in range(RAKES):
-            table = table * (rows / table.sum(axis=1))[:, None]
-            table = table * (columns / table.sum(axis=0))
-        return np.asarray(table)
+        return raked(table, expected.sum(axis=1), expected.sum(axis=0))
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -154,14 +149,15 @@ def implied_views(
     found = []
     for pair in itertools.combinations(range(len(sizes)), 2):
         if pair not in tree.pairs:
-            cells = _summed(implied[pair], [groups[a] for a in pair])
+            first, second = (groups[a] for a in pair)
+            cells = by_group(by_group(implied[pair], second).T, first).T
             found.append(
                 View(
                     members=pair,
                     cells=cells,
                     scale=scale,
                     projected=cells / cells.sum(),
-                    groups=tuple(groups[a] for a in pair),
+                    groups=(first, second),
                 )
             )
     return tuple(found)
@@ -194,13 +190,3 @@ def _measured_pairs(views: Sequence[View], shares: Sequence[Floats]) -> dict[Pai
         pair: MeasuredPair(cells=total / precision, noise=1 / precision)
         for pair, (total, precision) in sums.items()
     }
-
-
-def _summed(table: Floats, groups: Sequence[Ints | None]) -> Floats:
-    for axis, group_of in enumerate(groups):
-        if group_of is not None:
-            by_value = np.moveaxis(table, axis, 0)
-            summed = np.zeros((int(group_of.max()) + 1, *by_value.shape[1:]))
-            np.add.at(summed, group_of, by_value)
-            table = np.moveaxis(summed, 0, axis)
-    return np.asarray(table)

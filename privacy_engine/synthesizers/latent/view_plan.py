@@ -2,7 +2,7 @@
 
 import itertools
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Self
@@ -166,7 +166,9 @@ class ViewPlan:
         # First each attribute that was not measured by itself, once: this requires no choice.
         unseen = [a for a in range(len(sizes)) if a not in plan.wide]
         first = partition(sizes, unseen, cells=cells, width=width, rng=rng)
-        if not rounds and count <= len(first) and _is_left(covered, first, candidates):
+        for members in first:
+            covered.add(members)
+        if not rounds and count <= len(first) and covered.missing(candidates):
             count = len(first) + 1
         count = max(count, len(first))
         chosen = count - len(first)
@@ -223,14 +225,6 @@ class ViewPlan:
     def names(self, inputs: Inputs, members: Members) -> str:
         """Names of the attributes of a view, for the books."""
         return inputs.names([self.attributes.plan.free[member] for member in members])
-
-
-def _is_left(covered: Coverage, first: list[Members], candidates: Iterable[Members]) -> bool:
-    """Whether a candidate has a pair of attributes that neither earlier tables nor the first sets have."""
-    met = covered.pairs.union(*(itertools.combinations(members, 2) for members in first))
-    return any(
-        met.isdisjoint([pair]) for members in candidates for pair in itertools.combinations(members, 2)
-    )
 
 
 def _cells(attributes: GroupedAttributes, useful: float) -> float:

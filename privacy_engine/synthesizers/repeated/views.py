@@ -21,9 +21,7 @@ from privacy_engine.synthesizers.latent.latent_classes import (
     View,
 )
 from privacy_engine.synthesizers.latent.learned_model import (
-    CLASSES,
     LAST_STEPS,
-    TYPICAL_CLASSES,
     ClassChoice,
     Measurement,
     fitted_parts,
@@ -213,17 +211,17 @@ class FixedViews:
         ]
 
     def _parts(self, views: Sequence[View], noise: NoiseBudget) -> list[Part]:
-        rng, classes = np.random.default_rng(SEED), self.method.classes
+        rng = np.random.default_rng(SEED)
         if len(self.sizes) > WIDE:
             small = tuple(small_parts(views, len(self.sizes)))
-            choice = ClassChoice(classes=classes or TYPICAL_CLASSES, predicting=small)
+            choice = ClassChoice(classes=self.method.round_classes, predicting=small)
         else:
             choice = ClassChoice.of(
                 views,
                 connected(views, len(self.sizes)),
                 self.sizes,
                 self.on_scale,
-                counts=CLASSES if classes is None else (classes,),
+                classes=self.method.classes,
                 imitated=noise.imitated,
                 rng=rng,
             )

@@ -3,7 +3,7 @@
 A copy of the released records and the list of waiting persons are kept with the memberships of a release in
 the curator's folder. The memberships contain their SHA-256, so a changed or exchanged copy is refused, and
 nothing is read from the lake, which others can write to. The copy does not say whose records they are. The
-memberships give the persons of each class, and their marks tell which record of the class is theirs. If the
+memberships give the persons of each class, and their marks show which record of the class is theirs. If the
 release was recorded by an earlier version, the marks of persons who are not in the new release cannot be
 read, so the remaining records of the class are assigned to them in any order.
 """

@@ -1,7 +1,5 @@
 """Functional dependencies: sensitivities by brute force, what is found, kept, and left alone."""
 
-import itertools
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -11,6 +9,7 @@ from privacy_engine.dp.accounting import total
 from privacy_engine.dp.loss import Neighbours
 from privacy_engine.synthesizers.latent.dependencies import SCORE_SENSITIVITY, candidates, kept, score
 from privacy_engine.synthesizers.latent.latent_class import LatentClass
+from tests.neighbours import neighbours
 
 CODES = 20
 SCHEMA = DataSchema.from_dict(
@@ -36,20 +35,6 @@ def table(n: int = 6_000, exceptions: float = 0.0, seed: int = 1) -> pd.DataFram
             "sex": rng.choice(["f", "m"], n),
         }
     )
-
-
-def neighbours(shape: tuple[int, int], n: int) -> list[tuple[np.ndarray, np.ndarray]]:
-    """All tables of n records over the cells, each with those after every replacement of one record."""
-    cells = shape[0] * shape[1]
-    found = []
-    for records in itertools.combinations_with_replacement(range(cells), n):
-        before = np.bincount(records, minlength=cells)
-        for old, new in itertools.product(set(records), range(cells)):
-            after = before.copy()
-            after[old] -= 1
-            after[new] += 1
-            found.append((before.reshape(shape), after.reshape(shape)))
-    return found
 
 
 @pytest.mark.parametrize(("shape", "n"), [((2, 2), 5), ((3, 2), 4), ((2, 3), 4)])

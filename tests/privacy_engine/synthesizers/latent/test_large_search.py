@@ -1,6 +1,5 @@
 """Attributes of many nominal values: sensitivities by brute force, what is found, and what is drawn."""
 
-import itertools
 import json
 from dataclasses import replace
 from typing import Any
@@ -21,6 +20,7 @@ from privacy_engine.synthesizers.latent.latent_class import LatentClass
 from privacy_engine.synthesizers.model import SynthesizerModel
 from privacy_engine.synthesizers.repeated.following import followed, opened
 from privacy_engine.tables.domains import CodedTable
+from tests.neighbours import neighbours
 
 Ints = npt.NDArray[np.int64]
 DELTA = 1e-9
@@ -74,25 +74,12 @@ def broken(released: pd.DataFrame) -> float:
 # --- sensitivities
 
 
-def changes(shape: tuple[int, int], n: int) -> list[tuple[Ints, Ints]]:
-    """All tables of n records over the cells, each with those after every replacement of one record."""
-    cells, found = shape[0] * shape[1], []
-    for records in itertools.combinations_with_replacement(range(cells), n):
-        before = np.bincount(records, minlength=cells)
-        for old, new in itertools.product(set(records), range(cells)):
-            after = before.copy()
-            after[old] -= 1
-            after[new] += 1
-            found.append((before.reshape(shape), after.reshape(shape)))
-    return found
-
-
 @pytest.mark.parametrize(("shape", "n"), [((3, 2), 5), ((3, 3), 4)])
 def test_one_replaced_record_changes_the_scores_by_no_more_than_the_choice_hides(
     shape: tuple[int, int], n: int
 ) -> None:
     least = np.rint(np.random.default_rng(1).normal(0.5, 1, shape))
-    pairs = changes(shape, n)
+    pairs = neighbours(shape, n)
     bound = dependence_sensitivity(1)
     assert 2 <= max(abs(excess(after) - excess(before)) for before, after in pairs) <= bound
     seen = [abs(readable(after, least) - readable(before, least)) for before, after in pairs]

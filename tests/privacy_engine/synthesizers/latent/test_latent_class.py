@@ -23,6 +23,7 @@ from privacy_engine.synthesizers.latent.noisy_tables import measure_attributes, 
 from privacy_engine.synthesizers.latent.view_plan import MOST_CELLS
 from privacy_engine.tables.domains import CodedTable
 from privacy_engine.tables.marginals import contingency, table_sensitivity
+from tests.neighbours import neighbours
 
 BINARY = DataSchema.from_dict({f"a{i}": {"categories": ["0", "1"]} for i in range(6)})
 MIXED = DataSchema.from_dict(
@@ -71,19 +72,6 @@ def started(method: LatentClass, coded: CodedTable) -> tuple[Inputs, BudgetPlan]
 
 
 # --- sensitivities
-
-
-def neighbours(cells: int, n: int) -> list[tuple[np.ndarray, np.ndarray]]:
-    """Counts of all tables of n records, each with the counts after every replacement of one record."""
-    found = []
-    for records in itertools.combinations_with_replacement(range(cells), n):
-        before = np.bincount(records, minlength=cells)
-        for old, new in itertools.product(set(records), range(cells)):
-            after = before.copy()
-            after[old] -= 1
-            after[new] += 1
-            found.append((before, after))
-    return found
 
 
 @pytest.mark.parametrize(("cells", "n"), [(2, 4), (3, 4), (6, 3)])

@@ -9,7 +9,6 @@ import pytest
 
 from privacy_engine.synthesizers.latent.latent_classes import LatentClasses, View, random_start
 from privacy_engine.synthesizers.latent.learned_model import (
-    CLASSES,
     LAST_STEPS,
     MOST_CLASSES,
     ClassChoice,
@@ -40,13 +39,13 @@ def pairs_of(model: LatentClasses) -> dict[tuple[int, int], Floats]:
     return {pair: model.marginal(pair) for pair in pairs}
 
 
-def choice(views: Sequence[View], sizes: Sequence[int], counts: Sequence[int] = CLASSES) -> ClassChoice:
+def choice(views: Sequence[View], sizes: Sequence[int], classes: int | None = None) -> ClassChoice:
     return ClassChoice.of(
         views,
         [tuple(range(len(sizes)))],
         sizes,
         (0,) * len(sizes),
-        counts=counts,
+        classes=classes,
         imitated=normal,
         rng=np.random.default_rng(7),
     )
@@ -76,7 +75,7 @@ def test_independent_attributes_have_no_classes() -> None:
 
 
 def test_one_class_asks_for_no_comparison() -> None:
-    assert choice([], (2, 2), counts=(1,)) == ClassChoice(classes=1, predicting=())
+    assert choice([], (2, 2), classes=1) == ClassChoice(classes=1, predicting=())
 
 
 def test_fewer_classes_are_taken_unless_they_miss_clearly_more() -> None:
