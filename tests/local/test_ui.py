@@ -16,7 +16,7 @@ from deploy.local.samples.files import ADULT, SAMPLES, write_table
 from deploy.local.samples.synthetic_adult import synthetic_adult
 from deploy.local.ui import ComponentError, require_login
 from tests.servers.airflow_api import ask
-from tests.waiting import DEADLINE
+from tests.waiting import DEADLINE, wait_for
 
 pytestmark = pytest.mark.slow
 
@@ -71,7 +71,9 @@ def test_the_printed_login_works_and_sigterm_leaves_no_process_behind(
     assert json.loads(login)["access_token"]
 
     started = psutil.Process(ui.pid).children(recursive=True)
-    assert len(started) >= 4  # API server, scheduler, DAG processor, triggerer
+    assert len(started) >= 5  # API server, scheduler, DAG processor, triggerer, compiler
+    compiler = tmp_path / ".airflow" / "components" / "warm.log"
+    wait_for(lambda: "functions" in compiler.read_text(), "compiled functions", detail=compiler.read_text)
     ui.send_signal(signal.SIGTERM)
     assert ui.wait(DEADLINE) == 0
     assert not [process for process in started if is_alive(process)]
