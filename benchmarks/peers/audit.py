@@ -1,5 +1,6 @@
 """Audits of differential privacy: what every method shows of its claim, and what planted faults show."""
 
+from benchmarks.auditing import FALSE_ALARM
 from benchmarks.peers.audit_cases import (
     HALF_NOISE,
     HALF_SENSITIVITY,
@@ -11,11 +12,10 @@ from benchmarks.peers.audit_cases import (
 )
 from benchmarks.report import Section, markdown_table, verdict
 from benchmarks.tables import Table
-from privacy_engine.attacks.auditing import FALSE_ALARM
 
 FAULTS = (HALF_NOISE, HALF_SENSITIVITY, WHOLE_EPSILON, ONE_ROW)
 ABOUT = f"""Each row is an attack on two neighbouring inputs, or on canaries, each of which has one of two
-values by a coin (`privacy_engine.attacks.auditing`). The bound is a loss that the outputs show at
+values by a coin (`benchmarks.auditing`). The bound is a loss that the outputs show at
 the least: it is above the true loss with probability {FALSE_ALARM:g} at most. It refutes a claim
 that it exceeds, and proves none. Under a fault (half the noise; half the sensitivity; each part of
 a split with the whole epsilon; a person's rows taken for one) the bound must exceed the claim; —

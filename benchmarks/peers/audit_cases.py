@@ -16,14 +16,14 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from privacy_engine import DataSchema, load_method
-from privacy_engine.attacks.auditing import (
+from benchmarks.auditing import (
     Canaries,
     loss_of_guesses,
     loss_shown,
     rho_of_guesses,
     rho_shown,
 )
+from privacy_engine import DataSchema, load_method
 from privacy_engine.dp import contributions, mechanisms
 from privacy_engine.dp.loss import Neighbours, PrivacyLoss
 from privacy_engine.dp.noise import Change, NoiseBudget, PureNoise

@@ -5,12 +5,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from benchmarks.peers.column_bound import least_gcp_by_columns
 from benchmarks.report import Section, markdown_table, verdict
 from benchmarks.tables import Table
 from benchmarks.timing import timed
 from privacy_engine.anonymizers.bottom_up import BottomUp
 from privacy_engine.measures.utility import gcp
-from privacy_engine.recoding.nearness.columns import least_gcp_by_columns
 from privacy_engine.recoding.nearness.least_boxes import least_gcp
 from privacy_engine.tables.encoding import EncodedTable
 

@@ -10,19 +10,15 @@ records and then moves all centres, as in k-means (Huang moves a centre with eac
 the records does not matter; the search for the nearest centre is exact and goes through a tree of them.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-import pandas as pd
 
 from privacy_engine.compiled import kernel
 from privacy_engine.errors import InfeasibleError
-from privacy_engine.outliers.detector import check_penalty, check_positive
 from privacy_engine.outliers.mixed_space import CodeArray, FloatArray, IntArray, MixedSpace
 from privacy_engine.outliers.neighbours import NeighbourTree
 from privacy_engine.progress import portion
-from privacy_engine.tables.schema import DataSchema
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,46 +45,6 @@ class Clustering:
     def cost(self) -> float:
         """Yang (2018), definition 2: the sum of all dissimilarities."""
         return float(self.distances.sum())
-
-
-@dataclass(frozen=True, kw_only=True)
-class KPrototypes:
-    """Clustering of a table of numbers and categories.
-
-    Attributes:
-        clusters: K, >= 1.
-        penalty: Lambda, squared distance of two unequal categories, > 0; numbers are scaled to [0, 1].
-        rounds: Assignments at most, >= 1.
-        attributes: Columns; all quasi-identifiers where none are given.
-    """
-
-    clusters: int
-    penalty: float = 1.0
-    rounds: int = 20
-    attributes: Sequence[str] | None = None
-
-    def __post_init__(self) -> None:
-        check_positive("clusters", self.clusters)
-        check_penalty(self.penalty)
-        check_positive("rounds", self.rounds)
-
-    def fit(self, table: pd.DataFrame, schema: DataSchema) -> Clustering:
-        """Cluster the records, in the order of the table's rows.
-
-        Raises:
-            SchemaError: If the chosen columns do not fit the schema.
-            InfeasibleError: More clusters than distinct records.
-        """
-        space = MixedSpace.of_table(table, schema, self.attributes, self.penalty)
-        found = cluster_points(space, self.clusters, self.rounds)
-        return Clustering(
-            labels=found.labels[space.point_of],
-            distances=found.distances[space.point_of],
-            numbers=found.numbers,
-            categories=found.categories,
-            rounds=found.rounds,
-            converged=found.converged,
-        )
 
 
 def cluster_points(space: MixedSpace, clusters: int, rounds: int) -> Clustering:

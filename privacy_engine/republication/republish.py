@@ -59,7 +59,7 @@ from privacy_engine.republication.earlier_boxes import (
 )
 from privacy_engine.republication.nested import People, lies_within, search
 from privacy_engine.republication.signatures import Buckets, Signature, buckets_of
-from privacy_engine.republication.unique import Wanted, distinguished, m_unique_classes
+from privacy_engine.republication.unique import Demand, distinguished, m_unique_classes
 from privacy_engine.tables.classes import EquivalenceClasses
 from privacy_engine.tables.encoding import EncodedTable
 from privacy_engine.tables.schema import DataSchema
@@ -299,7 +299,7 @@ class _Requirements:
         """The recoding into m-unique classes, whose counterfeits are known then."""
         ((attribute, m),), together = self.m.items(), self.departures is Departures.KNOWN
         kept = np.ones(len(known.encoded), np.bool_)
-        wanted = Wanted(
+        demand = Demand(
             attribute=attribute,
             m=max(m, self.planned),
             k=self.least,
@@ -308,7 +308,7 @@ class _Requirements:
         )
         if together:
             kept = self._whole_cohorts(known, block, kept)
-        labels, values, buckets = m_unique_classes(known, block, kept, wanted, rng)
+        labels, values, buckets = m_unique_classes(known, block, kept, demand, rng)
         if counterfeits:
             self.filling = _Filling(attribute, values, buckets, m * len(values))
         return self._safe(known, labels)

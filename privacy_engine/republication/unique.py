@@ -45,7 +45,7 @@ Waiting = dict[str, list[int]]  # value -> arrivals with it who have no bucket y
 
 
 @dataclass(frozen=True, kw_only=True)
-class Wanted:
+class Demand:
     """The requirements on m-unique classes.
 
     Attributes:
@@ -98,10 +98,10 @@ class Bucket:
         classes = max(counts.values())
         return value in self.signature and counts.total() >= k * classes and not (self.whole and classes > 1)
 
-    def trim(self, wanted: Wanted) -> None:
+    def trim(self, demand: Demand) -> None:
         """Leave out persons with a value that more persons have than there are classes."""
         counts = list(self.counts.values())
-        classes = most_classes(counts, wanted.k) if wanted.counterfeits else min(counts)
+        classes = most_classes(counts, demand.k) if demand.counterfeits else min(counts)
         classes = min(classes, 1) if self.whole else classes
         self.rows = {value: own[:classes] for value, own in self.rows.items()}
 
@@ -122,7 +122,7 @@ def most_classes(counts: Collection[int], persons: int) -> int:
 
 
 def m_unique_classes(
-    known: Known, block: Ints, kept: npt.NDArray[np.bool_], wanted: Wanted, rng: np.random.Generator
+    known: Known, block: Ints, kept: npt.NDArray[np.bool_], demand: Demand, rng: np.random.Generator
 ) -> tuple[Ints, Texts, Buckets]:
     """Classes of different values each, with the signatures that persons had before.
 
@@ -130,33 +130,33 @@ def m_unique_classes(
         known: Number n of persons.
         block: Class that each was in before, -1 = none, shape (n,).
         kept: Whether to put each person into a class, shape (n,).
-        wanted: Requirements on the classes.
+        demand: Requirements on the classes.
         rng: Source of randomness for choosing among arrivals with equal values.
 
     Returns:
         labels: (n,) int64, -1 = no class; values: (n,) the text of each person's value, or a hash of it where
         there are no counterfeits; and the signature of each person.
     """
-    values, held = _signatures(known, wanted)
+    values, held = _signatures(known, demand)
     rows, classes = np.flatnonzero(kept), known.history.classes
     if classes:  # the persons of the last release first: a class keeps these rather than those who return
         rows = rows[np.argsort(classes[-1][rows] < 0, kind="stable")]
-    buckets = _divided(values, held, block, rows, wanted)
+    buckets = _divided(values, held, block, rows, demand)
     arrivals: Waiting = {}
     for row in rng.permutation([row for row in rows.tolist() if held[row] is None]).tolist():
         arrivals.setdefault(values[row], []).append(row)
-    _balance(buckets, arrivals, known, wanted)
-    rest = _not_eligible(arrivals, wanted.m)
-    _assign(buckets, arrivals, wanted.m, wanted)
-    if wanted.counterfeits:
-        _join(buckets, rest, wanted.k)
-        _not_eligible(rest, wanted.k)
-        _assign(buckets, rest, wanted.k, wanted, [v for v, _ in Counter(values.tolist()).most_common()])
+    _balance(buckets, arrivals, known, demand)
+    rest = _not_eligible(arrivals, demand.m)
+    _assign(buckets, arrivals, demand.m, demand)
+    if demand.counterfeits:
+        _join(buckets, rest, demand.k)
+        _not_eligible(rest, demand.k)
+        _assign(buckets, rest, demand.k, demand, [v for v, _ in Counter(values.tolist()).most_common()])
     labels, of, places = np.full(len(values), -1), np.full(len(values), -1), dict[Signature, int]()
     cut, used = _Cut.of(known), 0
     for bucket in buckets:
-        bucket.trim(wanted)
-        for members in cut.split([np.array(own) for own in bucket.rows.values() if own], wanted.k):
+        bucket.trim(demand)
+        for members in cut.split([np.array(own) for own in bucket.rows.values() if own], demand.k):
             labels[members], used = used, used + 1
             of[members] = places.setdefault(bucket.signature, len(places))
     return labels, values, Buckets(of, tuple(places))
@@ -167,19 +167,19 @@ def _divided(
     held: Sequence[Signature | None],
     block: Ints,
     rows: Ints,
-    wanted: Wanted,
+    demand: Demand,
 ) -> list[Bucket]:
     """Division: a bucket for each signature, or for each class that stays together."""
     found: dict[tuple[Signature, int], Bucket] = {}
     for row in rows.tolist():
         signature, value = held[row], values[row]
         if signature and value in signature:
-            key = (signature, int(block[row]) if wanted.together else -1)
-            found.setdefault(key, Bucket(signature, wanted.together)).add(value, [row])
+            key = (signature, int(block[row]) if demand.together else -1)
+            found.setdefault(key, Bucket(signature, demand.together)).add(value, [row])
     return list(found.values())
 
 
-def _balance(buckets: Sequence[Bucket], arrivals: Waiting, known: Known, wanted: Wanted) -> None:
+def _balance(buckets: Sequence[Bucket], arrivals: Waiting, known: Known, demand: Demand) -> None:
     """Balancing: take arrivals with values that a bucket lacks."""
     space, codes = tabulate(known.encoded.geometry()), np.ascontiguousarray(known.encoded.codes, np.int32)
 
@@ -187,7 +187,7 @@ def _balance(buckets: Sequence[Bucket], arrivals: Waiting, known: Known, wanted:
         own, member = arrivals[value], next(rows[0] for rows in bucket.rows.values())
         bucket.add(value, [own.pop(int(nearest(space, codes[[member]], codes[own])[0]))])
 
-    if not wanted.counterfeits:  # a bucket that cannot be completed takes no one
+    if not demand.counterfeits:  # a bucket that cannot be completed takes no one
         for bucket in buckets:
             counts = bucket.counts
             have = min(count + len(arrivals.get(value, ())) for value, count in counts.items())
@@ -206,7 +206,7 @@ def _balance(buckets: Sequence[Bucket], arrivals: Waiting, known: Known, wanted:
         bucket = buckets[place]
         for _ in range(min(bucket.classes - bucket.counts[value], left[value])):
             after = left - Counter([value])
-            if _surplus(after, wanted.m) > _surplus(left, wanted.m):
+            if _surplus(after, demand.m) > _surplus(left, demand.m):
                 break
             left = after
             take(bucket, value)
@@ -228,7 +228,7 @@ def _not_eligible(arrivals: Waiting, m: int) -> Waiting:
 
 
 def _assign(
-    buckets: list[Bucket], arrivals: Waiting, m: int, wanted: Wanted, others: Sequence[str] = ()
+    buckets: list[Bucket], arrivals: Waiting, m: int, demand: Demand, others: Sequence[str] = ()
 ) -> None:
     """Assignment: put arrivals, who are m-eligible, into buckets of their most frequent values.
 
@@ -236,7 +236,7 @@ def _assign(
         buckets: Buckets of this release; new ones are added.
         arrivals: Value -> persons, who are taken out.
         m: Least number of values of arrivals in a bucket.
-        wanted: Requirements on the classes.
+        demand: Requirements on the classes.
         others: Values that complete a signature, the most frequent first.
     """
     known = {bucket.signature: bucket for bucket in buckets if not bucket.whole}
@@ -255,8 +255,8 @@ def _assign(
         else:
             return
         taken = most[:beta]
-        more = [value for value in others if value not in taken][: max(wanted.m - beta, 0)]
-        if beta + len(more) < wanted.m:
+        more = [value for value in others if value not in taken][: max(demand.m - beta, 0)]
+        if beta + len(more) < demand.m:
             return
         signature = tuple(sorted([*taken, *more]))
         if signature not in known:
@@ -279,7 +279,7 @@ def _join(buckets: Sequence[Bucket], rest: Waiting, k: int) -> None:
                 bucket.add(value, [own.pop()])
 
 
-def _signatures(known: Known, wanted: Wanted) -> tuple[Texts, list[Signature | None]]:
+def _signatures(known: Known, demand: Demand) -> tuple[Texts, list[Signature | None]]:
     """(n,) the value of each person, and the signature.
 
     With counterfeits values are texts, because a later release must write values that no one has; otherwise
@@ -287,13 +287,13 @@ def _signatures(known: Known, wanted: Wanted) -> tuple[Texts, list[Signature | N
     changed or was not kept, or an arrival whose value most persons write in another way, has an empty
     signature, and so is in no bucket.
     """
-    schema, table = known.encoded.schema, known.encoded.table[[wanted.attribute]]
-    own = Membership.of_table(known.persons, table, DataSchema((schema[wanted.attribute],)))
-    codes, counts = own.values[wanted.attribute], own.counts[wanted.attribute]
-    if not wanted.counterfeits:
+    schema, table = known.encoded.schema, known.encoded.table[[demand.attribute]]
+    own = Membership.of_table(known.persons, table, DataSchema((schema[demand.attribute],)))
+    codes, counts = own.values[demand.attribute], own.counts[demand.attribute]
+    if not demand.counterfeits:
         hashed = np.array(counts.texts, dtype=object)[codes]
-        return hashed, _kept_signatures(known.history, wanted.attribute)
-    texts, held = texts_of(table[wanted.attribute]), held_signatures(known.history, wanted.attribute)
+        return hashed, _kept_signatures(known.history, demand.attribute)
+    texts, held = texts_of(table[demand.attribute]), held_signatures(known.history, demand.attribute)
     written: dict[int, Counter[str]] = {}
     for code, text in zip(codes.tolist(), texts.tolist(), strict=True):
         written.setdefault(code, Counter())[text] += 1

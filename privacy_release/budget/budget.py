@@ -29,7 +29,6 @@ from typing import TYPE_CHECKING, Any
 from privacy_engine.errors import InfeasibleError, LedgerError, PrivacyEngineError
 from privacy_release.budget.following import FOLLOWS, Turn, earlier_model, is_opened, turn_of
 from privacy_release.budget.participation import Schedule
-from privacy_release.budget.typed import typed_records
 from privacy_release.budget.yearly import Yearly
 from privacy_release.workarea.engines import open_engine
 from privacy_release.workarea.people import Numbering
@@ -215,7 +214,7 @@ class _Measuring:
 
     def _of_records(self) -> tuple[str, Mapping[str, str]]:
         """Draw the noise. A method refuses before it does, see `Synthesizer.measure`."""
-        with _given_back(self.budget, self.booking):
+        with given_back(self.budget, self.booking):
             self.on_progress("reading")
             coded = _coded(self.turn.method, self.table, self.schema, self._earlier())
             self.on_progress(f"running {self.turn.method.key}")
@@ -230,9 +229,9 @@ class _Measuring:
         """
         schedule, turn = self.budget.schedule, self.turn
         assert isinstance(schedule, Schedule)
-        with _given_back(self.budget, self.booking):
+        with given_back(self.budget, self.booking):
             self.on_progress("reading")
-            frame = typed_records(self.table, self.schema)
+            frame = self.table.typed_frame(self.schema)
             persons = frame[self.schema.by].to_numpy(dtype="int64")
             self.on_progress("counting who takes part")
             with schedule.counted(
@@ -248,7 +247,7 @@ class _Measuring:
 
 
 @contextmanager
-def _given_back(budget: Budget, booking: "Booking") -> Iterator[None]:
+def given_back(budget: Budget, booking: "Booking") -> Iterator[None]:
     """Release the reservation if this call made it and the block refuses. Then no noise was drawn."""
     try:
         yield
@@ -278,7 +277,7 @@ def _coded(
     if earlier is not None and earlier.bins is None:  # also of a release before there were quantile bins
         schema = with_equal_bins(schema)
     if not table.is_in_fragments:
-        return method.coded(typed_records(table, schema, storages), schema)
+        return method.coded(table.typed_frame(schema, storages), schema)
     table.require_unchanged()
     with open_engine(table.engine, Path(table.uri).parent) as engine:
         coded = method.coded_files(engine, table.paths(), schema, storages)

@@ -17,16 +17,14 @@ bytes.
 import hashlib
 import json
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from privacy_engine.errors import IntegrityError, LedgerError, PrivacyEngineError
-from privacy_release.budget.budget import Budget, booking_key, reference_to
+from privacy_engine.errors import IntegrityError
+from privacy_release.budget.budget import Budget, booking_key, given_back, reference_to
 from privacy_release.budget.secrets import described_parameters
-from privacy_release.budget.typed import typed_records
 from privacy_release.workarea.area import WorkArea
 from privacy_release.workarea.parquet import parquet_bytes, read_private, write_private
 from privacy_release.workarea.references import BookingRef, Table
@@ -55,7 +53,7 @@ def draw_answers(
         SchemaError: If the table does not fit its schema, or a domain is not public.
         IntegrityError: If the table changed since it was ingested.
     """
-    return Answers(release=method.release(typed_records(table, schema), schema, rng))
+    return Answers(release=method.release(table.typed_frame(schema), schema, rng))
 
 
 def paid_answers(
@@ -100,7 +98,12 @@ def paid_answers(
     on_progress("booking the budget")
     booking = budget.ledger.reserve(budget.dataset, key, loss, detail=detail)
     if booking.model is None or memoised:
-        release = _drawn(method, table, schema, budget, booking, on_progress)
+        with given_back(budget, booking):
+            on_progress("reading")
+            frame = table.typed_frame(schema)
+            on_progress(f"running {method.key}")
+            # Paid answers do not use this generator.
+            release = method.release(frame, schema, np.random.default_rng())
         answers = work.path(f"{label}.parquet")
         sha256 = write_private(answers, parquet_bytes(release.table))
         work.send(str(answers))  # paid answers must outlive this process
@@ -115,29 +118,6 @@ def paid_answers(
 def fingerprint_of(randomization: Mapping[str, Any]) -> str:
     """Return the hash of a randomization, as in the manifest."""
     return hashlib.sha256(json.dumps(randomization, sort_keys=True, allow_nan=False).encode()).hexdigest()
-
-
-def _drawn(
-    method: "Randomizer | Memoised",
-    table: Table,
-    schema: "DataSchema",
-    budget: Budget,
-    booking: "Booking",
-    on_progress: Callable[[str], None],
-) -> "RandomizedRelease":
-    """Draw answers. The reservation is released if this call made it and drawing failed."""
-    try:
-        on_progress("reading")
-        frame = typed_records(table, schema)
-        on_progress(f"running {method.key}")
-        return method.release(
-            frame, schema, np.random.default_rng()
-        )  # paid answers do not use this generator
-    except PrivacyEngineError:
-        if booking.owned:
-            with suppress(LedgerError):
-                budget.ledger.cancel(budget.dataset, booking.key, token=booking.token)
-        raise
 
 
 def _text(release: "RandomizedRelease", sha256: str | None) -> str:

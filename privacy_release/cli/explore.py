@@ -141,18 +141,18 @@ def _records(
     work: "WorkArea",
 ) -> "tuple[RecordsRef, Budget | None]":
     """Return the records to explore, described on stderr, and the budget that pays if they are people's."""
-    from privacy_release.explore.sources import Wanted, budget_of, records_of
+    from privacy_release.explore.sources import ExploreRequest, budget_of, records_of
 
     with usage("--sample, --target or --public"):
-        wanted = Wanted(
+        request = ExploreRequest(
             rows=arguments.sample,
             target=arguments.target,
             seed=arguments.seed,
             public=arguments.public,
             book=arguments.book,
         )
-        budget = budget_of(spec, cells, wanted) if arguments.book else None
-        records = records_of(spec, policy, grid, wanted, work, _say)
+        budget = budget_of(spec, cells, request) if arguments.book else None
+        records = records_of(spec, policy, grid, request, work, _say)
     return records, budget
 
 

@@ -63,11 +63,11 @@ from privacy_release.cli.query import add_query_command
 from privacy_release.cli.table import add_table_command
 from privacy_release.cli.text import (
     bars,
+    earlier_lines,
     finding_lines,
     lines,
     manifest_lines,
     outcome_lines,
-    over_time_lines,
     release_line,
 )
 from privacy_release.cli.warm import add_warm_command
@@ -332,7 +332,7 @@ def _verify(arguments: argparse.Namespace) -> int:
         report = replace(report, findings=(*report.findings, *text_findings(files, schema, policy)))
     print(f"{counted(report.rows, 'row')} in {counted(report.classes, 'class', 'classes')}")
     found = report.to_dict()["findings"]
-    print("\n".join([*finding_lines(found), *over_time_lines(found, followed=False)]))
+    print("\n".join([*finding_lines(found), *earlier_lines(found, followed=False)]))
     report.raise_if_failed()
     return DONE
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from privacy_engine.progress import reporting_to
 from privacy_engine.verification.attack_risk import AttackRisk
-from privacy_engine.verification.republication.notes import notes_over_time
+from privacy_engine.verification.republication.notes import notes_on_earlier
 from privacy_engine.vocabulary import counted
 from privacy_release.config.durations import Pace, how_far
 from privacy_release.config.settings import VARIABLES
@@ -33,7 +33,7 @@ def outcome_lines(outcome: "Outcome") -> list[str]:
         f"report    {published.report}",
         f"signed    {published.statement or _UNSIGNED}",
         *finding_lines(outcome.report.findings),
-        *over_time_lines(outcome.report.findings, followed=outcome.staged.follows_people),
+        *earlier_lines(outcome.report.findings, followed=outcome.staged.follows_people),
         *([f"evidence  {outcome.evidence['evidence']}"] if outcome.evidence else []),
         *(f"warning   {text}" for text in outcome.warnings),
         *figure_lines(outcome.staged.figures),
@@ -56,9 +56,9 @@ def finding_lines(findings: Sequence[Mapping[str, Any]]) -> list[str]:
     return [_finding(finding) for finding in findings]
 
 
-def over_time_lines(findings: Sequence[Mapping[str, Any]], *, followed: bool) -> list[str]:
-    """Return one line for each note on the earlier releases, see `notes_over_time`."""
-    return [f"over time {note}" for note in notes_over_time(findings, followed=followed)]
+def earlier_lines(findings: Sequence[Mapping[str, Any]], *, followed: bool) -> list[str]:
+    """Return one line for each note on the earlier releases, see `notes_on_earlier`."""
+    return [f"over time {note}" for note in notes_on_earlier(findings, followed=followed)]
 
 
 def _finding(finding: Mapping[str, Any]) -> str:
@@ -84,7 +84,7 @@ def manifest_lines(stored: Mapping[str, Any]) -> list[str]:
     manifest = Manifest.from_dict(stored)
     return [
         *finding_lines(manifest.findings),
-        *over_time_lines(manifest.findings, followed=manifest.history is not None),
+        *earlier_lines(manifest.findings, followed=manifest.history is not None),
         *figure_lines(manifest.figures),
         json.dumps(stored, indent=2, sort_keys=True, ensure_ascii=False),
     ]

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from privacy_engine.errors import SpecError
-from privacy_engine.verification.republication.notes import notes_over_time
+from privacy_engine.verification.republication.notes import notes_on_earlier
 from privacy_engine.vocabulary import counted
 from privacy_release.evidence.criteria import HIPAA, NIST, WP29
 from privacy_release.reports.release import page_template
@@ -63,7 +63,7 @@ def sections_of(facts: Mapping[str, Any], opinion: str) -> list[Section]:
             title="What was measured on the published bytes",
             texts=[
                 "Each rule of the policy, which is kept apart from the method.",
-                *(f"{note}." for note in notes_over_time(facts["measured"], followed="history" in facts)),
+                *(f"{note}." for note in notes_on_earlier(facts["measured"], followed="history" in facts)),
             ],
             heads=("Rule", "Bound", "Measured", "Kept"),
             rows=[

@@ -22,7 +22,7 @@ from privacy_release.running.booked import booked_release
 from privacy_release.spec.methods import build_method
 from privacy_release.workarea.parquet import read_private
 from privacy_release.workarea.references import RecordsFileRef, RecordsRef
-from privacy_release.workarea.staged import finite, read_schema
+from privacy_release.workarea.staged import finite
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -120,7 +120,7 @@ def _measure(
     budget: "Budget | None",
     policy: "ReleasePolicy | None",
 ) -> None:
-    frame, schema = _frame(records.made_from), read_schema(records.schema)
+    frame, schema = _frame(records.made_from), records.read_schema()
     rng = np.random.default_rng(records.seed)
     if records.origin == "booked":
         release, seconds = _booked(choice, records, work, budget, policy)
@@ -184,7 +184,7 @@ def _anonymized(release: "Release", records: RecordsRef, cell: Measured, rng: An
     one, two = marginal_errors(recoding)
     cell["figures"] = {**loss, **risk, "marginals_1": one, "marginals_2": two}
     if records.target is not None:
-        test = EncodedTable.encode(_frame(records.held_out), read_schema(records.schema))
+        test = EncodedTable.encode(_frame(records.held_out), records.read_schema())
         cell["figures"] |= _scores(train_on_release(recoding, test, records.target, rng))
     for shown in distributions(recoding, records.smallest_count):
         if isinstance(shown, Withheld):
@@ -203,7 +203,7 @@ def _synthesized(
     from privacy_engine.measures.synthetic_learning import train_on_synthetic
     from privacy_engine.measures.synthetic_utility import coded, coded_marginal_tvd
 
-    schema = replace(read_schema(records.schema).without_identifiers(), person=None)
+    schema = replace(records.read_schema().without_identifiers(), person=None)
     names = list(schema.names)
     real, drawn = coded(frame.loc[:, names], schema), coded(release.table.loc[:, names], schema)
     assert release.loss is not None

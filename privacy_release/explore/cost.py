@@ -32,7 +32,7 @@ from privacy_release.spec.methods import build_method
 from privacy_release.spec.outliers import build_detector
 from privacy_release.workarea.engines import LOCAL
 from privacy_release.workarea.references import RecordsFileRef, Table
-from privacy_release.workarea.staged import read_schema
+from privacy_release.workarea.references.files import Described
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -49,7 +49,7 @@ Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Steps:
+class Steps(Described):
     """The steps to run.
 
     Attributes:
@@ -233,7 +233,7 @@ def _work(pipe: Connection, steps: Steps, longest: float) -> None:
 
 
 def _send_points(pipe: Connection, steps: Steps, longest: float) -> PrivacyEngineError | None:
-    frame, schema = steps.records.frame(), read_schema(steps.schema)
+    frame, schema = steps.records.frame(), steps.read_schema()
     frame, policy = _shuffled(frame, schema), ReleasePolicy.from_dict(steps.policy)
     why, began, size, warm = None, time.perf_counter(), 0, False
     while size < len(frame) and time.perf_counter() - began < longest:

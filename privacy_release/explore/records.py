@@ -1,6 +1,6 @@
 """The records that choices are measured on: from the source, from a public table, or simulated."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +15,7 @@ from privacy_release.reports.data import SMALLEST_COUNT
 from privacy_release.workarea.area import WorkArea
 from privacy_release.workarea.parquet import parquet_bytes, write_private
 from privacy_release.workarea.references import Origin, RecordsFileRef, RecordsRef, Table
-from privacy_release.workarea.staged import read_schema, write_schema
+from privacy_release.workarea.staged import write_schema
 
 if TYPE_CHECKING:
     from privacy_engine.tables.schema import DataSchema
@@ -53,15 +53,16 @@ def records_of_table(
         SpecError: If there are too few records, or there is no such target.
         IntegrityError: If the table changed since it was ingested.
     """
-    frame, schema = table.frame(), read_schema(table.schema)
+    frame, schema = table.frame(), table.read_schema()
     rng = np.random.default_rng(seed)
     if origin == "booked":
         made_from = frame
         held_out = frame.sample(min(MOST_HELD_OUT, len(frame)), random_state=rng)
     else:
         made_from, held_out = _parted(frame, schema, rows, rng)
-    whole = table if origin == "booked" else None
-    return _kept(made_from, held_out, schema, policy, work, origin, target, seed, len(frame), whole)
+    booked = table if origin == "booked" else None
+    drawn = _Drawn(made_from=made_from, held_out=held_out, schema=schema, origin=origin, rows=len(frame))
+    return drawn.written(policy, work, target, seed, booked)
 
 
 def simulated_records(
@@ -84,8 +85,8 @@ def simulated_records(
     rng, count = np.random.default_rng(seed), rows + min(MOST_HELD_OUT, rows // 4)
     domains = public_domains(plain, {a.name: _storage(a) for a in plain.attributes}, {})
     frame = pd.DataFrame({d.name: d.decode(rng.integers(d.size, size=count), rng) for d in domains})
-    parts = frame.iloc[:rows], frame.iloc[rows:]
-    return _kept(*parts, plain, policy, work, "simulated", target, seed, rows, None)
+    parts = {"made_from": frame.iloc[:rows], "held_out": frame.iloc[rows:]}
+    return _Drawn(**parts, schema=plain, origin="simulated", rows=rows).written(policy, work, target, seed)
 
 
 def _storage(attribute: Any) -> Any:
@@ -114,31 +115,45 @@ def _parted(
     return frame[place < kept], frame[place >= persons - held_out]
 
 
-def _kept(
-    made_from: "pd.DataFrame",
-    held_out: "pd.DataFrame",
-    schema: "DataSchema",
-    policy: "ReleasePolicy",
-    work: WorkArea,
-    origin: Origin,
-    target: str | None,
-    seed: int,
-    source_rows: int,
-    table: Table | None,
-) -> RecordsRef:
-    required = [model.k for model in policy.require if isinstance(model, KAnonymity)]
-    return RecordsRef(
-        origin=origin,
-        made_from=_file(work.path("explore-made-from.parquet"), made_from),
-        held_out=_file(work.path("explore-held-out.parquet"), held_out),
-        schema=write_schema(work, "explore", schema),
-        policy=policy.to_dict(),
-        target=target_of(schema, target),
-        source_rows=source_rows,
-        smallest_count=max([SMALLEST_COUNT, *required]),
-        seed=seed,
-        table=table,
-    )
+@dataclass(frozen=True, kw_only=True)
+class _Drawn:
+    """Records in memory on which choices are measured.
+
+    Attributes:
+        made_from, held_out: Records to release, and other records of the same population.
+        schema: Schema of both.
+        origin: Origin of the records.
+        rows: Number of records that they were drawn from.
+    """
+
+    made_from: "pd.DataFrame"
+    held_out: "pd.DataFrame"
+    schema: "DataSchema"
+    origin: Origin
+    rows: int
+
+    def written(
+        self,
+        policy: "ReleasePolicy",
+        work: WorkArea,
+        target: str | None,
+        seed: int,
+        booked: Table | None = None,
+    ) -> RecordsRef:
+        """Write the records to the work area. `booked` is the table if its budget pays for each release."""
+        required = [model.k for model in policy.require if isinstance(model, KAnonymity)]
+        return RecordsRef(
+            origin=self.origin,
+            made_from=_file(work.path("explore-made-from.parquet"), self.made_from),
+            held_out=_file(work.path("explore-held-out.parquet"), self.held_out),
+            schema=write_schema(work, "explore", self.schema),
+            policy=policy.to_dict(),
+            target=target_of(self.schema, target),
+            source_rows=self.rows,
+            smallest_count=max([SMALLEST_COUNT, *required]),
+            seed=seed,
+            table=booked,
+        )
 
 
 def _file(path: Path, frame: "pd.DataFrame") -> RecordsFileRef:

@@ -27,7 +27,7 @@ RELEASE_ID = "explore"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Wanted:
+class ExploreRequest:
     """A request to explore.
 
     Attributes:
@@ -49,7 +49,7 @@ def records_of(
     spec: "ReleaseSpec",
     policy: "ReleasePolicy",
     grid: Grid,
-    wanted: Wanted,
+    request: ExploreRequest,
     work: WorkArea,
     say: Callable[[str], None],
 ) -> RecordsRef:
@@ -59,7 +59,7 @@ def records_of(
         spec: Specification of the release.
         policy: Policy combined with the floor policy.
         grid: Grid, whose methods decide what may be read.
-        wanted: Number, target and origin of the records.
+        request: Number, target and origin of the records.
         work: Work area in which records are kept.
         say: Progress callback, called with what is read.
 
@@ -67,19 +67,19 @@ def records_of(
         SpecError: If the release cannot be explored, or the request does not fit it.
         PrivacyEngineError: If ingest, validation or the search for outliers fails.
     """
-    origin = origin_of(spec, grid, public=wanted.public is not None, book=wanted.book)
+    origin = origin_of(spec, grid, public=request.public is not None, book=request.book)
     table: Table | None = None
     if origin == "simulated":
-        rows = wanted.rows or SAMPLE
+        rows = request.rows or SAMPLE
         say(f"simulating {rows:,} records from the public domains of the schema; the source is not read")
-    elif wanted.public:
+    elif request.public:
         say("reading the public table; the source is not read")
-        table = public_table(spec, wanted.public, work)
+        table = public_table(spec, request.public, work)
     else:
         table = source_table(
             spec, RELEASE_ID, spec.data_schema(), work, lambda kind, text: say(f"{kind}: {text}")
         )
-    return sampled(spec, policy, origin, table, wanted, work)
+    return sampled(spec, policy, origin, table, request, work)
 
 
 def sampled(
@@ -87,7 +87,7 @@ def sampled(
     policy: "ReleasePolicy",
     origin: Origin,
     table: Table | None,
-    wanted: Wanted,
+    request: ExploreRequest,
     work: WorkArea,
 ) -> RecordsRef:
     """Sample the records of an ingested table for a grid, or simulate them.
@@ -97,14 +97,14 @@ def sampled(
         policy: Policy combined with the floor policy.
         origin: Origin of the records, from `origin_of`.
         table: Table from `ingest`. None: records are simulated.
-        wanted: Request with number, seed and target.
+        request: Request with number, seed and target.
         work: Work area in which records are kept.
 
     Raises:
         SpecError: If a table is missing, or there is one that must not be read; and as
             `records_of_table` and `simulated_records`.
     """
-    rows, target, seed = wanted.rows or SAMPLE, wanted.target, wanted.seed
+    rows, target, seed = request.rows or SAMPLE, request.target, request.seed
     if (table is None) != (origin == "simulated"):
         raise SpecError(
             "differentially private methods are explored on simulated records, unless the table is declared "
@@ -116,14 +116,14 @@ def sampled(
     return records_of_table(table, policy, work, origin=origin, rows=rows, target=target, seed=seed)
 
 
-def budget_of(spec: "ReleaseSpec", cells: Sequence[Choice], wanted: Wanted) -> Budget:
+def budget_of(spec: "ReleaseSpec", cells: Sequence[Choice], request: ExploreRequest) -> Budget:
     """Return the budget for exploring the source. Each choice is booked as it is made.
 
     Raises:
         SpecError: If the specification has no budget, or a method spends none.
         BudgetExceededError: If it does not cover all choices. Nothing was read or booked.
     """
-    dataset, connection = budget_named(spec, wanted.rows)
+    dataset, connection = budget_named(spec, request.rows)
     run = f"{spec.name}/{RELEASE_ID}"
     budget = Budget(dataset=dataset, run=run, ledger=default_ledger(), connection=connection)
     require_all_left(spec, cells, budget)

@@ -21,7 +21,7 @@ from privacy_engine.errors import IntegrityError, PrivacyEngineError, PublishErr
 from privacy_engine.foreign import translated
 from privacy_engine.tables.schema import DataSchema
 from privacy_engine.verification.policy import ReleasePolicy
-from privacy_engine.verification.republication.notes import notes_over_time
+from privacy_engine.verification.republication.notes import notes_on_earlier
 from privacy_engine.vocabulary import counted
 from privacy_release.lake.commits import newest_first
 from privacy_release.lake.log import (
@@ -275,7 +275,7 @@ class _Check:
         )
         manifest = self.proofs(statement, release)
         if manifest is not None:
-            notes = notes_over_time(manifest.findings, followed=manifest.history is not None)
+            notes = notes_on_earlier(manifest.findings, followed=manifest.history is not None)
             approval = self.approval(manifest, statement, release)
             found = replace(found, approval=approval, over_time=notes)
         with tempfile.TemporaryDirectory(prefix="privacy-release-check-") as folder:

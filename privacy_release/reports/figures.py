@@ -1,6 +1,7 @@
 """Figures of a release: information loss, disclosure risk, and the lower bound of the loss."""
 
 import math
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from privacy_engine.measures import risk, utility
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 # A figure for the reviewer. It comes from the source and cannot be derived from the released table, as the
 # other figures of loss nearly can. So it is in no manifest and no report.
 BOUND = "gcp_bound"
+_LOSSES = ("gcp", "gcp_lca", "gcp_own")
 
 
 def measure(release: "Release", rng: "np.random.Generator") -> tuple[dict[str, float], dict[str, float]]:
@@ -66,3 +68,35 @@ def _rounded_down(bound: float) -> float:
     """Round down to two digits."""
     scale = 10.0 ** (1 - math.floor(math.log10(bound))) if bound > 0 else 1.0
     return math.floor(bound * scale) / scale
+
+
+def counted_in(figures: Mapping[str, float], suppressed: int, rows: int, attributes: int) -> dict[str, float]:
+    """Return the figures of a release over all records, including those suppressed before the method ran.
+
+    A suppressed record has lost everything, see `privacy_engine.measures.utility`. Figures that cannot be
+    derived from those of the other records (entropy, query error) are omitted.
+
+    Args:
+        figures: Figures over the records that the method was given.
+        suppressed: Number of records suppressed before.
+        rows: Number of records that the method was given.
+        attributes: Number of quasi-identifiers.
+    """
+    if not suppressed or "suppressed_records" not in figures:
+        return dict(figures)
+    n, before = rows + suppressed, figures["suppressed_records"]
+    over_all = {
+        name: value for name, value in figures.items() if name not in ("non_uniform_entropy", "query_error")
+    }
+    over_all |= {name: (figures[name] * rows + suppressed) / n for name in _LOSSES if name in figures}
+    over_all["suppressed_records"] = before + suppressed
+    over_all["suppressed"] = over_all["suppressed_records"] / n
+    if "suppressed_cells" in figures:
+        over_all["suppressed_cells"] = figures["suppressed_cells"] + suppressed * attributes
+    if "discernibility" in figures:  # the sum of the squared class sizes, and n for each suppressed record
+        over_all["discernibility"] = (
+            figures["discernibility"] - before * rows + over_all["suppressed_records"] * n
+        )
+    if "distorted" in figures:
+        over_all["distorted"] = figures["distorted"] * rows / n
+    return over_all

@@ -33,8 +33,6 @@ from privacy_release.reports.text import (
     SHIFT_LIMIT,
     claim,
     figure,
-    limit_in_words,
-    measured_in_words,
     neighbours_in_words,
     promise_in_words,
     shown,
@@ -53,16 +51,16 @@ SIZE_BARS = 16
 FOLDED = 8  # rules or columns; longer lists are folded
 
 
-def with_over_time(report: str, notes: Sequence[str]) -> str:
+def with_notes_on_earlier(report: str, notes: Sequence[str]) -> str:
     """Add sentences to a report on the attackers with earlier releases that were considered.
 
     Args:
         report: Page from `render`.
-        notes: Sentences from `notes_over_time`. If there are none, the page is unchanged.
+        notes: Sentences from `notes_on_earlier`. If there are none, the page is unchanged.
     """
     if not notes:
         return report
-    section = page_template("over_time.html.j2").render(notes=notes)
+    section = page_template("earlier_releases.html.j2").render(notes=notes)
     return report.replace(ATTACKS_PLACE, section + ATTACKS_PLACE, 1)
 
 
@@ -92,7 +90,6 @@ def render(
     title: str,
     source_rows: int,
     smallest_count: int,
-    findings: Sequence[Mapping[str, Any]] | None = None,
     about: Mapping[str, str] | None = None,
     budget: Mapping[str, Any] | None = None,
     shifted: ShiftRef | None = None,
@@ -110,7 +107,6 @@ def render(
         source_rows: Number of records that the method was given.
         smallest_count: Smallest count of the source that the distributions show. Smaller ones are hidden,
             others are rounded to its multiples.
-        findings: Findings of the verification (``Report.to_dict()["findings"]``). None before it.
         about: Further facts for the head of the page, such as the release ID, by label.
         budget: State of the data set's budget, including this release: ``dataset``, and ``limits``, a
             list of ``period`` (in words), ``limit``, ``spent`` and ``left`` (epsilons).
@@ -128,14 +124,13 @@ def render(
     return page_template("report.html.j2").render(
         title=title,
         release=data,
-        summary=_summary(data, guarantees, checked=findings is not None),
+        summary=_summary(data, guarantees),
         source_rows=source_rows,
         about=about or {},
         parameters={name: _plain(value) for name, value in data.parameters.items()},
         tiles=_tiles(data, utility, risk, source_rows, budget_lines(budget)),
         guarantees=guarantees,
-        findings=findings,
-        broken=sum(not g["holds"] for g in guarantees) + sum(not f["passed"] for f in findings or ()),
+        broken=sum(not g["holds"] for g in guarantees),
         loss=loss,
         factor=f"{math.exp(loss.epsilon):,.3g}" if loss else "",
         synthetic=data.synthetic,
@@ -229,29 +224,26 @@ def _pages() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    pages.filters.update(figure=figure, limit=limit_in_words, measured=measured_in_words)
+    pages.filters["figure"] = figure
     return pages
 
 
-def _summary(data: ReportData, guarantees: Sequence[Mapping[str, Any]], *, checked: bool) -> str:
+def _summary(data: ReportData, guarantees: Sequence[Mapping[str, Any]]) -> str:
     """Return the verdict on a release that keeps all of its rules, in one sentence."""
     if data.invented:
         return "All records are invented: the file shows the columns of a release and nothing about people."
-    kept = ", and every rule of the policy passed" if checked else ""
     if guarantees:
         names = list(dict.fromkeys(g["claim"].model for g in guarantees))
         held = f"The guarantee of {names[0]} holds" if len(names) == 1 else f"{_listed(names)} hold"
-        return f"{held} on the released records{kept}."
+        return f"{held} on the released records."
     if not data.claims_loss and data.randomized is not None:
-        return f"Values were randomized, but no guarantee covers a whole record{kept}."
+        return "Values were randomized, but no guarantee covers a whole record."
     if data.loss is None:
-        return f"The method claims no privacy guarantee for this table{kept}."
+        return "The method claims no privacy guarantee for this table."
     limit = f"epsilon {figure(data.loss.epsilon)}"
     if data.randomized is not None:
-        return (
-            f"The values were randomized one by one, with a privacy loss of at most {limit} per record{kept}."
-        )
-    return f"The release is differentially private, with a privacy loss of at most {limit}{kept}."
+        return f"The values were randomized one by one, with a privacy loss of at most {limit} per record."
+    return f"The release is differentially private, with a privacy loss of at most {limit}."
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -4,9 +4,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from privacy_engine.release import Release
-from privacy_release.steps.curator import model_of
 from privacy_release.steps.release import make_release
-from privacy_release.workarea.staged import read_schema
 
 if TYPE_CHECKING:
     from privacy_engine.verification.policy import ReleasePolicy
@@ -47,11 +45,11 @@ def booked_release(
     )
     release = Release(
         table=staged.frame(),
-        schema=read_schema(staged.schema),
+        schema=staged.read_schema(),
         method=staged.method,
         parameters=dict(parameters),
         guarantees=(),
         loss=staged.privacy_loss,
-        model=model_of(staged),
+        model=staged.read_model(),
     )
     return release, staged.seconds or 0.0

@@ -9,7 +9,7 @@ from privacy_release.reports.attempts import LeftOut
 from privacy_release.running.context import Releasing, Watcher, nothing
 from privacy_release.running.judging import judged_run
 from privacy_release.steps.counts import counts_hidden
-from privacy_release.steps.publish import COMPLETED
+from privacy_release.steps.publish import COMPLETED, table_rules
 from privacy_release.workarea.area import WorkArea
 from privacy_release.workarea.references import Published, ReportRef, StagedRelease
 
@@ -72,16 +72,25 @@ def run_release(
         PrivacyEngineError: If a step fails.
     """
     with counts_hidden(spec.name, release_id, is_paid=spec.budget is not None):
-        run = judged_run(
-            spec,
-            lake,
-            release_id,
-            work,
-            watch,
-            ledger=ledger,
-            approved_by=approved_by,
+        into, signed = lake.table(spec.publish.table), signer is not None
+        judged = judged_run(spec, into, release_id, ledger=ledger, approved=bool(approved_by), signed=signed)
+        facts = judged.facts
+        run = Releasing(
+            spec=spec,
+            schema=spec.data_schema(),
+            release_id=release_id,
+            work=work,
+            watch=watch,
+            hides_counts=spec.budget is not None,
+            policy=facts.own_policy[0],
+            required=facts.policy,
+            into=into,
+            rules=table_rules(spec.publish_mode, spec.publish.superseded, spec.publish.grace, history),
+            budget=judged.budget,
+            loss=facts.loss,
+            memory=judged.memory,
+            approved_by=approved_by or None,
             signer=signer,
-            history=history,
         )
         approved = spec.approval is not None or bool(approved_by)
         attacked = bool(run.required.attacks)

@@ -39,7 +39,7 @@ from privacy_release.sources.footers import (
 from privacy_release.sources.identifiers import Disguise, Repeats
 from privacy_release.sources.listing import without_values
 from privacy_release.sources.person_dates import FirstDays, Shifts
-from privacy_release.sources.pseudonyms import Pseudonyms
+from privacy_release.sources.pseudonyms import Naming, Pseudonyms
 from privacy_release.sources.reading import (
     Nulls,
     check_arrow,
@@ -77,38 +77,56 @@ class People(Protocol):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Wanted:
-    """What to read from a source, and how to transform it. It can be pickled if it has no `people`.
+class CopyRules:
+    """How the records of a source are copied, whatever source and schema.
+
+    Attributes:
+        columns: Columns to read. None: all, and each must be in the schema.
+        nulls: `fail` raises on a null in a quasi-identifier or sensitive attribute that is not nullable,
+            `drop` drops its record, `keep` treats null as a value, as if each attribute were nullable.
+        individual: Identifier that is copied, too. None: no identifier is copied.
+        people: Collector of the identifiers of the kept records, from one column, which is not copied.
+        naming: Series and release that pseudonyms and date shifts are made for, if the schema requires them.
+        max_expansion: Largest ratio of bytes in memory to bytes in a file, see `footers.Expansion`.
+        disguise: Numbering of persons. Tables that share persons share one. None: a new one.
+        sha256: Required SHA-256 of the only file, or fingerprint of several files. None: any.
+        types: Common types of columns whose types differ between files, see `reading.Footers`.
+    """
+
+    columns: Sequence[str] | None = None
+    nulls: Nulls = "fail"
+    individual: str | None = None
+    people: People | None = None
+    naming: Naming | None = None
+    max_expansion: int = MAX_EXPANSION
+    disguise: Disguise | None = None
+    sha256: str | None = None
+    types: "Mapping[str, pa.DataType]" = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CopyTask:
+    """What to read from a source, and how to transform it. It can be pickled if its rules have no `people`.
 
     Attributes:
         source: Files of the source.
         schema: Schema that the columns must match.
-        columns, nulls, individual, max_expansion: Columns to read, treatment of nulls, kept identifier and
-            largest expansion, as in `copying.copy_source`.
-        people: Collector of the identifiers of kept records.
+        rules: Rules for copying any source.
         pseudonyms, shifts, disguise: Replacements of identifiers, true dates and persons.
-        sha256: Required SHA-256 of the only file, or fingerprint of several. None: any.
-        types: Common types of columns whose types differ between files.
     """
 
     source: Source
     schema: "DataSchema"
-    columns: Sequence[str] | None
-    nulls: Nulls
-    individual: str | None
-    people: People | None
-    max_expansion: int
+    rules: CopyRules
     pseudonyms: Pseudonyms
     shifts: Shifts
     disguise: Disguise
-    sha256: str | None = None
-    types: "Mapping[str, pa.DataType]" = field(default_factory=dict)
 
     @cached_property
     def kept(self) -> "DataSchema":
         """The schema of what is kept, as in the source, before dates are shifted."""
         names = self.pseudonyms.columns
-        known_by = self.people.column if self.people else self.individual
+        known_by = self.rules.people.column if self.rules.people else self.rules.individual
         return kept_schema(self.pseudonyms.released(self.schema), None if known_by in names else known_by)
 
     @cached_property
@@ -123,7 +141,11 @@ class Wanted:
         Identifiers of followed persons and individuals must be unique anyway, which is checked elsewhere.
         Dates from which columns are derived name no one.
         """
-        return {self.individual, self.people.column if self.people else None, *self.schema.derived_from}
+        return {
+            self.rules.individual,
+            self.rules.people.column if self.rules.people else None,
+            *self.schema.derived_from,
+        }
 
 
 @dataclass
@@ -131,7 +153,7 @@ class Reading:
     """The progress of reading some files of a source.
 
     Attributes:
-        wanted: Columns and rules for reading all files.
+        task: Columns and rules for reading all files.
         folder: Folder for copies of the files, one at a time. None: they are held in memory.
         files: Files that are read.
         first: Names and types of the first file's columns. None: it is not read yet.
@@ -141,7 +163,7 @@ class Reading:
         problems: Problems of the parts that do not fit, at most `MOST_PROBLEMS`.
     """
 
-    wanted: Wanted
+    task: CopyTask
     folder: Path | None
     files: slice = field(default_factory=lambda: slice(None))
     first: "pa.Schema | None" = None
@@ -157,11 +179,11 @@ class Reading:
     _read_before: list[str] | None = None  # value of `read` when first days were searched
 
     def __post_init__(self) -> None:
-        wanted = self.wanted
+        task = self.task
         self.repeats = Repeats(
-            wanted.schema, self.folder, without=wanted.followed, pseudonyms=wanted.pseudonyms.columns
+            task.schema, self.folder, without=task.followed, pseudonyms=task.pseudonyms.columns
         )
-        self.scan, self.unique = TextScan(wanted.kept), NearlyUnique(wanted.kept)
+        self.scan, self.unique = TextScan(task.kept), NearlyUnique(task.kept)
 
     @property
     def fingerprint(self) -> str:
@@ -176,10 +198,10 @@ class Reading:
 
     def parts(self) -> Iterator["pa.Table"]:
         """Yield the kept records. After records that do not fit, yield nothing more."""
-        wanted = self.wanted
+        task = self.task
         self._find_first_days()
-        needed = {*wanted.kept.names, *self.repeats.columns, *wanted.schema.derived_from, wanted.shifts.by}
-        columns = [name for name in wanted.schema.read.names if name in needed]
+        needed = {*task.kept.names, *self.repeats.columns, *task.schema.derived_from, task.shifts.by}
+        columns = [name for name in task.schema.read.names if name in needed]
         with ahead(self._tables(columns, self.read)) as tables:
             for place, table in tables:
                 yield from self._fitting(table, place)
@@ -188,14 +210,14 @@ class Reading:
 
     def _find_first_days(self) -> None:
         """Read all files for the first day of each person, if a column counts the days since it."""
-        schema = self.wanted.schema
+        schema = self.task.schema
         self._first_days = {name: FirstDays() for name in schema.counted_from_first}
         if not self._first_days:
             return
         self._read_before = []
         for _, table in self._tables([schema.by, *self._first_days], self._read_before):
             frame = to_frame(table).dropna(subset=[schema.by])
-            persons = self.wanted.disguise.of(frame[schema.by])
+            persons = self.task.disguise.of(frame[schema.by])
             for name, days in self._first_days.items():
                 form = schema[name].dates
                 assert form is not None
@@ -204,7 +226,7 @@ class Reading:
 
     def _tables(self, columns: Sequence[str], read: list[str]) -> Iterator[tuple[str, "pa.Table"]]:
         """Yield the records of the files in batches with their location. The files are added to `read`."""
-        source, most = self.wanted.source, self.wanted.max_expansion
+        source, most = self.task.source, self.task.rules.max_expansion
         names = source.names[self.files]
         with ahead(_copies(source, self.files, self.folder, read)) as copies:
             for number, (name, copy) in enumerate(zip(names, copies, strict=True)):
@@ -214,29 +236,29 @@ class Reading:
                         self.unchecked += 1
                     self.require_alike(types, name)
                     begin = 1
-                    for stored in tables_of(stream, name, columns, most, self.wanted.partitions):
-                        table = in_read_types(stored, self.wanted.schema, self.wanted.types)
+                    for stored in tables_of(stream, name, columns, most, self.task.partitions):
+                        table = in_read_types(stored, self.task.schema, self.task.rules.types)
                         yield f"{without_values(name)}, {_span(begin, table)}", table
                         begin += len(table)
                         advance((number + begin / max(rows, begin)) / len(names))
 
     def _footer(self, stream: IO[bytes], name: str, columns: Sequence[str]) -> "tuple[pa.Schema, int]":
         """Return types and number of records of a file. The footer may differ from the one checked before."""
-        wanted = self.wanted
-        found, rows = source_footer(stream, name, wanted.max_expansion, wanted.partitions)
-        found = in_common_types(found, wanted.types)
-        check_arrow(found, name, wanted.schema, wanted.columns)
-        empty = wanted_columns(found.empty_table(), name, columns, wanted.partitions)
-        return in_read_types(empty, wanted.schema).schema, rows
+        task = self.task
+        found, rows = source_footer(stream, name, task.rules.max_expansion, task.partitions)
+        found = in_common_types(found, task.rules.types)
+        check_arrow(found, name, task.schema, task.rules.columns)
+        empty = wanted_columns(found.empty_table(), name, columns, task.partitions)
+        return in_read_types(empty, task.schema).schema, rows
 
     def _fitting(self, table: "pa.Table", place: str) -> Iterator["pa.Table"]:
         """Yield the kept records of a part, if they and all records before them fit the schema."""
-        wanted, kept = self.wanted, self.wanted.kept
+        task, kept = self.task, self.task.kept
         self.rows += len(table)
         frame = to_frame(table)
         try:
             frame = self._derived(frame)
-            if wanted.nulls == "drop":
+            if task.rules.nulls == "drop":
                 whole = frame[never_null(kept)].notna().all(axis="columns").to_numpy(dtype=bool)
                 frame, table = frame[whole], table.filter(pa.array(whole))
                 self.dropped += int((~whole).sum())
@@ -251,14 +273,14 @@ class Reading:
         table = _normalized(table, frame, kept)
         if by := kept.by:
             table = table.set_column(
-                table.schema.get_field_index(by), by, pa.array(wanted.disguise.of(frame[by]))
+                table.schema.get_field_index(by), by, pa.array(task.disguise.of(frame[by]))
             )
-        if wanted.people is not None:
-            wanted.people.add(frame[wanted.people.column])
-            if wanted.people.column not in wanted.pseudonyms.columns:
-                table = table.drop_columns(wanted.people.column)
-        for name in wanted.pseudonyms.columns:
-            made = pa.array(wanted.pseudonyms.of(name, frame[name]), pa.string())
+        if task.rules.people is not None:
+            task.rules.people.add(frame[task.rules.people.column])
+            if task.rules.people.column not in task.pseudonyms.columns:
+                table = table.drop_columns(task.rules.people.column)
+        for name in task.pseudonyms.columns:
+            made = pa.array(task.pseudonyms.of(name, frame[name]), pa.string())
             table = table.set_column(table.schema.get_field_index(name), name, made)
         table = self.scan.cleaned(_without_nan(table))
         self.unique.add(table)
@@ -266,18 +288,18 @@ class Reading:
 
     def _derived(self, frame: "pd.DataFrame") -> "pd.DataFrame":
         """Add the derived columns to records, from true dates."""
-        first, schema = None, self.wanted.schema
+        first, schema = None, self.task.schema
         if self._first_days:
             named = frame[schema.by].notna()
-            persons = self.wanted.disguise.of(frame.loc[named, schema.by])
+            persons = self.task.disguise.of(frame.loc[named, schema.by])
             among = named.to_numpy()
             first = {name: days.of(persons, among=among) for name, days in self._first_days.items()}
         return schema.derived(frame, first)
 
     def _shifted(self, frame: "pd.DataFrame") -> "pd.DataFrame":
         """Shift the dates of records that fit."""
-        shifts = self.wanted.shifts
-        return self.wanted.kept.shifted(frame, shifts.of(frame[shifts.by])) if shifts.by else frame
+        shifts = self.task.shifts
+        return self.task.kept.shifted(frame, shifts.of(frame[shifts.by])) if shifts.by else frame
 
     def require_alike(self, first: "pa.Schema | None", name: str) -> None:
         """Raise if the first file that another process read has other types than those read here.
@@ -287,7 +309,7 @@ class Reading:
         """
         if first is not None:
             self.first = first if self.first is None else self.first
-            check_equal(self.first, first, self.wanted.source.names[self.files][0], name)
+            check_equal(self.first, first, self.task.source.names[self.files][0], name)
 
     def require_fit(self) -> None:
         """Raise if records do not fit, files changed while they were read, or there are no records."""
@@ -299,7 +321,7 @@ class Reading:
                 "the files of the source must not change while they are read, but they did: run the "
                 "release again"
             )
-        if self.wanted.sha256 not in (None, self._sha256):
+        if self.task.rules.sha256 not in (None, self._sha256):
             raise IntegrityError(
                 "source.sha256 must be that of the files read, but it is not: restore the files that it was "
                 "computed from, or state the SHA-256 of these"
@@ -347,7 +369,7 @@ def _blocks(source: Source, file: str, name: str) -> Iterator[bytes]:
 def tables_of(
     stream: IO[bytes],
     name: str,
-    wanted: Sequence[str],
+    task: Sequence[str],
     max_expansion: int = MAX_EXPANSION,
     partitions: "Mapping[str, pa.DataType] | None" = None,
 ) -> Iterator["pa.Table"]:
@@ -360,10 +382,10 @@ def tables_of(
     opened, expansion = opened_source(stream, name, max_expansion)
     shown, rows = without_values(name), 0
     with reading(name):
-        stored = [column for column in wanted if column in opened.schema_arrow.names]
+        stored = [column for column in task if column in opened.schema_arrow.names]
         for batch in records_of(stream, opened, stored):
             expansion.add_records(batch)
-            table = wanted_columns(pa.Table.from_batches([batch]), name, wanted, partitions)
+            table = wanted_columns(pa.Table.from_batches([batch]), name, task, partitions)
             check_text(table, f"{shown}, {_span(rows + 1, table)}")
             rows += len(table)
             yield table

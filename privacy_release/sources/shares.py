@@ -22,7 +22,7 @@ from privacy_engine.engines.parquet import regrouped
 from privacy_engine.errors import IntegrityError
 from privacy_engine.pipeline import ahead
 from privacy_engine.progress import advance
-from privacy_release.sources.records import MOST_PROBLEMS, Reading, Wanted
+from privacy_release.sources.records import MOST_PROBLEMS, CopyTask, Reading
 from privacy_release.workarea.area import WorkArea
 from privacy_release.workarea.engines import engine_files, open_engine, reads_sources, require_sealed
 from privacy_release.workarea.file_sets import Part, list_bytes, list_of, new_folder, part_name
@@ -69,18 +69,18 @@ class Share(NamedTuple):
     end: int
 
 
-def shares_of(wanted: Wanted, workers: Workers) -> list[Share]:
+def shares_of(task: CopyTask, workers: Workers) -> list[Share]:
     """Return the shares of a source for workers. Empty if one process copies it.
 
     One process copies few records, a single file, and a source that workers cannot reach. It also copies if
     all files are read for the first day of each person, or one place collects the persons of the records.
     """
-    source, engine = wanted.source, workers.engine
-    alone = wanted.people is not None or wanted.disguise.is_kept
-    whole = alone or wanted.schema.counted_from_first
+    source, engine = task.source, workers.engine
+    alone = task.rules.people is not None or task.disguise.is_kept
+    whole = alone or task.schema.counted_from_first
     if sum(workers.rows) < workers.many or len(workers.rows) < 2 or whole:
         return []
-    if not reads_sources(engine, here=source.is_local) or not _can_be_sent(wanted):
+    if not reads_sources(engine, here=source.is_local) or not _can_be_sent(task):
         return []
     if require_sealed(engine) and max(map(source.filesystem.size, source.files)) > IN_MEMORY:
         return []
@@ -95,30 +95,30 @@ def shares_of(wanted: Wanted, workers: Workers) -> list[Share]:
     return shares
 
 
-def _can_be_sent(wanted: Wanted) -> bool:
-    """Return whether `wanted` can be pickled. File systems of some Airflow providers cannot."""
-    if wanted.source.is_of_process:
+def _can_be_sent(task: CopyTask) -> bool:
+    """Return whether `task` can be pickled. File systems of some Airflow providers cannot."""
+    if task.source.is_of_process:
         return False
     try:
-        pickle.dumps(wanted)
+        pickle.dumps(task)
     except Exception:  # noqa: BLE001  each library has its own errors for what cannot be pickled
         return False
     return True
 
 
 def copied_in_shares(
-    wanted: Wanted, shares: Sequence[Share], target: Path, workers: Workers
+    task: CopyTask, shares: Sequence[Share], target: Path, workers: Workers
 ) -> tuple[Copy, Reading]:
     """Write a set of files with all records by workers. Arguments and errors are as of `copying.copy_source`.
 
     Once the first three parts that do not fit are known, no more shares are started. If several files cannot
     be read at all, the first error is raised.
     """
-    path, whole = list_of(target), Reading(wanted, target.parent)
+    path, whole = list_of(target), Reading(task, target.parent)
     folder, facts_in = new_folder(path), target.with_suffix(".facts")
     facts_in.mkdir(mode=0o700, exist_ok=True)
     copy = _CopyShare(
-        wanted=wanted,
+        task=task,
         shares=tuple(shares),
         most=workers.share,
         folder=None if require_sealed(workers.engine) else target.parent,
@@ -170,7 +170,7 @@ class _CopyShare:
         seen: Destination of facts that concern all files together.
     """
 
-    wanted: Wanted
+    task: CopyTask
     shares: Sequence[Share]
     most: int
     folder: Path | None
@@ -178,7 +178,7 @@ class _CopyShare:
     seen: PrivateFiles
 
     def __call__(self, number: int) -> dict[str, Any]:
-        read = Reading(self.wanted, self.folder, self.shares[number].files)
+        read = Reading(self.task, self.folder, self.shares[number].files)
         with closing(read.repeats):
             return self._copied(number, read)
 
@@ -218,7 +218,7 @@ def _absorb(whole: Reading, share: Share, outcome: Mapping[str, Any], seen: Priv
     whole.problems += outcome["problems"]
     # The file is trusted like the rest of the worker's result: the worker computed its hash itself.
     first, scan, unique = pickle.loads(seen.read(FileRef.from_ref(outcome["seen"])))
-    whole.require_alike(first, whole.wanted.source.names[share.files][0])
+    whole.require_alike(first, whole.task.source.names[share.files][0])
     whole.scan.absorb(scan)
     whole.unique.absorb(unique)
     for name, ref in outcome["repeats"]:

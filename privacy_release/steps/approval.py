@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NotRequired, TypedDict
 from urllib.parse import urlencode
 
 from privacy_engine.errors import IntegrityError
-from privacy_engine.verification.republication.notes import notes_over_time
+from privacy_engine.verification.republication.notes import notes_on_earlier
 from privacy_engine.vocabulary import counted
 from privacy_release.reports.text import (
     ALONE,
@@ -260,9 +260,7 @@ def question(
         PublishError: If the lake cannot be reached.
         IntegrityError: If the manifest of the last release was changed, or the schema is missing.
     """
-    from privacy_release.workarea.staged import read_schema
-
-    attributes = read_schema(staged.schema).attributes
+    attributes = staged.read_schema().attributes
     booking = staged.booking
     return Question(
         table=table.name,
@@ -275,7 +273,7 @@ def question(
         counterfeits=int(staged.figures.get("counterfeits", 0)),
         columns=[{"name": a.name, "role": a.role.value, "kind": a.kind.value} for a in attributes],
         findings=[dict(finding) for finding in report.findings],
-        over_time=notes_over_time(report.findings, followed=staged.follows_people),
+        over_time=notes_on_earlier(report.findings, followed=staged.follows_people),
         loss=staged.loss,
         dataset=booking.dataset if booking else None,
         promise=promise_in_words(booking.over_time) if booking and booking.over_time is not None else None,
@@ -424,7 +422,6 @@ def _difference(
     """Return the difference from the last release that is not retracted. None if there is no such release."""
     from privacy_release.lake.log import State
     from privacy_release.lake.read import releases, standing_manifest
-    from privacy_release.workarea.staged import read_schema
 
     standing = [e for e in releases(table) if e["state"] in (State.CURRENT, State.SUPERSEDED)]
     if not standing:
@@ -439,7 +436,7 @@ def _difference(
     was = _numbers(findings, last["figures"].get("loss"), before) | {"rows": last["rows"]}
     now = _numbers(report.findings, staged.loss, staged.figures) | {"rows": staged.rows}
     was["rules kept"], now["rules kept"] = _kept(findings), _kept(report.findings)
-    columns, had = read_schema(staged.schema).names, last["columns"]
+    columns, had = staged.read_schema().names, last["columns"]
     return Difference(
         release=last["release_id"],
         committed=last["committed"],

@@ -23,12 +23,10 @@ from privacy_release.sources.files import local_files
 from privacy_release.spec.placeholders import ReleaseName
 from privacy_release.workarea.area import WorkArea
 from privacy_release.workarea.references import ReportRef, StagedRelease, Table, need
-from privacy_release.workarea.staged import read_manifest, read_schema
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from privacy_engine.synthesizers.model import SynthesizerModel
     from privacy_release.spec.model import ReleaseSpec
 
 SEED = 20_261_122  # of the drawing; the same for every report, so that reports can be compared
@@ -85,13 +83,6 @@ def by_weight(frame: "pd.DataFrame", person: str) -> "pd.DataFrame":
     return frame.sample(len(frame), replace=True, weights=1 / rows, random_state=SEED, ignore_index=True)
 
 
-def model_of(staged: StagedRelease) -> "SynthesizerModel":
-    """Return the model that the records of a synthetic release were drawn from."""
-    from privacy_engine.synthesizers.model import SynthesizerModel
-
-    return SynthesizerModel.from_json(Path(need(staged.model, "model")).read_text())
-
-
 def compare_synthetic(
     source: Table,
     staged: Sequence[StagedRelease],
@@ -123,8 +114,8 @@ def compare_synthetic(
         )
     if any(s.source.fingerprint != source.source.fingerprint for s in staged):
         raise IntegrityError("the source must be the table that the releases were made from; pass that table")
-    frame, schema = source.frame(), read_schema(source.schema)
-    parameters = [model_of(s).parameters for s in staged]
+    frame, schema = source.frame(), source.read_schema()
+    parameters = [s.read_model().parameters for s in staged]
     weighed = {"weight" in given for given in parameters}
     if len(weighed) > 1:
         raise SpecError(
@@ -172,17 +163,17 @@ def report_to_curator(source: Table, staged: StagedRelease, name: str, release_i
         raise SpecError(
             f"a curator's report needs a synthetic release, but {staged.method} makes none; omit the report"
         )
-    model = model_of(staged)
+    model = staged.read_model()
     release = Release(
         table=staged.frame(),
-        schema=read_schema(staged.schema),
+        schema=staged.read_schema(),
         method=staged.method,
-        parameters=dict(read_manifest(staged.manifest).parameters),
+        parameters=dict(staged.read_manifest().parameters),
         guarantees=(),
         loss=staged.privacy_loss,
         model=model,
     )
-    frame, schema = source.frame(), read_schema(source.schema)
+    frame, schema = source.frame(), source.read_schema()
     if "weight" in model.parameters:
         frame = by_weight(frame, schema.by)
     aside = source.holdout

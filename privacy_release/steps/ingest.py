@@ -21,6 +21,7 @@ from privacy_release.sources.extracts import Extract, Extracted, extracted
 from privacy_release.sources.identifiers import Disguise
 from privacy_release.sources.pseudonyms import Naming
 from privacy_release.sources.reading import Nulls, check_source
+from privacy_release.sources.records import CopyRules
 from privacy_release.sources.shares import Workers
 from privacy_release.sources.versions import DeltaVersion, IcebergVersion
 from privacy_release.spec.classification import classification, classified
@@ -120,23 +121,21 @@ def ingest(
     source = TableSource(uri=uri, columns=columns, storage_options=storage_options, filesystem=filesystem)
     with _found(source, schema, work) as (found, checked):
         footers = check_source(found.source, schema, columns, max_expansion)
-        read = copy_source(
-            found.source,
-            schema,
-            path,
-            columns,
-            nulls,
+        rules = CopyRules(
+            columns=columns,
+            nulls=nulls,
             individual=individual,
             people=persons,
             naming=naming,
             max_expansion=max_expansion,
             disguise=disguise,
-            types=footers.types,
-            workers=Workers(engine=engine, rows=footers.rows, work=work)
-            if engine is not None and large
-            else None,
             sha256=sha256,
+            types=footers.types,
         )
+        workers = None
+        if engine is not None and large:
+            workers = Workers(engine=engine, rows=footers.rows, work=work)
+        read = copy_source(found.source, schema, path, rules, workers=workers)
     table = Table(
         uri=str(read.path),
         rows=read.rows - read.dropped,
@@ -202,17 +201,15 @@ def ingest_tables(
         own = own.keeping_nulls() if table.nulls == "keep" else own
         with _of_table(name), _found(table, own, work) as (found, checked):
             footers = check_source(found.source, own, table.columns, table.max_expansion)
-            read[name] = copy_source(
-                found.source,
-                own,
-                paths[name],
-                table.columns,
-                table.nulls,
+            rules = CopyRules(
+                columns=table.columns,
+                nulls=table.nulls,
                 max_expansion=table.max_expansion,
                 disguise=disguise,
-                types=footers.types,
                 sha256=table.sha256,
+                types=footers.types,
             )
+            read[name] = copy_source(found.source, own, paths[name], rules)
         origins[name] = _origin(found, read[name], own, checked)
     whole = schema_of_tables(
         {name: renamed_person(c.schema, c.schema.by, schema.by) for name, c in read.items()},

@@ -16,7 +16,6 @@ from privacy_release.steps.memberships.persons import with_records
 from privacy_release.workarea.area import WorkArea
 from privacy_release.workarea.parquet import parquet_bytes, write_private
 from privacy_release.workarea.references import OutlierRef, Table
-from privacy_release.workarea.staged import read_schema
 
 if TYPE_CHECKING:
     from privacy_engine.outliers.detector import Outliers
@@ -53,7 +52,7 @@ def detect_outliers(
         IntegrityError: If the table changed since it was ingested.
     """
     action = check_action(action, max_share)
-    detector, schema = build_detector(method, parameters or {}), read_schema(table.schema)
+    detector, schema = build_detector(method, parameters or {}), table.read_schema()
     if schema.tables:
         raise SpecError(
             "outliers are searched in one table; search each table before they are released together"
@@ -113,36 +112,3 @@ def _without(
 
 
 # Figures that are shares of lost quasi-identifier cells. A suppressed record has lost all of its cells.
-_LOSSES = ("gcp", "gcp_lca", "gcp_own")
-
-
-def counted_in(figures: Mapping[str, float], suppressed: int, rows: int, attributes: int) -> dict[str, float]:
-    """Return the figures of a release over all records, including those suppressed before the method ran.
-
-    A suppressed record has lost everything, see `privacy_engine.measures.utility`. Figures that cannot be
-    derived from those of the other records (entropy, query error) are omitted.
-
-    Args:
-        figures: Figures over the records that the method was given.
-        suppressed: Number of records suppressed before.
-        rows: Number of records that the method was given.
-        attributes: Number of quasi-identifiers.
-    """
-    if not suppressed or "suppressed_records" not in figures:
-        return dict(figures)
-    n, before = rows + suppressed, figures["suppressed_records"]
-    over_all = {
-        name: value for name, value in figures.items() if name not in ("non_uniform_entropy", "query_error")
-    }
-    over_all |= {name: (figures[name] * rows + suppressed) / n for name in _LOSSES if name in figures}
-    over_all["suppressed_records"] = before + suppressed
-    over_all["suppressed"] = over_all["suppressed_records"] / n
-    if "suppressed_cells" in figures:
-        over_all["suppressed_cells"] = figures["suppressed_cells"] + suppressed * attributes
-    if "discernibility" in figures:  # the sum of the squared class sizes, and n for each suppressed record
-        over_all["discernibility"] = (
-            figures["discernibility"] - before * rows + over_all["suppressed_records"] * n
-        )
-    if "distorted" in figures:
-        over_all["distorted"] = figures["distorted"] * rows / n
-    return over_all

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 from deltalake import Schema
 
 from privacy_engine.errors import IntegrityError, PublishError, SpecError, VerificationError
-from privacy_engine.verification.republication.notes import notes_over_time
+from privacy_engine.verification.republication.notes import notes_on_earlier
 from privacy_engine.vocabulary import PublishMode, Superseded
 from privacy_release.budget.secrets import require_same_secret
 from privacy_release.config.durations import parse_duration
@@ -37,7 +37,7 @@ from privacy_release.reports.dictionary import (
     dictionary_html,
     table_description,
 )
-from privacy_release.reports.release import with_over_time
+from privacy_release.reports.release import with_notes_on_earlier
 from privacy_release.spec.classification import require_classified
 from privacy_release.spec.floor import require_floor
 from privacy_release.steps.approval import ApprovalRef, public_approval
@@ -51,8 +51,9 @@ from privacy_release.steps.memberships.recording import (
 )
 from privacy_release.steps.verify import raise_if_failed
 from privacy_release.workarea.journal import sha256_of
-from privacy_release.workarea.references import Published, ReportRef, StagedRelease, need
-from privacy_release.workarea.staged import json_bytes, manifest_of, read_columns, read_schema
+from privacy_release.workarea.references import Published, ReportRef, StagedRelease
+from privacy_release.workarea.references.files import read_json
+from privacy_release.workarea.staged import json_bytes
 
 COMPLETED = (
     "an earlier attempt of this run published other rows and was interrupted before it signed its files; "
@@ -111,7 +112,7 @@ def publish_staged(
             f"the verified bytes (sha256 {report.sha256}) must be the staged bytes, got "
             f"{staged.sha256}; run the release and verify it again"
         )
-    manifest = manifest_of(staged)
+    manifest = staged.read_manifest()
     if manifest.sha256 != report.sha256:
         raise IntegrityError(
             "the manifest must be that of the staged release; run the release and verify it again"
@@ -133,7 +134,7 @@ def publish_staged(
         "attacks": published_attacks(report) or None,
         "approval": approval,
         # Anyone who checks a signed release measures it again, which requires the schema.
-        "schema": read_schema(staged.schema).to_dict() if signer is not None else None,
+        "schema": staged.read_schema().to_dict() if signer is not None else None,
         "left_out": described.left_out or None,
         "membership": None,  # set once the file is written
     }
@@ -253,7 +254,7 @@ def _described(
         words = attempts.make("the comments of the table", partial(_words, dictionary)) or words
     proofs |= attempts.make("the replicates for intervals", partial(_replicates, staged)) or {}
     path = Path(staged.report)
-    notes = notes_over_time(report.findings, followed=staged.follows_people)
+    notes = notes_on_earlier(report.findings, followed=staged.follows_people)
     found = attempts.make("what was found after the release was made", partial(_page, path, report, notes))
     return _Described(
         report=path if found is None else found,  # if it cannot be read, publishing raises
@@ -272,7 +273,7 @@ def _page(path: Path, report: ReportRef, notes: Sequence[str]) -> bytes | None:
     """Return the staged report with the results of the attacks and the notes. None if there are neither."""
     if not report.trials and not notes:
         return None
-    page = with_over_time(path.read_text("utf-8"), notes)
+    page = with_notes_on_earlier(path.read_text("utf-8"), notes)
     return (with_attacks(page, report.trials) if report.trials else page).encode()
 
 
@@ -280,10 +281,7 @@ def _replicates(staged: StagedRelease) -> dict[str, bytes]:
     """Return the file from which answers get intervals, if the release's model has replicates."""
     if not staged.is_synthetic:
         return {}
-    from privacy_engine.synthesizers.model import SynthesizerModel
-
-    model = SynthesizerModel.from_json(Path(need(staged.model, "model")).read_text("utf-8"))
-    data = replicates_file(model, read_schema(staged.schema))
+    data = replicates_file(staged.read_model(), staged.read_schema())
     return {} if data is None else {REPLICATES: data}
 
 
@@ -325,5 +323,5 @@ def _dictionary(staged: StagedRelease, manifest: Manifest, name: str, release_id
     types = {field.name: str(field.type.type) for field in kept.fields}
     # A release that was staged before an upgrade has fewer facts about its columns.
     known = {name: column.stored for name, column in manifest.columns.items()}
-    columns = read_columns(staged.columns) if staged.columns is not None else known
+    columns = read_json(staged.columns) if staged.columns is not None else known
     return dictionary(manifest, columns, table=name, release=release_id, types=types)

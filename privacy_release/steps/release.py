@@ -24,7 +24,6 @@ from privacy_release.steps.validate import with_expectations
 from privacy_release.workarea.area import WorkArea
 from privacy_release.workarea.engines import LOCAL
 from privacy_release.workarea.references import EngineRef, StagedRelease, Table
-from privacy_release.workarea.staged import read_schema
 
 if TYPE_CHECKING:
     from privacy_engine.verification.policy import ReleasePolicy
@@ -88,7 +87,7 @@ def make_release(
         LedgerError: If the budget's ledger cannot be reached.
     """
     on_progress, given = on_progress or say_nothing, dict(parameters or {})
-    table, schema = worked_on_by(engine, table), read_schema(table.schema)
+    table, schema = worked_on_by(engine, table), table.read_schema()
     releaser = keyed(build_method(method, given), memory, seed)
     facts = facts_of_table(table, schema, releaser, given, budget=budget, past=past, policy=policy)
     job = Job(

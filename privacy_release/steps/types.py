@@ -16,7 +16,6 @@ from privacy_release.lake.rows import plain_type
 from privacy_release.spec.rules.facts import Facts
 from privacy_release.spec.rules.judge import refuse
 from privacy_release.workarea.references import Table
-from privacy_release.workarea.staged import read_schema
 
 if TYPE_CHECKING:
     from privacy_engine.tables.schema import Attribute, DataSchema
@@ -79,7 +78,7 @@ def made_types(table: Table, method: str, parameters: Mapping[str, Any]) -> dict
         method: Registry key of the method.
         parameters: Parameters of the method.
     """
-    schema: DataSchema = read_schema(table.schema)
+    schema: DataSchema = table.read_schema()
     method, parameters = shown_method(method, parameters)
     if is_randomizer(method) or schema.tables:
         return {}

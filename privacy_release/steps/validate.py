@@ -14,7 +14,6 @@ from privacy_release.expectations.gate import quiet, run_suite
 from privacy_release.expectations.parts import run_suite_in_parts
 from privacy_release.expectations.suite import require_right
 from privacy_release.workarea.references import Table
-from privacy_release.workarea.staged import read_schema
 
 if TYPE_CHECKING:
     from privacy_engine.tables.schema import DataSchema
@@ -48,7 +47,7 @@ def validate(
             it; or if a checkpoint cannot be used, or one of its actions failed.
         IntegrityError: If the table changed since it was ingested.
     """
-    schema = read_schema(table.schema)
+    schema = table.read_schema()
     names = [own.name for own in schema.tables]
     if (name or "") not in (names or [""]):
         raise SpecError(f"a suite is for one of the tables {names or 'that are ingested together'}: name it")

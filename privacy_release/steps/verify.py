@@ -30,7 +30,7 @@ from privacy_release.lake.store import takes_table
 from privacy_release.manifest.manifest import Manifest
 from privacy_release.sources.text.scan import found_in_release
 from privacy_release.spec.floor import floor_policy, under_floor
-from privacy_release.steps.memberships.earlier import earlier_releases, known, published_releases
+from privacy_release.steps.memberships.earlier import EarlierReleases
 from privacy_release.steps.memberships.persons import KnownPersons, read_persons
 from privacy_release.steps.memberships.recording import owners_of
 from privacy_release.steps.memberships.registers import population
@@ -43,7 +43,6 @@ from privacy_release.steps.producers.structure import made_again
 from privacy_release.workarea.engines import open_engine
 from privacy_release.workarea.people import counted_by_person
 from privacy_release.workarea.references import ReportRef, StagedRelease, Table
-from privacy_release.workarea.staged import manifest_of, read_schema
 
 if TYPE_CHECKING:
     import numpy as np
@@ -93,15 +92,16 @@ def verify_staged(
         CapacityError: If the engine has too little memory or disk.
         LedgerError: If the ledger cannot be reached.
     """
-    schema, manifest = read_schema(staged.schema), manifest_of(staged)
+    schema, manifest = staged.read_schema(), staged.read_manifest()
     floor = floor_policy()
     demanded = under_floor(policy, floor)
     loss = staged.privacy_loss
     policy, not_applicable = set_aside(demanded, loss)
-    together = _held_together(staged, manifest, schema, policy, loss, (table, run), register)
+    earlier = EarlierReleases(named=table, run=run)
+    together = _held_together(staged, manifest, schema, policy, earlier, register)
     policy = together.policy
     measured = replace(policy, attacks=())  # attacks follow later, see `privacy_release.steps.attacks`
-    before = _unjudged(staged, policy, (table, run), accept_unjudged)
+    before = _unjudged(staged, policy, earlier, accept_unjudged)
     staged.require_unchanged()
     files = staged.paths()
     with (
@@ -226,39 +226,34 @@ def _held_together(
     manifest: Manifest,
     schema: "DataSchema",
     policy: "ReleasePolicy",
-    loss: "PrivacyLoss | None",
-    earlier_of: "tuple[ReleaseTable | None, tuple[str, str] | None]",
+    earlier: EarlierReleases,
     register: Table | None,
 ) -> _Together:
     """Check the policy's rules about people who are in several releases of the table."""
-    table, run = earlier_of
     losses_add_up = manifest.private
     if staged.follows_people:
         policy = replace(policy, across=policy.across_people)
         if not window_of(policy.across, Attacker.POPULATION):
             register = None
-        earlier: dict[int, Membership] = {}
+        memberships: dict[int, Membership] = {}
         if policy.across:
-            earlier = earlier_releases(
-                known(table),
+            memberships = earlier.memberships(
                 KnownPersons.of(staged.followed_persons),
-                run,
                 marked=window_of(policy.across, Attacker.CORRECTION),
                 registers=register is not None,
             )
-        across = _across(staged, schema, policy, loss, earlier, register)
-        if unseen := len(staged.unseen(earlier)):
+        across = _across(staged, schema, policy, memberships, register)
+        if unseen := len(staged.unseen(memberships)):
             remedy = f"{unseen} releases were published after this one was made; start a new run"
             across = tuple(found if found.passed else replace(found, remedy=remedy) for found in across)
-        compared = list(earlier) if policy.across else staged.earlier
+        compared = list(memberships) if policy.across else staged.earlier
         return _Together(policy=policy, across=across, compared=compared)
-    across = _across(staged, schema, policy, loss, {})  # if models are required, the findings give the remedy
+    across = _across(staged, schema, policy, {})  # if models are required, the findings give the remedy
     identifiers = staged.source.identifiers
     if policy.repeated_people != "history" or losses_add_up or not identifiers:
         return _Together(policy=policy, across=across)
-    table = known(table)
-    published = published_releases(table, run)
-    silence = silence_about_people(table.name, identifiers, published, staged.sha256)
+    published = earlier.published()
+    silence = silence_about_people(earlier.table.name, identifiers, published, staged.sha256)
     compared = [int(entry["version"]) for entry in published]
     return _Together(policy=policy, across=across, silence=(silence,), compared=compared)
 
@@ -266,15 +261,14 @@ def _held_together(
 def _unjudged(
     staged: StagedRelease,
     policy: "ReleasePolicy",
-    earlier_of: "tuple[ReleaseTable | None, tuple[str, str] | None]",
+    earlier: EarlierReleases,
     accepted: str | None,
 ) -> "tuple[Finding, ...]":
     """Return the finding on releases that were made before differences could be judged."""
-    table, run = earlier_of
     if not staged.follows_people or not asks_for_differences(policy):
         return ()
-    table, form = known(table), staged.followed_persons.form
-    found = unjudged_finding(table.name, published_releases(table, run), form, accepted)
+    form = staged.followed_persons.form
+    found = unjudged_finding(earlier.table.name, earlier.published(), form, accepted)
     return () if found is None else (found,)
 
 
@@ -282,7 +276,6 @@ def _across(
     staged: StagedRelease,
     schema: "DataSchema",
     policy: "ReleasePolicy",
-    loss: "PrivacyLoss | None",
     earlier: "Mapping[int, Membership]",
     register: Table | None = None,
 ) -> "tuple[Finding, ...]":
@@ -291,12 +284,12 @@ def _across(
         return ()
     frame = staged.frame()
     who = _people_of(staged, register)
-    source = read_schema(staged.source_schema) if staged.source_schema is not None else None
+    source = staged.read_source_schema() if staged.source_schema is not None else None
     return across_findings(
         frame,
         schema,
         policy,
-        loss=loss,
+        loss=staged.privacy_loss,
         persons=who.persons,
         earlier=tuple(earlier.values()),
         source=source,

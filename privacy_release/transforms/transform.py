@@ -24,12 +24,13 @@ from privacy_engine.tables.schema import DataSchema
 from privacy_release.sources.addresses import find_source
 from privacy_release.sources.copying import copy_source
 from privacy_release.sources.reading import check_source
+from privacy_release.sources.records import CopyRules
 from privacy_release.spec.classification import classification, require_classified
 from privacy_release.spec.selects import RECORD, RECORDS
 from privacy_release.workarea.area import WorkArea
 from privacy_release.workarea.parquet import private_parquet
 from privacy_release.workarea.references import PersonsRef, StagedRelease, Table, TransformRef
-from privacy_release.workarea.staged import read_schema, write_schema
+from privacy_release.workarea.staged import write_schema
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -118,7 +119,7 @@ def transform(
         CapacityError: If the disk or the memory is too small.
     """
     _require_between(table, others or {})
-    old = read_schema(table.schema)
+    old = table.read_schema()
     _require_plain(old)
     new = _joined(old, schema)
     if (classes := classification()) is not None:
@@ -142,7 +143,7 @@ def transform(
         source = replace(source, names=(f"the result of the step {step.name}",))
         check_source(source, new)
         individual = next((n for n in kept.column_names if n != old.by), None)
-        read = copy_source(source, new, path, individual=individual)
+        read = copy_source(source, new, path, CopyRules(individual=individual))
     finally:
         with suppress(FileNotFoundError):
             made.unlink()

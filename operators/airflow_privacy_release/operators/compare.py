@@ -308,7 +308,7 @@ class SampleRecordsOperator(BaseOperator):
         """Draw the records. Return a reference to them."""
         from privacy_release.explore.choices import Grid
         from privacy_release.explore.origins import budget_named, origin_of
-        from privacy_release.explore.sources import Wanted, sampled
+        from privacy_release.explore.sources import ExploreRequest, sampled
 
         _, spec, policy = _specified(self.spec)
         public, book = (
@@ -319,11 +319,12 @@ class SampleRecordsOperator(BaseOperator):
             raise SpecError(f"sample must be >= 1, got {rows}. Correct it")
         if book:
             budget_named(spec, rows)
-        wanted = Wanted(rows=rows, target=self.target, seed=read_field("explore: seed", self.seed, int))
+        seed = read_field("explore: seed", self.seed, int)
+        request = ExploreRequest(rows=rows, target=self.target, seed=seed)
         methods = sorted({choice["method"] for choice in self.choices})
         origin = origin_of(spec, Grid(methods=methods), public=public, book=book)
         with run_work_area(context) as work:
-            found = sampled(spec, policy, origin, self.table, wanted, work)
+            found = sampled(spec, policy, origin, self.table, request, work)
         self.log.info("records", origin=origin, rows=found.made_from.rows)
         return found
 

@@ -4,29 +4,22 @@ The operators themselves and a base for each family of methods are in `methods`,
 """
 
 import inspect
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow.sdk import BaseOperator
 
-from airflow_privacy_release.hooks.lake import DEFAULT_LAKE
-from airflow_privacy_release.operators.release import (
-    ReleaseOperator,
-    memory_of,
-    past_of,
-    stage_release,
-)
+from airflow_privacy_release.operators.release import ReleaseOperator, ReleasingOperator
 from airflow_privacy_release.task.errors import recorded
 from airflow_privacy_release.task.former import FORMER
 from airflow_privacy_release.task.links import ReportLink
-from privacy_release.budget.budget import DEFAULT_LEDGER
 from privacy_release.workarea.references import StagedRelease, Table
 
 if TYPE_CHECKING:
     from airflow.sdk import Context, XComArg
 
 
-class MethodOperator(BaseOperator):
+class MethodOperator(ReleasingOperator):
     """Make a release by one method and stage it. `ReleaseOperator` does the same for any method by name.
 
     For a class that names its `method`, `template_fields` and `parameters` are derived from the arguments of
@@ -45,7 +38,6 @@ class MethodOperator(BaseOperator):
 
     method: ClassVar[str]
     parameters: ClassVar[tuple[str, ...]]
-    references: ClassVar = {"table": Table, "requires": list[Table]}
     template_fields_renderers = ReleaseOperator.template_fields_renderers | {
         "require": "json",
         "levels": "json",
@@ -53,18 +45,6 @@ class MethodOperator(BaseOperator):
         "types": "json",
     }
     operator_extra_links = (ReportLink(),)
-
-    # Arguments that only some families have.
-    seed: int | str | None = None
-    budget: str | None = None
-    policy: str | Mapping[str, Any] | None = None
-    ledger: str = DEFAULT_LEDGER
-    promise: Mapping[str, Any] | None = None
-    secret: str | None = None
-    replaces: str | None = None
-    series: str | None = None
-    lake: str = DEFAULT_LAKE
-    history: Mapping[str, Any] | None = None
 
     def __init__(
         self,
@@ -75,9 +55,9 @@ class MethodOperator(BaseOperator):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        self.table: Any = table  # a reference by the time of execute
+        self.table = table
         self.title = title
-        self.requires: Any = requires
+        self.requires = requires
 
     def __init_subclass__(cls) -> None:
         """Derive the template fields and the names of the method's parameters."""
@@ -89,18 +69,7 @@ class MethodOperator(BaseOperator):
     @recorded
     def execute(self, context: "Context") -> "StagedRelease":
         """Stage a release. Return a reference to it."""
-        return stage_release(
-            self,
-            context,
-            method=self.method,
-            parameters={name: getattr(self, name) for name in self.parameters},
-            budget=self.budget,
-            policy=self.policy,
-            ledger=self.ledger,
-            promise=self.promise,
-            memory=memory_of(self),
-            past=past_of(self, context),
-        )
+        return self.stage(context, self.method, {name: getattr(self, name) for name in self.parameters})
 
 
 def _arguments(operator: type[BaseOperator]) -> tuple[str, ...]:

@@ -30,11 +30,134 @@ from privacy_release.workarea.references import FragmentRef, FragmentReleaseRef,
 if TYPE_CHECKING:
     from airflow.sdk import Context, XComArg
 
+    from privacy_release.lake.store import ReleaseTable
     from privacy_release.steps.memberships.past import Past
     from privacy_release.steps.producers.fragments import Fragments
 
 
-class ReleaseOperator(BaseOperator):
+class ReleasingOperator(BaseOperator):
+    """The base class of all operators that release a table with one method, or cut it for a release.
+
+    An operator without one of these arguments has the default of it. `ReleaseOperator` describes them all.
+    """
+
+    references: ClassVar = {"table": Table, "requires": list[Table]}
+
+    table: Any  # a reference by the time of execute
+    requires: Any
+    title: str | None = None
+    seed: int | str | None = None
+    budget: str | None = None
+    policy: str | Mapping[str, Any] | None = None
+    ledger: str = DEFAULT_LEDGER
+    promise: Mapping[str, Any] | None = None
+    secret: str | None = None
+    replaces: str | None = None
+    series: str | None = None
+    lake: str = DEFAULT_LAKE
+    history: Mapping[str, Any] | None = None
+    engine: str | Mapping[str, Any] | None = None
+
+    @monitored("release")
+    def stage(self, context: "Context", method: str, parameters: Mapping[str, Any]) -> "StagedRelease":
+        """Make a release and stage it in the run's work area. Return a reference to it.
+
+        Args:
+            context: Airflow's context of the running task.
+            method: Registry key of the method.
+            parameters: Parameters of the method, as plain values or rendered text.
+        """
+        from privacy_release.budget.recorded import lacks_entries
+        from privacy_release.spec.files import load_policy
+        from privacy_release.spec.floor import floor_policy, under_floor
+        from privacy_release.spec.rules.facts import Facts
+        from privacy_release.spec.rules.judge import refuse
+        from privacy_release.steps.release import make_release, with_required
+        from privacy_release.steps.types import check_kept_types
+
+        memory, past, paid = self._memory(), self._past(context), self._paid(context)
+        checked = method_parameters(method, parameters)
+        table, into = with_required(self.table, self.requires), self._release_table()
+        with run_work_area(context) as work:
+            if into is not None:
+                scheduled = paid is not None and paid.schedule is not None
+                check_kept_types(table, method, checked, into, scheduled=scheduled)
+                if paid is not None:
+                    refuse(Facts(restored=lacks_entries(paid, into)))
+            staged = make_release(
+                table,
+                work,
+                method=method,
+                parameters=checked,
+                seed=read_text(self.seed, int | None),
+                title=self.title,
+                label=file_label(context),
+                on_progress=lambda step: self.log.info("release step", step=step),
+                budget=paid,
+                policy=None if self.policy is None else under_floor(load_policy(self.policy), floor_policy()),
+                memory=memory,
+                past=past,
+                engine=chosen_engine(self.engine),
+            )
+        send_budget(self, paid)
+        self.log.info("staged", method=staged.method, rows=staged.rows, **staged.figures)
+        return staged
+
+    def _release_table(self) -> "ReleaseTable | None":
+        """Return the release table that `series` names. None if it names none."""
+        series = read_text(self.series, str | None)
+        return None if series is None else lake_of(self.lake).table(series)
+
+    def _paid(self, context: "Context") -> Budget | None:
+        """Return the budget that pays for the release. None if none does."""
+        dataset = read_text(self.budget, str | None)
+        if dataset is None:
+            return None
+        return Budget(
+            dataset=dataset,
+            run=run_key(context),
+            ledger=ledger_of(self.ledger),
+            connection=self.ledger,
+            schedule=schedule_from(self.promise),
+        )
+
+    def _memory(self) -> Memory | None:
+        """Return the secret of memoised answers, with the last release's fingerprint. None without a secret.
+
+        Raises:
+            SecretError: If the connection of the secret is missing, or the secret too short.
+            PublishError: If the lake cannot be reached.
+        """
+        connection = read_text(self.secret, str | None)
+        if connection is None:
+            return None
+        secret, into = secret_of(connection), self._release_table()
+        last = None if into is None else last_fingerprint(into)
+        return Memory(secret=secret, last=last, replaces=read_text(self.replaces, str | None))
+
+    def _past(self, context: "Context") -> "Past | None":
+        """Return the earlier releases of `series` whose people `history` protects. None without a history.
+
+        Raises:
+            SpecError: If the history is wrong, or the release table is not named.
+        """
+        from privacy_release.spec.files import load_policy
+        from privacy_release.spec.floor import floor_policy, under_floor
+        from privacy_release.spec.model import kept_of
+        from privacy_release.steps.memberships.past import Past
+
+        if self.history is None:
+            return None
+        into, said = self._release_table(), dict(self.history)
+        if into is None or "policy" not in said:
+            raise SpecError(
+                "history requires a policy, and series the table of the earlier releases. Add both"
+            )
+        policy = under_floor(load_policy(said.pop("policy")), floor_policy())
+        return Past(table=into, policy=policy, run=(release_id(context), run_key(context)), **kept_of(said))
+
+
+class ReleaseOperator(ReleasingOperator):
     """Make a release and stage it, with its manifest and report, in the run's work area.
 
     Staging does not publish: `VerifyOperator` reads the staged release, `PublishOperator` publishes it.
@@ -78,7 +201,6 @@ class ReleaseOperator(BaseOperator):
                 from several tables requires a list, which may be empty.
     """
 
-    references: ClassVar = {"table": Table, "requires": list[Table]}
     template_fields = (
         *("table", "method", "parameters", "seed", "title", "requires"),
         *("budget", "policy", "ledger", "promise", "secret", "replaces", "series", "lake", "history"),
@@ -119,8 +241,8 @@ class ReleaseOperator(BaseOperator):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        self.table: Any = table  # a reference by the time of execute
-        self.requires: Any = requires
+        self.table = table
+        self.requires = requires
         self.method = method
         self.parameters = parameters
         self.seed = seed
@@ -140,101 +262,7 @@ class ReleaseOperator(BaseOperator):
     @recorded
     def execute(self, context: "Context") -> "StagedRelease":
         """Stage a release. Return a reference to it."""
-        return stage_release(
-            self,
-            context,
-            method=self.method,
-            parameters=self.parameters or {},
-            budget=self.budget,
-            policy=self.policy,
-            ledger=self.ledger,
-            promise=self.promise,
-            memory=memory_of(self),
-            past=past_of(self, context),
-            engine=self.engine,
-        )
-
-
-@monitored("release")
-def stage_release(
-    operator: Any,
-    context: "Context",
-    *,
-    method: str,
-    parameters: Mapping[str, Any],
-    budget: str | None = None,
-    policy: str | Mapping[str, Any] | None = None,
-    ledger: str = DEFAULT_LEDGER,
-    promise: Mapping[str, Any] | None = None,
-    memory: Memory | None = None,
-    past: "Past | None" = None,
-    engine: str | Mapping[str, Any] | None = None,
-) -> "StagedRelease":
-    """Make and stage a release, as every release operator does.
-
-    Args:
-        operator: Operator with the attributes `table`, `requires`, `series`, `lake`, `seed`, `title` and
-            `log`.
-        context: Airflow's context of the running task.
-        method: Registry key of the method.
-        parameters: Parameters of the method, as plain values or rendered text.
-        budget: Data set whose privacy budget is spent; None: no budget.
-        policy: Requirements that the release must meet, as for `ReleaseOperator`; required with a budget.
-        ledger: Airflow connection id of the budget's ledger.
-        promise: Promise of the whole schedule, as for `ReleaseOperator`; None: the release is paid by
-            itself.
-        memory: Memory of memoised answers; None: no such answers.
-        past: Earlier releases whose people must stay protected; None: no history.
-        engine: Engine that works on the table; None: the table's own.
-    """
-    from privacy_release.budget.recorded import lacks_entries
-    from privacy_release.spec.files import load_policy
-    from privacy_release.spec.floor import floor_policy, under_floor
-    from privacy_release.spec.rules.facts import Facts
-    from privacy_release.spec.rules.judge import refuse
-    from privacy_release.steps.release import make_release, with_required
-    from privacy_release.steps.types import check_kept_types
-
-    paid, budget = None, read_text(budget, str | None)
-    if budget is not None:
-        paid = Budget(
-            dataset=budget,
-            run=run_key(context),
-            ledger=ledger_of(ledger),
-            connection=ledger,
-            schedule=schedule_from(promise),
-        )
-
-    def say(step: str) -> None:
-        operator.log.info("release step", step=step)
-
-    checked = method_parameters(method, parameters)
-    table, series = with_required(operator.table, operator.requires), read_text(operator.series, str | None)
-    with run_work_area(context) as work:
-        if series is not None:
-            lake = lake_of(operator.lake)
-            scheduled = paid is not None and paid.schedule is not None
-            check_kept_types(table, method, checked, lake.table(series), scheduled=scheduled)
-            if paid is not None:
-                refuse(Facts(restored=lacks_entries(paid, lake.table(series))))
-        staged = make_release(
-            table,
-            work,
-            method=method,
-            parameters=checked,
-            seed=read_text(operator.seed, int | None),
-            title=operator.title,
-            label=file_label(context),
-            on_progress=say,
-            budget=paid,
-            policy=None if policy is None else under_floor(load_policy(policy), floor_policy()),
-            memory=memory,
-            past=past,
-            engine=chosen_engine(engine),
-        )
-    send_budget(operator, paid)
-    operator.log.info("staged", method=staged.method, rows=staged.rows, **staged.figures)
-    return staged
+        return self.stage(context, self.method, self.parameters or {})
 
 
 def require_policy(task_id: str, budget: object, policy: object) -> None:
@@ -259,7 +287,7 @@ def require_policy(task_id: str, budget: object, policy: object) -> None:
 _MOST_MAPPED = 1_024  # Airflow's own default
 
 
-class CutFragmentsOperator(BaseOperator):
+class CutFragmentsOperator(ReleasingOperator):
     """Cut a table into parts that can meet the guarantees by themselves, and write each to the work area.
 
     Args:
@@ -275,7 +303,6 @@ class CutFragmentsOperator(BaseOperator):
         history: Protection of people who are also in earlier releases of `series`, as for `ReleaseOperator`.
     """
 
-    references: ClassVar = {"table": Table, "requires": list[Table]}
     template_fields = (
         *("table", "method", "parameters", "seed", "engine", "requires"),
         *("series", "lake", "history"),
@@ -304,8 +331,8 @@ class CutFragmentsOperator(BaseOperator):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        self.table: Any = table  # a reference by the time of execute
-        self.requires: Any = requires
+        self.table = table
+        self.requires = requires
         self.method = method
         self.parameters = parameters
         self.seed = seed
@@ -336,7 +363,7 @@ class CutFragmentsOperator(BaseOperator):
                 method=self.method,
                 parameters=method_parameters(self.method, self.parameters or {}),
                 seed=read_text(self.seed, int | None),
-                past=past_of(self, context),
+                past=self._past(context),
             )
             cut, plan = fragments.cut_and_keep(table, engine, job)
             if warning := too_large(cut):
@@ -428,41 +455,3 @@ def most_mapped() -> int:
     from airflow_privacy_release.compat import conf
 
     return int(conf.getint("core", "max_map_length", fallback=_MOST_MAPPED))
-
-
-def memory_of(operator: Any) -> Memory | None:
-    """Return the memory of an operator with `secret`, `replaces`, `series` and `lake`; None without a secret.
-
-    Raises:
-        SecretError: If the connection of the secret is missing, or the secret too short.
-        PublishError: If the lake cannot be reached.
-    """
-    connection, series = read_text(operator.secret, str | None), read_text(operator.series, str | None)
-    if connection is None:
-        return None
-    return Memory(
-        secret=secret_of(connection),
-        last=last_fingerprint(lake_of(operator.lake).table(series)) if series is not None else None,
-        replaces=read_text(operator.replaces, str | None),
-    )
-
-
-def past_of(operator: Any, context: "Context") -> "Past | None":
-    """Return the earlier releases of `series` whose people an operator with `history` must protect.
-
-    Raises:
-        SpecError: If the history is wrong, or the release table is not named.
-    """
-    from privacy_release.spec.files import load_policy
-    from privacy_release.spec.floor import floor_policy, under_floor
-    from privacy_release.spec.model import kept_of
-    from privacy_release.steps.memberships.past import Past
-
-    if operator.history is None:
-        return None
-    series, said = read_text(operator.series, str | None), dict(operator.history)
-    if series is None or "policy" not in said:
-        raise SpecError("history requires a policy, and series the table of the earlier releases. Add both")
-    policy = under_floor(load_policy(said.pop("policy")), floor_policy())
-    run = (release_id(context), run_key(context))
-    return Past(table=lake_of(operator.lake).table(series), policy=policy, run=run, **kept_of(said))

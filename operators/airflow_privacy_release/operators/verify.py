@@ -81,7 +81,7 @@ class VerifyOperator(BaseOperator):
     @monitored("verify")
     def execute(self, context: "Context") -> "ReportRef":
         """Verify the release. Return the findings, bound to the sha256 of the bytes that were read."""
-        from privacy_engine.verification.republication.notes import notes_over_time
+        from privacy_engine.verification.republication.notes import notes_on_earlier
         from privacy_release.spec.files import load_policy
         from privacy_release.spec.floor import floor_policy, under_floor
         from privacy_release.steps.verify import raise_if_failed, verify_staged
@@ -109,7 +109,7 @@ class VerifyOperator(BaseOperator):
                 measured=finding["measured"],
                 passed=finding["passed"],
             )
-        for note in notes_over_time(report.findings, followed=self.table.follows_people):
+        for note in notes_on_earlier(report.findings, followed=self.table.follows_people):
             self.log.info("over time", note=note)
         send_findings(context, report)
         raise_if_failed(report)

@@ -4,7 +4,7 @@ Set partitioning by column generation, solved by a restricted diving heuristic a
 the best partition (Joncour, Michel, Sadykov, Sverdlov, Vanderbeck 2010; Danna, Rothberg, Le Pape 2005):
 
 1. a column is a class of k to 2k - 1 records; the program finds columns x >= 0 of least loss that cover
-   every record, as in `columns`. Its dual gives each record a price;
+   every record, see `prices`. Its dual gives each record a price;
 2. new columns: around each tuple a box grows by the near tuple that has the largest price for its increase,
 once
    freely and once starting with each of its nearest ones. Those that lose less than their records' prices are
@@ -16,7 +16,7 @@ once
    some noise).
 
 Tuples of at least k records lose nothing as separate classes: their prices are 0, and columns may take their
-surplus above k. Unlike in `columns` nothing is proven; classes keep k because columns do.
+surplus above k. Nothing is proven; classes keep k because columns do.
 """
 
 from dataclasses import dataclass, replace
@@ -44,7 +44,7 @@ from privacy_engine.recoding.grouping.constraints import no_constraints
 from privacy_engine.recoding.grouping.moving import dissolve_classes, found_classes, move_records
 from privacy_engine.recoding.grouping.partners import propose_serially
 from privacy_engine.recoding.grouping.refinement import CANDIDATES, LookUp
-from privacy_engine.recoding.nearness.columns import descend
+from privacy_engine.recoding.nearness.prices import descend
 from privacy_engine.tables.geometry import Geometry
 
 NEAR = 64  # tuples that a column around a tuple is made of

@@ -29,7 +29,7 @@ def unjudged_text(count: int) -> str:
     )
 
 
-def notes_over_time(findings: Iterable[Mapping[str, Any]], *, followed: bool) -> list[str]:
+def notes_on_earlier(findings: Iterable[Mapping[str, Any]], *, followed: bool) -> list[str]:
     """Return sentences on what was judged together with the earlier releases; none if no one is followed.
 
     Args:
@@ -37,11 +37,11 @@ def notes_over_time(findings: Iterable[Mapping[str, Any]], *, followed: bool) ->
         followed: Whether the release was made together with earlier ones of the same people, or people are
             followed through it.
 
-    >>> notes_over_time([{"rule": "republication(k=2)", "note": "all judged"}], followed=True)
+    >>> notes_on_earlier([{"rule": "republication(k=2)", "note": "all judged"}], followed=True)
     ['republication(k=2): all judged']
-    >>> notes_over_time([{"rule": "m_invariance(m=2)"}], followed=False) == [NOT_JUDGED]
+    >>> notes_on_earlier([{"rule": "m_invariance(m=2)"}], followed=False) == [NOT_JUDGED]
     True
-    >>> notes_over_time([{"rule": "k_anonymity(k=2)"}], followed=False)
+    >>> notes_on_earlier([{"rule": "k_anonymity(k=2)"}], followed=False)
     []
     """
     # They load numpy, which commands that show no release do not need.

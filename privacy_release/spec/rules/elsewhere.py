@@ -79,7 +79,6 @@ _LISTED: Mapping[Reason, Mapping[str, str]] = MappingProxyType(
             "privacy_release.workarea.parquet:require_unchanged": "the hash of a file",
             "privacy_release.workarea.references.files:Stored.require_unchanged": "the hash of a file",
             "privacy_release.workarea.people:require_form": "the form of the identifiers in a stored file",
-            "privacy_release.workarea.staged:require_one_claim": "the claims of staged files",
             "privacy_release.config.places:require_below": "the addresses in the metadata of a table",
         },
         Reason.ARGUMENTS: {

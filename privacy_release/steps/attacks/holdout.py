@@ -27,7 +27,6 @@ from privacy_release.steps.memberships.persons import with_records
 from privacy_release.workarea.area import WorkArea
 from privacy_release.workarea.parquet import parquet_bytes, write_private
 from privacy_release.workarea.references import FileRef, Table
-from privacy_release.workarea.staged import read_schema
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -56,7 +55,7 @@ def hold_out(table: Table, work: WorkArea, share: float, rules: "Sequence[Attack
         InfeasibleError: If there are too few people.
         IntegrityError: If the table changed since it was ingested.
     """
-    schema = read_schema(table.schema)
+    schema = table.read_schema()
     if schema.tables or schema.linked:
         raise SpecError(
             "attacks need one table whose rows are not linked; remove attack_risk from the policy, or "

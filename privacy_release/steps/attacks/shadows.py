@@ -36,7 +36,7 @@ from privacy_release.spec.methods import build_method
 from privacy_release.workarea.area import WorkArea
 from privacy_release.workarea.parquet import parquet_bytes, read_private, write_private
 from privacy_release.workarea.references import StagedRelease, Table
-from privacy_release.workarea.staged import json_bytes, read_manifest, read_schema
+from privacy_release.workarea.staged import json_bytes
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -68,7 +68,7 @@ def shadows_kept(
         InfeasibleError: If too few people were held out, or the method cannot make a release of so few.
         IntegrityError: If a file of the work area is missing or changed.
     """
-    manifest, schema = read_manifest(staged.manifest), read_schema(table.schema)
+    manifest, schema = staged.read_manifest(), table.read_schema()
     _require_alone(rule, manifest, staged)
     aside = table.held_out
     outsiders = aside.frame()

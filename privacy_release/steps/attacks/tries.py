@@ -25,12 +25,11 @@ from privacy_release.reports.attacks import attack_page, figures_of, published_f
 from privacy_release.reports.curator import write_for_curator
 from privacy_release.steps.attacks.earlier import keep_figures
 from privacy_release.steps.attacks.shadows import shadows_kept
-from privacy_release.steps.memberships.earlier import earlier_releases, known
+from privacy_release.steps.memberships.earlier import EarlierReleases
 from privacy_release.steps.memberships.persons import KnownPersons
 from privacy_release.steps.memberships.recording import staged_membership
 from privacy_release.workarea.area import WorkArea
 from privacy_release.workarea.references import AttackRef, ReportRef, StagedRelease, Table, TrialRef, need
-from privacy_release.workarea.staged import read_manifest, read_schema
 
 if TYPE_CHECKING:
     from privacy_engine.attacks.trial import Case, Results, Shadow
@@ -87,7 +86,8 @@ def attack_staged(
     # The same bytes are attacked in the same way, so a retry is no second chance.
     rng = np.random.default_rng(int(staged.sha256[:16], 16))
     followed = any(rule.attack in OVER_TIME for rule in rules)
-    memberships = _memberships(staged, release_table, run) if followed else ()
+    earlier = EarlierReleases(named=release_table, run=run)
+    memberships = _memberships(staged, earlier) if followed else ()
     evidence = _evidence(table, staged, memberships, register)
     case = case_of(replace(evidence, rules=_made_by(staged, policy)), rng)
     on_shadows = 0.5 if any(rule.shadows for rule in rules) else 0.0
@@ -101,7 +101,7 @@ def attack_staged(
             found.append((rule, try_attack(load_attack(rule.attack), seen, rng, rule.confidence)))
     page = attack_page(found, title=title, release_id=release_id, targets=len(case.targets))
     path = write_for_curator(page, title, f"{release_id} attacks")
-    private = staged.claims_loss or read_manifest(staged.manifest).private
+    private = staged.claims_loss or staged.read_manifest().private
     alone = followed and len(memberships) == 1  # there is no earlier release to compare this one with
     trials = [_trial(rule, results, private=private, alone=alone) for rule, results in found]
     _raise_if_failed(trials, found, private=private)
@@ -143,7 +143,7 @@ def _evidence(
     held_out = table.held_out
     return Evidence(
         release=staged.frame(),
-        source=read_schema(table.schema),
+        source=table.read_schema(),
         people=table.frame(),
         outsiders=held_out.frame(),
         memberships=memberships,
@@ -180,14 +180,12 @@ def _made_by(staged: StagedRelease, policy: "ReleasePolicy") -> "tuple[PrivacyMo
     return tuple(dict.fromkeys((*claimed, *policy.require)))
 
 
-def _memberships(
-    staged: StagedRelease, table: "ReleaseTable | None", run: tuple[str, str] | None
-) -> "tuple[Membership, ...]":
+def _memberships(staged: StagedRelease, earlier: EarlierReleases) -> "tuple[Membership, ...]":
     """Return the classes of people in this release and the earlier ones. Empty if people are not followed."""
     if not staged.follows_people:
         return ()
-    earlier = earlier_releases(known(table), KnownPersons.of(staged.followed_persons), run)
-    return (staged_membership(staged), *earlier.values())
+    found = earlier.memberships(KnownPersons.of(staged.followed_persons))
+    return (staged_membership(staged), *found.values())
 
 
 def _trial(rule: "AttackRisk", results: "Results", *, private: bool, alone: bool) -> TrialRef:

@@ -1,6 +1,7 @@
 """Read who is in which class of the earlier releases of a table."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -45,18 +46,41 @@ if TYPE_CHECKING:
     from privacy_release.lake.store import ReleaseTable
 
 
-def known(table: "ReleaseTable | None") -> "ReleaseTable":
-    """Return the release table, which a policy about earlier releases needs.
+@dataclass(frozen=True, kw_only=True)
+class EarlierReleases:
+    """The releases of a table that were published and not retracted, without the publication of one run.
 
-    Raises:
-        SpecError: If the table is not known.
+    Attributes:
+        named: The release table. None if the caller did not name it.
+        run: Release ID and run key of the run whose own publication is omitted, as in `published_releases`.
     """
-    if table is None:
-        raise SpecError(
-            "the policy is also about the earlier releases of the table, so verify needs the name of the "
-            "table and its lake"
-        )
-    return table
+
+    named: "ReleaseTable | None"
+    run: tuple[str, str] | None
+
+    @property
+    def table(self) -> "ReleaseTable":
+        """The release table, which a policy about earlier releases needs.
+
+        Raises:
+            SpecError: If it was not named.
+        """
+        if self.named is None:
+            raise SpecError(
+                "the policy is also about the earlier releases of the table, so verify needs the name of the "
+                "table and its lake"
+            )
+        return self.named
+
+    def published(self) -> list[dict[str, Any]]:
+        """Return the publications, oldest first. Raises as `published_releases`."""
+        return published_releases(self.table, self.run)
+
+    def memberships(
+        self, persons: KnownPersons, *, marked: int = 0, registers: bool = False
+    ) -> "dict[int, Membership]":
+        """Return the memberships by version. Arguments and errors are as for `earlier_releases`."""
+        return earlier_releases(self.table, persons, self.run, marked=marked, registers=registers)
 
 
 def published_releases(table: "ReleaseTable", but: tuple[str, str] | None = None) -> list[dict[str, Any]]:

@@ -44,7 +44,6 @@ from privacy_release.steps.memberships.registers import population, write_popula
 from privacy_release.workarea.area import WorkArea
 from privacy_release.workarea.parquet import parquet_bytes, write_private
 from privacy_release.workarea.references import ReportRef, StagedRelease, Table
-from privacy_release.workarea.staged import read_schema
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -58,7 +57,7 @@ def staged_membership(staged: StagedRelease) -> "Membership":
     Raises:
         IntegrityError: If a file is missing or changed.
     """
-    frame, schema = staged.frame(), read_schema(staged.schema)
+    frame, schema = staged.frame(), staged.read_schema()
     return Membership.of_table(read_persons(staged.followed_persons), frame, schema, owners_of(staged))
 
 
@@ -156,12 +155,12 @@ def record(staged: StagedRelease, name: str, release_id: str, register: Table | 
         frame[WAITING] = write_waiting(
             read_waiting(staged.waiting.uri, staged.waiting.sha256), beside(path, "waiting")
         )
-        frame[SCHEMA] = read_schema(staged.schema).to_json()
+        frame[SCHEMA] = staged.read_schema().to_json()
         copy = write_private(beside(path, "records"), Path(staged.uri).read_bytes())
         if copy != staged.sha256:
             raise IntegrityError("the records of the release changed since they were staged; start a new run")
     if staged.regions is not None:
-        table, schema = staged.frame(), read_schema(staged.schema)
+        table, schema = staged.frame(), staged.read_schema()
         regions = Regions.read(staged.regions)
         frame = frame.assign(**regions.kept(known.people, table, schema, beside(path, "fragments")))
     if (everybody := population(register, kept)) is not None:

@@ -17,7 +17,6 @@ from privacy_engine.verification.published_boxes import known_texts
 from privacy_release.steps.memberships.persons import read_persons
 from privacy_release.workarea.parquet import parquet_bytes, read_private, write_private
 from privacy_release.workarea.references import PersonsRef, Table
-from privacy_release.workarea.staged import read_schema
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -33,7 +32,7 @@ def population_of(register: Table, persons: "npt.NDArray[np.object_]") -> "Membe
         persons: Hash of each person, in the order of the register, shape (n,).
     """
     frame = register.frame()
-    return _population(persons, known_texts(frame, read_schema(register.schema)))
+    return _population(persons, known_texts(frame, register.read_schema()))
 
 
 def write_population(population: "Membership", path: Path) -> str:

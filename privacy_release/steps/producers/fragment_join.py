@@ -26,8 +26,8 @@ from privacy_release.lake.rows import in_types, plain_schema
 from privacy_release.manifest.manifest import Claims
 from privacy_release.reports.attempts import Attempts
 from privacy_release.reports.data import FragmentsPart, Measured, ReportData, claimed_k, limits_of_classes
+from privacy_release.reports.figures import counted_in
 from privacy_release.spec.methods import build_method
-from privacy_release.steps.outliers import counted_in
 from privacy_release.steps.producers.followed import POSITION, joined_people
 from privacy_release.steps.producers.job import Description, Job, ProducedRelease
 from privacy_release.steps.producers.staging import stage
@@ -51,7 +51,7 @@ from privacy_release.workarea.parquet import (
 )
 from privacy_release.workarea.people import counted_by_person, people_table
 from privacy_release.workarea.references import FileRef, FragmentReleaseRef, PeopleRef, StagedRelease, need
-from privacy_release.workarea.staged import finite, json_bytes, read_schema
+from privacy_release.workarea.staged import finite, json_bytes
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -480,7 +480,7 @@ def _measured(joined: _Joined, engine: "Engine", written: _Written) -> tuple["Ex
         VerificationError: Naming each claim that does not hold, with its number.
     """
     cut = joined.cut
-    claims = build_method(cut.method, cut.parameters).guarantees(read_schema(cut.table.schema))
+    claims = build_method(cut.method, cut.parameters).guarantees(cut.table.read_schema())
     policy, schema = ReleasePolicy(require=claims), joined.schema
     records = FileRef(uri=str(written.path), sha256=written.sha256)
     with counted_by_person(records, written.people, schema) as persons:

@@ -46,7 +46,6 @@ from privacy_release.workarea.fragment_files import (
 )
 from privacy_release.workarea.parquet import part_bytes
 from privacy_release.workarea.references import FileRef, FragmentRef, FragmentReleaseRef, Table
-from privacy_release.workarea.staged import read_schema
 
 Fragments = FragmentRef | list[FragmentRef]  # the fragments that one task releases
 
@@ -101,7 +100,7 @@ def cut_and_keep(table: Table, engine: "Engine", job: Job) -> tuple[Cut, FileRef
         SpecError, InfeasibleError, IntegrityError: As `cut_table`.
         VerificationError: If earlier releases cannot be continued in fragments.
     """
-    releaser, schema = build_method(job.method, job.parameters), read_schema(table.schema)
+    releaser, schema = build_method(job.method, job.parameters), table.read_schema()
     refuse(facts_of_table(table, schema, releaser, job.parameters, past=job.past))
     return _cut_and_keep(releaser, schema, table, engine, job)
 
@@ -148,7 +147,7 @@ def cut_table(
         InfeasibleError: If not even the whole table can be one class.
         IntegrityError: If the table changed since it was ingested.
     """
-    releaser, schema = build_method(method, parameters), read_schema(table.schema)
+    releaser, schema = build_method(method, parameters), table.read_schema()
     refuse(facts_of_table(table, schema, releaser, parameters))
     plan = _plan_of(releaser, schema, table, engine, seed)
     return Cut(table=table, plan=plan, method=method, parameters=dict(parameters), seeded=seed is not None)

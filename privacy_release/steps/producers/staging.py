@@ -24,7 +24,7 @@ from privacy_release.workarea.references import (
     StagedRelease,
     Table,
 )
-from privacy_release.workarea.staged import json_bytes, read_schema, software, write_schema
+from privacy_release.workarea.staged import json_bytes, software, write_schema
 
 if TYPE_CHECKING:
     from privacy_engine.tables.persons import Person
@@ -43,7 +43,7 @@ def stage(made: ProducedRelease, table: Table, job: Job) -> StagedRelease:
         table: Table that the release was made from.
         job: Job of the producer.
     """
-    work, label, source = job.work, job.label, read_schema(table.schema)
+    work, label, source = job.work, job.label, table.read_schema()
     report = report_of(made, table, source, job)
     people = _people(made, work.path(f"{label}.people.parquet"))
     columns = _columns(made, source, job)

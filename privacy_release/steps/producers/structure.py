@@ -14,8 +14,7 @@ from privacy_engine.verification.verify import Finding
 from privacy_release.manifest.manifest import Claims
 from privacy_release.steps.producers.job import Description, Job, ProducedRelease
 from privacy_release.workarea.parquet import parquet_bytes, write_private
-from privacy_release.workarea.references import StagedRelease, Table, need
-from privacy_release.workarea.staged import read_manifest, read_schema
+from privacy_release.workarea.references import StagedRelease, Table
 
 if TYPE_CHECKING:
     from privacy_engine.release import Release
@@ -71,8 +70,8 @@ def _sha256_of_invented(staged: StagedRelease) -> str | None:
     """Return the SHA-256 of records that are invented again. None if the method invents none."""
     if staged.method != Structure.key:
         return None
-    parameters = dict(read_manifest(staged.manifest).parameters)
+    parameters = dict(staged.read_manifest().parameters)
     seed = int(parameters.pop("seed"))
-    schema = read_schema(need(staged.source_schema, "source_schema"))
+    schema = staged.read_source_schema()
     release: Release = Structure(**parameters).invent(schema, np.random.default_rng(seed))
     return hashlib.sha256(parquet_bytes(release.table)).hexdigest()

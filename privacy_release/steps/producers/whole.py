@@ -8,9 +8,8 @@ import numpy as np
 
 from privacy_engine.progress import portion
 from privacy_release.manifest.manifest import Claims
-from privacy_release.reports.figures import loss_bound, lost_of, risk_of
+from privacy_release.reports.figures import counted_in, loss_bound, lost_of, risk_of
 from privacy_release.steps.memberships.persons import KnownPersons
-from privacy_release.steps.outliers import counted_in
 from privacy_release.steps.producers.job import Description, Job, ProducedRelease
 from privacy_release.steps.producers.kept_safe import kept_safe
 from privacy_release.workarea.parquet import parquet_bytes, write_private

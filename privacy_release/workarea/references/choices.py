@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from privacy_release.workarea.references.files import FileRef
+from privacy_release.workarea.references.files import Described, FileRef
 from privacy_release.workarea.references.reference import Reference
 from privacy_release.workarea.references.table import Table
 
@@ -18,7 +18,7 @@ class RecordsFileRef(FileRef):
 
 
 @dataclass(frozen=True, kw_only=True)
-class RecordsRef(Reference):
+class RecordsRef(Described, Reference):
     """The records on which choices are measured, for any process that reaches the work area.
 
     Attributes:

@@ -1,10 +1,12 @@
 """Private files in the work area, how they are read, and those that hold keyed hashes of people."""
 
+import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from privacy_engine.errors import IntegrityError
 from privacy_release.workarea.file_sets import files_of, paths_of
 from privacy_release.workarea.parquet import read_private, require_unchanged, unchanged_batches
 from privacy_release.workarea.references.reference import Reference
@@ -12,6 +14,39 @@ from privacy_release.workarea.references.reference import Reference
 if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
+
+    from privacy_engine.tables.schema import DataSchema
+
+
+def read_json(path: str) -> dict[str, Any]:
+    """Read a JSON file of the work area.
+
+    Raises:
+        IntegrityError: If the file is missing or damaged.
+    """
+    try:
+        return dict(json.loads(Path(path).read_bytes()))
+    except (OSError, ValueError) as error:
+        raise IntegrityError(
+            f"{Path(path).name} must be in the work area, got {type(error).__name__}; run from ingest again"
+        ) from None
+
+
+def read_schema(path: str) -> "DataSchema":
+    """Read a schema from the work area. Raises as `read_json`."""
+    from privacy_engine.tables.schema import DataSchema
+
+    return DataSchema.from_dict(read_json(path))
+
+
+class Described:
+    """Records with a schema, whose path in the work area is `schema`."""
+
+    schema: str
+
+    def read_schema(self) -> "DataSchema":
+        """Return the schema. Raises as `read_json`."""
+        return read_schema(self.schema)
 
 
 class Stored:

@@ -2,13 +2,20 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from privacy_engine.dp.loss import PrivacyLoss
+from privacy_engine.errors import IntegrityError
+from privacy_release.manifest.manifest import Manifest
 from privacy_release.workarea.references.evidence import AlertRef
-from privacy_release.workarea.references.files import FileRef, PeopleRef
-from privacy_release.workarea.references.reference import Reference
+from privacy_release.workarea.references.files import FileRef, PeopleRef, read_json, read_schema
+from privacy_release.workarea.references.reference import Reference, need
 from privacy_release.workarea.references.table import Table
+
+if TYPE_CHECKING:
+    from privacy_engine.synthesizers.model import SynthesizerModel
+    from privacy_engine.tables.schema import DataSchema
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,6 +80,29 @@ class StagedRelease(Table):
     booking: BookingRef | None = None
     model: str | None = None
     mechanisms: list[dict[str, Any]] = field(default_factory=list)
+
+    def read_manifest(self) -> Manifest:
+        """Read the manifest, which claims the release's privacy loss.
+
+        Raises:
+            IntegrityError: If the file is missing or damaged, or claims another loss.
+        """
+        manifest = Manifest.from_dict(read_json(self.manifest))
+        if (manifest.loss and manifest.loss.stored) != self.loss:
+            raise IntegrityError(
+                "the manifest must claim the privacy loss of the staged release; run the release again"
+            )
+        return manifest
+
+    def read_source_schema(self) -> "DataSchema":
+        """Read the schema of the released table. Raises IntegrityError if it is missing or damaged."""
+        return read_schema(need(self.source_schema, "source_schema"))
+
+    def read_model(self) -> "SynthesizerModel":
+        """Read the measured model. Raises IntegrityError if the release has none."""
+        from privacy_engine.synthesizers.model import SynthesizerModel
+
+        return SynthesizerModel.from_json(Path(need(self.model, "model")).read_text("utf-8"))
 
     @property
     def claims_loss(self) -> bool:

@@ -1,11 +1,19 @@
 """A table in the work area: its records, schema, origin, outliers, persons and engine."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from privacy_engine.errors import SpecError
-from privacy_release.workarea.references.files import FileRef, NumberedRef, PersonsRef, Stored
+from privacy_release.workarea.references.files import Described, FileRef, NumberedRef, PersonsRef, Stored
 from privacy_release.workarea.references.reference import Reference, need
 from privacy_release.workarea.references.source import SourceRef
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from privacy_engine.tables.domains import Storage
+    from privacy_engine.tables.schema import DataSchema
 
 SUPPRESSED = "suppress"  # action on outliers, see `privacy_release.spec.outliers.Action`
 
@@ -57,7 +65,7 @@ class EngineRef(Reference):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Table(Stored, Reference):
+class Table(Stored, Described, Reference):
     """A table in the work area. `schema` is the path of its schema, as JSON.
 
     Attributes:
@@ -76,6 +84,22 @@ class Table(Stored, Reference):
     engine: EngineRef | None = None
     numbered: NumberedRef | None = None
     holdout: FileRef | None = None
+
+    def typed_frame(
+        self, schema: "DataSchema", earlier: "Mapping[str, Storage] | None" = None
+    ) -> "pd.DataFrame":
+        """Return all records in columns of the types of the file, whether there are nulls or not.
+
+        Args:
+            schema: Schema of the records.
+            earlier: Types of the release that this one continues, whose domains stay. None: there is none.
+
+        Raises:
+            IntegrityError: If the file is missing, changed or incomplete.
+        """
+        from privacy_engine.tables.domains import with_nullable_types
+
+        return with_nullable_types(self.frame(), schema, earlier)
 
     @property
     def is_in_fragments(self) -> bool:

@@ -23,11 +23,12 @@ from privacy_engine.tables.schema import DataSchema
 from privacy_engine.verification.policy import ReleasePolicy
 from privacy_release.lake.read import manifest_of
 from privacy_release.lake.store import Lake
+from privacy_release.reports.figures import counted_in
 from privacy_release.running.run import run_release
 from privacy_release.spec.model import load_spec
 from privacy_release.spec.outliers import Action
 from privacy_release.steps.ingest import ingest
-from privacy_release.steps.outliers import counted_in, detect_outliers
+from privacy_release.steps.outliers import detect_outliers
 from privacy_release.steps.release import make_release
 from privacy_release.steps.verify import verify_staged
 from privacy_release.workarea.area import WorkArea

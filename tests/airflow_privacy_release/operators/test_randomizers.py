@@ -34,7 +34,7 @@ from privacy_release.lake.read import manifest_of, read_release
 from privacy_release.lake.store import Lake
 from privacy_release.ledger.ledger import BudgetLedger
 from privacy_release.workarea.area import WorkArea
-from privacy_release.workarea.staged import read_schema
+from privacy_release.workarea.references.files import read_schema
 
 NAMED = [
     operator

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from benchmarks.auditing import Canaries, loss_of_guesses, loss_shown
 from benchmarks.peers.audit import shown
 from benchmarks.peers.audit_cases import HALF_NOISE, ONE_ROW, WHOLE_EPSILON, Case, cases, planted
-from privacy_engine.attacks.auditing import Canaries, loss_of_guesses, loss_shown
 from privacy_engine.dp import mechanisms
 from privacy_engine.registry import METHODS, Family
 from privacy_engine.synthesizers.bayes import network_synthesizer

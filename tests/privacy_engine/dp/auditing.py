@@ -4,7 +4,7 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.linear_model import LogisticRegression
 
-from privacy_engine.attacks.auditing import loss_shown
+from benchmarks.auditing import loss_shown
 
 
 def loss_shown_by_attack(outputs: npt.NDArray[np.float64], of_neighbour: npt.NDArray[np.float64]) -> float:

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from privacy_engine.attacks.auditing import loss_shown, rho_shown
+from benchmarks.auditing import loss_shown, rho_shown
 from privacy_engine.dp.amplification import inner_epsilon, secure_sample
 from privacy_engine.dp.mechanisms import gaussian_counts, gumbel_max, laplace_counts, noisy_max
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from privacy_engine.attacks.auditing import loss_shown
+from benchmarks.auditing import loss_shown
 from privacy_engine.dp.contributions import (
     Contribution,
     RowsOfPersons,

@@ -8,8 +8,8 @@ import numpy.typing as npt
 import pandas as pd
 import pytest
 
+from benchmarks.auditing import loss_shown
 from privacy_engine import DataSchema, load_method
-from privacy_engine.attacks.auditing import loss_shown
 from privacy_engine.synthesizers.bayes.bayesian_network import BayesianNetwork
 from privacy_engine.synthesizers.model import SynthesizerModel
 from privacy_engine.synthesizers.synthesizer import Synthesizer

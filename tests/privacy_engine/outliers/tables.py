@@ -1,9 +1,13 @@
 """Small tables of numbers and categories, and the searches that the fast ones are compared with."""
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 
 from privacy_engine import DataSchema
+from privacy_engine.outliers.k_prototypes import Clustering, cluster_points
+from privacy_engine.outliers.mixed_space import MixedSpace
 
 SCHEMA = DataSchema.from_dict(
     {
@@ -48,3 +52,10 @@ def squared_distances(
             for x, a in zip(numbers, categories, strict=True)
         ]
     )
+
+
+def clustered(table: pd.DataFrame, clusters: int, penalty: float = 1.0, rounds: int = 20) -> Clustering:
+    """A clustering with a label and a distance for each record, equal ones included."""
+    space = MixedSpace.of_table(table, SCHEMA, None, penalty)
+    found = cluster_points(space, clusters, rounds)
+    return replace(found, labels=found.labels[space.point_of], distances=found.distances[space.point_of])

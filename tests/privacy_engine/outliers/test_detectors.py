@@ -11,7 +11,7 @@ from privacy_engine.outliers.detector import OutlierDetector
 from privacy_engine.outliers.lof import LOF
 from privacy_engine.outliers.mixed_space import MixedSpace
 from privacy_engine.outliers.okplof import OKPLOF
-from tests.privacy_engine.outliers.tables import SCHEMA, people, squared_distances
+from tests.privacy_engine.outliers.tables import SCHEMA, clustered, people, squared_distances
 
 DETECTORS = (
     LOF(neighbours=6, top=9),
@@ -91,11 +91,9 @@ def test_among_survivors_the_scores_are_lofs_of_the_survivors_alone() -> None:
 
 
 def test_pruned_records_are_no_farther_from_their_prototype_than_others_on_average() -> None:
-    from privacy_engine.outliers.k_prototypes import KPrototypes
-
     table = people(500, 7, grid=6)
     found = OKPLOF(clusters=9, neighbours=5, smallest_pruned=30, rounds=7).detect(table, SCHEMA)
-    clusters = KPrototypes(clusters=9, rounds=7).fit(table, SCHEMA)
+    clusters = clustered(table, 9, rounds=7)
     for label in range(9):
         members = clusters.labels == label
         far = clusters.distances[members]

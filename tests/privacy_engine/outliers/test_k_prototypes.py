@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from privacy_engine import InfeasibleError
-from privacy_engine.outliers.k_prototypes import KPrototypes, initial_points
+from privacy_engine.outliers.k_prototypes import initial_points
 from privacy_engine.outliers.mixed_space import MixedSpace
-from tests.privacy_engine.outliers.tables import SCHEMA, people, squared_distances
+from tests.privacy_engine.outliers.tables import SCHEMA, clustered, people, squared_distances
 
 
 def mean_and_mode(x: np.ndarray, c: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -39,7 +39,7 @@ def test_labels_and_distances_are_those_of_a_loop_over_records(
     first = initial_points(space, clusters)
     x, c = space.numbers[space.point_of], space.categories[space.point_of]
     labels, distances = naive(x, c, (space.numbers[first], space.categories[first]), 0.8, rounds)
-    found = KPrototypes(clusters=clusters, penalty=0.8, rounds=rounds).fit(table, SCHEMA)
+    found = clustered(table, clusters, 0.8, rounds)
     np.testing.assert_array_equal(found.labels, labels)
     np.testing.assert_allclose(found.distances, distances, atol=1e-12)
     assert found.cost == pytest.approx(distances.sum())
@@ -66,23 +66,15 @@ def test_initial_centres_are_the_papers(clusters: int) -> None:
 def test_every_distinct_record_may_be_its_own_cluster_and_no_more() -> None:
     table = people(60, 7, grid=1)
     distinct = len(table.drop(columns="illness").drop_duplicates())
-    found = KPrototypes(clusters=distinct).fit(table, SCHEMA)
+    found = clustered(table, distinct)
     assert len(set(found.labels.tolist())) == distinct
     assert found.cost == pytest.approx(0.0)
     with pytest.raises(InfeasibleError, match=f"{distinct} distinct records cannot found {distinct + 1}"):
-        KPrototypes(clusters=distinct + 1).fit(table, SCHEMA)
+        clustered(table, distinct + 1)
 
 
 def test_more_rounds_never_cost_more() -> None:
     table = people(300, 8)
-    costs = [KPrototypes(clusters=12, rounds=r).fit(table, SCHEMA).cost for r in (1, 2, 4, 8, 60)]
+    costs = [clustered(table, 12, rounds=r).cost for r in (1, 2, 4, 8, 60)]
     assert costs == sorted(costs, reverse=True)
-    assert KPrototypes(clusters=12, rounds=60).fit(table, SCHEMA).converged
-
-
-@pytest.mark.parametrize(
-    "wrong", [{"clusters": 0}, {"clusters": 2, "penalty": 0.0}, {"clusters": 2, "rounds": 0}]
-)
-def test_bad_parameters_are_refused(wrong: dict[str, float]) -> None:
-    with pytest.raises(ValueError, match="must be a"):
-        KPrototypes(**wrong)
+    assert clustered(table, 12, rounds=60).converged

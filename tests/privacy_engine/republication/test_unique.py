@@ -16,7 +16,7 @@ from privacy_engine.release import Release
 from privacy_engine.republication.counterfeits import filled, rendered
 from privacy_engine.republication.earlier_boxes import blocks_of, known_of
 from privacy_engine.republication.republish import republish
-from privacy_engine.republication.unique import Bucket, Wanted, _assign, m_unique_classes, most_classes
+from privacy_engine.republication.unique import Bucket, Demand, _assign, m_unique_classes, most_classes
 from privacy_engine.tables.schema import DataSchema
 from privacy_engine.verification.cross_release import CrossReleaseKAnonymity, Membership, MInvariance
 from privacy_engine.verification.models import KAnonymity
@@ -82,10 +82,10 @@ def test_the_second_release_of_the_paper() -> None:
     table = rows_of(SECOND)
     names = table["name"].to_numpy(dtype=object)
     known = known_of(table[["age", "zip", "disease"]], SCHEMA, names, [first_of_the_paper()], nested=False)
-    wanted = Wanted(attribute="disease", m=2, k=1, counterfeits=True, together=False)
+    demand = Demand(attribute="disease", m=2, k=1, counterfeits=True, together=False)
     everyone = np.ones(len(table), np.bool_)
     rng = np.random.default_rng(1)
-    labels, values, buckets = m_unique_classes(known, blocks_of(known.history), everyone, wanted, rng)
+    labels, values, buckets = m_unique_classes(known, blocks_of(known.history), everyone, demand, rng)
     found: dict[frozenset[str], set[str]] = {}
     for label in range(labels.max() + 1):
         mine = np.flatnonzero(labels == label)
@@ -128,9 +128,9 @@ def test_arrivals_who_are_eligible_are_all_assigned(counts: list[int], m: int, s
     most = most_classes(counts, m)
     arrivals = {f"d{i}": list(range(100 * i, 100 * i + min(n, most))) for i, n in enumerate(counts)}
     buckets: list[Bucket] = []
-    wanted = Wanted(attribute="disease", m=m, k=2, counterfeits=False, together=False)
+    demand = Demand(attribute="disease", m=m, k=2, counterfeits=False, together=False)
     total = sum(map(len, arrivals.values()))
-    _assign(buckets, arrivals, m, wanted)
+    _assign(buckets, arrivals, m, demand)
     assert not any(arrivals.values())
     assert sum(sum(bucket.counts.values()) for bucket in buckets) == total
     for bucket in buckets:

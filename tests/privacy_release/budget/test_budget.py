@@ -32,7 +32,6 @@ from privacy_release.ledger.ledger import BudgetLedger
 from privacy_release.workarea.area import WorkArea
 from privacy_release.workarea.parquet import parquet_bytes
 from privacy_release.workarea.references import StagedRelease, Table
-from privacy_release.workarea.staged import read_manifest
 from tests.tables import SPENDING
 
 SCHEMA = {
@@ -315,7 +314,7 @@ def test_the_manifest_says_what_was_spent_on_what_and_where_it_is_booked(
     table: Table, work: WorkArea, budget: Budget, ledger: BudgetLedger
 ) -> None:
     staged = released(table, work, budget)
-    manifest = read_manifest(staged.manifest)
+    manifest = staged.read_manifest()
     (reserve,) = [entry for entry in ledger.history("people") if entry.event is Event.RESERVE]
     model = Path(staged.model).read_text()
     loss = {"epsilon": 0.4, "delta": 0.0, "neighbours": "replace_one"}
@@ -344,7 +343,7 @@ def test_nothing_public_tells_a_figure_or_a_hash_of_the_source(
     }
     assert [name for name, text in private.items() if text in public] == []
     assert staged.figures == {}
-    assert set(read_manifest(staged.manifest).source.to_dict()) == {"files", "identifiers"}
+    assert set(staged.read_manifest().source.to_dict()) == {"files", "identifiers"}
     assert not [name for name in people()["name"] if name in public]
 
 
@@ -368,7 +367,7 @@ def failed(staged: StagedRelease, ledger: BudgetLedger, policy: ReleasePolicy = 
 
 
 def with_manifest(staged: StagedRelease, edit: Callable[[dict[str, Any]], None]) -> StagedRelease:
-    manifest = read_manifest(staged.manifest).to_dict()
+    manifest = json.loads(Path(staged.manifest).read_bytes())
     edit(manifest)
     Path(staged.manifest).write_text(json.dumps(manifest))
     return staged

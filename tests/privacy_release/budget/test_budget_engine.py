@@ -16,7 +16,6 @@ from privacy_engine.errors import CapacityError, InfeasibleError, IntegrityError
 from privacy_engine.synthesizers import synthesizer
 from privacy_engine.tables.domains import CodedTable
 from privacy_engine.tables.schema import DataSchema
-from privacy_release.budget import budget
 from privacy_release.budget.budget import Budget, Measured, measured_model
 from privacy_release.budget.claims import _values_in_domains
 from privacy_release.ledger.ledger import BudgetLedger
@@ -83,7 +82,7 @@ def test_a_table_that_is_not_loaded_is_paid_for_measured_and_kept(
     work: WorkArea, ledger: BudgetLedger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table = table_of(people(), work)
-    monkeypatch.setattr(budget, "typed_records", None)  # what would load it
+    monkeypatch.setattr(Table, "frame", None)  # what would load it
     model = measured(table, ledger).model
     assert model.rows == 300
     assert model.network.names == ("age", "town", "disease")

@@ -17,7 +17,6 @@ from privacy_release.steps.release import make_release
 from privacy_release.steps.verify import verify_staged
 from privacy_release.workarea.area import WorkArea
 from privacy_release.workarea.references import StagedRelease, Table
-from privacy_release.workarea.staged import read_manifest
 from tests.privacy_release.budget.test_budget import ingested, people
 from tests.tables import SPENDING
 
@@ -74,7 +73,7 @@ def test_it_passes_its_verification_and_the_manifest_tells_rho(
     staged = released(table, work, budget)
     report = verify_staged(staged, POLICY, ledger)
     assert report.passed, report.findings
-    manifest = read_manifest(staged.manifest)
+    manifest = staged.read_manifest()
     assert manifest.loss.rho == CLAIM.rho
     first = manifest.model.mechanisms[0].to_dict()
     assert "rho" in first

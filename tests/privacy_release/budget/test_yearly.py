@@ -223,7 +223,6 @@ def test_a_manifest_that_tells_another_part_is_found(
     import privacy_release
     from privacy_engine.tables.schema import DataSchema
     from privacy_release.budget.budget import Budget
-    from privacy_release.workarea.staged import read_manifest, read_schema
 
     write_people(home, 1)
     schema = DataSchema.from_dict(
@@ -239,11 +238,11 @@ def test_a_manifest_that_tells_another_part_is_found(
     assert "each of 3 releases spends an equal part, epsilon 0.3333" in " ".join(
         Path(staged.report).read_text().split()
     )
-    manifest = read_manifest(staged.manifest).to_dict()
+    manifest = staged.read_manifest().to_dict()
     rule = "promise of the schedule that the manifest tells otherwise than the ledger"
     for change in ({"part": {"epsilon": 0.1, "delta": 0.0}}, {"releases": 52}):
         reported = Manifest.from_dict(manifest | {"over_time": manifest["over_time"] | change})
-        found = bookkeeping_findings(staged, reported, PART, [], read_schema(staged.schema), ledger)
+        found = bookkeeping_findings(staged, reported, PART, [], staged.read_schema(), ledger)
         assert [f.rule for f in found if not f.passed] == [rule]
     with pytest.raises(SpecError, match="must spend an equal part of the promise"):
         privacy_release.make_release(

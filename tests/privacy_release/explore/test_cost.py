@@ -20,7 +20,7 @@ from privacy_release.spec.model import load_spec
 from privacy_release.workarea.area import WorkArea
 from privacy_release.workarea.parquet import parquet_bytes, write_private
 from privacy_release.workarea.references import RecordsFileRef
-from privacy_release.workarea.staged import read_schema, write_schema
+from privacy_release.workarea.staged import write_schema
 from tests.wrong_files import RELEASE, RIGHT, write_right
 
 SIZES = (500, 1_000, 2_000, 4_000, 8_000)
@@ -113,7 +113,7 @@ def test_what_fails_with_all_records_is_reported_as_a_run_would(
 def test_a_process_that_breaks_down_says_no_more_than_how(
     steps: Steps, work: WorkArea, people: pd.DataFrame, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    schema = replace(read_schema(steps.schema), person=Person(column="name"))
+    schema = replace(steps.read_schema(), person=Person(column="name"))
     file = work.path("nameless.parquet")
     sha256 = write_private(file, parquet_bytes(people.drop(columns="name")))
     records = RecordsFileRef(uri=str(file), rows=len(people), sha256=sha256)

@@ -20,6 +20,7 @@ from privacy_release.sources import records
 from privacy_release.sources.addresses import find_source
 from privacy_release.sources.copying import Copied, copy_source
 from privacy_release.sources.reading import check_source
+from privacy_release.sources.records import CopyRules
 from privacy_release.workarea.area import WorkArea
 from privacy_release.workarea.engines import read_engine
 from privacy_release.workarea.parquet import (
@@ -75,7 +76,7 @@ def write(path: Path, columns: dict[str, Any], row_group: int = 100_000) -> Path
 def copy(uri: Path | str, folder: Path, schema: DataSchema = SCHEMA, **options: Any) -> tuple[Copied, Path]:
     source, target = find_source(str(uri)), folder / "copy.parquet"
     check_source(source, schema)
-    return copy_source(source, schema, target, **options), target
+    return copy_source(source, schema, target, CopyRules(**options)), target
 
 
 @pytest.fixture
@@ -160,7 +161,7 @@ def test_a_table_of_folder_names_alone_keeps_its_records(tmp_path: Path, folder:
     schema = DataSchema.from_dict({"zip": FIELDS["zip"]})
     write(tmp_path / "t" / "zip=N1" / "a.parquet", {"visits": np.arange(5)})
     source = find_source(str(tmp_path / "t"))
-    copied = copy_source(source, schema, folder / "copy.parquet", columns=["zip"])
+    copied = copy_source(source, schema, folder / "copy.parquet", CopyRules(columns=["zip"]))
     assert pq.read_table(folder / "copy.parquet").to_pydict() == {"zip": ["N1"] * 5}
     assert copied.rows == 5
 

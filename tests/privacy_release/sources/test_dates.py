@@ -14,6 +14,7 @@ from privacy_engine.tables.schema import DataSchema
 from privacy_release.sources.addresses import find_source
 from privacy_release.sources.copying import copy_source
 from privacy_release.sources.reading import check_source
+from privacy_release.sources.records import CopyRules
 
 MOMENTS = [dt.datetime(2020, 3, 14, 5, 6, 7), dt.datetime(1850, 1, 1), dt.datetime(9999, 12, 31, 23, 59, 59)]
 DAYS = [moment.date() for moment in MOMENTS]
@@ -25,7 +26,7 @@ def copied(folder: Path, column: pa.Array, nulls: str = "fail", **fields: Any) -
     pq.write_table(pa.table({"at": column, "n": np.arange(len(column))}), path)
     schema = DataSchema.from_dict({"at": {"role": "quasi_identifier"} | fields, "n": {"kind": "numeric"}})
     check_source(find_source(str(path)), schema)
-    copy_source(find_source(str(path)), schema, folder / "copy.parquet", nulls=nulls)  # type: ignore[arg-type]
+    copy_source(find_source(str(path)), schema, folder / "copy.parquet", CopyRules(nulls=nulls))  # type: ignore[arg-type]
     return pq.read_table(folder / "copy.parquet")
 
 

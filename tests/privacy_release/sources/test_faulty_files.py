@@ -14,6 +14,7 @@ from privacy_engine.tables.schema import DataSchema
 from privacy_release.sources.addresses import find_source
 from privacy_release.sources.copying import copy_source
 from privacy_release.sources.reading import check_source
+from privacy_release.sources.records import CopyRules
 from tests.faulty_parquet import (
     PEOPLE,
     ROWS,
@@ -62,7 +63,7 @@ def copy(file: Path, schema: DataSchema = SCHEMA, **options: Any) -> pa.Table:
     try:
         source = find_source(str(file))
         check_source(source, schema, **options)
-        copy_source(source, schema, target, **options)
+        copy_source(source, schema, target, CopyRules(**options))
         return pq.read_table(target)
     finally:
         assert set(folder.iterdir()) <= {target}

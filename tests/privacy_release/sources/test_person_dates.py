@@ -24,6 +24,7 @@ from privacy_release.sources.copying import Copied, copy_source
 from privacy_release.sources.person_dates import FirstDays
 from privacy_release.sources.pseudonyms import Naming, PseudonymKey
 from privacy_release.sources.reading import check_source
+from privacy_release.sources.records import CopyRules
 
 KEYS = {name: PseudonymKey(name.encode() * 32) for name in ("a", "b")}
 DAYS = 30
@@ -66,7 +67,7 @@ def copied(
     naming = Naming(series="stays", release="1", key_of=KEYS.__getitem__)
     found = find_source(str(source))
     check_source(found, schema, given.get("columns"))
-    made = copy_source(found, schema, folder / "copy.parquet", **{"naming": naming, **given})
+    made = copy_source(found, schema, folder / "copy.parquet", CopyRules(**{"naming": naming, **given}))
     kept = pq.read_table(folder / "copy.parquet")
     made.schema.check(to_frame(kept))
     return kept, made
@@ -418,7 +419,7 @@ def test_a_column_of_the_folders_names_may_be_derived_from(tmp_path: Path) -> No
         pq.write_table(pa.table({"id": [day], "at": [START]}), folder / "0.parquet")
     naming = Naming(series="stays", release="1", key_of=KEYS.__getitem__)
     source, target = find_source(str(tmp_path / "source")), tmp_path / "copy.parquet"
-    copy_source(source, DataSchema.from_dict(fields), target, naming=naming)
+    copy_source(source, DataSchema.from_dict(fields), target, CopyRules(naming=naming))
     assert sorted(pq.read_table(target)["age"].to_pylist()) == [20, 30]
 
 

@@ -17,6 +17,7 @@ from privacy_engine.vocabulary import Role
 from privacy_release.sources.addresses import find_source
 from privacy_release.sources.copying import copy_source
 from privacy_release.sources.pseudonyms import Naming, PseudonymKey, key_of_environment
+from privacy_release.sources.records import CopyRules
 from privacy_release.steps.memberships.persons import Persons
 from privacy_release.workarea.people import Identification
 
@@ -40,7 +41,7 @@ def pseudonyms(
     pq.write_table(pa.table({"age": [30] * len(values), column: values}), folder / "source.parquet")
     naming = Naming(series=name, release=release, key_of=KEYS.__getitem__)
     target = folder / "copy.parquet"
-    made = copy_source(find_source(str(folder / "source.parquet")), schema, target, naming=naming)
+    made = copy_source(find_source(str(folder / "source.parquet")), schema, target, CopyRules(naming=naming))
     assert made.schema[column].role is Role.INSENSITIVE
     reported = made.schema[column].direct_identifiers()["pseudonym"]
     assert reported == {"scope": scope, "series": series or name, "key": KEYS[key].fingerprint}
@@ -182,7 +183,7 @@ def test_a_person_followed_over_releases_may_have_one_too(tmp_path: Path) -> Non
         people = Persons(Identification(column="id", key="m" * 32))
         naming = Naming(series="s", release=release, key_of=KEYS.__getitem__)
         target, source = tmp_path / f"copy{release}.parquet", find_source(str(tmp_path / "source.parquet"))
-        made = copy_source(source, schema, target, people=people, naming=naming)
+        made = copy_source(source, schema, target, CopyRules(people=people, naming=naming))
         followed.append(people.hashes().tolist())
         assert pq.read_table(target).column_names == list(made.schema.names) == ["age", "id"]
     assert followed[0] == followed[1]
@@ -199,8 +200,7 @@ def test_answers_go_by_the_identifier_itself(tmp_path: Path) -> None:
             find_source(str(tmp_path / "source.parquet")),
             schema,
             tmp_path / "copy.parquet",
-            individual="id",
-            naming=naming,
+            CopyRules(individual="id", naming=naming),
         )
 
 
@@ -224,6 +224,8 @@ def test_numbers_have_pseudonyms_of_text_whatever_is_said_of_them(tmp_path: Path
     pq.write_table(pa.table({"age": [30, 31], "id": [4_711, 4_712]}), tmp_path / "source.parquet")
     naming = Naming(series="visits", release="1", key_of=KEYS.__getitem__)
     target = tmp_path / "copy.parquet"
-    made = copy_source(find_source(str(tmp_path / "source.parquet")), schema, target, naming=naming)
+    made = copy_source(
+        find_source(str(tmp_path / "source.parquet")), schema, target, CopyRules(naming=naming)
+    )
     assert pq.read_table(target)["id"].to_pylist() == pseudonyms(tmp_path, ["4711", "4712"])
     made.schema.check(pq.read_table(target).to_pandas())

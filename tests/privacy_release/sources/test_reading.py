@@ -22,6 +22,7 @@ from privacy_engine.tables.schema import DataSchema
 from privacy_release.sources.addresses import Source, find_source, reading, without_secret
 from privacy_release.sources.copying import copy_source
 from privacy_release.sources.reading import check_equal, check_source
+from privacy_release.sources.records import CopyRules
 from privacy_release.workarea.parquet import parquet_bytes, read_private, write_private
 
 FIELDS: dict[str, dict[str, Any]] = {
@@ -59,7 +60,7 @@ def read(uri: Path | str, schema: DataSchema = SCHEMA, **options: Any) -> Any:
 
 def kept(source: Source, folder: Path, schema: DataSchema = SCHEMA, **options: Any) -> Read:
     """What a copy of the source holds."""
-    copied = copy_source(source, schema, folder / "copy.parquet", **options)
+    copied = copy_source(source, schema, folder / "copy.parquet", CopyRules(**options))
     table = read_private(folder / "copy.parquet", copied.sha256)
     return Read(table=table, fingerprint=copied.fingerprint, rows=copied.rows, dropped=copied.dropped)
 
@@ -305,7 +306,7 @@ def test_whole_numbers_are_codes_and_dates_where_the_schema_says_so(
     )
     schema = DataSchema.from_dict({"code": {"role": "quasi_identifier"} | fields})
     check_source(find_source(str(path)), schema)
-    copy_source(find_source(str(path)), schema, tmp_path / "copy.parquet", nulls="keep")
+    copy_source(find_source(str(path)), schema, tmp_path / "copy.parquet", CopyRules(nulls="keep"))
     assert pq.read_table(tmp_path / "copy.parquet")["code"].to_pylist() == [*expected, None]
 
 
@@ -342,7 +343,7 @@ def test_floats_of_32_bits_are_the_decimals_that_they_stand_for(
     path = tmp_path / "doses.parquet"
     pq.write_table(pa.table({"dose": pa.array(DOSES, pa.float32())}), path)
     schema = DataSchema.from_dict({"dose": {"role": "quasi_identifier"} | fields})
-    copy_source(find_source(str(path)), schema, tmp_path / "copy.parquet", nulls="keep")
+    copy_source(find_source(str(path)), schema, tmp_path / "copy.parquet", CopyRules(nulls="keep"))
     assert pq.read_table(tmp_path / "copy.parquet")["dose"].to_pylist() == DOSES
 
 
@@ -448,7 +449,7 @@ def test_files_without_values_and_with_other_widths_of_whole_numbers_are_read_in
     kind = {"kind": "date", "precision": "day"} if pa.types.is_date(expected) else {"kind": "numeric"}
     schema, source = schema_with(more={"role": "insensitive", **kind}), find_source(str(tmp_path / "in"))
     types = check_source(source, schema).types
-    copy_source(source, schema, tmp_path / "copy.parquet", types=types)
+    copy_source(source, schema, tmp_path / "copy.parquet", CopyRules(types=types))
     found = pq.read_table(tmp_path / "copy.parquet")["more"]
     assert found.type == expected
     assert found.to_pylist() == [*one.to_pylist(), *other.to_pylist(), *one.to_pylist()]
@@ -480,7 +481,7 @@ def test_a_file_of_another_type_than_its_footer_had_is_refused(tmp_path: Path) -
     types = check_source(source, SCHEMA).types
     write(tmp_path / "in" / "b.parquet", {**GOOD, "age": pa.array([30.5, 40, 50])})
     with pytest.raises(SchemaError, match=r"a\.parquet and b\.parquet differ in \['age'\]"):
-        copy_source(source, SCHEMA, tmp_path / "copy.parquet", types=types)
+        copy_source(source, SCHEMA, tmp_path / "copy.parquet", CopyRules(types=types))
 
 
 @pytest.mark.parametrize(
@@ -499,7 +500,7 @@ def test_leaves_of_a_hierarchy_over_numbers_are_compared_as_numbers(tmp_path: Pa
     fields = {"role": "quasi_identifier", "kind": "categorical", "hierarchy": rows}
     source = find_source(str(write(tmp_path / "charges.parquet", {"charge": column})))
     schema = DataSchema.from_dict({"charge": fields})
-    copied = copy_source(source, schema, tmp_path / "copy.parquet", nulls="keep")
+    copied = copy_source(source, schema, tmp_path / "copy.parquet", CopyRules(nulls="keep"))
     texts = pq.read_table(tmp_path / "copy.parquet")["charge"].to_pylist()
     assert [None if text is None else float(text) for text in texts] == [
         None if value is None else float(value) for value in column.to_pylist()

@@ -25,6 +25,7 @@ from privacy_release.sources.addresses import find_source
 from privacy_release.sources.copying import Copied, copy_source
 from privacy_release.sources.pseudonyms import Naming, PseudonymKey
 from privacy_release.sources.reading import check_source
+from privacy_release.sources.records import CopyRules
 from privacy_release.sources.shares import Workers
 from privacy_release.transforms.query import SqlStep
 from privacy_release.transforms.transform import transform
@@ -84,7 +85,7 @@ class Folders:
             engine=engine, rows=check_source(source, schema).rows, work=self.work, many=1, share=SHARE
         )
         target = self.work.path("copy.parquet")
-        return copy_source(source, schema, target, workers=workers if apart else None, **options)
+        return copy_source(source, schema, target, CopyRules(**options), workers=workers if apart else None)
 
     def left(self) -> list[str]:
         """Names of what stands in the work area."""

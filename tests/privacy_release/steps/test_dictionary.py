@@ -24,7 +24,6 @@ from privacy_release.spec.files import load_policy
 from privacy_release.steps.producers.job import Description, Job, ProducedRelease
 from privacy_release.steps.producers.staging import stage
 from privacy_release.workarea.area import WorkArea
-from privacy_release.workarea.staged import read_manifest
 from tests.reading import publish_synthetic
 from tests.servers.pages import Page, require_closed_page
 
@@ -277,7 +276,7 @@ def test_a_manifest_names_missing_figures(tmp_path: Path, work: WorkArea, lake: 
     records().to_parquet(tmp_path / "people.parquet", index=False)
     table = privacy_release.ingest(str(tmp_path / "people.parquet"), SCHEMA, work)
     staged = privacy_release.make_release(table, work, method="mondrian", parameters={"k": 5}, seed=1)
-    manifest = read_manifest(staged.manifest)
+    manifest = staged.read_manifest()
     assert not manifest.left_out
     job = Job(work=work)
     job.attempts.make("the network", lambda: 1 / 0)
@@ -290,7 +289,7 @@ def test_a_manifest_names_missing_figures(tmp_path: Path, work: WorkArea, lake: 
         seconds=1,
         seeded=True,
     )
-    left_out = read_manifest(stage(made, table, job).manifest).left_out
+    left_out = stage(made, table, job).read_manifest().left_out
     assert [entry["figure"] for entry in left_out] == ["the network", "the report"]
     assert {entry["error"] for entry in left_out} == {"ZeroDivisionError"}
 

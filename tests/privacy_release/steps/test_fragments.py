@@ -44,7 +44,6 @@ from privacy_release.workarea.references import (
     plain,
     read_as,
 )
-from privacy_release.workarea.staged import read_manifest
 from tests.servers.pages import require_closed_page
 
 ROWS = 3_600
@@ -531,7 +530,7 @@ def test_a_set_has_the_records_of_the_one_file_in_the_same_order(
     assert read_private(several.uri, several.sha256).equals(table)
     assert [sha256_file(file) for file in files] == list(files.values())
     assert several.figures == one.figures
-    assert read_manifest(several.manifest).sha256 == several.sha256 != one.sha256
+    assert several.read_manifest().sha256 == several.sha256 != one.sha256
 
 
 @pytest.mark.usefixtures("in_sets")

@@ -29,7 +29,6 @@ from privacy_release.workarea import parquet as parquet_files
 from privacy_release.workarea.area import WorkArea
 from privacy_release.workarea.engines import open_engine, read_engine
 from privacy_release.workarea.references import StagedRelease, Table, plain
-from privacy_release.workarea.staged import read_manifest
 from tests.tables import SPENDING
 
 K, L = {"model": "k_anonymity", "k": 5}, {"model": "distinct_l_diversity", "l": 2, "attribute": "illness"}
@@ -202,7 +201,7 @@ def test_outliers_go_before_a_release_in_fragments(table: Table, work: WorkArea,
     staged = privacy_release.make_release(
         left, work, method="mondrian", parameters={"k": 5, "l": 2}, seed=7, label="without"
     )
-    manifest = read_manifest(staged.manifest)
+    manifest = staged.read_manifest()
     assert (staged.rows, manifest.outliers[0].removed) == (table.rows - 7, 7)
     assert manifest.suppressed == (7 if action == "suppress" else 0)
     assert privacy_release.verify_staged(staged, policy(K, L)).passed

@@ -31,7 +31,6 @@ from privacy_release.spec.model import load_spec
 from privacy_release.steps.release import make_release
 from privacy_release.steps.verify import verify_staged
 from privacy_release.workarea.area import WorkArea
-from privacy_release.workarea.staged import read_schema
 from tests import tables
 from tests.tables import SPENDING
 
@@ -318,7 +317,7 @@ def test_random_answers_take_what_is_derived_of_dates_and_no_dates(work: WorkAre
     true.to_parquet(tmp_path / "t.parquet", index=False)
     naming, schema = Naming(series="s", release="1"), DataSchema.from_dict(fields)
     table = privacy_release.ingest(str(tmp_path / "t.parquet"), schema, work, naming=naming)
-    found, kept = pd.read_parquet(table.uri), read_schema(table.schema)
+    found, kept = pd.read_parquet(table.uri), table.read_schema()
     rng, method = np.random.default_rng(0), load_method("errph", p_0=0.2)
     release = method.release(found, kept, rng)
     # an insensitive date is released as it was ingested: moved

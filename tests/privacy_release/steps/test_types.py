@@ -15,14 +15,12 @@ from privacy_engine.engines.frames import to_arrow
 from privacy_engine.errors import SchemaError
 from privacy_engine.registry import is_anonymizer
 from privacy_engine.tables.schema import DataSchema
-from privacy_release.budget.typed import typed_records
 from privacy_release.lake.store import Lake
 from privacy_release.sources.reading import Nulls
 from privacy_release.spec.files import load_policy
 from privacy_release.steps.types import check_kept_types, kept_types, made_types
 from privacy_release.workarea.area import WorkArea
 from privacy_release.workarea.references import Table
-from privacy_release.workarea.staged import read_schema
 from tests.contract.tables import QUICK
 
 SCHEMA = DataSchema.from_dict(
@@ -113,9 +111,9 @@ def test_drawn_records_have_the_types_that_were_predicted(
     kind: pa.DataType, nulls: Nulls, tmp_path: Path, work: WorkArea
 ) -> None:
     table = ingested(tmp_path, work, kind, schema=PUBLIC, nulls=nulls)
-    schema = read_schema(table.schema)
+    schema = table.read_schema()
     method = load_method("latent_class", epsilon=1.0, classes=2, fits=1)
-    made = method.release(typed_records(table, schema), schema, np.random.default_rng(1))
+    made = method.release(table.typed_frame(schema), schema, np.random.default_rng(1))
     types = {field.name: str(field.type) for field in to_arrow(made.table).schema}
     predicted = made_types(table, "latent_class", {})
     assert predicted == {name: types[name] for name in ("age", "cost")}

@@ -27,7 +27,6 @@ from privacy_release.transforms.transform import transform
 from privacy_release.workarea.area import WorkArea
 from privacy_release.workarea.people import Identification
 from privacy_release.workarea.references import Table
-from privacy_release.workarea.staged import read_manifest, read_schema
 from tests import tables
 
 KEY = "k" * 40
@@ -85,7 +84,7 @@ def test_a_query_filters_and_derives_and_is_recorded(table: Table, work: WorkAre
     made = transform(table, work, sql(text), schema=DataSchema.from_dict(DECADES))
     expected = Counter((age // 10, ill) for age, ill in visits()[["age", "illness"]].to_numpy() if age >= 40)
     assert Counter((row["decade"], row["illness"]) for row in rows(made)) == expected
-    assert set(read_schema(made.schema).names) == {"decade", "illness"}
+    assert set(made.read_schema().names) == {"decade", "illness"}
     (reported,) = made.source.transforms
     assert (reported.before, reported.rows, reported.row_by_row) == (60, 40, False)
     assert made.source.fingerprint == table.source.fingerprint
@@ -95,7 +94,7 @@ def test_a_query_filters_and_derives_and_is_recorded(table: Table, work: WorkAre
     assert again.sha256 == made.sha256
     assert again.source.transforms[0].code == reported.code != other.source.transforms[0].code
     staged = make_release(made, work, method="mondrian", parameters={"k": 5}, seed=1)
-    manifest = read_manifest(staged.manifest)
+    manifest = staged.read_manifest()
     assert list(manifest.source.transforms) == [reported.to_ref()]
     assert text not in json.dumps(manifest.to_dict())
 
@@ -153,7 +152,7 @@ def test_persons_stay_with_their_rows(ingested: Callable[..., Table], work: Work
         assert len(found) == 49 * (2 if label == "joined" else 1)
         pairs = {(row["name"], person_of[row["age"]]) for row in found}
         assert len(pairs) == len({a for a, _ in pairs}) == len({b for _, b in pairs}) == 20
-        assert read_schema(made.schema).by == "name"
+        assert made.read_schema().by == "name"
 
 
 def test_hashes_of_persons_stay_with_their_rows(ingested: Callable[..., Table], work: WorkArea) -> None:
@@ -275,7 +274,7 @@ def test_only_a_query_that_looks_at_each_row_alone_precedes_random_answers(
     alone = transform(table, work, sql(ALONE))
     assert alone.source.transforms[0].row_by_row
     staged = answer(alone, "alone")
-    (public,) = read_manifest(staged.manifest).source.transforms
+    (public,) = staged.read_manifest().source.transforms
     assert public == {"name": "sql", "code": alone.source.transforms[0].code}
     for label, text in LOOKING.items():
         made = transform(table, work, sql(text), label=label)

@@ -1,6 +1,5 @@
 """Granting a privacy budget: a page that explains the limit, and the action itself."""
 
-from dataclasses import dataclass
 from typing import Annotated
 
 from airflow.api_fastapi.auth.managers.models.base_user import BaseUser
@@ -8,6 +7,7 @@ from airflow.api_fastapi.core_api.security import GetUserDep
 from airflow.utils.session import create_session
 from fastapi import APIRouter, Form, HTTPException, Request, Response, status
 from fastapi.responses import RedirectResponse
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict
 
 from airflow_privacy_release.plugin.auth import Rights, holds, logged, name_of, require, token_for
 from airflow_privacy_release.plugin.connections import ledgers
@@ -21,29 +21,34 @@ from privacy_release.ledger.ledger import BudgetLedger
 
 router = APIRouter()
 
-Text = Annotated[str, Form()]
 DAYS = "days"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Typed:
+class Typed(BaseModel):
     """A limit as the user typed it.
 
     Attributes:
+        ledger: Ledger in which the limit is set.
+        known: Data set that the form is issued for. Empty if the user types its name.
         period: `total`, `release` or `days`, with the number of days in `days`.
         accounting: Accounting method, `sum` or `zcdp`.
-        sure: Whether the user confirmed it.
+        reason: Reason in one line.
+        sure: Whether the user confirmed it: any text in the form.
     """
 
-    dataset: str
+    model_config = ConfigDict(frozen=True)
+
+    ledger: str
+    known: str = ""
+    dataset: Annotated[str, AfterValidator(str.strip)]
     epsilon: str = ""
     delta: str = "0"
     period: str = DAYS
     days: str = "365"
     neighbours: str = Neighbours.REPLACE_ONE.value
     accounting: str = Accounting.SUM.value
-    reason: str = ""
-    sure: bool = False
+    reason: Annotated[str, AfterValidator(lambda text: " ".join(text.split()))] = ""
+    sure: Annotated[bool, BeforeValidator(bool)] = False
 
     def limit(self) -> Limit:
         """Parse the limit.
@@ -65,67 +70,53 @@ class Typed:
         )
 
 
+class Submitted(Typed):
+    """The form as a browser sends it. A field that it omits is empty.
+
+    Attributes:
+        token: Proof that the form was issued to this user.
+    """
+
+    token: str
+    delta: str = ""
+    days: str = ""
+
+
 @router.get("/grant")
 def ask(request: Request, user: GetUserDep, ledger: str, dataset: str = "") -> Response:
     """Show what a limit means and the form that sets it. Without a data set, the user types its name."""
     place = _ledger(user, ledger)
-    standing = budgets.standing(place, dataset)
-    typed = Typed(dataset=dataset)
-    if standing:
+    typed = Typed(ledger=ledger, known=dataset, dataset=dataset)
+    if standing := budgets.standing(place, dataset):
         limit = standing[0].limit
-        typed = Typed(dataset=dataset, neighbours=limit.neighbours.value, accounting=limit.accounting.value)
-    return _form(request, user, ledger, dataset, place, typed, "")
+        same = {"neighbours": limit.neighbours.value, "accounting": limit.accounting.value}
+        typed = typed.model_copy(update=same)
+    return _form(request, user, place, typed, "")
 
 
 @router.post("/grant")
-def do(
-    request: Request,
-    user: GetUserDep,
-    ledger: Text,
-    token: Text,
-    dataset: Text,
-    known: Text = "",
-    epsilon: Text = "",
-    delta: Text = "",
-    period: Text = DAYS,
-    days: Text = "",
-    neighbours: Text = Neighbours.REPLACE_ONE.value,
-    accounting: Text = Accounting.SUM.value,
-    reason: Text = "",
-    sure: Text = "",
-) -> Response:
+def do(request: Request, user: GetUserDep, typed: Annotated[Submitted, Form()]) -> Response:
     """Set the limit, if the form was issued to this user, is confirmed, has a reason and is up to date."""
-    place = _ledger(user, ledger)
-    if not holds(token, user, _about(ledger, known, place)) or known not in ("", dataset):
+    place = _ledger(user, typed.ledger)
+    if not holds(typed.token, user, _about(typed, place)) or typed.known not in ("", typed.dataset):
         raise HTTPException(
             status.HTTP_403_FORBIDDEN,
             "This form was not made for you, is older than an hour, or something has been spent or granted "
             "since. "
             "Nothing was granted. Open the page again.",
         )
-    typed = Typed(
-        dataset=dataset.strip(),
-        epsilon=epsilon,
-        delta=delta,
-        period=period,
-        days=days,
-        neighbours=neighbours,
-        accounting=accounting,
-        reason=" ".join(reason.split()),
-        sure=bool(sure),
-    )
     try:
         limit = typed.limit()
         if not typed.reason:
             raise ValueError("Enter a reason. It is kept in the ledger.")
         if not typed.sure:
             raise ValueError("Confirm that you want to set this limit.")
-        _record(user, ledger, typed, limit)
+        _record(user, typed, limit)
         place.grant(typed.dataset, limit, reason=typed.reason, by=name_of(user))
     except PrivacyEngineError:
         raise
     except ValueError as error:
-        return _form(request, user, ledger, known, place, typed, str(error))
+        return _form(request, user, place, typed, str(error))
     return RedirectResponse(f"{request.scope.get('root_path', '')}/budget", status.HTTP_303_SEE_OTHER)
 
 
@@ -145,41 +136,33 @@ def _ledger(user: BaseUser, name: str) -> BudgetLedger:
     return place
 
 
-def _form(
-    request: Request,
-    user: BaseUser,
-    ledger: str,
-    known: str,
-    place: BudgetLedger,
-    typed: Typed,
-    complaint: str,
-) -> Response:
+def _form(request: Request, user: BaseUser, place: BudgetLedger, typed: Typed, complaint: str) -> Response:
     return page(
         request,
         "grant.html.j2",
         {
-            "ledger": ledger,
-            "known": known,
+            "ledger": typed.ledger,
+            "known": typed.known,
             "typed": typed,
-            "limits": budgets.in_words(budgets.standing(place, known)),
+            "limits": budgets.in_words(budgets.standing(place, typed.known)),
             "relations": budgets.RELATIONS,
             "accountings": budgets.ACCOUNTINGS,
             "complaint": complaint,
             "longest": LONGEST_LABEL,
-            "token": token_for(user, _about(ledger, known, place)),
+            "token": token_for(user, _about(typed, place)),
         },
         status.HTTP_422_UNPROCESSABLE_CONTENT if complaint else status.HTTP_200_OK,
         user=user,
     )
 
 
-def _about(ledger: str, known: str, place: BudgetLedger) -> list[str]:
-    newest = place.history(known, last=1) if known else ()
-    return ["grant", ledger, known, newest[-1].hash if newest else ""]
+def _about(typed: Typed, place: BudgetLedger) -> list[str]:
+    newest = place.history(typed.known, last=1) if typed.known else ()
+    return ["grant", typed.ledger, typed.known, newest[-1].hash if newest else ""]
 
 
-def _record(user: BaseUser, ledger: str, typed: Typed, limit: Limit) -> None:
+def _record(user: BaseUser, typed: Typed, limit: Limit) -> None:
     """Write who grants what into Airflow's audit log, before it is done."""
-    details = {"ledger": ledger, "dataset": typed.dataset, "reason": typed.reason, **limit.to_dict()}
+    details = {"ledger": typed.ledger, "dataset": typed.dataset, "reason": typed.reason, **limit.to_dict()}
     with create_session() as session:
         session.add(logged(user, "grant", details))

@@ -17,7 +17,7 @@ from airflow_privacy_release.plugin.views.leftovers import leftovers
 from airflow_privacy_release.plugin.views.releases import Listed
 from airflow_privacy_release.plugin.views.selection import FILTERS, ORDERS, Selection
 from privacy_engine.errors import PublishError
-from privacy_engine.verification.republication.notes import notes_over_time
+from privacy_engine.verification.republication.notes import notes_on_earlier
 from privacy_release.evidence.kept import has_evidence
 from privacy_release.lake.store import Lake
 from privacy_release.manifest.manifest import Manifest
@@ -90,7 +90,7 @@ def one_release(request: Request, user: GetUserDep, lake: str, table: str, versi
             "manifest_text": json.dumps(stored, indent=2, sort_keys=True, ensure_ascii=False),
             "claims": [claim(fields) for fields in row.entry.figures.get("guarantees") or []],
             "findings": row.entry.figures.get("measured") or [],
-            "over_time": notes_over_time(
+            "over_time": notes_on_earlier(
                 row.entry.figures.get("measured") or [], followed=manifest.history is not None
             ),
             "loss": row.entry.figures.get("loss"),

@@ -40,12 +40,12 @@ from privacy_engine.recoding.grouping.boxes import (
     union_cost_up_to,
 )
 from privacy_engine.recoding.nearness.least_boxes import SAFE, least_gcp
+from privacy_engine.recoding.nearness.prices import descend
 from privacy_engine.tables.encoding import EncodedTable
 
 ROUNDS = 8  # of pricing; more of them gain little
 STEPS = 200_000  # unions that are priced for a tuple in a round
 GRADIENT_STEPS = 400
-STEP_RATIO = 0.02  # ratio of steps in y to steps in x: about the ratio of their sizes
 BROKEN = 1e-5  # a set that breaks its bound by less a record is no new column
 OPEN = 64  # nodes that wait at most
 
@@ -131,60 +131,6 @@ class _Columns:
         )
         self._x = x
         return found
-
-
-@kernel(nogil=True)
-def descend(
-    start: Ints,
-    tuples: Ints,
-    times: Floats,
-    costs: Floats,
-    counts: Floats,
-    x: Floats,
-    y: Floats,
-    steps: int,
-) -> tuple[Floats, Floats]:
-    """The means of x and y over the later half of some steps of a preconditioned primal-dual gradient method.
-
-    Args:
-        start: Column i owns ``start[i] : start[i + 1]`` of the entries, shape (c + 1,).
-        tuples: Tuples of each column, shape (entries,).
-        times: Number of records of each, shape (entries,).
-        costs: Loss of each column, shape (c,).
-        counts: Records of each tuple to be covered, shape (m,); the y of one without any only falls.
-        x: Start values of x, shape (c,).
-        y: Start values of y, shape (m,).
-        steps: Number of steps.
-    """
-    held = np.zeros(len(y))
-    step = np.empty(len(costs))
-    for c in range(len(costs)):
-        total = 0.0
-        for e in range(start[c], start[c + 1]):
-            held[tuples[e]] += times[e]
-            total += times[e]
-        step[c] = 1.0 / (STEP_RATIO * total)
-    x, y, covered = x.copy(), y.copy(), np.empty(len(y))
-    mean_x, mean_y = np.zeros(len(x)), np.zeros(len(y))
-    for step_number in range(steps):
-        covered[:] = 0.0
-        for c in range(len(costs)):
-            reduced = costs[c]
-            for e in range(start[c], start[c + 1]):
-                reduced -= times[e] * y[tuples[e]]
-            new = max(0.0, x[c] - step[c] * reduced)
-            ahead = 2.0 * new - x[c]
-            x[c] = new
-            if ahead != 0.0:
-                for e in range(start[c], start[c + 1]):
-                    covered[tuples[e]] += times[e] * ahead
-        for t in range(len(y)):
-            if held[t] > 0.0:
-                y[t] = min(1.0, max(0.0, y[t] + STEP_RATIO / held[t] * (counts[t] - covered[t])))
-        if step_number >= steps // 2:  # the first half is not informative
-            mean_x += x
-            mean_y += y
-    return mean_x / (steps - steps // 2), mean_y / (steps - steps // 2)
 
 
 @kernel(nogil=True)
