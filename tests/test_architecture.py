@@ -338,6 +338,17 @@ def test_what_the_command_line_imports_at_its_start_loads_nothing_heavy() -> Non
     assert not {name: by for name, by in loaded.items() if _HEAVY & set(map(top, imports_at_once(name)))}
 
 
+def test_a_release_without_a_synthesizer_loads_no_statistics_of_scipy() -> None:
+    """Importing these takes as long as a small release; `from scipy import ...` may import any of them."""
+    slow = {"scipy", "scipy.stats", "scipy.interpolate", "scipy.optimize", "scipy.special"}
+    steps = ("ingest", "validate", "outliers", "release", "verify", "publish", "producers.whole")
+    loaded = loaded_with(
+        ["privacy_release.running.run", *(f"privacy_release.steps.{step}" for step in steps)]
+    )
+    assert not {name: by for name, by in loaded.items() if slow & imports_at_once(name)}
+    assert {"privacy_engine.tables.spread", "privacy_engine.synthesizers.model"} <= loaded.keys()
+
+
 def test_no_parameter_of_an_operator_is_any() -> None:
     for name in airflow_privacy_release.__all__:
         member = getattr(airflow_privacy_release, name)

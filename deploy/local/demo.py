@@ -63,6 +63,23 @@ def listen(progress: Progress) -> None:
     get_listener_manager().add_listener(Listener())  # type: ignore[no-untyped-call]  # Airflow
 
 
+def serve_newest_version() -> None:
+    """Make the API that Airflow serves to the tasks of this process speak only its newest version.
+
+    On a server, it also speaks the earlier versions, for workers of an older Airflow. Building those takes
+    longer than most tasks.
+    """
+    from airflow.api_fastapi.execution_api import versions
+    from airflow.api_fastapi.execution_api.routes import execution_api_router as router
+    from airflow.sdk.api.datamodels._generated import API_VERSION
+    from cadwyn import HeadVersion, Version, VersionBundle
+    from cadwyn.route_generation import _DELETED_ROUTE_TAG
+
+    if versions.bundle.versions[0].value == API_VERSION:
+        router.routes[:] = [r for r in router.routes if _DELETED_ROUTE_TAG not in getattr(r, "tags", ())]
+        versions.bundle = VersionBundle(HeadVersion(), Version(API_VERSION))
+
+
 def load_dag(root: Path, name: str) -> "DAG":
     """Return a DAG of the project, loaded in the way that Airflow loads it.
 
@@ -95,6 +112,7 @@ def run(root: Path, name: str) -> "DagRun":
     dag = load_dag(root, name)
     progress = Progress()
     listen(progress)
+    serve_newest_version()
     print(f"Running the DAG {name}", flush=True)
     done: DagRun = dag.test()
     if done.state != "success":

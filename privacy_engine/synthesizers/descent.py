@@ -9,7 +9,6 @@ from functools import cache
 
 import numpy as np
 import numpy.typing as npt
-from scipy.optimize import minimize
 from threadpoolctl import ThreadpoolController
 
 Floats = npt.NDArray[np.float64]
@@ -29,6 +28,8 @@ def descend(
     >>> descend(lambda x: (float(x @ x), 2 * x), np.array([3.0, -4.0]), steps=50).round(6) + 0
     array([0., 0.])
     """
+    from scipy.optimize import minimize  # a third of a second, which releases without a synthesizer save
+
     with _blas().limit(limits=1, user_api="blas"):
         found = minimize(
             objective, start, jac=True, method="L-BFGS-B", options={"maxiter": steps, "maxcor": memory}

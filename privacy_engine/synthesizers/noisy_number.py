@@ -10,8 +10,6 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from scipy.stats import norm
-
 COUNTED = ("number of rows", "number of persons")  # targets in the books
 
 
@@ -60,8 +58,10 @@ class NoisyNumber:
     def _reach(self, level: float) -> int:
         """The least q with P(|noise| > q) <= 1 - level."""
         if self.mechanism == "discrete_gaussian":
+            from scipy.special import ndtri
+
             # Its tails are no heavier than those of a normal deviate that is rounded away from 0.
-            return math.ceil(float(norm.ppf((1 + level) / 2)) * self.scale) + 1
+            return math.ceil(float(ndtri((1 + level) / 2)) * self.scale) + 1
         # P(|X| > q) = 2 p^(q + 1) / (1 + p) with p = exp(-1 / scale).
         p = math.exp(-1 / self.scale)
         return max(0, math.ceil(-self.scale * math.log((1 - level) * (1 + p) / 2) - 1))

@@ -18,7 +18,7 @@ from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
-from scipy.stats import t as student
+from scipy.special import stdtrit
 
 from privacy_engine.synthesizers.replicate_models import ClassTables
 
@@ -137,7 +137,7 @@ class ReplicatedModel:
         return misfit if self._is_seen(chosen) else misfit + trend * self.unseen
 
     def _around(self, value: Floats, variance: Floats, level: float) -> Estimates:
-        reach = student.ppf((1 + level) / 2, len(self.replicates)) * np.sqrt(variance)
+        reach = stdtrit(len(self.replicates), (1 + level) / 2) * np.sqrt(variance)
         return Estimates(value=value, low=value - reach, high=value + reach)
 
 

@@ -4,8 +4,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from scipy.interpolate import PchipInterpolator
-from scipy.special import expit
 
 from privacy_engine.tables.scales import SMALLEST, Bounds, positions, sides_of, values_at
 
@@ -43,6 +41,10 @@ def interpolated(edges: Floats, shares: Floats, bounds: Bounds) -> Floats:
 
 def _within(places: Floats, shares: Floats) -> Floats:
     """(b, PARTS) as `interpolated`, of one side, by the positions of its edges."""
+    # Every release imports this module, few have such bins, and these imports take half a second.
+    from scipy.interpolate import PchipInterpolator
+    from scipy.special import expit
+
     even = np.full((len(shares), PARTS), 1.0 / PARTS)
     used = np.flatnonzero(shares > 0)
     if len(used) < 3:

@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy.stats import qmc
 
 from privacy_engine.compiled import kernel
 
@@ -224,6 +223,8 @@ def spread_points(dimensions: int, n: int, rng: np.random.Generator) -> Floats:
     A Sobol sequence scrambled by Owen's method (Owen, 1998): each single point is uniform, so that what is
     drawn with them is unbiased.
     """
+    from scipy.stats import qmc  # half a second, which releases without a synthesizer do not have to spend
+
     sequence = qmc.Sobol(dimensions, seed=rng)  # named so in all versions of SciPy; `rng` from 1.15 on
     points = np.empty((dimensions, n))
     with warnings.catch_warnings():

@@ -191,13 +191,24 @@ def test_an_approval_says_who_when_and_why_and_stands_in_the_manifest(made: Any,
             r"no one answered by 2026-11-20T12:30:00\+00:00, .* rejected: nothing was published",
         ),
         (answer("Approve", responded_by_user=None, timedout=True), "no one answered"),
+        # Each of the two must be enough.
+        (answer("Approve", timedout=True), "no one answered"),
+        (answer("Approve", responded_by_user=None), "no one answered"),
         (
             {"error": "late", "error_type": "timeout"},
             "no one answered by .* rejected: nothing was published",
         ),
         ({"error": "gone", "error_type": "unknown"}, r"not approved \(unknown\): nothing was published"),
     ],
-    ids=["rejected", "timed-out", "timed-out-with-another-default", "timed-out-without-a-default", "error"],
+    ids=[
+        "rejected",
+        "timed-out",
+        "timed-out-with-another-default",
+        "timed-out-with-a-user",
+        "in-time-without-a-user",
+        "timed-out-without-a-default",
+        "error",
+    ],
 )
 def test_whatever_is_no_approval_fails_for_good(made: Any, event: Any, message: str) -> None:
     with pytest.raises(AirflowFailException, match=message):

@@ -382,6 +382,29 @@ def test_no_file_and_an_unknown_column_are_errors(local: LocalEngine, tmp_path: 
         local.class_sizes(written(pa.table({"a": [1]}), tmp_path), ["b"])
 
 
+def test_the_database_has_a_share_of_the_memory_and_less_while_python_encodes(
+    tmp_path: Path, spill: Path
+) -> None:
+    paths = written(pa.table({"n": [1, 2]}), tmp_path)
+    found = []
+
+    def look(records: pa.Table) -> pa.Table:
+        found.append(limit_of(engine))
+        return records
+
+    with LocalEngine(memory=1000 * 2**20, spill=spill) as engine:
+        assert limit_of(engine) == "600.0 MiB"
+        list(engine.count_coded(paths, ["n"], look, pa.schema({"n": pa.int64()})))
+        assert (found, limit_of(engine)) == (["400.0 MiB"], "600.0 MiB")
+
+
+def limit_of(engine: LocalEngine) -> str:
+    """The most memory that the engine's database may use."""
+    with engine._database.cursor() as cursor:
+        (limit,) = cursor.execute("SELECT current_setting('memory_limit')").fetchone() or ("",)
+    return str(limit)
+
+
 def test_what_fits_neither_memory_nor_disk_is_an_error_that_says_so(tmp_path: Path, spill: Path) -> None:
     rng = np.random.default_rng(1)
     columns = {name: rng.integers(0, 10**9, 300_000).astype(str) for name in "abcd"}

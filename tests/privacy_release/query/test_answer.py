@@ -299,6 +299,12 @@ def test_query_that_asks_for_more_than_releases_is_refused(
     assert [path.name for path in outside.iterdir()] == ["secret.csv"]
 
 
+def test_database_has_no_more_memory_than_its_query() -> None:
+    with open_database([], 300 * 2**20) as database:
+        found = database.sql("SELECT current_setting('memory_limit')").fetchall()
+    assert found == [("300.0 MiB",)]
+
+
 def run_unchecked(lake: Lake, seen: list[Snapshot], sql: str) -> Any:
     """What the database of a query's process says to SQL that no rule has seen."""
     with open_database(Files(lake, seen).tables, 1_000_000_000) as database:

@@ -99,6 +99,13 @@ def test_a_query_filters_and_derives_and_is_recorded(table: Table, work: WorkAre
     assert text not in json.dumps(manifest.to_dict())
 
 
+def test_a_query_has_no_more_memory_than_its_step(table: Table, work: WorkArea) -> None:
+    text = "SELECT _record, age, current_setting('memory_limit') AS illness FROM records"
+    schema = DataSchema.from_dict({name: FIELDS[name] for name in ("age", "illness")})
+    made = transform(table, work, SqlStep(sql=text, memory=200 * 2**20), schema=schema)
+    assert {row["illness"] for row in rows(made)} == {"200.0 MiB"}
+
+
 def test_another_table_can_be_joined(ingested: Callable[..., Table], table: Table, work: WorkArea) -> None:
     towns = pd.DataFrame({"zip": ["N0", "N1", "N2"], "town": ["Ulm", "Bonn", "Ulm"]})
     other = ingested(towns, TOWNS, "towns")
