@@ -15,6 +15,7 @@ from privacy_release.ledger.ledger import BudgetLedger
 from privacy_release.workarea.area import WorkArea
 from tests import tables
 from tests.clock import Clock
+from tests.ledgers import new_ledger
 from tests.made import Made, made_release
 from tests.servers import postgres
 
@@ -90,9 +91,7 @@ def ledger_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 @pytest.fixture
 def ledger(ledger_url: str) -> BudgetLedger:
     """A ledger with tables and without entries."""
-    ledger = BudgetLedger(ledger_url)
-    ledger.migrate()
-    return ledger
+    return new_ledger(ledger_url)
 
 
 @pytest.fixture(scope="session")

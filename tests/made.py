@@ -27,6 +27,7 @@ from privacy_release.running.run import Outcome, run_release
 from privacy_release.spec.model import ReleaseSpec, load_spec
 from privacy_release.workarea.area import WorkArea
 from tests import tables
+from tests.ledgers import new_ledger
 
 PEOPLE = "people"  # the release of `tables.write_home`; the others are those of `include/releases`
 RELEASE = "2026-11-23T00:00:00"
@@ -101,8 +102,7 @@ def locked(shared: Path, name: str) -> Iterator[None]:
 
 def _run(root: Path, spec: ReleaseSpec) -> Outcome:
     """Run a release with all that it may need: a budget, secrets, and someone who approves it."""
-    ledger = BudgetLedger(f"sqlite:///{root / 'ledger.db'}")
-    ledger.migrate()
+    ledger = new_ledger(root / "ledger.db")
     if spec.budget is not None:
         neighbours = Neighbours.REPLACE_PERSON if spec.person else Neighbours.REPLACE_ONE
         limit = Limit(epsilon=100.0, delta=1e-6, neighbours=neighbours)

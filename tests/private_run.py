@@ -8,11 +8,11 @@ import pandas as pd
 
 from privacy_engine.dp.limits import Limit
 from privacy_release.lake.store import Lake
-from privacy_release.ledger.ledger import BudgetLedger
 from privacy_release.running.run import run_release
 from privacy_release.spec.model import load_spec
 from privacy_release.workarea.area import WorkArea
 from tests import tables
+from tests.ledgers import new_ledger
 
 COLUMNS = ("name", "age", "illness")
 FIELDS = tables.fields(*COLUMNS, **tables.PUBLIC)
@@ -47,8 +47,7 @@ def run_private(
         changes: Fields of the specification that differ from `PRIVATE`.
     """
     home = tables.write_home(folder, table, rules or {"max_epsilon": EPSILON}, **{**PRIVATE, **changes})
-    ledger = BudgetLedger(str(folder / "ledger.db"))
-    ledger.migrate()
+    ledger = new_ledger(folder / "ledger.db")
     ledger.grant("people", Limit(epsilon=EPSILON), reason="a test", by="officer")
     spec, lake = load_spec(home / "releases" / "people.yaml"), Lake(root=str(folder / "lake"))
     with WorkArea(folder / "work", "run") as work:

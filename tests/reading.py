@@ -15,12 +15,12 @@ from privacy_engine.verification.policy import ReleasePolicy
 from privacy_release.budget.budget import Budget
 from privacy_release.lake.layout import TableRules
 from privacy_release.lake.store import Lake
-from privacy_release.ledger.ledger import BudgetLedger
 from privacy_release.proof.statement import StatementSigner
 from privacy_release.spec.files import load_policy
 from privacy_release.workarea.area import WorkArea
 from privacy_release.workarea.references import Published
 from tests import synthetic_tables
+from tests.ledgers import new_ledger
 from tests.tables import SPENDING
 
 DOCS = Path(__file__).parent.parent / "docs"
@@ -87,8 +87,7 @@ def publish_synthetic(
     folder.mkdir(parents=True, exist_ok=True)
     rows = synthetic_tables.people(437, np.random.default_rng(1))
     rows.to_parquet(folder / "source.parquet", index=False)
-    ledger = BudgetLedger(f"sqlite:///{folder / 'ledger.db'}")
-    ledger.migrate()
+    ledger = new_ledger(folder / "ledger.db")
     ledger.grant("people", Limit(epsilon=8.0), reason="a test", by="officer")
     with WorkArea(folder / "work", f"test/{name}/{release}") as work:
         source = str(folder / "source.parquet")

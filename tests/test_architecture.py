@@ -412,10 +412,17 @@ CLOCK_IN_TEXT = re.compile(
 )
 SHORTEST_DEADLINE = 300  # seconds
 WAITING = {"communicate", "join", "settimeout", "timeout", "wait"}
+# Parsing takes seconds: only a source with one of these words, which `has_a_clock` looks for, is parsed.
+PERHAPS_A_CLOCK = re.compile(
+    rf"\b(?:time|{'|'.join(sorted(CLOCKS))})\b"
+    rf"|\btimeout\s*=\s*[(\d.]|\.(?:{'|'.join(sorted(WAITING))})\s*\(\s*[(\d.]"
+)
 
 
 def lines_with_a_clock(source: str) -> set[int]:
     """Lines that read a clock, sleep, or wait for a short time; also in programs that are text here."""
+    if not PERHAPS_A_CLOCK.search(source):
+        return set()
     nodes = list(ast.walk(ast.parse(source)))
     prose = {id(n.value) for n in nodes if isinstance(n, ast.Expr) and isinstance(n.value, ast.Constant)}
     return {node.lineno for node in nodes if id(node) not in prose and has_a_clock(node)}  # type: ignore[attr-defined]

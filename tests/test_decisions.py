@@ -43,6 +43,9 @@ LISTED = {
     "privacy_release/steps/verify.py: staged.source_schema is not None": "absent before an upgrade",
 }
 
+# Only a source with such a comparison is parsed: parsing all of them takes seconds.
+PERHAPS_A_DECISION = re.compile(r"\.\w+\s+is\s+(?:not\s+)?None\b")
+
 
 def optional_fields() -> set[str]:
     """Return the names of the fields of references that may be None."""
@@ -75,6 +78,7 @@ def test_each_decision_on_an_optional_field_has_a_name_or_is_listed() -> None:
         f"{path.relative_to(ROOT)}: {decision}"
         for module, path in modules().items()
         if module.startswith(("privacy_release.", "airflow_privacy_release.")) and not module.startswith(HOME)
+        if PERHAPS_A_DECISION.search(path.read_text())
         for decision in decisions(tree(module), fields)
     )
     assert found == Counter(list(LISTED))
@@ -93,6 +97,7 @@ def test_each_decision_on_an_optional_field_has_a_name_or_is_listed() -> None:
     ],
 )
 def test_a_decision_without_a_name_would_be_seen(source: str) -> None:
+    assert PERHAPS_A_DECISION.search(source)
     assert len(list(decisions(ast.parse(source), optional_fields()))) == 1
 
 

@@ -17,7 +17,7 @@ for.
 import math
 from collections.abc import Callable, Sequence
 from fractions import Fraction
-from functools import cache
+from functools import cache, lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -244,6 +244,7 @@ def _integers(values: npt.NDArray[np.int64], name: str) -> npt.NDArray[np.int64]
     return values.astype(np.int64, copy=False)
 
 
+@lru_cache(maxsize=128)  # a method adds the same noise to many tables; a measurement keeps no data
 def _calibrated(
     make: Callable[[float], "Measurement"], factor: int, epsilon: float, sensitivity: int
 ) -> tuple[float, "Measurement"]:
@@ -263,6 +264,7 @@ def _calibrated(
     return scale, measurement
 
 
+@lru_cache(maxsize=128)  # a method adds the same noise to many tables; a measurement keeps no data
 def _calibrated_zcdp(
     make: Callable[[float], "Measurement"], distance: float, rho: float, squared: int
 ) -> tuple[float, "Measurement"]:

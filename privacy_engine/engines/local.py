@@ -122,6 +122,12 @@ class LocalEngine:
         found.execute("SET enable_progress_bar = false")
         return found
 
+    @contextmanager
+    def connection(self) -> Iterator[duckdb.DuckDBPyConnection]:
+        """Open a separate connection to its database, for queries that the engine does not have."""
+        with self._database.cursor() as cursor:
+            yield cursor
+
     def columns(self, files: Files) -> pa.Schema:
         """Return names and types of the columns."""
         return common_schema(files)
@@ -396,7 +402,7 @@ class LocalEngine:
     @contextmanager
     def _reading(self, files: Files) -> Iterator[duckdb.DuckDBPyConnection]:
         """Open a separate connection, whose tables are dropped at the end; its errors show no value."""
-        with self._database.cursor() as cursor, _answering(files):
+        with self.connection() as cursor, _answering(files):
             yield cursor
 
     def _stream(self, files: Files, sql: str) -> Iterator[pa.RecordBatch]:

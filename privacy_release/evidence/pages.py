@@ -2,6 +2,7 @@
 
 import io
 from collections.abc import Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
@@ -16,7 +17,6 @@ from privacy_release.reports.text import figure, limit_in_words, measured_in_wor
 
 if TYPE_CHECKING:
     from fpdf import FPDF
-    from fpdf.recorder import FPDFRecorder
 
 PDF_PACKAGES = ("fpdf", "matplotlib")  # packages of the extra `pdf`: the writer and its fonts
 _MARGIN, _TEXT, _HEAD = 18, 9, 13  # of a PDF: millimetres, and points
@@ -175,10 +175,12 @@ def pdf_of(facts: Mapping[str, Any], opinion: str) -> bytes:
         f"Evidence of release {facts['release']}, published {facts['published'][:10]}: {facts['guarantee']}."
     )
     document.multi_cell(0, 5, lead, align="L", new_x="LMARGIN", new_y="NEXT")
+    scratch = deepcopy(document)  # one copy for all sections: it takes longer than writing most of them
+    scratch.set_auto_page_break(auto=False, margin=_MARGIN)
     for section in sections_of(facts, opinion):
-        with document.offset_rendering() as trial:
-            _write(trial, _beginning(section))
-        if trial.page_break_triggered:  # a heading stays with what follows it
+        scratch.set_y(document.y)
+        _write(scratch, _beginning(section))
+        if scratch.y > document.page_break_trigger:  # a heading stays with what follows it
             document.add_page()
         document.start_section(section.title)  # an entry of the viewers' outline
         _write(document, section)
@@ -194,7 +196,7 @@ def _beginning(section: Section) -> Section:
     return replace(section, texts=[text[:_FIRST] for text in section.texts[:1]])
 
 
-def _write(document: "FPDF | FPDFRecorder", section: Section) -> None:
+def _write(document: "FPDF", section: Section) -> None:
     from fpdf.fonts import FontFace
 
     document.ln(5)

@@ -77,7 +77,7 @@ class ManifestSection:
 
 def _read(hint: Any, value: Any, place: str) -> Any:
     """A stored value as a type says; a number stays what it is, whole or not."""
-    kind, inner = typing.get_origin(hint), typing.get_args(hint)
+    kind, inner = _parts(hint)
     if kind is UnionType:
         options = [option for option in inner if option is not NoneType]
         if len(options) > 1:  # a text or a mapping
@@ -94,6 +94,12 @@ def _read(hint: Any, value: Any, place: str) -> Any:
     if isinstance(value, _PLAIN.get(hint, ())) and (hint is bool) is isinstance(value, bool):
         return value
     raise _wrong(place, _words(hint), value)
+
+
+@cache  # a manifest has hundreds of values of a few types
+def _parts(hint: Any) -> tuple[Any, tuple[Any, ...]]:
+    """A generic type and its arguments."""
+    return typing.get_origin(hint), typing.get_args(hint)
 
 
 def _words(hint: Any) -> str:

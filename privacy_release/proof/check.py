@@ -48,8 +48,6 @@ from privacy_release.workarea.file_sets import Part, list_bytes
 if TYPE_CHECKING:
     from deltalake import DeltaTable
 
-    from privacy_engine.engines.engine import Engine
-
 
 # Reader features that the log of a table may require. Others could show other rows than those in the files.
 _FEATURES = frozenset({"timestampNtz"})
@@ -148,7 +146,7 @@ def check_table(
         tempfile.TemporaryDirectory(prefix="privacy-release-check-") as spill,
         LocalEngine(memory=memory, spill=Path(spill)) as engine,
     ):
-        return _Check(table, keys, demanded, memory, engine).run(release_id, since)
+        return _Check(table, keys, demanded, engine).run(release_id, since)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -169,11 +167,10 @@ class _Check:
         table: ReleaseTable,
         keys: Sequence[PublicKey],
         demanded: Floor | None,
-        memory: int,
-        engine: "Engine",
+        engine: LocalEngine,
     ) -> None:
         self.table, self.given, self.demanded = table, keys, demanded
-        self.memory, self.engine = memory, engine  # the engine counts the classes of all releases
+        self.engine = engine  # one for all releases: opening its database takes longer than its queries
         self.reasons: list[Reason] = []
         self.shown: set[str] = set()  # columns of the table in its log
         self.stored: dict[str, str] = {}  # name of a proof -> its path
@@ -343,12 +340,14 @@ class _Check:
                 raise FaultError(Fault.FILES, f"the data file {path} is not the one that was signed")
         if not copies:
             raise FaultError(Fault.FILES, "the table has no data file of it")
-        digest_of_rows, count = rows_digest(copies, columns, folder, self.memory)
-        if (digest_of_rows, count) != (statement.note["rows_digest"], statement.note["rows"]):
-            text = f"the {count} rows are not the {statement.note['rows']} that were signed"
-            raise FaultError(Fault.ROWS, text)
         rewritten = set(paths) != set(signed)
-        if rewritten and (filled := filled_columns(copies, columns)):
+        with self.engine.connection() as database:
+            digest_of_rows, count = rows_digest(copies, columns, database)
+            if (digest_of_rows, count) != (statement.note["rows_digest"], statement.note["rows"]):
+                text = f"the {count} rows are not the {statement.note['rows']} that were signed"
+                raise FaultError(Fault.ROWS, text)
+            filled = filled_columns(copies, columns, database) if rewritten else []
+        if filled:
             raise FaultError(
                 Fault.ROWS,
                 f"{counted(len(filled), 'column has', 'columns have')} values that are not of the release",

@@ -14,8 +14,8 @@ itself, and DuckDB can sort it on disk if it does not fit into memory.
 """
 
 import hashlib
-import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import duckdb
@@ -29,14 +29,32 @@ _PLAIN = {"VARCHAR", "BOOLEAN", "TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUG
 _PLAIN |= {"UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT"}
 
 
-def rows_digest(files: Sequence[Path], columns: Sequence[str], folder: Path, memory: int) -> tuple[str, int]:
+@contextmanager
+def hashing_database(folder: Path, memory: int) -> Iterator[duckdb.DuckDBPyConnection]:
+    """Open a database in memory for `rows_digest`. Opening it takes longer than hashing a small release.
+
+    Args:
+        folder: Private folder for sorting hashes that do not fit into memory.
+        memory: Largest memory to use, in bytes.
+    """
+    config: dict[str, Setting] = {
+        **CLOSED,
+        "memory_limit": f"{memory // 2}B",
+        "temp_directory": str(folder / "digest"),
+    }
+    with duckdb.connect(":memory:", config=config) as database:
+        yield database
+
+
+def rows_digest(
+    files: Sequence[Path], columns: Sequence[str], database: duckdb.DuckDBPyConnection
+) -> tuple[str, int]:
     """Return the hash of the rows in Parquet files, and the number of rows.
 
     Args:
         files: Files with all of the columns, and possibly more.
         columns: Columns to hash, in this order.
-        folder: Private folder for sorting hashes that do not fit into memory.
-        memory: Largest memory to use, in bytes.
+        database: Database that hashes and sorts, such as a `hashing_database`.
 
     Raises:
         IntegrityError: If the files cannot be read, or lack a column.
@@ -44,47 +62,41 @@ def rows_digest(files: Sequence[Path], columns: Sequence[str], folder: Path, mem
         CapacityError: If memory and disk are too small.
     """
     whole, rows = hashlib.sha256(), 0
-    with tempfile.TemporaryDirectory(dir=folder, prefix="digest-") as spill:
-        try:
-            with duckdb.connect(":memory:", config=_config(memory, spill)) as database:
-                kinds, source = _kinds(database, files), _source(files)
-                cells = ", ".join(_cell(name, kinds) for name in columns)
-                database.execute(f"SELECT sha256(concat({cells})) AS h FROM {source} ORDER BY h")
-                while found := database.fetchmany(_BATCH):
-                    rows += len(found)
-                    whole.update("".join(h for (h,) in found).encode())
-        except duckdb.OutOfMemoryException:
-            raise CapacityError("hashing the rows needs more memory or disk; give it more") from None
-        except duckdb.Error as error:
-            raise translated(error, "hashing the rows") or IntegrityError(
-                "the files of the release must be whole Parquet files of its columns, got "
-                f"{type(error).__name__}"
-            ) from None
+    try:
+        kinds, source = _kinds(database, files), _source(files)
+        cells = ", ".join(_cell(name, kinds) for name in columns)
+        database.execute(f"SELECT sha256(concat({cells})) AS h FROM {source} ORDER BY h")
+        while found := database.fetchmany(_BATCH):
+            rows += len(found)
+            whole.update("".join(h for (h,) in found).encode())
+    except duckdb.OutOfMemoryException:
+        raise CapacityError("hashing the rows needs more memory or disk; give it more") from None
+    except duckdb.Error as error:
+        raise translated(error, "hashing the rows") or IntegrityError(
+            f"the files of the release must be whole Parquet files of its columns, got {type(error).__name__}"
+        ) from None
     return whole.hexdigest(), rows
 
 
-def filled_columns(files: Sequence[Path], columns: Sequence[str]) -> list[str]:
+def filled_columns(
+    files: Sequence[Path], columns: Sequence[str], database: duckdb.DuckDBPyConnection
+) -> list[str]:
     """Return columns of Parquet files, other than these, that have a value.
 
     Raises:
         IntegrityError: If the files cannot be read.
     """
     try:
-        with duckdb.connect(":memory:") as database:
-            others = [name for name in _kinds(database, files) if name not in columns]
-            if not others:
-                return []
-            counts = ", ".join(f"count({_quoted(name)})" for name in others)
-            found = database.execute(f"SELECT {counts} FROM {_source(files)}").fetchall()
+        others = [name for name in _kinds(database, files) if name not in columns]
+        if not others:
+            return []
+        counts = ", ".join(f"count({_quoted(name)})" for name in others)
+        found = database.execute(f"SELECT {counts} FROM {_source(files)}").fetchall()
     except duckdb.Error as error:
         raise IntegrityError(
             f"the files of the release must be whole Parquet files, got {type(error).__name__}"
         ) from None
     return [name for name, count in zip(others, found[0], strict=True) if count]
-
-
-def _config(memory: int, spill: str) -> dict[str, Setting]:
-    return {**CLOSED, "memory_limit": f"{memory // 2}B", "temp_directory": spill}
 
 
 def _source(files: Sequence[Path]) -> str:
@@ -93,7 +105,7 @@ def _source(files: Sequence[Path]) -> str:
     return f"read_parquet([{names}], union_by_name = true, hive_partitioning = false)"
 
 
-def _kinds(database: "duckdb.DuckDBPyConnection", files: Sequence[Path]) -> dict[str, str]:
+def _kinds(database: duckdb.DuckDBPyConnection, files: Sequence[Path]) -> dict[str, str]:
     """Return the DuckDB type of each column."""
     described = database.execute(f"DESCRIBE SELECT * FROM {_source(files)}").fetchall()
     return {name: kind for name, kind, *_ in described}

@@ -6,6 +6,7 @@ statement binds the files that the commit has made. docs/reference_proof.md desc
 
 import hashlib
 import platform
+import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -23,7 +24,7 @@ from privacy_release.proof.envelope import opened_unproven, sealed
 from privacy_release.proof.faults import FaultError
 from privacy_release.proof.keys import SigningKey, signing_key_in
 from privacy_release.proof.published_keys import show_key
-from privacy_release.proof.rows import rows_digest
+from privacy_release.proof.rows import hashing_database, rows_digest
 from privacy_release.workarea.engines import DEFAULT_MEMORY, read_memory
 
 STATEMENT = "https://in-toto.io/Statement/v1"
@@ -80,7 +81,11 @@ class StatementSigner:
 
     def rows_digest(self, files: Sequence[Path], columns: list[str]) -> str:
         """Return the hash of the rows of staged files, see `privacy_release.proof.rows`."""
-        return rows_digest(files, columns, files[0].parent, self.memory)[0]
+        with (
+            tempfile.TemporaryDirectory(dir=files[0].parent, prefix="digest-") as spill,
+            hashing_database(Path(spill), self.memory) as database,
+        ):
+            return rows_digest(files, columns, database)[0]
 
     def statement(self, table: ReleaseTable, version: int, note: Mapping[str, Any]) -> tuple[str, int]:
         """Store the statement about the commit after a version. Return its SHA-256 and place in the chain.

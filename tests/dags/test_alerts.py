@@ -13,10 +13,10 @@ from privacy_engine.dp.limits import Limit
 from privacy_engine.errors import SpecError
 from privacy_release.lake.log import publications
 from privacy_release.lake.store import Lake
-from privacy_release.ledger.ledger import BudgetLedger
 from privacy_release.spec.model import load_spec
 from tests.dags.officers import Officers
 from tests.dags.test_notices import PRIVATE, Letters
+from tests.ledgers import new_ledger
 
 ASKED = {"rows": {"falls_by": 0.2}, "gcp_lca": {"above": 0.0}, "k": {"below": 5}}
 
@@ -123,8 +123,7 @@ def test_of_a_private_release_only_the_budget_and_released_records_are_reported(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("PRIVACY_LEDGER", str(tmp_path / "ledger.db"))
-    ledger = BudgetLedger(str(tmp_path / "ledger.db"))
-    ledger.migrate()
+    ledger = new_ledger(tmp_path / "ledger.db")
     ledger.grant("people", Limit(epsilon=1.0), reason="a test", by="officer")
     home.write(invented, alerts={"budget": {"left_below": 0.2}, "rows": {"above": 100}}, **PRIVATE)
     done = run("people")

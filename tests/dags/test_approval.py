@@ -15,12 +15,12 @@ from privacy_engine.dp.limits import Limit
 from privacy_release.cli.main import main
 from privacy_release.lake.read import manifest_of, releases
 from privacy_release.lake.store import Lake
-from privacy_release.ledger.ledger import BudgetLedger
 from privacy_release.proof.keys import SigningKey
 from tests.canaries import files_below, files_with
 from tests.clock import Clock
 from tests.dags.officers import Officers
 from tests.dags.test_dp_canaries import PRIVATE
+from tests.ledgers import new_ledger
 from tests.privacy_release.proof.test_tampering import (
     Table,
     put_the_older_one_back,
@@ -92,8 +92,7 @@ def test_a_run_signs_what_a_person_approved_and_its_key_is_in_nothing_that_it_le
     capfd: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setenv("PRIVACY_LEDGER", str(tmp_path / "ledger.db"))
-    ledger = BudgetLedger(str(tmp_path / "ledger.db"))
-    ledger.migrate()
+    ledger = new_ledger(tmp_path / "ledger.db")
     ledger.grant("people", Limit(epsilon=1.0), reason="a test", by="officer")
     home.write(approval={}, **PRIVATE)
     runs = [run("people") for _ in range(2)]

@@ -11,9 +11,9 @@ import pytest
 from privacy_engine.dp.limits import Limit
 from privacy_release.lake.read import manifest_of, releases
 from privacy_release.lake.store import Lake
-from privacy_release.ledger.ledger import BudgetLedger
 from tests.dags.conftest import POLICY
 from tests.dags.officers import Officers
+from tests.ledgers import new_ledger
 
 # The disease is drawn at random, so the excess is 0 with an error of .07: five errors keep the upper end of
 # its interval below the bound but for a chance of 1e-6. Recognizable people all differ from outsiders.
@@ -88,8 +88,7 @@ def test_a_private_release_is_attacked_by_shadows_that_are_not_booked_and_do_not
     home: Any, run: Any, airflow_lake: Lake, work_root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PRIVACY_LEDGER", str(tmp_path / "ledger.db"))
-    ledger = BudgetLedger(str(tmp_path / "ledger.db"))
-    ledger.migrate()
+    ledger = new_ledger(tmp_path / "ledger.db")
     ledger.grant("people", Limit(epsilon=1.0), reason="a test", by="officer")
     # More columns, by which planted records are found; the excess is 0 with an error of .07.
     rng, more = np.random.default_rng(7), [f"income_{i}" for i in range(3)]

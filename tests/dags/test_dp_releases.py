@@ -17,6 +17,7 @@ from privacy_release.ledger.ledger import BudgetLedger
 from privacy_release.spec.methods import build_method
 from privacy_release.spec.model import load_spec
 from tests.dags.weeks import Week, key_of
+from tests.ledgers import new_ledger
 
 SOURCE = {"uri": "deliveries/{release}.parquet"}
 COLUMNS = {
@@ -38,8 +39,7 @@ SKIPPED = {"budget", "ingest", "validate", "release", "verify", "publish", "cura
 def ledger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> BudgetLedger:
     """The default ledger, with an epsilon of 1 for `people` in any 365 days: enough for two weeks of 0.4."""
     monkeypatch.setenv("PRIVACY_LEDGER", str(tmp_path / "ledger.db"))
-    made = BudgetLedger(str(tmp_path / "ledger.db"))
-    made.migrate()
+    made = new_ledger(tmp_path / "ledger.db")
     grant(made, "people", 1.0)
     return made
 

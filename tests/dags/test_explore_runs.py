@@ -20,6 +20,7 @@ from privacy_release.ledger.ledger import BudgetLedger
 from privacy_release.workarea.remote.keys import KEY_VARIABLE
 from tests.canaries import CANARIES, planted_everywhere
 from tests.dags.conftest import Run
+from tests.ledgers import new_ledger
 from tests.servers.pages import Page, require_closed_page
 
 GRID = {"methods": ["mondrian", "bottom_up"], "k": [2, 5, 900]}
@@ -67,9 +68,7 @@ def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def ledger(tmp_path: Path) -> BudgetLedger:
-    found = BudgetLedger(str(tmp_path / "ledger.db"))
-    found.migrate()
-    return found
+    return new_ledger(tmp_path / "ledger.db")
 
 
 def untimed(page: Path) -> str:

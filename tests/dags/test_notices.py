@@ -17,6 +17,7 @@ from privacy_release.alerts.budgets import low_budgets
 from privacy_release.lake.store import Lake
 from privacy_release.ledger.ledger import BudgetLedger
 from tests.clock import Clock
+from tests.ledgers import new_ledger
 
 PRIVATE = {
     "columns": {
@@ -53,8 +54,7 @@ def letters() -> Letters:
 @pytest.fixture
 def ledger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> BudgetLedger:
     monkeypatch.setenv("PRIVACY_LEDGER", str(tmp_path / "ledger.db"))
-    ledger = BudgetLedger(str(tmp_path / "ledger.db"))
-    ledger.migrate()
+    ledger = new_ledger(tmp_path / "ledger.db")
     ledger.grant("people", Limit(epsilon=1.0, period=Period.parse("total")), reason="test")
     return ledger
 

@@ -19,6 +19,7 @@ from privacy_release.lake.store import Lake
 from privacy_release.ledger.ledger import BudgetLedger
 from privacy_release.spec.model import load_spec
 from tests.dags.weeks import Week, key_of
+from tests.ledgers import new_ledger
 
 COLUMNS = {
     "age": {"bins": 6},
@@ -45,8 +46,7 @@ def set_secret(monkeypatch: pytest.MonkeyPatch, name: str = "PEOPLE_SECRET") -> 
 @pytest.fixture
 def ledger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> BudgetLedger:
     monkeypatch.setenv("PRIVACY_LEDGER", str(tmp_path / "ledger.db"))
-    made = BudgetLedger(str(tmp_path / "ledger.db"))
-    made.migrate()
+    made = new_ledger(tmp_path / "ledger.db")
     for dataset, epsilon in (("people", 50.0), ("bank_customers", 60.0)):
         made.grant(dataset, Limit(epsilon=epsilon), reason="a test", by="officer")
     return made

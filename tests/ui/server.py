@@ -18,7 +18,7 @@ from deploy.local.embedded import HOST, checkout, embedded_environment, free_por
 from deploy.local.samples.synthetic_adult import synthetic_adult
 from deploy.local.ui import Components, wait_until_ready
 from privacy_engine.dp.limits import Limit, Period
-from privacy_release.ledger.ledger import BudgetLedger
+from tests.ledgers import new_ledger
 from tests.servers.airflow_api import ask
 from tests.waiting import AIRFLOW_DEADLINES, DEADLINE
 
@@ -97,8 +97,7 @@ def _environment(root: Path, port: int) -> dict[str, str]:
         (include / "releases" / f"{name}.yaml").write_text(yaml.safe_dump(spec, sort_keys=False))
     synthetic_adult(6_000, rng=np.random.default_rng(1)).to_parquet(data / "adult.parquet", index=False)
     (home / "passwords.json").write_text(json.dumps(PASSWORDS))
-    ledger = BudgetLedger(str(root / "ledger.db"))
-    ledger.migrate()
+    ledger = new_ledger(root / "ledger.db")
     year = Limit(epsilon=1.5, delta=2e-9, period=Period.parse("365d"))
     ledger.grant("adult", year, reason="for tests", by="officer")
     return (

@@ -68,10 +68,11 @@ def staged_in(work: WorkArea, k: int = 5, label: str = "staged") -> tuple[Any, A
     return staged, verify_staged(staged, POLICY)
 
 
-@pytest.fixture
-def made(work: WorkArea) -> tuple[Any, Any]:
-    """A staged release and the report on it."""
-    return staged_in(work)
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Any, Any]:
+    """A staged release and the report on it, which no test changes."""
+    with WorkArea(tmp_path_factory.mktemp("made") / "work", "test/run 1") as work:
+        return staged_in(work)
 
 
 def context(run_id: str = "run 1") -> Any:

@@ -25,6 +25,7 @@ from privacy_release.budget.yearly import Yearly
 from privacy_release.lake.read import manifest_of
 from privacy_release.lake.store import Lake
 from privacy_release.ledger.ledger import BudgetLedger
+from tests.ledgers import new_ledger
 
 SCHEMA = {
     "age": {"role": "quasi_identifier", "kind": "numeric", "bounds": [0, 120], "bins": 6},
@@ -37,8 +38,7 @@ LOSS = PrivacyLoss(epsilon=0.4, neighbours=Neighbours.REPLACE_ONE)
 def ledger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> BudgetLedger:
     """The default ledger, with an epsilon of 0.5 for `people`."""
     monkeypatch.setenv("PRIVACY_LEDGER", str(tmp_path / "ledger.db"))
-    made = BudgetLedger(str(tmp_path / "ledger.db"))
-    made.migrate()
+    made = new_ledger(tmp_path / "ledger.db")
     made.grant("people", Limit(epsilon=0.5), reason="a test", by="officer")
     return made
 

@@ -15,6 +15,7 @@ from privacy_release.lake.read import manifest_of, read_release, releases
 from privacy_release.lake.store import Lake
 from privacy_release.ledger.ledger import BudgetLedger
 from privacy_release.spec.model import load_spec
+from tests.ledgers import new_ledger
 
 SCHEMA = {
     "name": {"role": "identifier", "kind": "categorical"},
@@ -104,8 +105,7 @@ def ledger(tmp_path: Path, lake: Lake, monkeypatch: pytest.MonkeyPatch) -> Budge
         monkeypatch.setenv(f"PRIVACY_{name}", str(tmp_path / place))
     monkeypatch.setenv("PRIVACY_LAKE", lake.root)
     monkeypatch.delenv("AIRFLOW_HOME", raising=False)
-    made = BudgetLedger(str(tmp_path / "ledger.db"))
-    made.migrate()
+    made = new_ledger(tmp_path / "ledger.db")
     made.grant("people", Limit(epsilon=1.0), reason="a test", by="officer")
     return made
 

@@ -26,6 +26,7 @@ from privacy_release.lake.store import Lake
 from privacy_release.ledger.ledger import BudgetLedger
 from privacy_release.steps.approval import body, question
 from privacy_release.workarea.references import ReportRef, StagedRelease
+from tests.ledgers import new_ledger
 
 SCHEMA = {
     "patient": {"role": "identifier"},
@@ -45,8 +46,7 @@ def ledger(
     monkeypatch.setenv("PRIVACY_CURATOR", str(tmp_path / "curator"))
     key = json.dumps({"conn_type": "generic", "password": "k" * 40})
     monkeypatch.setenv("AIRFLOW_CONN_MEMBERSHIP_DEFAULT", key)
-    made = BudgetLedger(str(tmp_path / "ledger.db"))
-    made.migrate()
+    made = new_ledger(tmp_path / "ledger.db")
     limit = Limit(epsilon=1.0, neighbours=Neighbours.REPLACE_PERSON, period=Period.parse("365d"))
     made.grant("clinic", limit, reason="a test", by="officer")
     return made

@@ -35,6 +35,7 @@ from privacy_release.lake.store import Lake
 from privacy_release.ledger.ledger import BudgetLedger
 from privacy_release.workarea.area import WorkArea
 from privacy_release.workarea.references.files import read_schema
+from tests.ledgers import new_ledger
 
 NAMED = [
     operator
@@ -90,8 +91,7 @@ def secret(airflow_home: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 @pytest.fixture
 def ledger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> BudgetLedger:
     monkeypatch.setenv("PRIVACY_LEDGER", str(tmp_path / "ledger.db"))
-    made = BudgetLedger(str(tmp_path / "ledger.db"))
-    made.migrate()
+    made = new_ledger(tmp_path / "ledger.db")
     made.grant("people", Limit(epsilon=30.0), reason="a test", by="officer")
     return made
 

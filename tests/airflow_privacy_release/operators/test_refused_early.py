@@ -38,6 +38,7 @@ from privacy_release.spec.model import load_spec
 from privacy_release.spec.rules.facts import Group
 from privacy_release.workarea.area import WorkArea
 from tests import tables
+from tests.ledgers import new_ledger
 
 COLUMNS = ("name", "age", "illness")
 PRIVATE: dict[str, Any] = {
@@ -366,9 +367,7 @@ def test_the_lake_refuses_another_release_before_the_source_is_read(
 @pytest.fixture
 def ledger(tmp_path: Path) -> BudgetLedger:
     """A ledger without a budget."""
-    made = BudgetLedger(str(tmp_path / "ledger.db"))
-    made.migrate()
-    return made
+    return new_ledger(tmp_path / "ledger.db")
 
 
 @pytest.mark.parametrize("starts", ["check", "run", "DAG by file", "DAG by hand"])

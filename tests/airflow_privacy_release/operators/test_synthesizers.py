@@ -31,6 +31,7 @@ from privacy_release.lake.publish import publish
 from privacy_release.lake.store import Lake
 from privacy_release.ledger.ledger import BudgetLedger
 from privacy_release.workarea.area import sha256_file
+from tests.ledgers import new_ledger
 
 NAMED = [
     operator
@@ -51,8 +52,7 @@ named = pytest.mark.parametrize("operator", NAMED, ids=lambda c: c.__name__)
 @pytest.fixture
 def ledger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> BudgetLedger:
     monkeypatch.setenv("PRIVACY_LEDGER", str(tmp_path / "ledger.db"))
-    made = BudgetLedger(str(tmp_path / "ledger.db"))
-    made.migrate()
+    made = new_ledger(tmp_path / "ledger.db")
     made.grant("people", Limit(epsilon=2.0), reason="a test", by="officer")
     return made
 

@@ -13,6 +13,7 @@ from privacy_release.lake.publish import publish
 from privacy_release.lake.store import Lake
 from privacy_release.ledger.ledger import BudgetLedger
 from privacy_release.workarea.area import sha256_file
+from tests.ledgers import new_ledger
 from tests.servers.airflow_app import OWN_DAG, AirflowApp
 
 FOREIGN_DAG = "others"
@@ -57,9 +58,9 @@ def visit(
     return lambda user: Visit(client=web, headers=airflow_web.logins[user] if user else {})
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def dags(airflow_home: Path) -> Iterator[None]:
-    """Two DAGs that Airflow knows; other tests of the session may have run DAGs of the same names."""
+    """Two DAGs that Airflow knows; other modules of the session may have run DAGs of the same names."""
     from airflow.models.dag import DagModel
     from airflow.models.dagbundle import DagBundleModel
     from airflow.utils.session import create_session
@@ -81,9 +82,7 @@ def dags(airflow_home: Path) -> Iterator[None]:
 def ledger_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> BudgetLedger:
     """The default ledger, empty."""
     monkeypatch.setenv("PRIVACY_LEDGER", str(tmp_path / "ledger.db"))
-    ledger = BudgetLedger(str(tmp_path / "ledger.db"))
-    ledger.migrate()
-    return ledger
+    return new_ledger(tmp_path / "ledger.db")
 
 
 @pytest.fixture

@@ -37,6 +37,7 @@ from tests.airflow_privacy_release.operators.test_operators import (
     staged,
     verified,
 )
+from tests.ledgers import new_ledger
 from tests.waiting import DEADLINE
 
 DOCUMENTED = Path(__file__).parents[3] / "docs" / "metrics.md"
@@ -89,8 +90,7 @@ def source(tmp_path: Path) -> Path:
 def ledger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> BudgetLedger:
     """The default ledger, with epsilon 1 in all for the data set `people.v1`."""
     monkeypatch.setenv("PRIVACY_LEDGER", str(tmp_path / "ledger.db"))
-    ledger = BudgetLedger(str(tmp_path / "ledger.db"))
-    ledger.migrate()
+    ledger = new_ledger(tmp_path / "ledger.db")
     ledger.grant("people.v1", Limit(epsilon=1.0, period=Period.parse("total")), reason="test")
     ledger.grant("people.v1", Limit(epsilon=1.0, period=Period.parse("release")), reason="test")
     return ledger
@@ -179,8 +179,7 @@ def private_release(source: Path, epsilon: float) -> Any:
 
 
 def test_the_log_names_the_resource_of_a_budget_that_is_low(tmp_path: Path) -> None:
-    ledger = BudgetLedger(str(tmp_path / "ledger.db"))
-    ledger.migrate()
+    ledger = new_ledger(tmp_path / "ledger.db")
     ledger.grant("people", Limit(epsilon=1.0, delta=1e-9), reason="a test", by="officer")
     ledger.reserve("people", "key", PrivacyLoss(epsilon=0.1, delta=1e-9, neighbours=Neighbours.REPLACE_ONE))
     logged: list[dict[str, Any]] = []

@@ -32,6 +32,7 @@ from privacy_release.ledger.ledger import BudgetLedger
 from privacy_release.workarea.area import WorkArea
 from privacy_release.workarea.parquet import parquet_bytes
 from privacy_release.workarea.references import StagedRelease, Table
+from tests.ledgers import new_ledger
 from tests.tables import SPENDING
 
 SCHEMA = {
@@ -58,8 +59,7 @@ def people(rows: int = 300, seed: int = 3) -> pd.DataFrame:
 @pytest.fixture
 def ledger(tmp_path: Path) -> BudgetLedger:
     """A ledger in a file, with an epsilon of 1 for the data set `people`."""
-    made = BudgetLedger(str(tmp_path / "ledger.db"))
-    made.migrate()
+    made = new_ledger(tmp_path / "ledger.db")
     made.grant("people", Limit(epsilon=1.0), reason="a test", by="officer")
     return made
 
@@ -269,8 +269,7 @@ def test_a_seed_chooses_the_records_and_never_the_noise(
 ) -> None:
     one, two, one_again = (released(table, work, budget, f"seed{i}", seed=s) for i, s in enumerate((1, 2, 1)))
     assert one.sha256 == one_again.sha256 != two.sha256
-    elsewhere = BudgetLedger(str(tmp_path / "other.db"))
-    elsewhere.migrate()
+    elsewhere = new_ledger(tmp_path / "other.db")
     elsewhere.grant("people", Limit(epsilon=1.0), reason="a test", by="officer")
     # Two measurements of 300 records at epsilon 0.4 are equal with a probability far below 1e-9: some thirty
     # cells, each with noise of scale 20 or more, would have to agree.
@@ -454,8 +453,7 @@ def test_a_release_that_was_never_booked_fails(staged: StagedRelease, ledger: Bu
 def test_a_release_whose_entry_is_missing_from_the_ledger_fails(
     staged: StagedRelease, tmp_path: Path
 ) -> None:
-    other = BudgetLedger(str(tmp_path / "other.db"))
-    other.migrate()
+    other = new_ledger(tmp_path / "other.db")
     other.grant("people", Limit(epsilon=1.0), reason="a test", by="officer")
     without_entry("another ledger", failed(staged, other))
 
@@ -558,8 +556,7 @@ def test_a_yearly_budget_pays_again_when_the_window_has_passed(
     from datetime import UTC, datetime, timedelta
 
     now = [datetime(2026, 1, 5, tzinfo=UTC)]
-    yearly = BudgetLedger(str(tmp_path / "yearly.db"), clock=lambda: now[0])
-    yearly.migrate()
+    yearly = new_ledger(tmp_path / "yearly.db", clock=lambda: now[0])
     yearly.grant("people", Limit(epsilon=0.4, period=Period.parse("365d")), reason="a test", by="officer")
     budget = Budget(dataset="people", run="r", ledger=yearly)
     released(table, work, budget)

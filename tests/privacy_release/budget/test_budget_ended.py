@@ -15,6 +15,7 @@ from privacy_release.ledger.ledger import BudgetLedger
 from tests.children.fault_points import arm, crashed
 from tests.children.processes import KILL, MEET, Child, at_once
 from tests.children.work import release_people
+from tests.ledgers import new_ledger
 
 SCHEMA = {
     "name": {"role": "identifier"},
@@ -37,8 +38,7 @@ POINTS = {
 @pytest.fixture
 def ledger(tmp_path: Path) -> BudgetLedger:
     """Enough for one release, and not for two."""
-    made = BudgetLedger(str(tmp_path / "ledger.db"))
-    made.migrate()
+    made = new_ledger(tmp_path / "ledger.db")
     made.grant("people", Limit(epsilon=0.5), reason="a test", by="officer")
     return made
 

@@ -24,6 +24,7 @@ from privacy_release.workarea.engines import read_engine
 from privacy_release.workarea.parquet import parquet_bytes
 from privacy_release.workarea.references import EngineRef, SourceRef, Table
 from privacy_release.workarea.staged import write_schema
+from tests.ledgers import new_ledger
 
 SCHEMA = DataSchema.from_dict(
     {
@@ -48,8 +49,7 @@ def people(rows: int = 300) -> pd.DataFrame:
 
 @pytest.fixture
 def ledger(tmp_path: Path) -> BudgetLedger:
-    made = BudgetLedger(str(tmp_path / "ledger.db"))
-    made.migrate()
+    made = new_ledger(tmp_path / "ledger.db")
     made.grant("people", Limit(epsilon=1.0), reason="a test", by="officer")
     return made
 

@@ -24,6 +24,7 @@ from privacy_release.lake.store import Lake
 from privacy_release.ledger.ledger import BudgetLedger
 from privacy_release.spec.model import load_spec
 from privacy_release.workarea.area import WorkArea
+from tests.ledgers import new_ledger
 
 YEARLY = {"regime": "yearly", "epsilon": 1.0, "delta": 1e-9, "releases": 3, "opening": 1.0}
 SUM = Limit(epsilon=2.0, delta=2e-9, period=Period.parse("365d"))
@@ -31,8 +32,7 @@ SUM = Limit(epsilon=2.0, delta=2e-9, period=Period.parse("365d"))
 
 @pytest.fixture
 def ledger(tmp_path: Path) -> BudgetLedger:
-    made = BudgetLedger(str(tmp_path / "ledger.db"))
-    made.migrate()
+    made = new_ledger(tmp_path / "ledger.db")
     made.grant("people", SUM, reason="a test", by="officer")
     return made
 

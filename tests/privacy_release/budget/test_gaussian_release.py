@@ -17,6 +17,7 @@ from privacy_release.steps.release import make_release
 from privacy_release.steps.verify import verify_staged
 from privacy_release.workarea.area import WorkArea
 from privacy_release.workarea.references import StagedRelease, Table
+from tests.ledgers import new_ledger
 from tests.privacy_release.budget.test_budget import ingested, people
 from tests.tables import SPENDING
 
@@ -29,8 +30,7 @@ QUICK: dict[str, Any] = {"classes": 2, "fits": 1, "rounds": 1}
 @pytest.fixture
 def ledger(tmp_path: Path) -> BudgetLedger:
     """A ledger in a file, with an epsilon of 1 at delta 1e-9 for the data set `people`."""
-    made = BudgetLedger(str(tmp_path / "ledger.db"))
-    made.migrate()
+    made = new_ledger(tmp_path / "ledger.db")
     made.grant("people", Limit(epsilon=1.0, delta=DELTA, accounting="zcdp"), reason="a test", by="officer")
     return made
 

@@ -16,6 +16,7 @@ from privacy_release.lake.publish import publish
 from privacy_release.lake.store import Lake
 from privacy_release.ledger.ledger import BudgetLedger
 from privacy_release.workarea.area import sha256_file
+from tests.ledgers import new_ledger
 
 LOSS = PrivacyLoss(epsilon=0.1, delta=0.0, neighbours=Neighbours.REPLACE_ONE)
 
@@ -28,8 +29,7 @@ def lake(tmp_path: Path) -> Lake:
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
     """A ledger with an epsilon of 1 for the data set `people`."""
-    made = BudgetLedger(str(tmp_path / "ledger.db"))
-    made.migrate()
+    made = new_ledger(tmp_path / "ledger.db")
     made.grant("people", Limit(epsilon=1.0), reason="a test", by="officer")
     return tmp_path / "ledger.db"
 
@@ -87,6 +87,6 @@ def test_a_ledger_that_has_never_heard_of_the_data_set_lacks_its_entries(
     lake: Lake, file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     paid_release(lake, file, "w1")
-    BudgetLedger(str(tmp_path / "new.db")).migrate()
+    new_ledger(tmp_path / "new.db")
     assert checked(lake, tmp_path / "new.db") == REFUSED
     assert "has no entries of data set people" in capsys.readouterr().err

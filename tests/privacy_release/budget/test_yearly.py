@@ -25,6 +25,7 @@ from privacy_release.manifest.manifest import Manifest
 from privacy_release.spec.model import load_spec
 from privacy_release.steps.verify import verify_staged
 from privacy_release.workarea.area import WorkArea
+from tests.ledgers import new_ledger
 from tests.tables import SPENDING
 
 ONE = Neighbours.REPLACE_ONE
@@ -49,8 +50,7 @@ def clock() -> Clock:
 
 @pytest.fixture
 def ledger(tmp_path: Path, clock: Clock) -> BudgetLedger:
-    made = BudgetLedger(str(tmp_path / "ledger.db"), clock=clock)
-    made.migrate()
+    made = new_ledger(tmp_path / "ledger.db", clock=clock)
     year = Limit(epsilon=1.0, delta=1e-9, period=Period.parse("365d"))
     made.grant("people", year, reason="a test", by="officer")
     return made

@@ -14,10 +14,10 @@ from privacy_release.checking import source
 from privacy_release.cli.main import DONE, main
 from privacy_release.cli.main import WRONG as WRONG_FILE
 from privacy_release.lake.store import Lake
-from privacy_release.ledger.ledger import BudgetLedger
 from privacy_release.spec.catalogue import catalogue
 from tests import tables
 from tests.bad_files import write_neighbour
+from tests.ledgers import new_ledger
 from tests.wrong_files import (
     HIERARCHY,
     POLICY,
@@ -322,8 +322,7 @@ def test_what_could_not_be_judged_is_reported_and_wrong_only_where_asked(
     assert capsys.readouterr().out == f"{path}: right; {unread}; not judged: ledger\n"
     assert main(["check", "--strict", path]) == WRONG_FILE
     assert not (tmp_path / "ledger.db").exists()
-    ledger = BudgetLedger(str(tmp_path / "ledger.db"))
-    ledger.migrate()
+    ledger = new_ledger(tmp_path / "ledger.db")
     ledger.grant("people", Limit(epsilon=0.5), reason="a test", by="officer")
     capsys.readouterr()
     assert main(["check", path]) == DONE
@@ -346,8 +345,7 @@ def test_check_and_run_refuse_an_old_copy_of_the_ledger(
     monkeypatch.setenv("PRIVACY_LAKE", lake.root)
     file = tmp_path / "ledger.db"
     monkeypatch.setenv("PRIVACY_LEDGER", str(file))
-    ledger = BudgetLedger(str(file))
-    ledger.migrate()
+    ledger = new_ledger(file)
     ledger.grant("people", Limit(epsilon=2), reason="a test", by="officer")
     shutil.copy(file, tmp_path / "old.db")
     assert main(["run", str(home / RELEASE), "--release-id", "1"]) == DONE

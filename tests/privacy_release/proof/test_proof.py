@@ -44,7 +44,7 @@ from privacy_release.proof.faults import Fault
 from privacy_release.proof.keys import SigningKey, public_keys_in
 from privacy_release.proof.measure import measured_again
 from privacy_release.proof.published_keys import publish_key
-from privacy_release.proof.rows import rows_digest
+from privacy_release.proof.rows import hashing_database, rows_digest
 from privacy_release.proof.statement import StatementSigner
 from privacy_release.spec.floor import read_floor
 from privacy_release.workarea.area import sha256_file
@@ -532,10 +532,15 @@ def _all_types() -> pa.Table:
     )
 
 
+def digest_of(files: list[Path], columns: list[str], folder: Path) -> tuple[str, int]:
+    with hashing_database(folder, MEMORY) as database:
+        return rows_digest(files, columns, database)
+
+
 def test_the_hash_of_rows_is_what_plain_code_counts_for_every_type(tmp_path: Path) -> None:
     table = _all_types()
     pq.write_table(table, tmp_path / "t.parquet")
-    digest, rows = rows_digest([tmp_path / "t.parquet"], table.column_names, tmp_path, MEMORY)
+    digest, rows = digest_of([tmp_path / "t.parquet"], table.column_names, tmp_path)
     assert (digest, rows) == (_counted(table, table.column_names), 4)
 
 
@@ -569,9 +574,7 @@ def test_staged_and_published_rows_have_one_hash_for_every_type(lake: Lake, tmp_
     files = [Path(lake.root) / path for path in data_files(lake.table(NAME), ["w1"])]
     published = read_release(lake.table(NAME), "w1")
     names = table.column_names
-    assert (
-        rows_digest(files, names, tmp_path, MEMORY)[0] == _counted(published, names) == _counted(table, names)
-    )
+    assert digest_of(files, names, tmp_path)[0] == _counted(published, names) == _counted(table, names)
 
 
 @pytest.mark.parametrize(
@@ -591,7 +594,7 @@ def test_the_hash_of_rows_tells_rows_apart_and_not_their_order(change: Any, tmp_
         for number, part in enumerate(np.array_split(np.arange(len(frame)), parts)):
             files.append(tmp_path / f"{number}.parquet")
             frame.iloc[part].to_parquet(files[-1], index=False)
-        return rows_digest(files, ["age", "zip", "illness"], tmp_path, MEMORY)[0]
+        return digest_of(files, ["age", "zip", "illness"], tmp_path)[0]
 
     frame = people(4)
     assert of(frame) == of(frame.sample(frac=1, random_state=1), parts=3)

@@ -13,6 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
+import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -554,6 +555,19 @@ def test_the_table_as_it_was_published_is_right(check: Check) -> None:
     code, faults, printed = check("--since", "4")
     assert (code, faults) == (0, {})
     assert SECRET not in printed
+
+
+def test_one_database_serves_a_check_of_all_releases(check: Check, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Opening one takes longer than its queries on small releases."""
+    opened, connect = [], duckdb.connect
+
+    def counting(*given: Any, **more: Any) -> duckdb.DuckDBPyConnection:
+        opened.append(given)
+        return connect(*given, **more)
+
+    monkeypatch.setattr(duckdb, "connect", counting)
+    assert check()[0] == 0
+    assert len(opened) == 1
 
 
 @pytest.mark.quick("more")  # the lines are made of the reasons

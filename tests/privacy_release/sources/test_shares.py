@@ -33,6 +33,7 @@ from privacy_release.workarea.area import WorkArea
 from privacy_release.workarea.engines import read_engine
 from privacy_release.workarea.file_sets import files_of, is_list
 from privacy_release.workarea.parquet import read_private
+from tests.ledgers import new_ledger
 from tests.tables import SPENDING
 
 CANARY = "jane.roe@canary.example"
@@ -353,7 +354,6 @@ def test_all_steps_read_a_table_that_was_copied_in_shares(
 @pytest.fixture
 def ledger(tmp_path: Path) -> BudgetLedger:
     """One with enough for a release."""
-    made = BudgetLedger(str(tmp_path / "ledger.db"))
-    made.migrate()
+    made = new_ledger(tmp_path / "ledger.db")
     made.grant("people", Limit(epsilon=2.0), reason="a test", by="officer")
     return made

@@ -38,6 +38,7 @@ from privacy_release.workarea.area import WorkArea
 from privacy_release.workarea.parquet import read_private
 from privacy_release.workarea.references import AttackRef, ReportRef, TrialRef, plain
 from tests import tables
+from tests.ledgers import new_ledger
 from tests.privacy_release.proof import signed_tables
 
 N = 1000
@@ -221,10 +222,8 @@ def test_no_figure_of_a_private_release_leaves_the_curators_report(
     write: Any, lake: Lake, work: WorkArea, home: Path, tmp_path: Path
 ) -> None:
     from privacy_engine.dp.limits import Limit
-    from privacy_release.ledger.ledger import BudgetLedger
 
-    ledger = BudgetLedger(f"sqlite:///{tmp_path / 'ledger.db'}")
-    ledger.migrate()
+    ledger = new_ledger(tmp_path / "ledger.db")
     ledger.grant("people", Limit(epsilon=1.0), reason="a test", by="officer")
     requested = INFERENCE | {"publish_figures": True}  # it publishes nothing here
     spec = write(

@@ -22,7 +22,6 @@ from privacy_release.budget.budget import Budget
 from privacy_release.budget.claims import _values_in_domains
 from privacy_release.lake.read import read_release
 from privacy_release.lake.store import Lake
-from privacy_release.ledger.ledger import BudgetLedger
 from privacy_release.running.run import run_release
 from privacy_release.spec.model import load_spec
 from privacy_release.steps.release import make_release
@@ -31,6 +30,7 @@ from privacy_release.workarea.area import WorkArea
 from privacy_release.workarea.engines import read_engine
 from tests import tables
 from tests.dated import FIELDS, covers, stays
+from tests.ledgers import new_ledger
 from tests.tables import SPENDING
 
 ENGINES = {
@@ -198,8 +198,7 @@ def test_a_private_release_of_dates_keeps_its_claim_and_its_domains(work: WorkAr
     }
     stays(300).reset_index(drop=True)[list(fields)].to_parquet(tmp_path / "stays.parquet", index=False)
     table = privacy_release.ingest(str(tmp_path / "stays.parquet"), DataSchema.from_dict(fields), work)
-    ledger = BudgetLedger(str(tmp_path / "ledger.db"))
-    ledger.migrate()
+    ledger = new_ledger(tmp_path / "ledger.db")
     ledger.grant("stays", Limit(epsilon=1.0), reason="a test", by="officer")
     staged = make_release(
         table,

@@ -29,6 +29,7 @@ from privacy_release.workarea import parquet as parquet_files
 from privacy_release.workarea.area import WorkArea
 from privacy_release.workarea.engines import open_engine, read_engine
 from privacy_release.workarea.references import StagedRelease, Table, plain
+from tests.ledgers import new_ledger
 from tests.tables import SPENDING
 
 K, L = {"model": "k_anonymity", "k": 5}, {"model": "distinct_l_diversity", "l": 2, "attribute": "illness"}
@@ -240,8 +241,7 @@ PRIVATE = {
 @pytest.fixture
 def paid(tmp_path: Path, people: pd.DataFrame, work: WorkArea) -> tuple[StagedRelease, BudgetLedger]:
     """A differentially private release of a table that an engine works on, and the ledger that paid."""
-    ledger = BudgetLedger(str(tmp_path / "ledger.db"))
-    ledger.migrate()
+    ledger = new_ledger(tmp_path / "ledger.db")
     ledger.grant("people", Limit(epsilon=1.0), reason="a test", by="officer")
     people[list(PRIVATE)].to_parquet(tmp_path / "private.parquet")
     table = privacy_release.ingest(

@@ -23,7 +23,6 @@ from privacy_release.cli.arguments import released_schema
 from privacy_release.cli.main import main
 from privacy_release.lake.read import manifest_of, read_release
 from privacy_release.lake.store import Lake
-from privacy_release.ledger.ledger import BudgetLedger
 from privacy_release.running.run import run_release
 from privacy_release.sources.pseudonyms import Naming, PseudonymKey
 from privacy_release.spec.check import check_files
@@ -32,6 +31,7 @@ from privacy_release.steps.release import make_release
 from privacy_release.steps.verify import verify_staged
 from privacy_release.workarea.area import WorkArea
 from tests import tables
+from tests.ledgers import new_ledger
 from tests.tables import SPENDING
 
 KEY = "key-of-shifted-dates-that-no-one-must-see"
@@ -286,8 +286,7 @@ def test_a_private_release_takes_shifted_dates_in_domains_that_the_schema_tells(
     table = privacy_release.ingest(
         str(tmp_path / "seen.parquet"), schema, work, naming=Naming(series="s", release="1")
     )
-    ledger = BudgetLedger(str(tmp_path / "ledger.db"))
-    ledger.migrate()
+    ledger = new_ledger(tmp_path / "ledger.db")
     persons = Limit(epsilon=1.0, neighbours=Neighbours.REPLACE_PERSON)
     ledger.grant("seen", persons, reason="a test", by="officer")
     staged = make_release(

@@ -29,6 +29,7 @@ from privacy_release.workarea.area import WorkArea
 from privacy_release.workarea.engines import read_engine
 from privacy_release.workarea.parquet import write_private
 from privacy_release.workarea.references import EngineRef, StagedRelease
+from tests.ledgers import new_ledger
 from tests.tables import SPENDING
 
 CANARY = "canary-of-a-patient"
@@ -71,8 +72,7 @@ def source(tmp_path: Path) -> str:
 
 
 def granted(tmp_path: Path, neighbours: Neighbours = Neighbours.REPLACE_PERSON) -> BudgetLedger:
-    made = BudgetLedger(str(tmp_path / "ledger.db"))
-    made.migrate()
+    made = new_ledger(tmp_path / "ledger.db")
     made.grant("patients", Limit(epsilon=2.0, neighbours=neighbours), reason="a test", by="officer")
     return made
 

@@ -14,11 +14,11 @@ from privacy_engine.dp.limits import Limit
 from privacy_engine.synthesizers.bayes.privbayes import PrivBayes
 from privacy_engine.synthesizers.model import SynthesizerModel
 from privacy_release.budget.budget import Budget
-from privacy_release.ledger.ledger import BudgetLedger
 from privacy_release.spec.files import load_schema
 from privacy_release.steps.producers.synthetic import draw_parts
 from privacy_release.workarea.area import WorkArea
 from privacy_release.workarea.engines import read_engine
+from tests.ledgers import new_ledger
 from tests.rendered import render_report
 from tests.servers.pages import Page, require_closed_page
 from tests.tables import SPENDING
@@ -78,8 +78,7 @@ def test_the_report_says_of_how_many_records_its_shares_are(model: SynthesizerMo
 def test_an_engine_draws_the_records_that_one_process_draws_from_the_same_model(
     source: str, work: WorkArea, tmp_path: Path
 ) -> None:
-    ledger = BudgetLedger(str(tmp_path / "ledger.db"))
-    ledger.migrate()
+    ledger = new_ledger(tmp_path / "ledger.db")
     ledger.grant("people", Limit(epsilon=1.0), reason="a test", by="officer")
     budget = Budget(dataset="people", run="people/1", ledger=ledger, connection="ledger_default")
     table = privacy_release.ingest(source, load_schema(SCHEMA), work)

@@ -26,7 +26,6 @@ from privacy_release.budget.schedules import schedule_named
 from privacy_release.cli.main import DONE, WRONG, main
 from privacy_release.lake.read import manifest_of, releases
 from privacy_release.lake.store import Lake, get
-from privacy_release.ledger.ledger import BudgetLedger
 from privacy_release.running.run import run_release
 from privacy_release.spec.model import ReleaseSpec, load_spec, schedule_of
 from privacy_release.steps.attacks.holdout import hold_out
@@ -44,6 +43,7 @@ from privacy_release.workarea.remote.keys import KEY_VARIABLE, Wrapping
 from privacy_release.workarea.remote.scratch import Scratch
 from privacy_release.workarea.remote.store import Store
 from tests import tables
+from tests.ledgers import new_ledger
 
 N = 600
 AXIS = {"role": "quasi_identifier", "kind": "numeric", "bounds": [0, 1]}
@@ -356,8 +356,7 @@ def test_shadows_of_a_private_release_are_not_booked(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("PRIVACY_SECRET", "s" * 40)
-    ledger = BudgetLedger(f"sqlite:///{tmp_path / 'ledger.db'}")
-    ledger.migrate()
+    ledger = new_ledger(tmp_path / "ledger.db")
     ledger.grant("people", Limit(epsilon=20.0), reason="a test", by="officer")
     # The excess is about 0, and with 300 people held out its standard error 0.1: six of them below the bound.
     rule = MEMBERSHIP | {"shadows": 4, "holdout": 0.5, "excess": 0.7}
@@ -385,8 +384,7 @@ def test_the_command_attacks_a_private_release_by_its_shadows(
 ) -> None:
     for name, place in {"LEDGER": "ledger.db", "WORK_AREA": "work", "LAKE": "lake"}.items():
         monkeypatch.setenv(f"PRIVACY_{name}", str(tmp_path / place))
-    ledger = BudgetLedger(str(tmp_path / "ledger.db"))
-    ledger.migrate()
+    ledger = new_ledger(tmp_path / "ledger.db")
     ledger.grant("people", Limit(epsilon=1.0), reason="a test", by="officer")
     rule = MEMBERSHIP | {"shadows": 4, "holdout": 0.5, "excess": 0.7}  # as above
     path = listed(

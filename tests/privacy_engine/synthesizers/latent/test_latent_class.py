@@ -110,7 +110,7 @@ def test_spends_add_up_to_epsilon_and_no_more(kind: str, epsilon: float) -> None
 
 
 def test_binary_attributes_are_not_measured_by_themselves() -> None:
-    first, *spends = LatentClass(rounds=3, replicates=0).measure(chain(), BINARY).spends
+    first, *spends = LatentClass(rounds=3, fits=1, replicates=0).measure(chain(), BINARY).spends
     assert first.mechanism == "discrete_laplace"  # all six at once, which needs no choice
     assert set(first.target.split(", ")) == set(BINARY.names)
     assert [s.mechanism for s in spends] == ["noisy_max", "discrete_laplace"] * 2
@@ -118,7 +118,7 @@ def test_binary_attributes_are_not_measured_by_themselves() -> None:
 
 
 def test_attributes_of_many_values_come_first_and_get_more_where_there_are_more_values() -> None:
-    first, second, *_ = LatentClass(replicates=0).measure(mixed(), MIXED).spends
+    first, second, *_ = LatentClass(fits=1, replicates=0).measure(mixed(), MIXED).spends
     assert (first.target, second.target) == ("job", "age")
     assert first.epsilon / second.epsilon == pytest.approx((12 / 10) ** 0.5)
 
@@ -178,7 +178,7 @@ def test_no_record_is_read_where_views_are_planned(kind: str) -> None:
 def test_without_noise_the_marginals_come_out(kind: str) -> None:
     table, schema = TABLES[kind]
     coded = CodedTable.encode(table, schema)
-    network, _ = LatentClass(epsilon=1e6, rounds=8).learn(coded)
+    network, _ = LatentClass(epsilon=1e6, rounds=8, fits=1).learn(coded)
     for pair in itertools.combinations(range(len(coded.names)), 2):
         found = network.marginal([coded.names[a] for a in pair])
         assert np.abs(found - contingency(coded, pair) / len(coded)).sum() / 2 < 0.05
@@ -229,7 +229,7 @@ def test_wide_pairs_are_counted_over_groups_of_their_values() -> None:
     views = LatentClass().views_of(inputs, measure_attributes(inputs, plan))
     assert views.counts(inputs, (0, 1)).size <= MOST_CELLS
     assert views.counts(inputs, (0, 1)).sum() == len(table)
-    release = LatentClass(replicates=0).release(table, schema, np.random.default_rng(1))
+    release = LatentClass(fits=1, replicates=0).release(table, schema, np.random.default_rng(1))
     # .95 in the table; .87 with a standard deviation of .02 over releases of such tables: far below 1e-6.
     assert release.table.corr(numeric_only=True).loc["u", "v"] > 0.7
 
@@ -253,7 +253,7 @@ def test_pairs_of_long_scales_get_few_groups_where_such_scales_are_many(
 
 
 def test_the_hidden_class_is_the_root_and_is_not_released() -> None:
-    release = LatentClass(epsilon=2, replicates=0).release(chain(), BINARY, np.random.default_rng(1))
+    release = LatentClass(epsilon=2, fits=1, replicates=0).release(chain(), BINARY, np.random.default_rng(1))
     assert list(release.table.columns) == list(BINARY.names)
     structure = release.model.structure()
     assert structure.pop("latent class") == []
