@@ -161,14 +161,24 @@ def other_rows(table: Table) -> pa.Table:
     return pa.Table.from_pandas(frame, preserve_index=False)
 
 
-def rewrite_rows(table: Table) -> None:
-    """In a file of their own, which the log names in the place of the old one."""
+def put_in_another_file(table: Table, rows: pa.Table, **how: Any) -> None:
+    """Write the rows of w2 to a file that the log names in the place of the old one."""
     target = table.data(W2).with_name("part-00000-another.parquet")
-    pq.write_table(other_rows(table), target)
+    pq.write_table(rows, target, **how)
     table.data(W2).unlink()
     with table.changed(W2) as actions:
         (added,) = (action["add"] for action in actions if "add" in action)
         added |= {"path": f"release=w2/{target.name}", "size": target.stat().st_size}
+
+
+def rewrite_rows(table: Table) -> None:
+    put_in_another_file(table, other_rows(table))
+
+
+def add_a_column(table: Table) -> None:
+    """The rows as they were signed, with a column that the release does not have."""
+    rows = pq.read_table(table.data(W2))
+    put_in_another_file(table, rows.append_column("name", pa.array([f"n{i}" for i in range(len(rows))])))
 
 
 def rewrite_rows_in_place(table: Table) -> None:
@@ -367,6 +377,9 @@ TAMPERINGS: dict[str, Tampering] = {
     "other rows in the same file": done(rewrite_rows_in_place, Fault.FILES, OTHER_FILE),
     "other rows in another file": done(
         rewrite_rows, Fault.ROWS, "the 16 rows are not the 16 that were signed"
+    ),
+    "a column added in another file": done(
+        add_a_column, Fault.ROWS, "1 column has values that are not of the release"
     ),
     "rows added to a release": done(add_rows, Fault.ROWS, "the 32 rows are not the 16 that were signed"),
     "rows of no release": done(
@@ -624,12 +637,7 @@ def test_rows_that_another_tool_wrote_into_other_files_are_the_same_rows(
     table: Table, check: Check, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     rows = pq.read_table(table.data(W2)).sort_by([("illness", "descending"), ("age", "ascending")])
-    target = table.data(W2).with_name("part-00000-compacted.parquet")
-    pq.write_table(rows, target, compression="none")
-    table.data(W2).unlink()
-    with table.changed(W2) as actions:
-        (added,) = (action["add"] for action in actions if "add" in action)
-        added |= {"path": f"release=w2/{target.name}", "size": target.stat().st_size}
+    put_in_another_file(table, rows, compression="none")
     assert check()[0] == 0
     main(["check", str(table.folder), "--key", str(tmp_path / "keys.pem")])
     assert "one data file that another tool wrote" in capsys.readouterr().out
