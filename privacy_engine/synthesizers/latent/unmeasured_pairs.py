@@ -4,8 +4,8 @@ Many classes fit the measured tables closely, and leave all other pairs to chanc
 holds together come out dependent where they are not. A tree of the strongest measured pairs implies the
 tables of the others (Chow, Liu: Approximating Discrete Probability Distributions with Dependence Trees,
 1968): two attributes are independent given those on the path between them. The model is fitted to these
-tables as well, as to views with more noise. Where the tree misses measured pairs by more than their noise, as
-where one group of people causes all dependence, it is not used.
+tables as well, as to views with more noise. Where the tree misses measured pairs by more than their noise, or
+a tenth of the dependence that they show, as where one group of people causes all dependence, it is not used.
 
 Only noisy tables are read here: post-processing.
 """
@@ -28,9 +28,8 @@ Floats = npt.NDArray[np.float64]
 Pair = tuple[int, int]
 
 NOISIER = 3.0  # scale of the noise of an implied table, in those of a view
-CLOSE = (
-    1.0  # squared distance of measured pairs from the tree's, in those of their noise, up to which it is used
-)
+CLEAR = 0.1  # most noise of the pairs of the tree, in their squared dependence, with which it is used
+CLOSE = 1.0  # most squared distance of other measured pairs from the tree's beyond their noise, in this noise
 MOST_VALUES = 12  # of an attribute in an implied table: bounds the time of the fits
 LEAST_INFORMATION = 1e-4  # nats of a pair of the tree
 
@@ -47,6 +46,10 @@ class MeasuredPair:
     cells: Floats
     noise: float
 
+    def squared_distance(self, table: Floats) -> float:
+        """Return the sum of squared differences from a table of the same shape."""
+        return float(((self.cells - table) ** 2).sum())
+
     def denoised(self, expected: Floats) -> Floats:
         """Return the table moved towards the one of independent attributes as far as noise explains it.
 
@@ -56,10 +59,9 @@ class MeasuredPair:
         Args:
             expected: Product of the attributes' shares, of the same shape.
         """
-        off = self.cells - expected
-        length = float((off**2).sum())
+        length = self.squared_distance(expected)
         part = max(0.0, 1 - self.noise / length) if length else 0.0
-        table = np.maximum(expected + part * off, expected * LEAST)
+        table = np.maximum(expected + part * (self.cells - expected), expected * LEAST)
         return raked(table, expected.sum(axis=1), expected.sum(axis=0))
 
 
@@ -101,6 +103,10 @@ class Tree:
                 forest.connect(pair)
         return cls(shares=shares, pairs=pairs, neighbours=neighbours)
 
+    def independent(self, first: int, second: int) -> Floats:
+        """The table of two attributes that do not depend on each other."""
+        return np.multiply.outer(self.shares[first], self.shares[second])
+
     def implied(self) -> dict[Pair, Floats]:
         """The table that the tree implies of each pair."""
         found: dict[Pair, Floats] = {}
@@ -115,10 +121,22 @@ class Tree:
                         left.append((after, at, found[first, after]))
         return {pair: table for pair, table in found.items() if pair[0] < pair[1]}
 
+    def is_clear(self) -> bool:
+        """Whether its pairs depend on each other by far more than their noise.
+
+        Else each step of a path hides some dependence, and many implied tables that are too near to
+        independence outweigh the measured ones.
+        """
+        pairs = [(a, b) for a, own in enumerate(self.neighbours) for b in own if a < b]
+        noise = math.fsum(self.pairs[pair].noise for pair in pairs)
+        return noise <= CLEAR * math.fsum(
+            self.pairs[a, b].squared_distance(self.independent(a, b)) for a, b in pairs
+        )
+
     def is_close(self, implied: Mapping[Pair, Floats]) -> bool:
         """Whether measured pairs that are not in the tree are as it implies, up to their noise."""
         apart = {pair: m for pair, m in self.pairs.items() if pair[1] not in self.neighbours[pair[0]]}
-        off = math.fsum(float(((m.cells - implied[pair]) ** 2).sum()) for pair, m in apart.items())
+        off = math.fsum(m.squared_distance(implied[pair]) for pair, m in apart.items())
         noise = math.fsum(m.noise for m in apart.values())
         return off <= (1 + CLOSE) * noise
 
@@ -139,7 +157,7 @@ def implied_views(
         return ()
     tree = Tree.of(views, sizes)
     implied = tree.implied()
-    if only_if_close and not tree.is_close(implied):
+    if only_if_close and not (tree.is_clear() and tree.is_close(implied)):
         return ()
     groups = [
         coarse_groups(own, MOST_VALUES, scaled) if len(own) > MOST_VALUES else None

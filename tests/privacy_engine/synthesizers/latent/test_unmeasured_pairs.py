@@ -1,5 +1,7 @@
 """Tables of unmeasured pairs: what a tree implies, and where it is not used."""
 
+import itertools
+
 import numpy as np
 import numpy.typing as npt
 import pytest
@@ -69,6 +71,25 @@ def test_a_hidden_cause_of_all_dependence_makes_the_tree_unused() -> None:
         (1, 3),
         (2, 3),
     ]
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("is_chain", [False, True])
+def test_a_tree_is_used_only_where_its_pairs_are_far_above_their_noise(is_chain: bool, seed: int) -> None:
+    """Ten attributes, by a hidden group or in a chain: any tree of very noisy pairs is within their noise."""
+    rng, d, copies = np.random.default_rng(seed), 10, np.array([[0.5, 0.0], [0.0, 0.5]])
+
+    def implied_with(noise: float) -> tuple[View, ...]:
+        """From tables of the pairs of all attributes but the last."""
+        found = [view(np.array([0.5, 0.5]), (d - 1,))]
+        for a, b in itertools.combinations(range(d - 1), 2):
+            correlation = 0.8 ** abs(a - b) if is_chain else 0.6
+            cells = 0.25 + (copies - 0.25) * correlation + rng.normal(0, noise, (2, 2))
+            found.append(View(members=(a, b), cells=cells, scale=noise / 2**0.5, projected=cells))
+        return implied_views(found, (2,) * d, (0,) * d)
+
+    assert implied_with(noise=0.1) == ()
+    assert len(implied_with(noise=0.02)) == (d - 1 if is_chain else 0)
 
 
 def test_pairs_of_a_view_of_several_attributes_and_of_groups_are_measured() -> None:
