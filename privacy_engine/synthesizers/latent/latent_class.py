@@ -25,9 +25,11 @@ network with one hidden root.
 A table with nominal attributes of 100 values or more first follows the box of ``large_search``. All steps
 here then read groups of their values, or not even these, and spend what is left.
 
-If not even a single attribute exceeds the noise, the whole budget goes to single attributes. A table of more
-than 32 attributes follows the box of ``related_pairs`` instead of steps 3 to 10, unless most of its pairs
-depend on each other. Sets of attributes that no view connects have separate classes.
+If not even a single attribute exceeds the noise, the whole budget goes to single attributes. So it does if
+dependences are worth less than the noise that views leave on these; and what is left goes there once a view
+shows less than the next one would cost (``view_worth``), unless ``rounds`` is given. A table of more than 32
+attributes follows the box of ``related_pairs`` instead of steps 3 to 10, unless most of its pairs depend on
+each other. Sets of attributes that no view connects have separate classes.
 
 With Gaussian noise and few records, step 3 measures every attribute: sums over a view of many cells have more
 noise than the same part spent on its attributes, as noise adds in squares there.
@@ -35,10 +37,11 @@ noise than the same part spent on its attributes, as noise adds in squares there
 Neighbour relation: one record replaced by any other, the number of records n public; or all records of one
 person, see ``privacy_engine.dp.contributions``: everything with noise is a table of counts, or changes by at
 most a known multiple of such a table's change, so a person's m records count m times. Steps 4, 5, 7, 10 to
-12, the smoothing and the joining only read noisy tables and public sizes: post-processing. Steps 2, 3, 8 and
-9 compose sequentially. If step 2 finds no dependency, later steps spend its remainder: their parts depend
-only on noisy results, and the sum never exceeds epsilon, which is all that pure epsilon requires of parts
-that are chosen on the way (Rogers, Roth, Ullman, Vadhan: Privacy Odometers and Filters, 2016).
+12, ``view_worth``, the smoothing and the joining only read noisy tables and public sizes: post-processing.
+Steps 2, 3, 8 and 9, the figure T of ``view_worth`` and a second count of single attributes compose
+sequentially. If step 2 finds no dependency, later steps spend its remainder: their parts depend only on noisy
+results, and the sum never exceeds epsilon, which is all that pure epsilon requires of parts that are chosen
+on the way (Rogers, Roth, Ullman, Vadhan: Privacy Odometers and Filters, 2016).
 
 With delta 0 the claim is of pure epsilon, and the noise discrete Laplace. With a delta > 0 it is (epsilon,
 delta), by the largest rho of zCDP that implies it: the same parts are then parts of rho, which add in the
@@ -106,11 +109,27 @@ from privacy_engine.synthesizers.latent.learned_model import (
     Measurement,
     learn_model,
 )
-from privacy_engine.synthesizers.latent.noisy_tables import measure_attributes, measure_view, misfit_score
+from privacy_engine.synthesizers.latent.noisy_tables import (
+    measure_again,
+    measure_attributes,
+    measure_view,
+    misfit_score,
+)
 from privacy_engine.synthesizers.latent.pair_tables import measure_pairs
-from privacy_engine.synthesizers.latent.related_pairs import WIDE, Figures, figures_part
+from privacy_engine.synthesizers.latent.related_pairs import (
+    WIDE,
+    Figures,
+    figures_part,
+    strongest_dependence,
+)
 from privacy_engine.synthesizers.latent.view_design import Members
 from privacy_engine.synthesizers.latent.view_plan import GroupedAttributes, ViewPlan
+from privacy_engine.synthesizers.latent.view_worth import (
+    NEGLIGIBLE,
+    Prospect,
+    cost_of_next,
+    gain_of_view,
+)
 from privacy_engine.synthesizers.synthesizer import Learned, Synthesizer, check_whole
 from privacy_engine.tables.domains import CodedTable
 
@@ -224,12 +243,22 @@ class LatentClass(Synthesizer):
         """Plan which views of these attributes to measure."""
         return ViewPlan.of(inputs, attributes, rounds=self.rounds, width=self.width, theta=self.theta)
 
+    def plan_if_worth(self, inputs: Inputs, plan: BudgetPlan, whole: float) -> BudgetPlan:
+        """The plan, or one for single attributes if dependences are not worth the noise on these."""
+        prospect = Prospect.of(inputs, plan, whole, self.views_of)
+        if prospect.cost <= NEGLIGIBLE:
+            return plan
+        strongest, left = strongest_dependence(inputs, plan.free, whole)
+        if prospect.gain(strongest) > prospect.cost:
+            return self.plan_of(inputs, plan.free, left)
+        return BudgetPlan.alone(inputs, plan.free, left)
+
     def measured(self, coded: CodedTable) -> Measurement:
         """Steps 1 to 10 of the box above.
 
-        Only `find_large`, `find_dependencies` and `measure_attributes`, through `Inputs.counts` and
-        `PartnerSearch.table`, and `choose` and `measure_view`, through `ViewPlan.counts`, read the records.
-        What they read passes through a mechanism.
+        Only `find_large`, `find_dependencies`, `measure_attributes` and `measure_again`, through
+        `Inputs.counts` and `PartnerSearch.table`, `strongest_dependence`, and `choose` and `measure_view`,
+        through `ViewPlan.counts`, read the records. What they read passes through a mechanism.
         """
         inputs = Inputs.of(coded, self.noise())
         share, large = LargeShare.of(inputs), LargeAttributes()
@@ -258,17 +287,27 @@ class LatentClass(Synthesizer):
                     large=large,
                 )
             plan = self.plan_of(inputs, free, left)
+        is_flexible = plan.joint and self.rounds is None and not is_wide
+        if is_flexible:
+            plan = self.plan_if_worth(inputs, plan, left)
         attributes = measure_attributes(inputs, plan)  # 3
         views = self.views_of(inputs, attributes)  # 4, 5
         counts = cache(partial(views.counts, inputs))
         classes = self.round_classes
         fitted = FittedViews.of(inputs, views, attributes.views, classes)
+        gain = math.inf
         for number in tracked(range(views.rounds)):  # 6
             if number < len(views.first):
                 members = views.first[number]  # without reading the records
+            elif is_flexible and gain < cost_of_next(inputs, views, fitted.views, views.rounds - number):
+                attributes, again = measure_again(inputs, attributes, fitted.views)
+                fitted = replace(fitted, views=again)
+                break
             else:
                 members = choose(inputs, views, fitted, number, counts)  # 7, 8
             measured = measure_view(inputs, views, members, counts)  # 9
+            if number >= len(views.first):
+                gain = gain_of_view(measured, fitted.model)
             fitted = fitted.with_view(inputs, views, measured, classes, often=not is_wide)  # 10
         return Measurement(inputs=inputs, found=found, attributes=attributes, views=fitted.views, large=large)
 

@@ -57,6 +57,8 @@ Pair = tuple[int, int]
 WIDE = 32  # attributes from which on views cannot hold a useful part of all pairs
 MOST_VIEWED = 100  # attributes up to which views are fitted in a short time
 FIGURES_SHARE = 0.0075  # part of the budget for T and M
+FIGURE_SHARE = 0.03  # largest part of the budget for T by itself
+FIGURE_NOISE = 0.02  # scale of noise of T by itself, as a share of the records, that is small enough
 CLEAR = 2.0  # scales of noise that are subtracted from them
 EVERYWHERE = 0.05  # share of the records by which the median must exceed chance
 MEAN_SIZE = math.sqrt(2 / math.pi)  # of a standard normal deviate
@@ -103,6 +105,22 @@ class Figures:
     def are_everywhere(self, attributes: int, n: int) -> bool:
         """Whether most pairs of not too many attributes depend on each other."""
         return self.median > EVERYWHERE * n and attributes <= MOST_VIEWED
+
+
+def strongest_dependence(inputs: Inputs, free: Sequence[int], whole: float) -> tuple[float, float]:
+    """T by itself as a share of the records, less what noise explains; and what is left of the budget.
+
+    Args:
+        inputs: Inputs of the run.
+        free: At least two attributes.
+        whole: Part of the budget, of which a small one is spent.
+    """
+    change = Change.of_count(dependence_sensitivity(1) * inputs.coded.each)
+    enough = (inputs.scale(whole, change) / (FIGURE_NOISE * inputs.n)) ** inputs.noise.power
+    part, left = _part_and_rest(whole, min(enough, FIGURE_SHARE))
+    figure = np.array(dependence_figures(inputs.records, free)[:1])
+    noisy = inputs.noise.add(figure, part, change, target=inputs.names(free))
+    return (float(noisy[0]) - CLEAR * inputs.scale(part, change)) / inputs.n, left
 
 
 def dependence_figures(records: WeightedRecords, free: Sequence[int]) -> tuple[int, int]:
@@ -176,7 +194,11 @@ class PairPlan:
 
 def figures_part(whole: float) -> tuple[float, float]:
     """The part of step 1, and what is left."""
-    part = split(whole, (FIGURES_SHARE, 1 - FIGURES_SHARE))[0]
+    return _part_and_rest(whole, FIGURES_SHARE)
+
+
+def _part_and_rest(whole: float, share: float) -> tuple[float, float]:
+    part = split(whole, (share, 1 - share))[0]
     return part, rounded_down(Fraction(whole) - Fraction(part))
 
 

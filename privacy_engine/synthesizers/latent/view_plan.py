@@ -45,6 +45,7 @@ class GroupedAttributes:
         on_scale: Number of groups of each attribute that lie on a scale.
         long: Attributes on a long scale; none if they are one, or few among the others.
         views: Tables of the attributes that were measured by themselves.
+        noisy: Noisy counts of the values of each of these attributes.
     """
 
     plan: BudgetPlan
@@ -53,6 +54,7 @@ class GroupedAttributes:
     on_scale: tuple[int, ...]
     long: frozenset[int]
     views: tuple[View, ...]
+    noisy: Mapping[int, Ints] = field(default_factory=dict)
 
     @classmethod
     def of(cls, inputs: Inputs, plan: BudgetPlan, measured: Mapping[int, tuple[ValueGroups, View]]) -> Self:

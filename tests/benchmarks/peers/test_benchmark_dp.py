@@ -303,3 +303,26 @@ def test_a_wide_table_is_no_further_than_independent_columns(form: str, least: f
     """Seen at this size: leads of .04 to .05 on blocks, of .002 to .004 on independent attributes."""
     run = dp_forms.measured(form, 50, 50_000, dp_forms.REPORTED, delta=delta, replicates=0)
     assert run.columns - run.ours > least
+
+
+@pytest.mark.slow  # real noise on thousands of records: only several runs show a lead of nearly nothing
+@pytest.mark.parametrize(
+    ("form", "delta", "least"),
+    [
+        ("skewed", dp_forms.DELTA, -0.004),
+        ("independent", dp_forms.DELTA, -0.01),
+        ("independent", 0.0, -0.01),
+        ("dense", 0.0, -0.008),
+    ],
+)
+def test_a_small_budget_is_no_further_than_independent_columns(form: str, delta: float, least: float) -> None:
+    """Seen over 20 tables: mean leads of 0 to .006, and standard deviations of .003 to .007.
+
+    When each planned view was measured whatever the others had shown, the leads were -.008 to -.02. A false
+    alarm is less likely than 1 in 1,000.
+    """
+    leads = []
+    for seed in range(31, 37):
+        run = dp_forms.measured(form, 12, 30_000, seed, delta=delta, epsilon=0.1, replicates=0)
+        leads.append(run.columns - run.ours)
+    assert np.mean(leads) > least

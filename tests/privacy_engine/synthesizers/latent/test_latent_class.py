@@ -118,7 +118,7 @@ def test_binary_attributes_are_not_measured_by_themselves() -> None:
 
 
 def test_attributes_of_many_values_come_first_and_get_more_where_there_are_more_values() -> None:
-    first, second, *_ = LatentClass(replicates=0).measure(mixed(), MIXED).spends
+    _, first, second, *_ = LatentClass(replicates=0).measure(mixed(), MIXED).spends  # after T
     assert (first.target, second.target) == ("job", "age")
     assert first.epsilon / second.epsilon == pytest.approx((12 / 10) ** 0.5)
 
