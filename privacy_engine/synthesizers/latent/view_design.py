@@ -110,7 +110,8 @@ class Coverage:
         part = min(len(missing) - max(unseen) * (left - 1), max(unseen))
         candidates = [m for m, count in zip(candidates, unseen, strict=True) if count >= part]
         gains = [self._new_pairs(members) for members in candidates]
-        return [m for m, gain in zip(candidates, gains, strict=True) if 2 * gain >= max(gains)]
+        best = max(gains)
+        return [m for m, gain in zip(candidates, gains, strict=True) if 2 * gain >= best]
 
     def missing(self, candidates: Sequence[Members]) -> int:
         """How many of the candidates, taken greedily, bring all pairs and attributes not yet seen.
