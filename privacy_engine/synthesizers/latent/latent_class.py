@@ -127,8 +127,8 @@ from privacy_engine.synthesizers.latent.view_plan import GroupedAttributes, View
 from privacy_engine.synthesizers.latent.view_worth import (
     NEGLIGIBLE,
     Prospect,
-    cost_of_next,
     gain_of_view,
+    is_enough,
 )
 from privacy_engine.synthesizers.synthesizer import Learned, Synthesizer, check_whole
 from privacy_engine.tables.domains import CodedTable
@@ -295,11 +295,11 @@ class LatentClass(Synthesizer):
         counts = cache(partial(views.counts, inputs))
         classes = self.round_classes
         fitted = FittedViews.of(inputs, views, attributes.views, classes)
-        gain = math.inf
+        gains: list[float] = []
         for number in tracked(range(views.rounds)):  # 6
             if number < len(views.first):
                 members = views.first[number]  # without reading the records
-            elif is_flexible and gain < cost_of_next(inputs, views, fitted.views, views.rounds - number):
+            elif is_flexible and is_enough(inputs, views, fitted.views, gains, views.rounds - number):
                 attributes, again = measure_again(inputs, attributes, fitted.views)
                 fitted = replace(fitted, views=again)
                 break
@@ -307,7 +307,7 @@ class LatentClass(Synthesizer):
                 members = choose(inputs, views, fitted, number, counts)  # 7, 8
             measured = measure_view(inputs, views, members, counts)  # 9
             if number >= len(views.first):
-                gain = gain_of_view(measured, fitted.model)
+                gains.append(gain_of_view(measured, fitted.model))
             fitted = fitted.with_view(inputs, views, measured, classes, often=not is_wide)  # 10
         return Measurement(inputs=inputs, found=found, attributes=attributes, views=fitted.views, large=large)
 

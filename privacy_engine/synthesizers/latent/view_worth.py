@@ -7,9 +7,9 @@ sqrt(3) times as far as in one attribute. So both are compared in the same unit,
     before any view     If views would clearly raise the noise of single attributes, T is measured, the mean
                         excess dependence of the d / 2 most dependent pairs (``related_pairs``). If T is worth
                         less than that noise, only single attributes are measured.
-    after each view     What a chosen view shows of dependences beyond its noise is about what the next one
-                        brings at most, as each is where the model errs most. If the next one's part would be
-                        worth more for single attributes, these get all that is left.
+    after each view     What chosen views show of dependences beyond their noise, three of them on average, is
+                        about what the next one brings at most, as each is where the model errs most. If the
+                        next one's part would be worth more for single attributes, these get all that is left.
 
 A model of many classes follows noise as well. So a view shows no more than its dependences beyond those of
 the model, and no more than beyond independence.
@@ -36,6 +36,8 @@ from privacy_engine.synthesizers.latent.view_plan import GroupedAttributes, View
 Floats = npt.NDArray[np.float64]
 
 NEGLIGIBLE = 0.007  # distance of 3-way marginals up to which views may cost single attributes without a look
+WORTH_STOPPING = 0.015  # distance by which all that is left must help single attributes to go there
+RECENT = 3  # chosen views that decide whether one more is worth its part: noise is in each
 
 
 def share_of_a_pair(attributes: int) -> float:
@@ -99,18 +101,23 @@ def error_of_attributes(inputs: Inputs, views: Sequence[View], sizes: Sequence[i
     return math.sqrt(3) * MEAN_SIZE / 2 * float(np.mean(np.array(sizes) / np.sqrt(known)))
 
 
-def cost_of_next(inputs: Inputs, plan: ViewPlan, views: Sequence[View], left: int) -> float:
-    """By how much one more view raises this error, if single attributes get all that is left.
+def is_enough(
+    inputs: Inputs, plan: ViewPlan, views: Sequence[View], gains: Sequence[float], left: int
+) -> bool:
+    """Whether single attributes should get all that is left, as views show less than the next one costs.
 
     Args:
         inputs: Inputs of the run, of which no record is read.
         plan: Plan of the views.
         views: Noisy tables so far.
+        gains: Gain of each chosen view, the last one last.
         left: Number of planned views that are not measured yet, >= 1.
     """
+    if not gains:
+        return False
     sizes, step = plan.attributes.sizes, plan.for_choice + plan.for_view
-    after, now = (error_of_attributes(inputs, views, sizes, step * more) for more in (left - 1, left))
-    return after - now
+    now, after, last = (error_of_attributes(inputs, views, sizes, step * n) for n in (left, left - 1, 0))
+    return last - now > WORTH_STOPPING and float(np.mean(gains[-RECENT:])) < after - now
 
 
 @dataclass(frozen=True, kw_only=True)
