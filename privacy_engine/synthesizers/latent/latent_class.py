@@ -243,15 +243,15 @@ class LatentClass(Synthesizer):
         """Plan which views of these attributes to measure."""
         return ViewPlan.of(inputs, attributes, rounds=self.rounds, width=self.width, theta=self.theta)
 
-    def plan_if_worth(self, inputs: Inputs, plan: BudgetPlan, whole: float) -> BudgetPlan:
-        """The plan, or one for single attributes if dependences are not worth the noise on these."""
+    def plan_if_worth(self, inputs: Inputs, plan: BudgetPlan, whole: float) -> tuple[BudgetPlan, bool]:
+        """The plan, or one for attributes if dependences are worth less; and whether views decide later."""
         prospect = Prospect.of(inputs, plan, whole, self.views_of)
         if prospect.cost <= NEGLIGIBLE:
-            return plan
+            return plan, True
         strongest, left = strongest_dependence(inputs, plan.free, whole)
         if prospect.gain(strongest) > prospect.cost:
-            return self.plan_of(inputs, plan.free, left)
-        return BudgetPlan.alone(inputs, plan.free, left)
+            return self.plan_of(inputs, plan.free, left), False
+        return BudgetPlan.alone(inputs, plan.free, left), False
 
     def measured(self, coded: CodedTable) -> Measurement:
         """Steps 1 to 10 of the box above.
@@ -289,7 +289,7 @@ class LatentClass(Synthesizer):
             plan = self.plan_of(inputs, free, left)
         is_flexible = plan.joint and self.rounds is None and not is_wide
         if is_flexible:
-            plan = self.plan_if_worth(inputs, plan, left)
+            plan, is_flexible = self.plan_if_worth(inputs, plan, left)
         attributes = measure_attributes(inputs, plan)  # 3
         views = self.views_of(inputs, attributes)  # 4, 5
         counts = cache(partial(views.counts, inputs))

@@ -6,8 +6,8 @@ sqrt(3) times as far as in one attribute. So both are compared in the same unit,
 
     before any view     If views would clearly raise the noise of single attributes, T is measured, the mean
                         excess dependence of the d / 2 most dependent pairs (``related_pairs``). If T is worth
-                        less than that noise, only single attributes are measured.
-    after each view     What chosen views show of dependences beyond their noise, three of them on average, is
+                        less than that noise, only single attributes are measured; else all views are.
+    after each view     What chosen views show of dependences beyond their noise, five of them on average, is
                         about what the next one brings at most, as each is where the model errs most. If the
                         next one's part would be worth more for single attributes, these get all that is left.
 
@@ -37,7 +37,7 @@ Floats = npt.NDArray[np.float64]
 
 NEGLIGIBLE = 0.007  # distance of 3-way marginals up to which views may cost single attributes without a look
 WORTH_STOPPING = 0.015  # distance by which all that is left must help single attributes to go there
-RECENT = 3  # chosen views that decide whether one more is worth its part: noise is in each
+RECENT = 5  # chosen views that decide whether one more is worth its part: noise is in each
 
 
 def share_of_a_pair(attributes: int) -> float:
@@ -58,7 +58,7 @@ def gain_of_view(view: View, model: LatentClasses) -> float:
     """
     alone = LatentClasses(weights=np.ones(1), tables=tuple((model.weights @ t)[None] for t in model.tables))
     shown = min(_dependence_beyond(view, model), _dependence_beyond(view, alone))
-    return share_of_a_pair(len(model.tables)) * shown
+    return IMPLIED * share_of_a_pair(len(model.tables)) * shown
 
 
 def _dependence_beyond(view: View, model: LatentClasses) -> float:
