@@ -35,7 +35,7 @@ from privacy_engine.synthesizers.latent.view_plan import GroupedAttributes, View
 
 Floats = npt.NDArray[np.float64]
 
-NEGLIGIBLE = 0.007  # distance of 3-way marginals up to which views may cost single attributes without a look
+NEGLIGIBLE = 0.003  # distance of 3-way marginals up to which views may cost single attributes without a look
 WORTH_STOPPING = 0.015  # distance by which all that is left must help single attributes to go there
 RECENT = 5  # chosen views that decide whether one more is worth its part: noise is in each
 
