@@ -15,7 +15,6 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-import duckdb
 import numpy as np
 import pandas as pd
 import pyarrow as pa
@@ -544,18 +543,10 @@ def test_the_hash_of_rows_is_what_plain_code_counts_for_every_type(tmp_path: Pat
     assert (digest, rows) == (_counted(table, table.column_names), 4)
 
 
-def test_rows_are_hashed_in_half_of_the_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    connect, limits = duckdb.connect, []
-
-    def noted(*given: Any, **settings: Any) -> duckdb.DuckDBPyConnection:
-        database = connect(*given, **settings)
-        limits.extend(database.sql("SELECT current_setting('memory_limit')").fetchall())
-        return database
-
-    monkeypatch.setattr(duckdb, "connect", noted)
-    pq.write_table(_all_types(), tmp_path / "t.parquet")
-    rows_digest([tmp_path / "t.parquet"], ["number"], tmp_path, 200 * 2**20)
-    assert limits == [("100.0 MiB",)]
+def test_rows_are_hashed_in_half_of_the_memory(tmp_path: Path) -> None:
+    with hashing_database(tmp_path, 200 * 2**20) as database:
+        limit = database.sql("SELECT current_setting('memory_limit')").fetchone()
+    assert limit == ("100.0 MiB",)
 
 
 def test_staged_and_published_rows_have_one_hash_for_every_type(lake: Lake, tmp_path: Path) -> None:
