@@ -122,11 +122,9 @@ class LocalEngine:
         found.execute("SET enable_progress_bar = false")
         return found
 
-    @contextmanager
-    def connection(self) -> Iterator[duckdb.DuckDBPyConnection]:
+    def connection(self) -> duckdb.DuckDBPyConnection:
         """Open a separate connection to its database, for queries that the engine does not have."""
-        with self._database.cursor() as cursor:
-            yield cursor
+        return self._database.cursor()
 
     def columns(self, files: Files) -> pa.Schema:
         """Return names and types of the columns."""

@@ -369,7 +369,7 @@ def _blocks(source: Source, file: str, name: str) -> Iterator[bytes]:
 def tables_of(
     stream: IO[bytes],
     name: str,
-    task: Sequence[str],
+    columns: Sequence[str],
     max_expansion: int = MAX_EXPANSION,
     partitions: "Mapping[str, pa.DataType] | None" = None,
 ) -> Iterator["pa.Table"]:
@@ -382,10 +382,10 @@ def tables_of(
     opened, expansion = opened_source(stream, name, max_expansion)
     shown, rows = without_values(name), 0
     with reading(name):
-        stored = [column for column in task if column in opened.schema_arrow.names]
+        stored = [column for column in columns if column in opened.schema_arrow.names]
         for batch in records_of(stream, opened, stored):
             expansion.add_records(batch)
-            table = wanted_columns(pa.Table.from_batches([batch]), name, task, partitions)
+            table = wanted_columns(pa.Table.from_batches([batch]), name, columns, partitions)
             check_text(table, f"{shown}, {_span(rows + 1, table)}")
             rows += len(table)
             yield table

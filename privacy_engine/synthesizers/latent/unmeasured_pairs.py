@@ -4,8 +4,8 @@ Many classes fit the measured tables closely, and leave all other pairs to chanc
 holds together come out dependent where they are not. A tree of the strongest measured pairs implies the
 tables of the others (Chow, Liu: Approximating Discrete Probability Distributions with Dependence Trees,
 1968): two attributes are independent given those on the path between them. The model is fitted to these
-tables as well, as to views with more noise. Where the tree misses measured pairs by more than their noise, or
-a tenth of the dependence that they show, as where one group of people causes all dependence, it is not used.
+tables as well, as to views with more noise. The tree is not used where it misses measured pairs by more than
+their noise, as where one group of people causes all dependence, or where its own pairs hardly exceed theirs.
 
 Only noisy tables are read here: post-processing.
 """
@@ -156,8 +156,10 @@ def implied_views(
     if not joint:
         return ()
     tree = Tree.of(views, sizes)
+    if only_if_close and not tree.is_clear():
+        return ()
     implied = tree.implied()
-    if only_if_close and not (tree.is_clear() and tree.is_close(implied)):
+    if only_if_close and not tree.is_close(implied):
         return ()
     groups = [
         coarse_groups(own, MOST_VALUES, scaled) if len(own) > MOST_VALUES else None
