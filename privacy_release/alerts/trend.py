@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from privacy_engine.errors import PrivacyEngineError
 from privacy_release.alerts.budgets import low_budgets
-from privacy_release.lake.log import Publication, State, current_version, newest
+from privacy_release.lake.log import Publication, ReleaseRun, State, current_version, newest
 from privacy_release.lake.read import standing_manifest
 from privacy_release.reports.text import COUNTED, FIGURES, RISKS, shown
 from privacy_release.spec.model import AlertSpec, AlertsSpec, read_alerts
@@ -40,7 +40,7 @@ def find_alerts(
     requested: AlertsSpec | Mapping[str, Any],
     *,
     table: "Callable[[], ReleaseTable] | None",
-    run: tuple[str, str],
+    run: ReleaseRun | None,
     ledger: "BudgetLedger | None" = None,
     on_problem: OnProblem,
 ) -> list[AlertRef]:
@@ -51,7 +51,7 @@ def find_alerts(
         report: Verification report of the release.
         requested: Limits, as in a specification.
         table: Function that opens the release table. None: the table is not known.
-        run: Release ID and run key of this run, whose own publication is no earlier release.
+        run: This run, whose own publication is no earlier release. None: all publications are earlier ones.
         ledger: Ledger that booked the loss of the release.
         on_problem: Callback for what could not be compared, and why.
     """
@@ -97,7 +97,7 @@ def _figures_of(staged: StagedRelease, report: ReportRef) -> dict[str, float]:
 
 
 def _earlier(
-    table: "ReleaseTable", run: tuple[str, str], limits: AlertsSpec, on_problem: OnProblem
+    table: "ReleaseTable", run: ReleaseRun | None, limits: AlertsSpec, on_problem: OnProblem
 ) -> list[dict[str, float]]:
     """Return the figures of the last releases that were not retracted, as far as they can be read."""
     found: list[dict[str, float]] = []
@@ -108,7 +108,7 @@ def _earlier(
     return found
 
 
-def _standing(table: "ReleaseTable", run: tuple[str, str], on_problem: OnProblem) -> Iterator[Publication]:
+def _standing(table: "ReleaseTable", run: ReleaseRun | None, on_problem: OnProblem) -> Iterator[Publication]:
     """Yield each earlier release that was not retracted, as last published, newest first."""
     seen = set[str]()
     version = current_version(table)
@@ -118,7 +118,7 @@ def _standing(table: "ReleaseTable", run: tuple[str, str], on_problem: OnProblem
                 f"an earlier release is left out: its note in version {entry.version} of {table.name} "
                 "is damaged"
             )
-        if entry.state not in _STANDING or (entry.release_id, entry.run_key) == run:
+        if entry.state not in _STANDING or entry.run == run:
             continue
         if entry.release_id not in seen:
             seen.add(entry.release_id)

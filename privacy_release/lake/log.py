@@ -5,7 +5,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from enum import StrEnum
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import quote
 
 from deltalake import DeltaTable
@@ -30,6 +30,18 @@ class State(StrEnum):
     SUPERSEDED = "superseded"
     RETRACTED = "retracted"
     DAMAGED = "damaged"
+
+
+class ReleaseRun(NamedTuple):
+    """A run that publishes a release. All attempts of the run have the same ID and key.
+
+    Attributes:
+        release_id: Partition key of the run if it has one, otherwise its run ID.
+        run_key: Name of the run, for example DAG ID and run ID.
+    """
+
+    release_id: str
+    run_key: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,6 +94,11 @@ class Publication:
     statement: str | None = None
     problem: str | None = None
     further: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def run(self) -> ReleaseRun:
+        """The run that published it."""
+        return ReleaseRun(self.release_id, self.run_key)
 
     @property
     def proofs(self) -> frozenset[str]:

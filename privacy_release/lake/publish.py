@@ -49,6 +49,7 @@ from privacy_release.lake.layout import (
 from privacy_release.lake.log import (
     ATTEMPTS,
     Publication,
+    ReleaseRun,
     State,
     check_text,
     existing_table,
@@ -160,19 +161,19 @@ def publish(
         PublishError: If the lake cannot be reached, the run published and signed other bytes, its release
             was retracted, or the table is kept in another mode.
     """
-    run_key = release_id if run_key is None else run_key
+    run = ReleaseRun(release_id, release_id if run_key is None else run_key)
     if rules is not None and rules.history is not None and rules.history.root == table.lake.root:
         raise ValueError(
             "the history lake must have another address, because everyone who reads the lake would see it"
         )
     check_text("release id", release_id)
-    check_text("run key", run_key, _LONGEST_KEY)
+    check_text("run key", run.run_key, _LONGEST_KEY)
     manifest_bytes = json.dumps(manifest, sort_keys=True, indent=2, allow_nan=False).encode()
     staged_bytes = _StagedBytes(expected_sha256, signer)
     delta = open_table(table)
     if delta is not None:
         check_tail(table, delta.version())  # nothing is added to a damaged log
-    done = None if delta is None else _committed(table, delta, release_id, run_key, staged_bytes)
+    done = None if delta is None else _committed(table, delta, run, staged_bytes)
     if done is not None:
         return _again(table, done, staged_bytes)
     rules, words = rules or own_rules(table.lake, delta), words or Words()
@@ -180,7 +181,7 @@ def publish(
     note: dict[str, Any] = {
         "action": "publish",
         "release": release_id,
-        "run_key": run_key,
+        "run_key": run.run_key,
         "rows": rows.num_rows,
         "columns": rows.column_names,
         "sha256": expected_sha256,
@@ -205,7 +206,7 @@ def publish(
         except CommitFailedError:
             delta = None
             continue
-        done = _committed(table, delta, release_id, run_key, staged_bytes)
+        done = _committed(table, delta, run, staged_bytes)
         if done is not None:  # the same run was executed twice at once, and the other one came first
             return _again(table, done, staged_bytes)
         try:
@@ -259,28 +260,28 @@ def _again(table: ReleaseTable, done: Publication, staged: _StagedBytes) -> Publ
     return replace(found, completed=done.sha256 != staged.sha256)
 
 
-def committed(table: ReleaseTable, release_id: str, run_key: str) -> Published | None:
-    """Return what a run published as a release, according to its commit. None if it published nothing.
+def committed(table: ReleaseTable, run: ReleaseRun) -> Published | None:
+    """Return what a run published, according to its commit. None if it published nothing.
 
     Raises:
         PublishError: If the lake cannot be reached, or the run's release was retracted.
     """
     delta = open_table(table)
-    done = None if delta is None else _committed(table, delta, release_id, run_key, None)
+    done = None if delta is None else _committed(table, delta, run, None)
     return None if done is None else _published(table, done.version, _proof(done), already=True)
 
 
 def _committed(
-    table: ReleaseTable, delta: "DeltaTable", release_id: str, run_key: str, staged: _StagedBytes | None
+    table: ReleaseTable, delta: "DeltaTable", run: ReleaseRun, staged: _StagedBytes | None
 ) -> Publication | None:
     """Return the commit by which this run published this release, if the table's snapshot has one."""
     with reaching(table.lake, "read the table"):
-        if delta.transaction_version(_app_id(release_id, run_key)) is None:
+        if delta.transaction_version(_app_id(run)) is None:
             return None
     mine = newest_such(
         table,
         delta.version(),
-        lambda entry: (entry.release_id, entry.run_key) == (release_id, run_key),
+        lambda entry: entry.run == run,
     )
     if mine is None:
         raise PublishError(
@@ -307,9 +308,9 @@ def _up_to_date(table: ReleaseTable, delta: "DeltaTable | None") -> "DeltaTable 
     return delta
 
 
-def _app_id(release_id: str, run_key: str) -> str:
+def _app_id(run: ReleaseRun) -> str:
     """Return the Delta application ID of a publication. One run may publish several releases."""
-    return json.dumps([release_id, run_key])
+    return json.dumps(run)
 
 
 def _create(table: ReleaseTable, schema: "pa.Schema", rules: TableRules, words: Words) -> "DeltaTable":
@@ -352,7 +353,7 @@ def _commit(
     rows, added = data
     held = _held(table.lake, delta)
     refuse_other_types(rows.schema, held)
-    release_id, partition = str(note["release"]), str(note["partition"])
+    run, partition = ReleaseRun(str(note["release"]), str(note["run_key"])), str(note["partition"])
     everything = note["mode"] == PublishMode.SNAPSHOT
     if not everything:
         refuse_other_form(rows.schema, held)
@@ -360,15 +361,12 @@ def _commit(
         new = {name: said for name, said in words.comments.items() if name not in held.names}
         words = Words(comments=new)
     # Two snapshots must not both find the table empty, and no publication may miss its own retraction.
-    locks = [release_lock(release_id), *([_SNAPSHOT] if everything else [])]
+    locks = [release_lock(run.release_id), *([_SNAPSHOT] if everything else [])]
     partitions = None if everything else sorted(_partitions(table, delta, note))
     commit = CommitProperties(
         custom_metadata={LOG_KEY: dict(note)},
         app_transactions=[
-            *(
-                Transaction(app_id=app_id, version=1)
-                for app_id in (_app_id(release_id, str(note["run_key"])), *locks)
-            ),
+            *(Transaction(app_id=app_id, version=1) for app_id in (_app_id(run), *locks)),
             *chained(note),
         ],
     )
@@ -392,7 +390,7 @@ def _commit(
             raise rows.problems[0] from None
         raise
     mine = _StagedBytes(rows.sha256, None)
-    found = _committed(table, existing_table(table), release_id, str(note["run_key"]), mine)
+    found = _committed(table, existing_table(table), run, mine)
     assert found is not None  # the commit that was just made
     return found.version
 

@@ -293,7 +293,7 @@ def _create(history: ReleaseTable, schema: "pa.Schema", of: str) -> "DeltaTable"
 def _retract_moved(table: ReleaseTable, history: ReleaseTable) -> None:
     """Retract releases from the history that were retracted while they were moved."""
     moved = publications(history)
-    held = {(entry.release_id, entry.run_key) for entry in moved if entry.tombstone is None}
+    held = {entry.run for entry in moved if entry.tombstone is None}
     for entry in publications(table) if held else ():
-        if (entry.release_id, entry.run_key) in held and entry.tombstone is not None:
+        if entry.run in held and entry.tombstone is not None:
             retract(history, entry.release_id, entry.tombstone.reason)

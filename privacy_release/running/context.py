@@ -15,14 +15,12 @@ from privacy_release.workarea.area import WorkArea
 from privacy_release.workarea.references import ReportRef, StagedRelease, Table
 
 if TYPE_CHECKING:
-    from privacy_engine.dp.loss import PrivacyLoss
     from privacy_engine.tables.schema import DataSchema
     from privacy_engine.verification.policy import ReleasePolicy
-    from privacy_release.budget.budget import Budget
-    from privacy_release.budget.secrets import Memory
     from privacy_release.lake.layout import TableRules
     from privacy_release.lake.signing import Signer
     from privacy_release.lake.store import ReleaseTable
+    from privacy_release.running.judging import JudgedRun
     from privacy_release.spec.model import ReleaseSpec
 
 Watcher = Callable[[str, str], None]
@@ -106,35 +104,24 @@ class Running(Handed):
 
 @dataclass(kw_only=True)
 class Releasing(Running):
-    """A run that may publish: with its policy, release table and budget.
+    """A run that was judged and may publish.
 
     Attributes:
-        policy: Policy of the release, as verification reads it.
+        judged: Facts about the run, what pays for the release, and the earlier releases of its table.
         into: Release table that the release is published in.
         rules: Rules on which releases the table keeps.
-        budget: Budget that pays for the release. None if it spends none.
-        loss: Privacy loss of the release. None if it claims no loss.
-        memory: Secret of memoised answers, with the fingerprint of the last release's secret.
         approved_by: Name of the person who approves the release.
         signer: Signer of the release. None if it is not signed.
     """
 
     effects: ClassVar = frozenset(Effect)
 
-    policy: Any
+    judged: "JudgedRun"
     required: "ReleasePolicy"
     into: "ReleaseTable"
     rules: "TableRules"
-    budget: "Budget | None" = None
-    loss: "PrivacyLoss | None" = None
-    memory: "Memory | None" = None
     approved_by: str | None = None
     signer: "Signer | None" = None
-
-    @property
-    def run(self) -> tuple[str, str]:
-        """Release ID and run key, as `publish` expects them."""
-        return (self.release_id, self.release_id)
 
     @property
     def staged(self) -> StagedRelease:

@@ -5,12 +5,14 @@ from typing import TYPE_CHECKING
 
 from privacy_engine.errors import SpecError
 from privacy_release.budget.secrets import Memory, default_secret, last_fingerprint
+from privacy_release.lake.log import ReleaseRun
 from privacy_release.ledger.default import default_ledger
 from privacy_release.spec.check import learned, method_of, policy_of, schema_of, sources_of
 from privacy_release.spec.floor import Floor, floor_policy
 from privacy_release.spec.rules.facts import UNKNOWN, Facts
 from privacy_release.spec.rules.judge import judged, refuse
 from privacy_release.steps.facts import budget_of, with_lake, with_ledger
+from privacy_release.steps.memberships.earlier import EarlierReleases
 
 if TYPE_CHECKING:
     from privacy_release.budget.budget import Budget
@@ -27,11 +29,18 @@ class JudgedRun:
         facts: Facts that files, lake and ledger state.
         budget: Budget that pays for the release. None if it spends none.
         memory: Secret of memoised answers, with the fingerprint of the last release's secret.
+        earlier: Earlier releases of the table, without the publication of this run.
     """
 
     facts: Facts
     budget: "Budget | None"
     memory: Memory | None
+    earlier: EarlierReleases
+
+    @property
+    def ledger(self) -> "BudgetLedger | None":
+        """The ledger that books the loss. None if the release spends no budget."""
+        return self.budget.ledger if self.budget else None
 
 
 def judged_run(
@@ -71,7 +80,8 @@ def judged_run(
     memory = _memory(spec, into) if spec.release.memoised else None
     budget = _budget(spec, release_id, ledger, facts)
     refuse(with_ledger(facts, budget, into))
-    return JudgedRun(facts=facts, budget=budget, memory=memory)
+    earlier = EarlierReleases(named=into, run=ReleaseRun(release_id, release_id))
+    return JudgedRun(facts=facts, budget=budget, memory=memory, earlier=earlier)
 
 
 def _must_be_approved(spec: "ReleaseSpec", floor: Floor | None) -> bool:

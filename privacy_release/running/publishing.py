@@ -50,8 +50,8 @@ def _warned(run: Releasing) -> ReportRef:
         run.report,
         run.spec.alerts,
         table=lambda: run.into,
-        run=run.run,
-        ledger=run.budget.ledger if run.budget else None,
+        run=run.judged.earlier.run,
+        ledger=run.judged.ledger,
         on_problem=problems.append,
     )
     run.warnings += [a.text for a in alerts] + [f"alerts are incomplete: {p}" for p in problems]

@@ -6,7 +6,7 @@ from privacy_engine.vocabulary import counted
 from privacy_release.plan.step import Slot, Step
 from privacy_release.running.context import Releasing, Running
 from privacy_release.steps.attacks.holdout import hold_out as held_out
-from privacy_release.steps.attacks.tries import attack_staged
+from privacy_release.steps.attacks.tries import AttackedRelease, attack_staged
 from privacy_release.steps.memberships.past import Past
 from privacy_release.steps.release import make_release
 from privacy_release.steps.types import check_types_of
@@ -16,11 +16,12 @@ from privacy_release.workarea.references import ReportRef, StagedRelease, Table
 
 def budget(run: Releasing, step: Step) -> None:
     """Report what the release spends. Whether enough is left was checked before the first step."""
-    if run.budget is None or run.loss is None:
+    budget, loss = run.judged.budget, run.judged.facts.loss
+    if budget is None or loss is None:
         return
-    promise = run.budget.promise(run.loss)
+    promise = budget.promise(loss)
     under = f", under a promise of epsilon {promise.loss.epsilon:g}" if promise is not None else ""
-    run.say(step, f"epsilon {run.loss.epsilon:g} of {run.budget.dataset}{under}")
+    run.say(step, f"epsilon {loss.epsilon:g} of {budget.dataset}{under}")
 
 
 def hold_out(run: Running, step: Step) -> Table:
@@ -43,9 +44,9 @@ def release(run: Releasing, step: Step) -> StagedRelease:
         seed=spec.release.seed,
         title=spec.name,
         on_progress=partial(run.say, step),
-        budget=run.budget,
+        budget=run.judged.budget,
         policy=run.required,
-        memory=run.memory,
+        memory=run.judged.memory,
         past=_past(run),
     )
     run.say(step, counted(staged.rows, "record"))
@@ -57,7 +58,7 @@ def _past(run: Releasing) -> Past | None:
     history = run.spec.history
     if history is None or not history.keep:
         return None
-    return Past(table=run.into, policy=run.required, run=run.run, **history.kept)
+    return Past(releases=run.judged.earlier, policy=run.required, **history.kept)
 
 
 def verify(run: Releasing, step: Step) -> ReportRef:
@@ -66,10 +67,10 @@ def verify(run: Releasing, step: Step) -> ReportRef:
     run.say(step, "measuring the staged bytes")
     report = verify_staged(
         run.staged,
-        run.policy,
-        run.budget.ledger if run.budget else None,
+        run.judged.facts.own_policy[0],
+        run.judged.ledger,
         table=run.into,
-        run=run.run,
+        run=run.judged.earlier.run,
         register=run.handed.get(Slot.REGISTER),
         accept_unjudged=history.accept_unjudged if history is not None else None,
     )
@@ -81,16 +82,18 @@ def verify(run: Releasing, step: Step) -> ReportRef:
 
 def attack(run: Releasing, step: Step) -> ReportRef:
     """Return the report with the results of the attacks."""
+    attacked = AttackedRelease(
+        table=run.table,
+        staged=run.staged,
+        report=run.report,
+        earlier=run.judged.earlier,
+        register=run.handed.get(Slot.REGISTER),
+    )
     report = attack_staged(
-        run.table,
-        run.staged,
-        run.report,
+        attacked,
         title=run.spec.name,
         release_id=run.release_id,
-        release_table=run.into,
-        run=run.run,
         on_progress=partial(run.say, step),
-        register=run.handed.get(Slot.REGISTER),
         work=run.work,
     )
     run.say(step, f"{counted(len(run.required.attacks), 'attack bound')} met")

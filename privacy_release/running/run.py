@@ -74,7 +74,6 @@ def run_release(
     with counts_hidden(spec.name, release_id, is_paid=spec.budget is not None):
         into, signed = lake.table(spec.publish.table), signer is not None
         judged = judged_run(spec, into, release_id, ledger=ledger, approved=bool(approved_by), signed=signed)
-        facts = judged.facts
         run = Releasing(
             spec=spec,
             schema=spec.data_schema(),
@@ -82,13 +81,10 @@ def run_release(
             work=work,
             watch=watch,
             hides_counts=spec.budget is not None,
-            policy=facts.own_policy[0],
-            required=facts.policy,
+            judged=judged,
+            required=judged.facts.policy,
             into=into,
             rules=table_rules(spec.publish_mode, spec.publish.superseded, spec.publish.grace, history),
-            budget=judged.budget,
-            loss=facts.loss,
-            memory=judged.memory,
             approved_by=approved_by or None,
             signer=signer,
         )

@@ -10,7 +10,7 @@ import string
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NotRequired, TypedDict
+from typing import TYPE_CHECKING, Any, TypedDict
 from urllib.parse import urlencode
 
 from privacy_engine.errors import IntegrityError
@@ -173,7 +173,7 @@ class Difference(TypedDict):
     new: list[str]
     gone: list[str]
     numbers: list[list[str]]
-    figures: NotRequired[list[list[str]]]
+    figures: list[list[str]]
 
 
 def approval_of(report: ReportRef, by: str | None, at: str) -> ApprovalRef:
@@ -420,27 +420,27 @@ def _difference(
     staged: StagedRelease, report: ReportRef, table: "ReleaseTable", release_id: str
 ) -> Difference | None:
     """Return the difference from the last release that is not retracted. None if there is no such release."""
-    from privacy_release.lake.log import State
-    from privacy_release.lake.read import releases, standing_manifest
+    from privacy_release.lake.log import State, publications
+    from privacy_release.lake.read import standing_manifest
 
-    standing = [e for e in releases(table) if e["state"] in (State.CURRENT, State.SUPERSEDED)]
+    standing = [made for made in publications(table) if made.state in (State.CURRENT, State.SUPERSEDED)]
     if not standing:
         return None
     last = standing[-1]
-    manifest = standing_manifest(table, last["release_id"])
+    manifest = standing_manifest(table, last.release_id)
     before = manifest.figures
     # The figures of a private release describe its source, so they are never compared.
-    comparable = not staged.claims_loss and last["figures"].get("loss") is None
+    comparable = not staged.claims_loss and last.figures.get("loss") is None
     then, now_ = (before, staged.figures) if comparable else ({}, {})
-    findings = last["figures"].get("measured") or []
-    was = _numbers(findings, last["figures"].get("loss"), before) | {"rows": last["rows"]}
+    findings = last.figures.get("measured") or []
+    was = _numbers(findings, last.figures.get("loss"), before) | {"rows": last.rows}
     now = _numbers(report.findings, staged.loss, staged.figures) | {"rows": staged.rows}
     was["rules kept"], now["rules kept"] = _kept(findings), _kept(report.findings)
-    columns, had = staged.read_schema().names, last["columns"]
+    columns, had = staged.read_schema().names, last.columns
     return Difference(
-        release=last["release_id"],
-        committed=last["committed"],
-        replaces=any(entry["release_id"] == release_id for entry in standing),
+        release=last.release_id,
+        committed=last.committed,
+        replaces=any(made.release_id == release_id for made in standing),
         new=[c for c in columns if c not in had],
         gone=[c for c in had if c not in columns],
         numbers=[

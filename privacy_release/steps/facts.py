@@ -11,9 +11,10 @@ from privacy_engine.vocabulary import ReleaseKind
 from privacy_release.budget.budget import Budget, require_left
 from privacy_release.budget.recorded import lacks_entries
 from privacy_release.budget.schedules import schedule_named
+from privacy_release.lake.log import ReleaseRun
 from privacy_release.spec.rules.facts import UNKNOWN, Facts, History, Promised
 from privacy_release.spec.rules.judge import refuse
-from privacy_release.steps.memberships.earlier import published_releases
+from privacy_release.steps.memberships.earlier import EarlierReleases
 from privacy_release.steps.memberships.past import Past
 from privacy_release.steps.memberships.unjudged import asks_for_differences, made_before, silence_about_people
 from privacy_release.workarea.engines import kind_of_engine
@@ -196,7 +197,7 @@ def with_lake(facts: Facts, spec: "ReleaseSpec", table: "ReleaseTable", release_
     """
     if not asks_for_earlier(facts):
         return replace(facts, earlier=None, unjudged=0)
-    published = published_releases(table, (release_id, release_id))
+    published = EarlierReleases(named=table, run=ReleaseRun(release_id, release_id)).published()
     unjudged = 0
     if spec.history is not None and asks_for_differences(facts.policy):
         named = spec.attributes.get(spec.history.identifier)

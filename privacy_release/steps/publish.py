@@ -22,6 +22,7 @@ from privacy_release.config.durations import parse_duration
 from privacy_release.lake import publish as store
 from privacy_release.lake.describe import Words
 from privacy_release.lake.layout import TableRules
+from privacy_release.lake.log import ReleaseRun
 from privacy_release.lake.publish import committed
 from privacy_release.lake.replicates import REPLICATES, replicates_file
 from privacy_release.lake.rows import plain_schema
@@ -144,11 +145,11 @@ def publish_staged(
             "run the release and verify it again"
         )
     with one_at_a_time(table.name) if followed else nullcontext():
-        run = (release_id, run_key or release_id)
+        run = ReleaseRun(release_id, run_key or release_id)
         refuse_unseen(table, run, report)
         # Written before the commit, which states its hash: a file that an earlier attempt committed is kept.
         if staged.follows_people and not (
-            is_recorded(table.name, release_id, report.sha256) and store.committed(table, *run)
+            is_recorded(table.name, release_id, report.sha256) and store.committed(table, run)
         ):
             found["membership"] = {"sha256": record(staged, table.name, release_id, report.register)}
         manifest = manifest.extended(found)
@@ -176,27 +177,27 @@ def publish_staged(
     return published
 
 
-def published_by(table: "ReleaseTable", release_id: str, run_key: str) -> Published | None:
+def published_by(table: "ReleaseTable", run: ReleaseRun) -> Published | None:
     """Return what a run published, according to the commit in the lake. None if it published nothing.
 
     Raises:
         PublishError: If the lake cannot be reached, or the run's release was retracted.
     """
-    done = committed(table, release_id, run_key)
+    done = committed(table, run)
     return None if done is None else _published_as(table.lake, done)
 
 
-def require_published_by(table: "ReleaseTable", release_id: str, run_key: str) -> None:
+def require_published_by(table: "ReleaseTable", run: ReleaseRun) -> None:
     """Raise unless this run published the release.
 
     Raises:
         IntegrityError: If this run has not published it.
         PublishError: As `published_by`.
     """
-    if published_by(table, release_id, run_key) is None:
+    if published_by(table, run) is None:
         raise IntegrityError(
-            f"release {release_id} of table {table.name} must be published by this run, but it is not: the "
-            "result of the publishing task was changed outside of the run; clear that task"
+            f"release {run.release_id} of table {table.name} must be published by this run, but it is not: "
+            "the result of the publishing task was changed outside of the run; clear that task"
         )
 
 

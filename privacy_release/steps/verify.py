@@ -26,6 +26,7 @@ from privacy_engine.verification.verify import (
 )
 from privacy_engine.vocabulary import COUNTERFEITS, counted
 from privacy_release.budget.claims import bookkeeping_findings
+from privacy_release.lake.log import ReleaseRun
 from privacy_release.lake.store import takes_table
 from privacy_release.manifest.manifest import Manifest
 from privacy_release.sources.text.scan import found_in_release
@@ -97,7 +98,7 @@ def verify_staged(
     demanded = under_floor(policy, floor)
     loss = staged.privacy_loss
     policy, not_applicable = set_aside(demanded, loss)
-    earlier = EarlierReleases(named=table, run=run)
+    earlier = EarlierReleases(named=table, run=None if run is None else ReleaseRun(*run))
     together = _held_together(staged, manifest, schema, policy, earlier, register)
     policy = together.policy
     measured = replace(policy, attacks=())  # attacks follow later, see `privacy_release.steps.attacks`
@@ -254,7 +255,7 @@ def _held_together(
         return _Together(policy=policy, across=across)
     published = earlier.published()
     silence = silence_about_people(earlier.table.name, identifiers, published, staged.sha256)
-    compared = [int(entry["version"]) for entry in published]
+    compared = [publication.version for publication in published]
     return _Together(policy=policy, across=across, silence=(silence,), compared=compared)
 
 

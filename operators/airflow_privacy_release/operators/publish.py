@@ -14,7 +14,13 @@ from airflow_privacy_release.task.errors import guarded
 from airflow_privacy_release.task.links import ReportLink
 from airflow_privacy_release.task.metrics import monitored
 from airflow_privacy_release.task.rendering import read_field
-from airflow_privacy_release.task.run import partition_key, release_id, remove_run_work_area, run_key
+from airflow_privacy_release.task.run import (
+    partition_key,
+    release_id,
+    release_run,
+    remove_run_work_area,
+    run_key,
+)
 from privacy_engine.errors import IntegrityError, PublishError, SpecError
 from privacy_engine.vocabulary import PublishMode, Superseded
 from privacy_release.config.durations import parse_duration
@@ -156,7 +162,7 @@ class PublishOperator(BaseOperator):
         """Return what this run published if its work area is gone; None if it published nothing."""
         from privacy_release.steps.publish import published_by
 
-        return published_by(lake_of(self.lake).table(self.name), release_id(context), run_key(context))
+        return published_by(lake_of(self.lake).table(self.name), release_run(context))
 
     def get_openlineage_facets_on_complete(self, task_instance: Any) -> Any:
         """Return the lineage. OpenLineage's provider, if installed, calls this; None for a failed task."""
@@ -223,11 +229,13 @@ class EvidenceOperator(BaseOperator):
     def execute(self, context: "Context") -> "EvidenceRef":
         """Create the pack. Return where it is."""
         from privacy_release.evidence.kept import keep_evidence
+        from privacy_release.lake.log import ReleaseRun
         from privacy_release.steps.publish import require_published_by
 
         signer, lake = signer_of(self.signing), lake_of(self.lake)
         if "dag" in context:  # another task's value, which Airflow users may have changed
-            require_published_by(lake.table(self.table["table"]), self.table["release"], run_key(context))
+            run = ReleaseRun(self.table["release"], run_key(context))
+            require_published_by(lake.table(self.table["table"]), run)
         made = keep_evidence(
             lake.table(self.table["table"]),
             self.table["release"],

@@ -20,7 +20,7 @@ from airflow_privacy_release.task.former import formerly
 from airflow_privacy_release.task.links import ReportLink
 from airflow_privacy_release.task.metrics import each, monitored, send_budget
 from airflow_privacy_release.task.rendering import chosen_engine, method_parameters, read_text
-from airflow_privacy_release.task.run import file_label, release_id, run_key, run_work_area
+from airflow_privacy_release.task.run import file_label, release_run, run_key, run_work_area
 from privacy_engine.errors import SpecError
 from privacy_release.budget.budget import DEFAULT_LEDGER, Budget
 from privacy_release.budget.secrets import Memory, last_fingerprint
@@ -144,6 +144,7 @@ class ReleasingOperator(BaseOperator):
         from privacy_release.spec.files import load_policy
         from privacy_release.spec.floor import floor_policy, under_floor
         from privacy_release.spec.model import kept_of
+        from privacy_release.steps.memberships.earlier import EarlierReleases
         from privacy_release.steps.memberships.past import Past
 
         if self.history is None:
@@ -154,7 +155,8 @@ class ReleasingOperator(BaseOperator):
                 "history requires a policy, and series the table of the earlier releases. Add both"
             )
         policy = under_floor(load_policy(said.pop("policy")), floor_policy())
-        return Past(table=into, policy=policy, run=(release_id(context), run_key(context)), **kept_of(said))
+        earlier = EarlierReleases(named=into, run=release_run(context))
+        return Past(releases=earlier, policy=policy, **kept_of(said))
 
 
 class ReleaseOperator(ReleasingOperator):

@@ -12,12 +12,13 @@ from airflow_privacy_release.task.errors import recorded
 from airflow_privacy_release.task.links import ReportLink
 from airflow_privacy_release.task.metrics import monitored, send_alerts, send_findings
 from airflow_privacy_release.task.paid import log_counts
-from airflow_privacy_release.task.run import release_id, run_key, run_work_area
+from airflow_privacy_release.task.run import release_id, release_run, run_work_area
 from privacy_release.workarea.references import AlertRef, ReportRef, StagedRelease, Table
 
 if TYPE_CHECKING:
     from airflow.sdk import Context, XComArg
 
+    from privacy_release.lake.log import ReleaseRun
     from privacy_release.ledger.ledger import BudgetLedger
 
 
@@ -91,7 +92,7 @@ class VerifyOperator(BaseOperator):
         policy = load_policy(self.policy)
         about_earlier = under_floor(policy, floor_policy()).about_earlier
         table = lake_of(self.lake).table(self.name) if about_earlier and self.name is not None else None
-        run = (release_id(context), run_key(context))
+        run = release_run(context)
         report = verify_staged(
             self.table,
             policy,
@@ -120,7 +121,7 @@ class VerifyOperator(BaseOperator):
         return report
 
     def _alerts(
-        self, report: "ReportRef", ledger: "BudgetLedger | None", run: tuple[str, str]
+        self, report: "ReportRef", ledger: "BudgetLedger | None", run: "ReleaseRun"
     ) -> "list[AlertRef]":
         """Return the figures outside of their limits. Any error is logged and stops nothing."""
         from privacy_release.alerts.trend import find_alerts
@@ -230,22 +231,25 @@ class AttackOperator(BaseOperator):
     @monitored("attack")
     def execute(self, context: "Context") -> "ReportRef":
         """Attack the release. Return the report with the outcome of each rule."""
-        from privacy_release.steps.attacks.tries import attack_staged
+        from privacy_release.steps.attacks.tries import AttackedRelease, attack_staged
+        from privacy_release.steps.memberships.earlier import EarlierReleases
 
         table = None
         if self.table.follows_people and self.name is not None:
             table = lake_of(self.lake).table(self.name)
+        attacked = AttackedRelease(
+            table=self.source,
+            staged=self.table,
+            report=self.report,
+            earlier=EarlierReleases(named=table, run=release_run(context)),
+            register=self.register,
+        )
         with run_work_area(context) as work:
             report = attack_staged(
-                self.source,
-                self.table,
-                self.report,
+                attacked,
                 title=self.title,
                 release_id=release_id(context),
-                release_table=table,
-                run=(release_id(context), run_key(context)),
                 on_progress=lambda text: self.log.info("attacking", attack=text),
-                register=self.register,
                 work=work,
             )
         for trial in report.trials:

@@ -28,6 +28,8 @@ from privacy_release.workarea.sweep import Rules, sweep
 if TYPE_CHECKING:
     from airflow.sdk import BaseOperator
 
+    from privacy_release.lake.log import ReleaseRun
+
 # `dag.test()` runs all tasks in this process: the work areas that the process keeps alive.
 _PRESENT: dict[Path, Presence] = {}
 _ANY = WorkArea(Path("/"), "the work area of an operator that Python calls without a DAG")
@@ -36,6 +38,13 @@ _ANY = WorkArea(Path("/"), "the work area of an operator that Python calls witho
 def run_key(context: Mapping[str, Any]) -> str:
     """Return the key of the run, the same across retries: DAG id and run id."""
     return f"{context['ti'].dag_id}/{context['ti'].run_id}"
+
+
+def release_run(context: Mapping[str, Any]) -> "ReleaseRun":
+    """Return the run as release tables name it."""
+    from privacy_release.lake.log import ReleaseRun
+
+    return ReleaseRun(release_id(context), run_key(context))
 
 
 def run_work_area(context: Mapping[str, Any]) -> WorkArea:

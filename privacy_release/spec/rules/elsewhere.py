@@ -74,7 +74,7 @@ _LISTED: Mapping[Reason, Mapping[str, str]] = MappingProxyType(
             "privacy_release.sources.versions:require_understood": "the features of a Delta table",
             "privacy_release.steps.attacks.shadows:require_enough": "the number of people for an attack",
             "privacy_release.steps.attacks.tries:require_attacked": "the attacks in a report",
-            "privacy_release.steps.memberships.earlier:require_recorded": "the people of earlier releases",
+            "privacy_release.steps.memberships.earlier:MembershipFile.require_recorded": "earlier releases",
             "privacy_release.steps.verify:require_no_counterfeits": "the columns of staged files",
             "privacy_release.workarea.parquet:require_unchanged": "the hash of a file",
             "privacy_release.workarea.references.files:Stored.require_unchanged": "the hash of a file",

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from privacy_release.config.settings import curator_folder
-from privacy_release.lake.log import State
-from privacy_release.lake.read import releases, standing_manifest
+from privacy_release.lake.log import State, publications
+from privacy_release.lake.read import standing_manifest
 from privacy_release.reports.curator import read_for_curator, write_for_curator
 from privacy_release.workarea.references import TrialRef
 
@@ -63,13 +63,13 @@ def figures_of_earlier(table: "ReleaseTable", curator: str) -> list[Earlier]:
         PublishError: If the lake cannot be reached.
         IntegrityError: If a manifest was changed.
     """
-    standing = [e for e in releases(table) if e["state"] in (State.CURRENT, State.SUPERSEDED)]
+    standing = [made for made in publications(table) if made.state in (State.CURRENT, State.SUPERSEDED)]
     found = []
-    for entry in standing[-MOST:]:
-        manifest = standing_manifest(table, entry["release_id"])
-        kept = [] if manifest.loss is not None else _kept(curator, entry["release_id"], entry["sha256"])
+    for made in standing[-MOST:]:
+        manifest = standing_manifest(table, made.release_id)
+        kept = [] if manifest.loss is not None else _kept(curator, made.release_id, made.sha256)
         figures = _by_subject(kept) | _by_subject([attack.stored for attack in manifest.attacks])
-        found.append(Earlier(release_id=entry["release_id"], committed=entry["committed"], figures=figures))
+        found.append(Earlier(release_id=made.release_id, committed=made.committed, figures=figures))
     return found
 
 

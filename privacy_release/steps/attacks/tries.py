@@ -9,7 +9,7 @@ its attacks met their bounds. This is one bit about the source per release that 
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -36,34 +36,77 @@ if TYPE_CHECKING:
     from privacy_engine.verification.attack_risk import AttackRisk
     from privacy_engine.verification.cross_release import Membership
     from privacy_engine.verification.models import PrivacyModel
-    from privacy_release.lake.store import ReleaseTable
+
+
+@dataclass(frozen=True, kw_only=True)
+class AttackedRelease:
+    """A verified release that is attacked, and what the attackers may know besides it.
+
+    Attributes:
+        table: Table that the release was made from. Its `holdout` are the people who were held out.
+        staged: The staged release.
+        report: Verification report of the release, which names the policy.
+        earlier: Earlier releases of its table, which attacks over time read. Default: the table is not named.
+        register: Ingested public records of the population, by which `linkage` tries to name people, too.
+    """
+
+    table: Table
+    staged: StagedRelease
+    report: ReportRef
+    earlier: EarlierReleases = field(default_factory=EarlierReleases)
+    register: Table | None = None
+
+    @property
+    def policy(self) -> ReleasePolicy:
+        """The policy that the release was verified under."""
+        return ReleasePolicy.from_dict(self.report.policy)
+
+    @property
+    def is_private(self) -> bool:
+        """Whether the figures of its attacks may not leave the curator's report."""
+        return self.staged.claims_loss or self.staged.read_manifest().private
+
+    def memberships(self) -> "tuple[Membership, ...]":
+        """Return the classes of people in this release and the earlier ones. Empty if not followed."""
+        if not self.staged.follows_people:
+            return ()
+        found = self.earlier.memberships(KnownPersons.of(self.staged.followed_persons))
+        return (staged_membership(self.staged), *found.values())
+
+    def evidence(self, memberships: "tuple[Membership, ...]") -> "Evidence":
+        """Read what attackers are given, including the models that the release was made with."""
+        held_out, register = self.table.held_out, self.register
+        return Evidence(
+            release=self.staged.frame(),
+            source=self.table.read_schema(),
+            people=self.table.frame(),
+            outsiders=held_out.frame(),
+            memberships=memberships,
+            register=None if register is None else register.frame(),
+            rules=self._rules(),
+        )
+
+    def _rules(self) -> "tuple[PrivacyModel, ...]":
+        """Return the models that the release claims, and those of the policy."""
+        claimed = (model_from_dict(claim) for claim in self.staged.guarantees if claim["model"] in MODELS)
+        return tuple(dict.fromkeys((*claimed, *self.policy.require)))
 
 
 def attack_staged(
-    table: Table,
-    staged: StagedRelease,
-    report: ReportRef,
+    attacked: AttackedRelease,
     *,
     title: str,
     release_id: str,
-    release_table: "ReleaseTable | None" = None,
-    run: tuple[str, str] | None = None,
     on_progress: Callable[[str], None] = lambda _: None,
-    register: Table | None = None,
     work: WorkArea | None = None,
 ) -> ReportRef:
     """Run the attacks that the policy of a report bounds, and return the report with their results.
 
     Args:
-        table: Table that the release was made from. Its `holdout` are the people who were held out.
-        staged: Reference to the staged release.
-        report: Verification report of the release, which names the policy.
+        attacked: Release to attack, with what the attackers may know.
         title: Title of the release, for the curator's report.
         release_id: ID of the release.
-        release_table: The release table.
-        run: Release ID and run key of this run.
         on_progress: Progress callback, called with a message when an attack begins.
-        register: Ingested public records of the population, by which `linkage` tries to name people, too.
         work: Work area in which shadow releases are kept for retries. Required by rules with shadows.
 
     Returns:
@@ -77,8 +120,7 @@ def attack_staged(
     """
     from privacy_engine.registry import load_attack
 
-    policy = ReleasePolicy.from_dict(report.policy)
-    rules = policy.attacks
+    report, staged, rules = attacked.report, attacked.staged, attacked.policy.attacks
     if not rules:
         return report
     if report.sha256 != staged.sha256:
@@ -86,13 +128,11 @@ def attack_staged(
     # The same bytes are attacked in the same way, so a retry is no second chance.
     rng = np.random.default_rng(int(staged.sha256[:16], 16))
     followed = any(rule.attack in OVER_TIME for rule in rules)
-    earlier = EarlierReleases(named=release_table, run=run)
-    memberships = _memberships(staged, earlier) if followed else ()
-    evidence = _evidence(table, staged, memberships, register)
-    case = case_of(replace(evidence, rules=_made_by(staged, policy)), rng)
+    memberships = attacked.memberships() if followed else ()
+    case = case_of(attacked.evidence(memberships), rng)
     on_shadows = 0.5 if any(rule.shadows for rule in rules) else 0.0
     with portion(on_shadows):
-        shadows = _shadows(rules, table, staged, work, on_progress)
+        shadows = _shadows(attacked, work, on_progress)
     found: list[tuple[AttackRisk, Results]] = []
     for rule in rules:
         on_progress(f"{rule.attack} by {len(case.targets):,} of {len(case.people):,} people")
@@ -101,7 +141,7 @@ def attack_staged(
             found.append((rule, try_attack(load_attack(rule.attack), seen, rng, rule.confidence)))
     page = attack_page(found, title=title, release_id=release_id, targets=len(case.targets))
     path = write_for_curator(page, title, f"{release_id} attacks")
-    private = staged.claims_loss or staged.read_manifest().private
+    private = attacked.is_private
     alone = followed and len(memberships) == 1  # there is no earlier release to compare this one with
     trials = [_trial(rule, results, private=private, alone=alone) for rule, results in found]
     _raise_if_failed(trials, found, private=private)
@@ -137,29 +177,11 @@ def require_attacked(report: ReportRef) -> None:
         )
 
 
-def _evidence(
-    table: Table, staged: StagedRelease, memberships: "tuple[Membership, ...]", register: Table | None
-) -> "Evidence":
-    held_out = table.held_out
-    return Evidence(
-        release=staged.frame(),
-        source=table.read_schema(),
-        people=table.frame(),
-        outsiders=held_out.frame(),
-        memberships=memberships,
-        register=None if register is None else register.frame(),
-    )
-
-
 def _shadows(
-    rules: "Sequence[AttackRisk]",
-    table: Table,
-    staged: StagedRelease,
-    work: WorkArea | None,
-    on_progress: Callable[[str], None],
+    attacked: AttackedRelease, work: WorkArea | None, on_progress: Callable[[str], None]
 ) -> "tuple[Shadow, ...]":
     """Return as many shadow releases as the rule with the most requires. Empty if no rule requires any."""
-    most = max(rules, key=lambda rule: rule.shadows or 0)
+    most = max(attacked.policy.attacks, key=lambda rule: rule.shadows or 0)
     if not most.shadows:
         return ()
     if work is None:
@@ -167,25 +189,11 @@ def _shadows(
             "shadow releases are kept in the work area of the run, but none was given; name it, or remove "
             "shadows from the policy"
         )
-    return shadows_kept(most, table, staged, work, on_progress)
+    return shadows_kept(most, attacked.table, attacked.staged, work, on_progress)
 
 
 def _with_shadows(case: "Case", shadows: "tuple[Shadow, ...]") -> "Case":
     return replace(case, evidence=replace(case.evidence, shadows=shadows)) if shadows else case
-
-
-def _made_by(staged: StagedRelease, policy: "ReleasePolicy") -> "tuple[PrivacyModel, ...]":
-    """Return the models that the release was made with: those that it claims, and those of the policy."""
-    claimed = (model_from_dict(claim) for claim in staged.guarantees if claim["model"] in MODELS)
-    return tuple(dict.fromkeys((*claimed, *policy.require)))
-
-
-def _memberships(staged: StagedRelease, earlier: EarlierReleases) -> "tuple[Membership, ...]":
-    """Return the classes of people in this release and the earlier ones. Empty if people are not followed."""
-    if not staged.follows_people:
-        return ()
-    found = earlier.memberships(KnownPersons.of(staged.followed_persons))
-    return (staged_membership(staged), *found.values())
 
 
 def _trial(rule: "AttackRisk", results: "Results", *, private: bool, alone: bool) -> TrialRef:

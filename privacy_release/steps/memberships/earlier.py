@@ -1,9 +1,9 @@
 """Read who is in which class of the earlier releases of a table."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
@@ -11,8 +11,7 @@ import pandas as pd
 from privacy_engine.errors import IntegrityError, SpecError, VerificationError
 from privacy_engine.verification.cross_release import Membership
 from privacy_engine.verification.republication.class_values import ClassValues
-from privacy_release.lake.log import State
-from privacy_release.lake.read import releases
+from privacy_release.lake.log import Publication, ReleaseRun, State, publications
 from privacy_release.steps.memberships.files import (
     CELL,
     CLASS,
@@ -52,11 +51,12 @@ class EarlierReleases:
 
     Attributes:
         named: The release table. None if the caller did not name it.
-        run: Release ID and run key of the run whose own publication is omitted, as in `published_releases`.
+        run: Run whose own publication is omitted, because a retry publishes the
+            same bytes or nothing. None: no publication is omitted.
     """
 
-    named: "ReleaseTable | None"
-    run: tuple[str, str] | None
+    named: "ReleaseTable | None" = None
+    run: ReleaseRun | None = None
 
     @property
     def table(self) -> "ReleaseTable":
@@ -72,166 +72,167 @@ class EarlierReleases:
             )
         return self.named
 
-    def published(self) -> list[dict[str, Any]]:
-        """Return the publications, oldest first. Raises as `published_releases`."""
-        return published_releases(self.table, self.run)
+    def published(self) -> list[Publication]:
+        """Return the publications, oldest first.
+
+        Releases that were replaced are included, because readers may have kept them.
+
+        Raises:
+            PublishError: If the lake cannot be reached.
+        """
+        return [
+            made
+            for made in publications(self.table)
+            if made.state is not State.RETRACTED and made.run != self.run
+        ]
+
+    def files(self) -> "list[MembershipFile]":
+        """Return the membership file of each release, oldest first. Raises as `published`.
+
+        Runs that publish the same bytes again share one file, which the newest run wrote.
+        """
+        name, recorded, found = self.table.name, dict[Path, str](), list[MembershipFile]()
+        for made in self.published():
+            path = file_of(name, made.release_id, made.sha256)
+            if stated := made.figures.get("membership"):
+                recorded[path] = str(stated["sha256"])
+            found.append(MembershipFile(path=path, table=name, publication=made))
+        return [replace(file, recorded=recorded.get(file.path)) for file in found]
 
     def memberships(
         self, persons: KnownPersons, *, marked: int = 0, registers: bool = False
     ) -> "dict[int, Membership]":
-        """Return the memberships by version. Arguments and errors are as for `earlier_releases`."""
-        return earlier_releases(self.table, persons, self.run, marked=marked, registers=registers)
+        """Return the memberships of all releases, by version.
+
+        Args:
+            persons: Persons of the new release. The earlier memberships must use the same key and form.
+            marked: Number of the newest releases whose sensitive values are read, too. This takes about 5 s
+                per 1,000,000 persons.
+            registers: Whether the register of each release is read, too, if one was kept.
+
+        Raises:
+            VerificationError: If a membership is not recorded, or was recorded with another key or form.
+            IntegrityError: If a file is missing, damaged or not the published one.
+            PublishError: If the lake cannot be reached.
+        """
+        files = self.files()
+        return {
+            file.publication.version: file.membership(
+                file.frame(), persons, marked=place >= len(files) - marked, register=registers
+            )
+            for place, file in enumerate(files)
+        }
 
 
-def published_releases(table: "ReleaseTable", but: tuple[str, str] | None = None) -> list[dict[str, Any]]:
-    """Return all publications in a table that were not retracted, oldest first.
+@dataclass(frozen=True, kw_only=True)
+class MembershipFile:
+    """The file that records who is in which class of an earlier release.
 
-    Args:
-        table: The release table.
-        but: Release ID and run key of a run whose own publication is omitted, because a retry publishes the
-            same bytes or nothing.
-
-    Raises:
-        PublishError: If the lake cannot be reached.
+    Attributes:
+        path: Path of the file in the curator's folder.
+        table: Name of the release table.
+        publication: Publication of the release.
+        recorded: SHA-256 of the file, as published with the release. None if none was published, as in
+            earlier versions.
     """
-    return [
-        entry
-        for entry in releases(table)
-        if entry["state"] != State.RETRACTED and (entry["release_id"], entry["run_key"]) != but
-    ]
 
+    path: Path
+    table: str
+    publication: Publication
+    recorded: str | None = None
 
-def earlier_releases(
-    table: "ReleaseTable",
-    persons: KnownPersons,
-    but: tuple[str, str] | None = None,
-    *,
-    marked: int = 0,
-    registers: bool = False,
-) -> "dict[int, Membership]":
-    """Return the memberships of all releases of a table that were published and not retracted, by version.
+    @property
+    def version(self) -> str:
+        """The version of the release table, in words."""
+        return f"version {self.publication.version} of table {self.table}"
 
-    Releases that were replaced are included, because readers may have kept them.
+    def frame(self) -> "pd.DataFrame":
+        """Read the file. Raises as `require_recorded`."""
+        return read_private(self.path, self.require_recorded())
 
-    Args:
-        table: The release table.
-        persons: Persons of the new release. The earlier memberships must use the same key and form.
-        but: Release ID and run key of a run whose own publication is omitted, as in `published_releases`.
-        marked: Number of the newest releases whose sensitive values are read, too. This takes about 5 s per
-            1,000,000 persons.
-        registers: Whether the register of each release is read, too, if one was kept.
+    def require_recorded(self) -> str:
+        """Raise if the file is missing or is not the published one. Return its SHA-256.
 
-    Raises:
-        VerificationError: If a membership is not recorded, or was recorded with another key or form.
-        IntegrityError: If a file is missing, damaged or not the published one.
-        PublishError: If the lake cannot be reached.
-    """
-    found, entries = {}, published_releases(table, but)
-    recorded = recorded_hashes(table.name, entries)
-    for place, entry in enumerate(entries):
-        path = file_of(table.name, entry["release_id"], entry["sha256"])
-        sha256 = require_recorded(path, recorded.get(path), table.name, entry)
-        values, version = place >= len(entries) - marked, int(entry["version"])
-        found[version] = read_membership(
-            read_private(path, sha256), path, table.name, persons, entry, marked=values, register=registers
-        )
-    return found
+        Raises:
+            VerificationError: If neither the file nor its SHA-256 was ever recorded.
+            IntegrityError: If the file is missing or is not the published one.
+        """
+        if not self.path.is_file() and self.recorded is None:
+            raise VerificationError(
+                f"{self.version} was published without recording who is in it, so it cannot be compared "
+                "with this release; retract it, or publish under a new table name"
+            )
+        found = sha256_file(self.path) if self.path.is_file() else None
+        if found is None or found != (self.recorded or found):
+            problem = (
+                "is missing" if found is None else "is not the file that was published: its SHA-256 differs"
+            )
+            raise IntegrityError(
+                f"the membership file of release {self.publication.release_id}, {self.version}, {problem}. "
+                "Differences from this release cannot be judged without it. Restore "
+                f"{self.path.name} from a backup of the curator's folder, or retract the release."
+            )
+        return found
 
+    def membership(
+        self, frame: "pd.DataFrame", persons: KnownPersons, *, marked: bool, register: bool
+    ) -> "Membership":
+        """Return the memberships in the file's rows, with the hashes that its persons have now.
 
-def recorded_hashes(name: str, entries: Sequence[Mapping[str, Any]]) -> dict[Path, str]:
-    """Return the SHA-256 of each publication's membership file at publication, by path.
+        Args:
+            frame: Rows of the file, from `frame`.
+            persons: Persons of the new release.
+            marked: Whether the sensitive values of the persons are read, too.
+            register: Whether the register of the release is read, too, if one was kept.
 
-    Runs that publish the same bytes again share one file, which the newest run wrote. Publications of earlier
-    versions state no SHA-256.
-    """
-    found = {}
-    for entry in entries:
-        if stated := entry["figures"].get("membership"):
-            found[file_of(name, entry["release_id"], entry["sha256"])] = str(stated["sha256"])
-    return found
-
-
-def require_recorded(path: Path, recorded: str | None, name: str, entry: Mapping[str, Any]) -> str:
-    """Raise if a membership file is missing or is not the published one.
-
-    Args:
-        path: Path of the file.
-        recorded: SHA-256 that was published with the release. None if none was published.
-        name: Name of the release table.
-        entry: Publication of the release.
-
-    Returns:
-        The SHA-256 of the file.
-    """
-    if not path.is_file() and recorded is None:
-        raise VerificationError(
-            f"version {entry['version']} of table {name} was published without recording who is in "
-            "it, so it cannot be compared with this release; retract it, or publish under a new table name"
-        )
-    found = sha256_file(path) if path.is_file() else None
-    if found is None or found != (recorded or found):
-        problem = "is missing" if found is None else "is not the file that was published: its SHA-256 differs"
-        raise IntegrityError(
-            f"the membership file of release {entry['release_id']}, version {entry['version']} of table "
-            f"{name}, {problem}. Differences from this release cannot be judged without it. Restore "
-            f"{path.name} from a backup of the curator's folder, or retract the release."
-        )
-    return found
-
-
-def read_membership(
-    frame: "pd.DataFrame",
-    path: Path,
-    name: str,
-    persons: KnownPersons,
-    entry: Mapping[str, Any],
-    *,
-    marked: bool,
-    register: bool,
-) -> "Membership":
-    """Read the memberships of a publication, with the hashes that its persons have now."""
-    # Files from before the SHA-256 of the release was recorded have no such column.
-    records = set(frame.get(RECORDS, [len(frame)]))  # including counterfeits, which are not followed
-    if records != {entry["rows"]} or set(frame.get(RELEASE, [])) - {entry["sha256"]}:
-        raise IntegrityError(
-            f"{path.name}, which records the people of version {entry['version']} of table {name}, is of "
-            "another release; restore it, or retract that release"
-        )
-    if KEY not in frame or set(frame[KEY]) != {persons.key}:
-        raise VerificationError(
-            f"who is in the earlier releases of table {name} was recorded with another key, so persons "
-            "cannot be compared; restore the key, or retract those releases"
-        )
-    people = frame[PERSON]
-    for form in set(frame.get(IDENTIFIER_FORM, [WRITTEN])):
-        require_form(form, persons.form, f"version {entry['version']} of table {name}")
-        if form != persons.form:
-            people = people.map(persons.written).fillna(people)
-    if twice := int(people.duplicated().sum()):
-        raise VerificationError(
-            f"version {entry['version']} of table {name} has {twice} persons in two records, whose "
-            "identifiers were spelled in two ways; retract it, or publish under a new table name"
-        )
-    _require_owners(frame, persons, f"version {entry['version']} of table {name}")
-    everybody = _register(frame, path, persons) if register else None
-    try:
-        labels, counts = frame[CLASS].to_numpy(dtype="int64"), _counts(frame)
-        return Membership(
-            persons=people.to_numpy(dtype=object),
-            labels=labels,
-            owners=frame[OWNER].to_numpy(dtype="int64") if OWNER in frame else None,
-            signatures=columns_of(frame, SIGNATURE),
-            sets=columns_of(frame, SET),  # empty in files from before sets were kept
-            boxes=columns_of(frame, CELL),  # empty in files from before cells were kept
-            counts=counts,  # empty in files from before the values of classes were kept
-            values=_values(frame, counts, labels, persons, entry["sha256"]) if marked else {},
-            register=everybody,
-        )
-    except (IntegrityError, KeyError, TypeError, ValueError):
-        raise IntegrityError(
-            f"the record of the people of table {name} is damaged; restore {path.name}, or retract that "
-            "release"
-        ) from None
+        Raises:
+            VerificationError: If it was recorded with another key or form.
+            IntegrityError: If the file is damaged or is that of another release.
+        """
+        # Files from before the SHA-256 of the release was recorded have no such column.
+        records = set(frame.get(RECORDS, [len(frame)]))  # including counterfeits, which are not followed
+        of_release = set(frame.get(RELEASE, [])) <= {self.publication.sha256}
+        if records != {self.publication.rows} or not of_release:
+            raise IntegrityError(
+                f"{self.path.name}, which records the people of {self.version}, is of another release; "
+                "restore it, or retract that release"
+            )
+        if KEY not in frame or set(frame[KEY]) != {persons.key}:
+            raise VerificationError(
+                f"who is in the earlier releases of table {self.table} was recorded with another key, so "
+                "persons cannot be compared; restore the key, or retract those releases"
+            )
+        people = frame[PERSON]
+        for form in set(frame.get(IDENTIFIER_FORM, [WRITTEN])):
+            require_form(form, persons.form, self.version)
+            if form != persons.form:
+                people = people.map(persons.written).fillna(people)
+        if twice := int(people.duplicated().sum()):
+            raise VerificationError(
+                f"{self.version} has {twice} persons in two records, whose identifiers were spelled in two "
+                "ways; retract it, or publish under a new table name"
+            )
+        _require_owners(frame, persons, self.version)
+        everybody = _register(frame, self.path, persons) if register else None
+        try:
+            labels, counts = frame[CLASS].to_numpy(dtype="int64"), _counts(frame)
+            values = _values(frame, counts, labels, persons, self.publication.sha256) if marked else {}
+            return Membership(
+                persons=people.to_numpy(dtype=object),
+                labels=labels,
+                owners=frame[OWNER].to_numpy(dtype="int64") if OWNER in frame else None,
+                signatures=columns_of(frame, SIGNATURE),
+                sets=columns_of(frame, SET),  # empty in files from before sets were kept
+                boxes=columns_of(frame, CELL),  # empty in files from before cells were kept
+                counts=counts,  # empty in files from before the values of classes were kept
+                values=values,
+                register=everybody,
+            )
+        except (IntegrityError, KeyError, TypeError, ValueError):
+            raise IntegrityError(
+                f"the record of the people of table {self.table} is damaged; restore {self.path.name}, or "
+                "retract that release"
+            ) from None
 
 
 def _require_owners(frame: "pd.DataFrame", persons: KnownPersons, what: str) -> None:

@@ -20,6 +20,7 @@ from privacy_engine.errors import IntegrityError
 from privacy_engine.republication.incremental import LastRelease
 from privacy_engine.tables.schema import DataSchema
 from privacy_engine.verification.cross_release import Membership
+from privacy_release.steps.memberships.earlier import MembershipFile
 from privacy_release.steps.memberships.files import SCHEMA, WAITING, beside
 from privacy_release.workarea.parquet import parquet_bytes, read_private, write_private
 
@@ -106,20 +107,18 @@ def _texts(membership: "Membership", name: str) -> "npt.NDArray[np.object_]":
 
 
 def read_last(
-    path: Path,
-    sha256: str,
+    file: MembershipFile,
     membership: "Membership",
-    entry: Mapping[str, Any],
     fragments: "tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]] | None" = None,
 ) -> "tuple[LastRelease, dict[str, int]] | None":
     """Read the kept copy of a release whose classes may be published again, as for `Past.last`.
 
     `fragments` is as for `last_release`.
     """
-    frame = read_private(str(path), sha256)
+    frame, path = file.frame(), file.path
     if WAITING not in frame:
         return None
     waited = read_waiting(str(beside(path, "waiting")), frame[WAITING].iloc[0])
-    records = read_private(str(beside(path, "records")), entry["sha256"])
+    records = read_private(str(beside(path, "records")), file.publication.sha256)
     schema = DataSchema.from_dict(json.loads(frame[SCHEMA].iloc[0]))
     return last_release(records, schema, membership, fragments), waited

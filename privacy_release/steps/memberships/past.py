@@ -9,14 +9,8 @@ from privacy_engine.tables.schema import DataSchema
 from privacy_engine.verification.cross_release import CrossReleaseKAnonymity, Membership, MInvariance
 from privacy_engine.verification.republication.model import Republication, subtracting
 from privacy_engine.vocabulary import Departures
-from privacy_release.steps.memberships.earlier import (
-    earlier_releases,
-    published_releases,
-    read_membership,
-    recorded_hashes,
-    require_recorded,
-)
-from privacy_release.steps.memberships.files import beside, file_of
+from privacy_release.steps.memberships.earlier import EarlierReleases
+from privacy_release.steps.memberships.files import beside
 from privacy_release.steps.memberships.last import read_last
 from privacy_release.steps.memberships.persons import KnownPersons
 from privacy_release.steps.memberships.regions import (
@@ -26,13 +20,11 @@ from privacy_release.steps.memberships.regions import (
     regions_of_frame,
     require_one_cut,
 )
-from privacy_release.workarea.parquet import read_private
 
 if TYPE_CHECKING:
     from privacy_engine.republication.incremental import LastRelease
     from privacy_engine.verification.cross_release import CrossReleaseModel
     from privacy_engine.verification.policy import ReleasePolicy
-    from privacy_release.lake.store import ReleaseTable
 
 _LEAST = 2  # smallest allowed k if only `m` is given
 _RESERVE = 1.0
@@ -45,16 +37,14 @@ class Past:
     Values that are not given are taken from the policy, which judges the release in any case.
 
     Attributes:
-        table: The release table.
+        releases: Earlier releases of the table, without the publication of this run.
         policy: Policy of the release combined with the floor policy.
-        run: Release ID and run key of this run, so that a retry does not count itself as an earlier release.
         k, m, departures, reserve, counterfeits, hold_back: Guarantee over all releases and options to keep
             it, as in `privacy_release.spec.model.HistorySpec`.
     """
 
-    table: "ReleaseTable"
+    releases: EarlierReleases
     policy: "ReleasePolicy"
-    run: tuple[str, str]
     k: int | None = None
     m: Mapping[str, int] | None = None
     departures: str | None = None
@@ -63,9 +53,8 @@ class Past:
     hold_back: int | None = None
 
     def memberships(self, persons: KnownPersons) -> "dict[int, Membership]":
-        """Return the memberships of the earlier releases, by version. Raises as `earlier_releases`."""
-        marked = 1 if self.subtracted else 0
-        return earlier_releases(self.table, persons, self.run, marked=marked)
+        """Return the memberships that the method needs, by version. Raises as `EarlierReleases`."""
+        return self.releases.memberships(persons, marked=1 if self.subtracted else 0)
 
     @property
     def requested(self) -> "tuple[CrossReleaseModel, ...]":
@@ -98,39 +87,29 @@ class Past:
         if not memberships:
             return None
         version = max(memberships)
-        entries = published_releases(self.table, self.run)
-        (entry,) = (e for e in entries if e["version"] == version)
-        path = file_of(self.table.name, entry["release_id"], entry["sha256"])
-        recorded = recorded_hashes(self.table.name, entries).get(path)
-        sha256 = require_recorded(path, recorded, self.table.name, entry)
-        return read_last(path, sha256, memberships[version], entry)
+        (file,) = (file for file in self.releases.files() if file.publication.version == version)
+        return read_last(file, memberships[version])
 
     def in_fragments(self, persons: KnownPersons) -> "tuple[EarlierFragments, ...]":
         """Return the earlier releases as they were made in fragments, oldest first.
 
         Raises:
-            VerificationError: As `earlier_releases`, or if one of them was made in one piece or in fragments
-                of another cut.
+            VerificationError: As `EarlierReleases.memberships`, or if one of them was made in one piece or in
+                fragments of another cut.
             IntegrityError: If a file is missing, damaged or not the published one.
             PublishError: If the lake cannot be reached.
         """
-        found, entries = list[EarlierFragments](), published_releases(self.table, self.run)
-        recorded, name = recorded_hashes(self.table.name, entries), self.table.name
-        for entry in entries:
-            newest, what = entry is entries[-1], f"version {entry['version']} of table {name}"
-            path = file_of(name, entry["release_id"], entry["sha256"])
-            sha256 = require_recorded(path, recorded.get(path), name, entry)
-            frame = in_fragments(read_private(path, sha256), what)
-            membership = read_membership(frame, path, name, persons, entry, marked=newest, register=False)
+        found, files = list[EarlierFragments](), self.releases.files()
+        for file in files:
+            newest = file is files[-1]
+            frame = in_fragments(file.frame(), file.version)
+            membership = file.membership(frame, persons, marked=newest, register=False)
             regions, last = regions_of_frame(frame), None
             if newest:
-                pieces = read_pieces(frame, beside(path, "fragments"))
-                last = read_last(path, sha256, membership, entry, (pieces, regions.fragments))
-            found.append(
-                EarlierFragments(
-                    version=int(entry["version"]), membership=membership, regions=regions, last=last
-                )
-            )
+                pieces = read_pieces(frame, beside(file.path, "fragments"))
+                last = read_last(file, membership, (pieces, regions.fragments))
+            version = file.publication.version
+            found.append(EarlierFragments(version=version, membership=membership, regions=regions, last=last))
         require_one_cut([release.regions.cut.tree for release in found])
         return tuple(found)
 

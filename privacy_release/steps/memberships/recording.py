@@ -13,8 +13,8 @@ import pandas as pd
 from privacy_engine.errors import IntegrityError, VerificationError
 from privacy_engine.verification.cross_release import Membership
 from privacy_release.config.settings import curator_folder
-from privacy_release.lake.read import releases
-from privacy_release.steps.memberships.earlier import published_releases
+from privacy_release.lake.log import ReleaseRun, State, publications
+from privacy_release.steps.memberships.earlier import EarlierReleases
 from privacy_release.steps.memberships.files import (
     CELL,
     CLASS,
@@ -96,7 +96,7 @@ def one_at_a_time(name: str) -> Iterator[None]:
         os.close(handle)
 
 
-def refuse_unseen(table: "ReleaseTable", run: tuple[str, str], report: ReportRef) -> None:
+def refuse_unseen(table: "ReleaseTable", run: ReleaseRun, report: ReportRef) -> None:
     """Raise if another release of the table was published after this one was verified.
 
     Raises:
@@ -104,9 +104,10 @@ def refuse_unseen(table: "ReleaseTable", run: tuple[str, str], report: ReportRef
     """
     if not report.was_compared:
         return
-    mine = (run[0], report.sha256)  # the same bytes, from any run
-    others = (e for e in published_releases(table, run) if (e["release_id"], e["sha256"]) != mine)
-    if unseen := report.unseen(entry["version"] for entry in others):
+    mine = (run.release_id, report.sha256)  # the same bytes, from any run
+    published = EarlierReleases(named=table, run=run).published()
+    others = (made for made in published if (made.release_id, made.sha256) != mine)
+    if unseen := report.unseen(made.version for made in others):
         raise VerificationError(
             f"{len(unseen)} releases of table {table.name} were published after this one was verified "
             "against the earlier ones; start a new run"
@@ -176,11 +177,12 @@ def forget_unpublished(name: str, release_id: str, sha256: str) -> None:
 
 def forget(table: "ReleaseTable", release_id: str) -> int:
     """Remove what is kept about the people of a retracted release. Return the number of removed files."""
-    kept = {entry["sha256"] for entry in published_releases(table) if entry["release_id"] == release_id}
+    made = [publication for publication in publications(table) if publication.release_id == release_id]
+    kept = {publication.sha256 for publication in made if publication.state is not State.RETRACTED}
     removed = 0
-    for entry in releases(table):
-        if entry["release_id"] == release_id and entry["sha256"] not in kept:
-            path = file_of(table.name, release_id, entry["sha256"])
+    for publication in made:
+        if publication.sha256 not in kept:
+            path = file_of(table.name, release_id, publication.sha256)
             removed += path.is_file()
             remove(path)
     return removed

@@ -1,8 +1,8 @@
 """Findings on earlier releases from which differences cannot be judged, or whose people are not followed."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -21,6 +21,7 @@ from privacy_release.steps.memberships.files import (
 
 if TYPE_CHECKING:
     from privacy_engine.verification.policy import ReleasePolicy
+    from privacy_release.lake.log import Publication
 
 
 def asks_for_differences(policy: "ReleasePolicy") -> bool:
@@ -31,7 +32,7 @@ def asks_for_differences(policy: "ReleasePolicy") -> bool:
     return any(isinstance(model, Republication) for model in policy.across_people)
 
 
-def made_before(name: str, published: Sequence[Mapping[str, Any]], form: str) -> int:
+def made_before(name: str, published: "Sequence[Publication]", form: str) -> int:
     """Return how many releases of a table were recorded in a form that allows no judgement of differences.
 
     Their files lack the values of classes, or marks of the persons' values, for a sensitive attribute, or
@@ -39,12 +40,12 @@ def made_before(name: str, published: Sequence[Mapping[str, Any]], form: str) ->
 
     Args:
         name: Name of the release table.
-        published: Publications from `published_releases`. Those without a file do not count.
+        published: Publications from `EarlierReleases.published`. Those without a file do not count.
         form: Form of the identifiers in the new release.
     """
     found = 0
-    for entry in published:
-        path = file_of(name, entry["release_id"], entry["sha256"])
+    for publication in published:
+        path = file_of(name, publication.release_id, publication.sha256)
         try:
             columns = pq.read_schema(path).names
             known = (
@@ -62,13 +63,13 @@ def made_before(name: str, published: Sequence[Mapping[str, Any]], form: str) ->
 
 
 def unjudged_finding(
-    name: str, published: Sequence[Mapping[str, Any]], form: str, accepted: str | None
+    name: str, published: "Sequence[Publication]", form: str, accepted: str | None
 ) -> "Finding | None":
     """Return the finding on releases from which differences cannot be judged. None if there are none.
 
     Args:
         name: Name of the release table.
-        published: Publications from `published_releases`.
+        published: Publications from `EarlierReleases.published`.
         form: Form of the identifiers in the new release.
         accepted: Reason why a release may be published after them. None: it may not.
     """
@@ -87,17 +88,17 @@ def unjudged_finding(
 
 
 def silence_about_people(
-    name: str, identifiers: Sequence[str], published: Sequence[Mapping[str, Any]], sha256: str | None = None
+    name: str, identifiers: Sequence[str], published: "Sequence[Publication]", sha256: str | None = None
 ) -> "Finding":
     """Return the finding on earlier releases that may be about the same people, who are not followed.
 
     Args:
         name: Name of the release table.
         identifiers: Columns of the source that name people.
-        published: Publications from `published_releases`.
+        published: Publications from `EarlierReleases.published`.
         sha256: SHA-256 of the new release. Publishing the same bytes again reveals nothing new.
     """
-    count = sum(entry["sha256"] != sha256 for entry in published)
+    count = sum(publication.sha256 != sha256 for publication in published)
     remedy = (
         f"table {name} has {count} earlier releases that people named by {', '.join(identifiers)} may be in; "
         "declare `history` in the specification (person and membership_key of the ingest operator), retract "

@@ -161,8 +161,8 @@ def _last_of(
         return None, np.zeros(len(persons), np.int64)
     if earlier[-1].last is None:
         raise VerificationError(
-            f"version {earlier[-1].version} of table {past.table.name} was published without its records, so "
-            "its classes cannot be published again; retract it, or publish under a new table name"
+            f"version {earlier[-1].version} of table {past.releases.table.name} was published without its "
+            "records, so its classes cannot be published again; retract it, or publish under a new table name"
         )
     last, waited = earlier[-1].last
     return last, np.array([waited.get(who, 0) for who in persons.tolist()], dtype=np.int64)

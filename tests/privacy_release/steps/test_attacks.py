@@ -30,7 +30,7 @@ from privacy_release.spec.check import check_files
 from privacy_release.spec.model import ReleaseSpec, load_spec
 from privacy_release.steps.approval import question
 from privacy_release.steps.attacks.holdout import hold_out
-from privacy_release.steps.attacks.tries import _trial, attack_staged, require_attacked
+from privacy_release.steps.attacks.tries import AttackedRelease, _trial, attack_staged, require_attacked
 from privacy_release.steps.ingest import ingest
 from privacy_release.steps.publish import publish_staged
 from privacy_release.steps.verify import verify_staged
@@ -361,8 +361,9 @@ def test_a_report_without_the_attack_is_not_published(write: Any, lake: Lake, wo
 def test_an_attack_without_people_left_out_is_refused(write: Any, lake: Lake, work: WorkArea) -> None:
     done = run_release(write(INFERENCE), lake, "r1", work)
     table = replace(done.staged, holdout=None)
+    attacked = AttackedRelease(table=table, staged=done.staged, report=done.report)
     with pytest.raises(SpecError, match="no one was; hold them out"):
-        attack_staged(table, done.staged, done.report, title="people", release_id="r1")
+        attack_staged(attacked, title="people", release_id="r1")
 
 
 def test_who_is_held_out_follows_the_key_of_the_run_alone(write: Any, home: Path, work: WorkArea) -> None:

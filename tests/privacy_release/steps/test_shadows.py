@@ -30,7 +30,7 @@ from privacy_release.running.run import run_release
 from privacy_release.spec.model import ReleaseSpec, load_spec, schedule_of
 from privacy_release.steps.attacks.holdout import hold_out
 from privacy_release.steps.attacks.shadows import shadows_kept
-from privacy_release.steps.attacks.tries import attack_staged
+from privacy_release.steps.attacks.tries import AttackedRelease, attack_staged
 from privacy_release.steps.ingest import ingest
 from privacy_release.steps.release import make_release
 from privacy_release.steps.verify import verify_staged
@@ -245,16 +245,16 @@ def test_to_attack_again_is_no_second_chance(released: Any, work: WorkArea, filt
     policy = ReleasePolicy.from_dict(
         {"require": [MEMBERSHIP | {"shadows": 4}], "columns": {"forbid": ["name"]}}
     )
-    report = verify_staged(staged, policy)
+    attacked = AttackedRelease(table=table, staged=staged, report=verify_staged(staged, policy))
     said = []
     for _ in range(2):
         with pytest.raises(VerificationError, match="by shadow models the excess risk is") as refused:
-            attack_staged(table, staged, report, title="people", release_id="r1", work=work)
+            attack_staged(attacked, title="people", release_id="r1", work=work)
         said.append(str(refused.value))
     assert said[0] == said[1]
     assert filtering == [60] * 4
     with pytest.raises(SpecError, match="kept in the work area of the run, but none was given"):
-        attack_staged(table, staged, report, title="people", release_id="r1")
+        attack_staged(attacked, title="people", release_id="r1")
 
 
 def test_a_method_with_other_parameters_has_other_shadows(

@@ -37,7 +37,7 @@ from privacy_release.spec.check import check_files
 from privacy_release.spec.model import load_spec
 from privacy_release.spec.reading import read_mapping
 from privacy_release.steps.approval import body, escaped, question
-from privacy_release.steps.memberships.earlier import earlier_releases
+from privacy_release.steps.memberships.earlier import EarlierReleases
 from privacy_release.steps.memberships.marks import marks_of
 from privacy_release.steps.memberships.persons import KnownPersons, Persons
 from privacy_release.steps.memberships.recording import staged_membership
@@ -297,7 +297,7 @@ def test_the_values_of_classes_are_kept_and_a_newcomer_is_found_by_subtracting(
     with pytest.raises(AirflowFailException, match=said):
         runs.verify(staged, "second", SUBTRACTED)
     persons = KnownPersons.of(StagedRelease.from_ref(staged).persons)
-    (earlier,) = earlier_releases(airflow_lake.table("people"), persons).values()
+    (earlier,) = EarlierReleases(named=airflow_lake.table("people")).memberships(persons).values()
     counts = earlier.counts["disease"]
     assert counts.persons.sum() == 160
     assert (counts.records == counts.persons).all()
@@ -482,7 +482,8 @@ def test_the_attack_subtracts_what_is_kept_of_earlier_releases(
     runs.release(first, "first")
     people = pd.concat([first, came], ignore_index=True) if certain else first
     staged = StagedRelease.from_ref(runs.stage(people, "second"))
-    earlier = earlier_releases(airflow_lake.table("people"), KnownPersons.of(staged.persons)).values()
+    before = EarlierReleases(named=airflow_lake.table("people"))
+    earlier = before.memberships(KnownPersons.of(staged.persons)).values()
     evidence = Evidence(
         release=read_private(staged.uri, staged.sha256),
         source=DataSchema.from_dict(SCHEMA),
@@ -696,7 +697,8 @@ def test_a_run_without_airflow_looks_at_the_earlier_releases(
             outcome = run_release(spec, lake, f"r{number}", work)
             staged, report = outcome.staged, outcome.report
     assert [f["measured"] >= 5 for f in report.findings if f["rule"].startswith("cross")] == [True]
-    assert set(earlier_releases(lake.table("people"), KnownPersons.of(staged.persons))) == {1, 2}
+    published = EarlierReleases(named=lake.table("people"))
+    assert set(published.memberships(KnownPersons.of(staged.persons))) == {1, 2}
     monkeypatch.delenv("PRIVACY_MEMBERSHIP_KEY")
     with (
         WorkArea(tmp_path / "work", "run 3") as work,

@@ -35,6 +35,7 @@ from privacy_engine.registry import is_anonymizer, method_names
 from privacy_engine.tables.normal import normal
 from privacy_engine.verification.policy import ReleasePolicy
 from privacy_release.cli.main import DONE, REFUSED, main
+from privacy_release.lake.log import ReleaseRun
 from privacy_release.lake.read import manifest_of, read_release, releases
 from privacy_release.lake.store import Lake
 from privacy_release.proof.keys import SigningKey
@@ -42,6 +43,7 @@ from privacy_release.proof.statement import StatementSigner
 from privacy_release.running.run import Outcome, run_release
 from privacy_release.spec.model import ReleaseSpec, load_spec
 from privacy_release.steps import publish
+from privacy_release.steps.memberships.earlier import EarlierReleases
 from privacy_release.steps.memberships.past import Past
 from privacy_release.steps.memberships.persons import read_persons, write_persons
 from privacy_release.steps.publish import publish_staged
@@ -325,7 +327,7 @@ def test_a_release_that_others_got_ahead_of_is_refused_at_verification_and_at_pu
     spec = specified(FIRST)
     policy = spec.release_policy()
     with WorkArea(tmp_path / "work", "waiting") as work:
-        past = Past(table=lake.table("people"), policy=policy, run=("w", "w"))
+        past = Past(releases=without(lake, "w"), policy=policy)
         waiting = staged_by(spec, work, past, method="bottom_up", k=5, l=2)
         report = privacy_release.verify_staged(waiting, policy, table=lake.table("people"))
         assert report.passed
@@ -338,6 +340,11 @@ def test_a_release_that_others_got_ahead_of_is_refused_at_verification_and_at_pu
             match=r"cross_release_k.*1 releases were published after this one was made",
         ):
             privacy_release.raise_if_failed(again)
+
+
+def without(lake: Lake, run: str) -> EarlierReleases:
+    """The releases of the table, without those of a run."""
+    return EarlierReleases(named=lake.table("people"), run=ReleaseRun(run, run))
 
 
 def staged_by(spec: ReleaseSpec, work: WorkArea, past: Past | None, **release: Any) -> Any:
@@ -356,7 +363,7 @@ def test_a_policy_that_asks_nothing_across_releases_still_stops_who_was_overtake
     spec = specified(FIRST, {})
     policy = spec.release_policy()
     with WorkArea(tmp_path / "work", "waiting") as work:
-        past = Past(table=lake.table("people"), policy=policy, run=("w", "w"), k=5)
+        past = Past(releases=without(lake, "w"), policy=policy, k=5)
         waiting = staged_by(spec, work, past, method="bottom_up", k=5)
         report = privacy_release.verify_staged(waiting, policy, table=lake.table("people"))
         runs.run(spec, "quick")
@@ -419,12 +426,12 @@ def test_a_retry_that_completes_a_release_keeps_the_record_of_the_published_rows
     specified: Specified, runs: Runs, lake: Lake, private: Path, tmp_path: Path
 ) -> None:
     key, spec = SigningKey.new(), specified(FIRST)
-    run = ("1", "1")
+    run = ReleaseRun("1", "1")
 
     def attempt(k: int, signer: StatementSigner) -> Any:
         policy = spec.release_policy()
         with WorkArea(tmp_path / "work", f"k is {k}") as work:
-            past = Past(table=lake.table("people"), policy=policy, run=run, k=k)
+            past = Past(releases=without(lake, "1"), policy=policy, k=k)
             staged = staged_by(spec, work, past, method="mondrian", k=k)
             report = privacy_release.verify_staged(staged, policy, table=lake.table("people"), run=run)
             return publish_staged(staged, report, lake.table("people"), "1", signer=signer)
@@ -442,7 +449,7 @@ def test_without_the_identifier_of_its_people_a_release_cannot_be_made_with_the_
     specified: Specified, lake: Lake, work: WorkArea
 ) -> None:
     spec = specified(FIRST)
-    past = Past(table=lake.table("people"), policy=spec.release_policy(), run=("1", "1"))
+    past = Past(releases=without(lake, "1"), policy=spec.release_policy())
     source = spec.only_source
     table = privacy_release.ingest(source.uri, spec.data_schema(), work, columns=source.columns)
     with pytest.raises(SpecError, match="history needs to know whose records they are"):
@@ -454,7 +461,7 @@ def test_a_policy_without_k_and_l_must_name_what_to_keep(
 ) -> None:
     spec = specified(FIRST)
     policy = ReleasePolicy.from_dict({"require": [{"model": "t_closeness", "t": 0.9}]})
-    past = Past(table=lake.table("people"), policy=policy, run=("1", "1"))
+    past = Past(releases=without(lake, "1"), policy=policy)
     with pytest.raises(SpecError, match="history must state what is guaranteed over all releases"):
         past.kept(spec.data_schema())
     assert replace(past, m={"illness": 3}).kept(spec.data_schema())["m"] == {"illness": 3}
@@ -576,7 +583,11 @@ def test_a_release_that_hides_which_records_are_of_no_one_is_refused(
     spec = with_counterfeits(specified, seed=9)
     policy = spec.release_policy()
     with WorkArea(tmp_path / "work", "spoilt") as work:
-        past = Past(table=lake.table("people"), policy=policy, run=("w", "w"), **spec.history.kept)
+        past = Past(
+            releases=without(lake, "w"),
+            policy=policy,
+            **spec.history.kept,
+        )
         staged = staged_by(spec, work, past, method="bottom_up", k=5, l=2)
         assert privacy_release.verify_staged(staged, policy, table=lake.table("people")).passed
         persons, table = read_persons(staged.persons).copy(), pd.read_parquet(staged.uri)
@@ -608,7 +619,7 @@ def test_a_release_that_hides_which_records_are_of_no_one_is_refused(
 
 def test_counterfeits_without_a_set_to_keep_are_refused(specified: Specified, lake: Lake) -> None:
     policy = ReleasePolicy.from_dict({"require": [{"model": "k_anonymity", "k": 5}]})
-    past = Past(table=lake.table("people"), policy=policy, run=("1", "1"), counterfeits=0.1)
+    past = Past(releases=without(lake, "1"), policy=policy, counterfeits=0.1)
     with pytest.raises(SpecError, match=r"history\.counterfeits complete sets"):
         past.kept(specified(FIRST).data_schema())
 
