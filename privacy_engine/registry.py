@@ -23,7 +23,7 @@ class Family(StrEnum):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Entry:
+class MethodEntry:
     """Location of a method, and its properties that are needed before it is imported.
 
     Attributes:
@@ -40,23 +40,27 @@ class Entry:
     followed: bool = False
 
 
-def _anonymizer(home: str, *, fragments: bool = True) -> Entry:
-    return Entry(home=f"privacy_engine.anonymizers.{home}", family=Family.ANONYMIZER, fragments=fragments)
+def _anonymizer(home: str, *, fragments: bool = True) -> MethodEntry:
+    return MethodEntry(
+        home=f"privacy_engine.anonymizers.{home}", family=Family.ANONYMIZER, fragments=fragments
+    )
 
 
-def _synthesizer(home: str, *, followed: bool = False) -> Entry:
-    return Entry(home=f"privacy_engine.synthesizers.{home}", family=Family.SYNTHESIZER, followed=followed)
+def _synthesizer(home: str, *, followed: bool = False) -> MethodEntry:
+    return MethodEntry(
+        home=f"privacy_engine.synthesizers.{home}", family=Family.SYNTHESIZER, followed=followed
+    )
 
 
-def _randomizer(home: str) -> Entry:
-    return Entry(home=f"privacy_engine.randomizers.{home}", family=Family.RANDOMIZER)
+def _randomizer(home: str) -> MethodEntry:
+    return MethodEntry(home=f"privacy_engine.randomizers.{home}", family=Family.RANDOMIZER)
 
 
-def _detector(home: str) -> Entry:
-    return Entry(home=f"privacy_engine.outliers.{home}", family=Family.DETECTOR)
+def _detector(home: str) -> MethodEntry:
+    return MethodEntry(home=f"privacy_engine.outliers.{home}", family=Family.DETECTOR)
 
 
-METHODS: Mapping[str, Entry] = MappingProxyType(
+METHODS: Mapping[str, MethodEntry] = MappingProxyType(
     {
         "mondrian": _anonymizer("mondrian:Mondrian"),
         "bottom_up": _anonymizer("bottom_up:BottomUp"),
@@ -73,11 +77,13 @@ METHODS: Mapping[str, Entry] = MappingProxyType(
         "errph": _randomizer("errph:ERRPH"),
         "trr": _randomizer("trr:TRR"),
         "local_laplace": _randomizer("local_laplace:LocalLaplace"),
-        "structure": Entry(home="privacy_engine.structure.structure:Structure", family=Family.STRUCTURE),
+        "structure": MethodEntry(
+            home="privacy_engine.structure.structure:Structure", family=Family.STRUCTURE
+        ),
     }
 )
 
-DETECTORS: Mapping[str, Entry] = MappingProxyType(
+DETECTORS: Mapping[str, MethodEntry] = MappingProxyType(
     {
         "okplof": _detector("okplof:OKPLOF"),
         "lof": _detector("lof:LOF"),
@@ -253,7 +259,7 @@ def load_detector(name: str, **parameters: Any) -> Any:
     return _load(name, detector_class(name), parameters)
 
 
-def _class(registry: Mapping[str, Entry], name: str) -> Any:
+def _class(registry: Mapping[str, MethodEntry], name: str) -> Any:
     if name not in registry:
         hint = did_you_mean(name, registry)
         raise ValueError(f"method must be one of {list(registry)}, got {name!r}{hint}")

@@ -101,7 +101,7 @@ class Intervals(StrEnum):
 SUPPRESSED = "null: the value was suppressed, because the records of its class do not share it"
 
 
-class Period(StrEnum):
+class CalendarUnit(StrEnum):
     """A unit of the calendar."""
 
     SECOND = "second"

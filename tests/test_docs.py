@@ -57,7 +57,7 @@ def test_an_editor_knows_the_type_of_every_exported_name(tmp_path: Path) -> None
     assert not [name for name, kind in zip(names, revealed, strict=True) if kind == "Any"]
 
 
-def test_the_operator_reference_has_beforey_public_name() -> None:
+def test_the_operator_reference_has_every_public_name() -> None:
     headings = set(re.findall(r"^### (\w+)", (ROOT / "docs/reference.md").read_text(), re.MULTILINE))
     assert headings == set(airflow_privacy_release.__all__)
 

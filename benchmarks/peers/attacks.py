@@ -12,7 +12,7 @@ from benchmarks.report import Section, markdown_table, verdict
 from benchmarks.tables import SENSITIVE, Table
 from privacy_engine import DataSchema, load_method
 from privacy_engine.attacks.shadow import shadows_of
-from privacy_engine.attacks.trial import Evidence, Outcome, Verdict, case_of, try_attack
+from privacy_engine.attacks.trial import AttackOutcome, Evidence, Verdict, case_of, try_attack
 from privacy_engine.registry import load_attack
 from privacy_engine.republication.republish import republish
 from privacy_engine.verification.cross_release import Membership
@@ -104,7 +104,7 @@ def run(table: Table, *, runs: int = 100, rows: int = 1_500) -> Section:
     schema = bounded(table)
     people, outsiders = split(table)
     mixed = pd.concat([outsiders, people], ignore_index=True)
-    found: dict[str, dict[str, Outcome]] = {}
+    found: dict[str, dict[str, AttackOutcome]] = {}
     seconds: dict[str, float] = {}
     for name, make in releases(schema).items():
         release = make(people, np.random.default_rng(4)).reset_index(drop=True)
@@ -126,7 +126,7 @@ def run(table: Table, *, runs: int = 100, rows: int = 1_500) -> Section:
     return _section(found, seconds, pairs, alarms, blind, runs, len(people), inferred)
 
 
-def _pairs(people: pd.DataFrame, outsiders: pd.DataFrame, schema: DataSchema) -> dict[str, Outcome]:
+def _pairs(people: pd.DataFrame, outsiders: pd.DataFrame, schema: DataSchema) -> dict[str, AttackOutcome]:
     """Two releases of the same people, intersected."""
     persons = np.array([f"p{i}" for i in range(len(people))], dtype=object)
 
@@ -166,7 +166,7 @@ def _intersected(
     people: pd.DataFrame,
     outsiders: pd.DataFrame,
     schema: DataSchema,
-) -> Outcome:
+) -> AttackOutcome:
     evidence = Evidence(
         release=release, source=schema, people=people, outsiders=outsiders, memberships=tuple(memberships)
     )
@@ -195,9 +195,9 @@ def _alarms(
 
 
 def _section(
-    found: Mapping[str, Mapping[str, Outcome]],
+    found: Mapping[str, Mapping[str, AttackOutcome]],
     seconds: Mapping[str, float],
-    pairs: Mapping[str, Outcome],
+    pairs: Mapping[str, AttackOutcome],
     alarms: Mapping[str, int],
     blind: Mapping[str, int],
     runs: int,

@@ -32,7 +32,7 @@ from privacy_engine.randomizers.channel import Channel
 from privacy_engine.synthesizers.bayes.scores import dependence_sensitivity
 from privacy_engine.synthesizers.latent import budget_plan, large_search, related_pairs
 from privacy_engine.synthesizers.latent.budget_plan import Inputs
-from privacy_engine.synthesizers.latent.large_search import LargeShare, Parts, find_large
+from privacy_engine.synthesizers.latent.large_search import BudgetParts, LargeShare, find_large
 from privacy_engine.synthesizers.latent.related_pairs import CLEAR, Figures, dependence_figures
 from privacy_engine.synthesizers.quantile_bins import with_quantile_bins
 from privacy_engine.tables import marginals
@@ -307,7 +307,7 @@ def _large_attributes(epsilon: float, effort: int) -> float:
         found = []
         for _ in range(5000 * effort):
             noise = Seen(epsilon)
-            share = LargeShare(parts={0: Parts.of(epsilon, declared=False)}, rest=0.0)
+            share = LargeShare(parts={0: BudgetParts.of(epsilon, declared=False)}, rest=0.0)
             find_large(Inputs.of(coded, noise), share)
             counts, table = noise.seen[0], noise.seen[-1]
             high = counts[0] >= 400 and table.ravel()[0] >= 400

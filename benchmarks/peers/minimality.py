@@ -10,7 +10,7 @@ import pandas as pd
 from benchmarks.report import markdown_table, verdict
 from benchmarks.tables import SENSITIVE
 from privacy_engine import DataSchema, load_method
-from privacy_engine.attacks.trial import Evidence, Outcome, Verdict, case_of, try_attack
+from privacy_engine.attacks.trial import AttackOutcome, Evidence, Verdict, case_of, try_attack
 from privacy_engine.registry import load_attack
 from privacy_engine.tables.hierarchy import Hierarchy
 from privacy_engine.tables.schema import Attribute
@@ -39,7 +39,7 @@ people in classes of at least 2k."""
 class Tried:
     """What was found on a release, the share of its people in classes of at least 2k, and CPU seconds."""
 
-    outcome: Outcome
+    outcome: AttackOutcome
     large: float
     seconds: float
 
@@ -98,7 +98,7 @@ class Minimal:
         )
 
 
-def cell(outcome: Outcome) -> str:
+def cell(outcome: AttackOutcome) -> str:
     """Excess and interval, bold where that is above 0, and the excess of the planted leak."""
     message = f"{outcome.excess:.3f} ({outcome.low:.3f} to {outcome.high:.3f})"
     message = f"**{message}**" if outcome.low > 0 else message
@@ -186,7 +186,7 @@ def _tried(
     schema: DataSchema,
     rules: Sequence[PrivacyModel],
     seed: int,
-) -> Outcome:
+) -> AttackOutcome:
     evidence = Evidence(
         release=release, source=schema, people=people, outsiders=outsiders, rules=tuple(rules)
     )

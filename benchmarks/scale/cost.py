@@ -7,7 +7,7 @@ from tempfile import TemporaryDirectory
 from benchmarks import dp_tables
 from benchmarks.report import Section, markdown_table, verdict
 from benchmarks.tables import Table
-from privacy_release.explore.cost import Cost, Point, Steps, cost, measured_on_samples
+from privacy_release.explore.cost import Cost, SampleCost, Steps, cost, measured_on_samples
 from privacy_release.workarea.area import WorkArea
 from privacy_release.workarea.parquet import parquet_bytes, write_private
 from privacy_release.workarea.references import RecordsFileRef
@@ -62,7 +62,7 @@ def _steps(table: Table, method: str, folder: Path) -> Steps:
     )
 
 
-def describe(measured: Mapping[str, Sequence[Point]]) -> Section:
+def describe(measured: Mapping[str, Sequence[SampleCost]]) -> Section:
     """One line a method, and the judgements."""
     rows: list[list[str]] = []
     held: dict[str, list[bool]] = {"seconds": [], "memory": []}

@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 from benchmarks.processes import answer_of
 from benchmarks.report import Section, markdown_table, verdict
 from benchmarks.tables import Table
-from privacy_release.lake.publish import Published, publish
+from privacy_release.lake.publish import CommittedRelease, publish
 from privacy_release.lake.read import manifest_of, newest_releases, read_release, releases
 from privacy_release.lake.store import Lake
 from privacy_release.workarea.area import sha256_file
@@ -57,7 +57,7 @@ class LongTable:
     staged: Path
     report: Path
 
-    def publish(self, release_id: str, run_key: str | None = None) -> Published:
+    def publish(self, release_id: str, run_key: str | None = None) -> CommittedRelease:
         """Publish the staged rows as one more release."""
         return publish(
             self.lake.table(NAME),

@@ -105,9 +105,9 @@ def run(root: Path, name: str) -> "DagRun":
     from airflow.utils import db
 
     from privacy_release.workarea.area import work_area_root
-    from privacy_release.workarea.sweep import Rules, idle_limit, sweep
+    from privacy_release.workarea.sweep import SweepRules, idle_limit, sweep
 
-    sweep(work_area_root(), Rules(idle=idle_limit()))  # files of a demonstration that was killed
+    sweep(work_area_root(), SweepRules(idle=idle_limit()))  # files of a demonstration that was killed
     db.initdb()
     dag = load_dag(root, name)
     progress = Progress()

@@ -59,7 +59,7 @@ class Selection:
 
 
 @dataclass(frozen=True)
-class Step:
+class AddedFeature:
     """A feature that was added.
 
     Attributes:
@@ -108,13 +108,13 @@ def forward_step(
     feature: Feature,
     models: Sequence[PrivacyModel],
     suppression_limit: float,
-) -> Step | None:
+) -> AddedFeature | None:
     """Add a feature to the classes at the finest level that the models allow; None if no level is allowed."""
     for level in range(len(feature.levels)):
         finer = refined(labels, feature.groups(encoded.codes, level))
         released = privacy_test(encoded, finer, models, suppression_limit)
         if released is not None:
-            return Step(finer, released, level)
+            return AddedFeature(finer, released, level)
     return None
 
 
@@ -203,7 +203,7 @@ def privacy_test(
     return None
 
 
-class Order(StrEnum):
+class FeatureOrder(StrEnum):
     """Which feature the forward pass tries next."""
 
     WORTH = "worth"  # the papers' order: sorted once by each feature's own value
@@ -233,7 +233,7 @@ class FeatureSelection(Anonymizer):
     bins: int = 5
     one_hot: bool = True
     generalize: bool = True
-    order: Order = Order.WORTH
+    order: FeatureOrder = FeatureOrder.WORTH
     fragmentable: ClassVar[bool] = False  # each part would keep different features
 
     def __post_init__(self) -> None:
@@ -243,7 +243,7 @@ class FeatureSelection(Anonymizer):
         target: object = self.target  # of any type, where it comes from a file
         if target is not None and not (isinstance(target, str) and target):
             raise ValueError(f"target must be the name of an attribute, or None, got {target!r}")
-        object.__setattr__(self, "order", choice(Order, self.order, "order"))
+        object.__setattr__(self, "order", choice(FeatureOrder, self.order, "order"))
 
     @abstractmethod
     def worth(
@@ -280,7 +280,7 @@ class FeatureSelection(Anonymizer):
         with portion(0.1):
             for limit in tracked([step for step in STEPS if step <= self.suppression_limit]):
                 tried = order
-                if self.order is Order.GAIN:
+                if self.order is FeatureOrder.GAIN:
                     with portion(0.7):
                         tried = gain_order(encoded, features, order, models, y, limit)
                 selection = forward_pass(encoded, features, tried, models, limit)

@@ -21,7 +21,7 @@ from privacy_engine.tables.columns import NULL, factorize, is_number
 from privacy_engine.tables.dates import is_dated
 from privacy_engine.tables.hierarchy import ROOT
 from privacy_engine.tables.schema import Attribute, DataSchema
-from privacy_engine.verification.published_boxes import Column, values_of_set
+from privacy_engine.verification.published_boxes import CellParser, values_of_set
 from privacy_engine.vocabulary import released_as
 
 Floats = npt.NDArray[np.float64]
@@ -246,7 +246,7 @@ def _span_texts(
     coded = [factorize(table[name]) for name in names]
     rows, which = np.unique(np.stack([c.codes for c in coded], axis=1), axis=0, return_inverse=True)
     texts = [[*c.texts, None] for c in coded]
-    column = Column(names, attribute)
+    column = CellParser(names, attribute)
     found = np.full((len(rows), 3), np.nan)
     for i, row in enumerate(rows.tolist()):  # distinct cells, a few thousand
         cell = tuple(texts[j][code] for j, code in enumerate(row))

@@ -40,8 +40,8 @@ import pandas as pd
 
 from privacy_engine.attacks.cells import Bools, Floats, Ints
 from privacy_engine.attacks.inference import cross_fitted
-from privacy_engine.attacks.natural_cuts import Cut, People, cuts_of
-from privacy_engine.attacks.refusals import Rules, inferred
+from privacy_engine.attacks.natural_cuts import Cut, ReleasedPeople, cuts_of
+from privacy_engine.attacks.refusals import CutRules, inferred
 from privacy_engine.attacks.trial import Case, Rate, Tries
 from privacy_engine.errors import SchemaError
 from privacy_engine.tables.classes import EquivalenceClasses
@@ -89,7 +89,7 @@ class Minimality:
         }
         if not rules_of or not case.source.quasi_identifiers:
             return {}
-        people = People.of(evidence.release, evidence.people, case.source, rng)
+        people = ReleasedPeople.of(evidence.release, evidence.people, case.source, rng)
         k = least_people(evidence.rules)
         return {a.name: _attacked(case, people, a, rules, k, rng) for a, rules in rules_of.items()}
 
@@ -106,7 +106,7 @@ def least_people(rules: Sequence[PrivacyModel]) -> int:
 
 def _attacked(
     case: Case,
-    people: People,
+    people: ReleasedPeople,
     attribute: Attribute,
     models: Sequence[SensitiveModel],
     k: int,
@@ -136,14 +136,16 @@ class Dealt:
         losses: Loss of each class in each quasi-identifier, shape (c, q).
     """
 
-    rules: Rules
+    rules: CutRules
     counts: Ints
     members: Sequence[Ints]
     values: Ints
     losses: Floats
 
 
-def _dealt(case: Case, people: People, attribute: Attribute, models: Sequence[SensitiveModel]) -> Dealt:
+def _dealt(
+    case: Case, people: ReleasedPeople, attribute: Attribute, models: Sequence[SensitiveModel]
+) -> Dealt:
     columns = [case.evidence.release[[attribute.name]], case.evidence.people[[attribute.name]]]
     both = pd.concat(columns, ignore_index=True)
     column = EquivalenceClasses.of_table(both, DataSchema((attribute,))).sensitive[attribute.name]
@@ -160,7 +162,7 @@ def _dealt(case: Case, people: People, attribute: Attribute, models: Sequence[Se
     order = np.argsort(people.labels, kind="stable")
     ends = np.searchsorted(people.labels[order], np.arange(classes + 1))
     return Dealt(
-        rules=Rules(models=models, prior=total / max(int(total.sum()), 1), hierarchy=column.hierarchy),
+        rules=CutRules(models=models, prior=total / max(int(total.sum()), 1), hierarchy=column.hierarchy),
         counts=counts,
         members=[order[first:last] for first, last in pairwise(ends.tolist())],
         values=values.astype(np.int64),
@@ -188,7 +190,7 @@ class RefusedCuts:
         return self.shares[slip][np.arange(len(sides)), sides]
 
 
-def _cuts(dealt: Dealt, people: People, k: int, rng: np.random.Generator) -> dict[int, list[Cut]]:
+def _cuts(dealt: Dealt, people: ReleasedPeople, k: int, rng: np.random.Generator) -> dict[int, list[Cut]]:
     """Return the cuts of the classes that have some, as many as are analysed."""
     most = min(MOST_CUTS, MOST_COUNTS // len(dealt.rules.prior))
     found, seen = dict[int, list[Cut]](), 0
@@ -275,7 +277,7 @@ def _together(usual: Floats, each: Floats) -> Floats:
 
 
 def _planted(
-    dealt: Dealt, people: People, targets: Ints, k: int, rng: np.random.Generator
+    dealt: Dealt, people: ReleasedPeople, targets: Ints, k: int, rng: np.random.Generator
 ) -> tuple[Dealt, Mapping[int, RefusedCuts]]:
     """Return values and joined classes that a minimal algorithm could have released, and what they reveal.
 
@@ -302,7 +304,7 @@ def _rise(dealt: Dealt, c: int, evidence: RefusedCuts) -> float:
     return float(((evidence.shares[SLIPS[0]] - usual).max(axis=2) * near).sum(axis=1).max())
 
 
-def _joined(dealt: Dealt, people: People, targets: Ints, size: int) -> Dealt:
+def _joined(dealt: Dealt, people: ReleasedPeople, targets: Ints, size: int) -> Dealt:
     """Join neighbouring classes in groups, without counts; keep the groups of the first targets."""
     along = [c for c in people.along.tolist() if len(dealt.members[c])]
     groups = [along[i : i + size] for i in range(0, max(len(along) - size, 0) + 1, size)]
@@ -317,7 +319,7 @@ def _joined(dealt: Dealt, people: People, targets: Ints, size: int) -> Dealt:
 
 
 def _with_leaks(
-    dealt: Dealt, people: People, k: int, rng: np.random.Generator
+    dealt: Dealt, people: ReleasedPeople, k: int, rng: np.random.Generator
 ) -> tuple[Dealt, dict[int, list[Cut]]]:
     """Give each class the table's values, except one value on one side of a cut, the only cut that is tried.
 
@@ -345,7 +347,7 @@ def _with_leaks(
     return replace(dealt, values=values, counts=np.array(counts, np.int64).reshape(-1, len(upto))), cuts
 
 
-def _most(rules: Rules, side: Ints, others: Ints, value: int) -> float:
+def _most(rules: CutRules, side: Ints, others: Ints, value: int) -> float:
     """Return the largest share of a side that can get a value so that only the cut breaks a rule.
 
     Args:

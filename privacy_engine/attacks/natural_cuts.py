@@ -28,7 +28,7 @@ CHILDREN = 3  # number of largest children of a node that are split from the oth
 
 
 @dataclass(frozen=True, kw_only=True)
-class People:
+class ReleasedPeople:
     """Who is in which class of a release.
 
     Attributes:
@@ -53,7 +53,7 @@ class People:
     @classmethod
     def of(
         cls, release: pd.DataFrame, people: pd.DataFrame, source: DataSchema, rng: np.random.Generator
-    ) -> "People":
+    ) -> "ReleasedPeople":
         """Find everyone's class.
 
         Raises:
@@ -130,7 +130,7 @@ def _covered(space: Space, boxes: Cells, c: int, people: Cells, waiting: Ints, l
 
 
 def _levels(column: pd.Series, attribute: Attribute, people: Cells, j: int, ordered: int) -> Ints:
-    """(n, levels) numbers of the values, see `People`."""
+    """(n, levels) numbers of the values, see `ReleasedPeople`."""
     if j < ordered:
         x = people.low[:, j]
         return np.unique(x, return_inverse=True)[1].astype(np.int64).reshape(-1, 1)
@@ -167,7 +167,7 @@ class Cut:
         return min(self.size, len(self.near) - self.size)
 
 
-def cuts_of(people: People, members: Ints, k: int) -> list[Cut]:
+def cuts_of(people: ReleasedPeople, members: Ints, k: int) -> list[Cut]:
     """Return the cuts of a class that leave at least k people on either side.
 
     Args:

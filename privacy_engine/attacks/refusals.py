@@ -35,7 +35,7 @@ BROKEN = -1.0  # the margin of a class that breaks a rule
 
 
 @dataclass(frozen=True, kw_only=True)
-class Rules:
+class CutRules:
     """Models of one sensitive attribute, as an algorithm applies them to cuts.
 
     Attributes:
@@ -105,7 +105,7 @@ class Refusals:
 
 
 def inferred(
-    rules: Rules, counts: Ints, near: Ints, rng: np.random.Generator, draws: int = DRAWS
+    rules: CutRules, counts: Ints, near: Ints, rng: np.random.Generator, draws: int = DRAWS
 ) -> Refusals:
     """Infer what the refusal of each cut reveals.
 
@@ -131,7 +131,7 @@ def inferred(
     return Refusals(chance=chance, usual=usual, refused=refused)
 
 
-def breakable(rules: Rules, counts: Ints, near: Ints) -> Bools:
+def breakable(rules: CutRules, counts: Ints, near: Ints) -> Bools:
     """(q,) whether the cut breaks a rule if one side has the most frequent values, as far as possible."""
     found = np.zeros(len(counts), np.bool_)
     order = np.argsort(-counts, axis=1, kind="stable")
@@ -146,7 +146,7 @@ def breakable(rules: Rules, counts: Ints, near: Ints) -> Bools:
 
 
 def _split(
-    rules: Rules, counts: Ints, near: Ints, rng: np.random.Generator, draws: int
+    rules: CutRules, counts: Ints, near: Ints, rng: np.random.Generator, draws: int
 ) -> tuple[Floats, Floats]:
     """(q,) probability that a rule breaks, 0 if too rare; (q, m) mean counts of the near side then."""
     cuts = len(counts)
@@ -197,7 +197,7 @@ def _copied(kept: Bools, rng: np.random.Generator) -> Ints:
 
 
 def _swap(
-    rules: Rules,
+    rules: CutRules,
     counts: Ints,
     state: Ints,
     margin: Floats,

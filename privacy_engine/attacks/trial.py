@@ -243,7 +243,7 @@ class Attack(Protocol):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Outcome:
+class AttackOutcome:
     """The result of one attack on one subject.
 
     Attributes:
@@ -295,10 +295,10 @@ class Results:
     """The outcomes of an attack on all its subjects; empty if the release has no such subject."""
 
     attack: str
-    outcomes: tuple[Outcome, ...] = field(default=())
+    outcomes: tuple[AttackOutcome, ...] = field(default=())
 
     @property
-    def worst(self) -> Outcome | None:
+    def worst(self) -> AttackOutcome | None:
         """The outcome whose interval has the highest upper end."""
         return max(self.outcomes, key=lambda outcome: outcome.high, default=None)
 
@@ -318,7 +318,7 @@ def try_attack(attack: Attack, case: Case, rng: np.random.Generator, confidence:
     return Results(
         attack=attack.name,
         outcomes=tuple(
-            Outcome(attack=attack.name, subject=s, found=f, planted=planted[s], confidence=each)
+            AttackOutcome(attack=attack.name, subject=s, found=f, planted=planted[s], confidence=each)
             for s, f in found.items()
         ),
     )

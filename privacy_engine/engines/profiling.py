@@ -14,7 +14,7 @@ from privacy_engine.engines.frames import to_frame
 from privacy_engine.engines.parquet import batches
 from privacy_engine.tables.columns import factorize, floats
 from privacy_engine.tables.dates import DATES, TIMES, moments
-from privacy_engine.vocabulary import Kind, Period
+from privacy_engine.vocabulary import CalendarUnit, Kind
 
 # Text formats that are tried for dates; if several fit, the first.
 FORMATS = (
@@ -196,8 +196,8 @@ def _decades(seconds: list[float]) -> tuple[str, str] | None:
     if not seconds:
         return None
     days = np.array([min(seconds), max(seconds)], dtype=np.int64) // 86_400
-    low, high = DATES.start(days[:1], Period.DECADE), DATES.end(days[1:], Period.DECADE)
-    return DATES.labels(low, Period.DAY)[0], DATES.labels(high, Period.DAY)[0]
+    low, high = DATES.start(days[:1], CalendarUnit.DECADE), DATES.end(days[1:], CalendarUnit.DECADE)
+    return DATES.labels(low, CalendarUnit.DAY)[0], DATES.labels(high, CalendarUnit.DAY)[0]
 
 
 def is_number(kind: pa.DataType) -> bool:

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from privacy_engine.measures import utility
-from privacy_engine.measures.distributions import Distribution, Tally, Withheld, shown, tallies
+from privacy_engine.measures.distributions import AttributeTally, Distribution, Withheld, shown, tallies
 from privacy_engine.measures.utility import Charge
 from privacy_engine.release import Release
 from privacy_engine.tables.schema import DataSchema
@@ -50,7 +50,7 @@ class FragmentFigures:
     distorted: int
     lca: tuple[float, ...]
     own: tuple[float, ...]
-    tallies: tuple[Tally | Withheld, ...]
+    tallies: tuple[AttributeTally | Withheld, ...]
     counts: dict[str, float] = field(default_factory=dict)
 
     @classmethod
@@ -165,12 +165,12 @@ def _plain(value: Any) -> Any:
     return list(value) if isinstance(value, tuple) else value
 
 
-def _tally_to_dict(tally: Tally | Withheld) -> dict[str, Any]:
+def _tally_to_dict(tally: AttributeTally | Withheld) -> dict[str, Any]:
     return {f.name: _plain(getattr(tally, f.name)) for f in fields(tally)}
 
 
-def _tally_from_dict(given: Mapping[str, Any]) -> Tally | Withheld:
+def _tally_from_dict(given: Mapping[str, Any]) -> AttributeTally | Withheld:
     if "reason" in given:
         return Withheld(**given)
     lists = {name: tuple(given[name]) for name in ("groups", "before", "after")}
-    return Tally(**{**given, **lists})
+    return AttributeTally(**{**given, **lists})

@@ -52,13 +52,13 @@ class Withheld:
     attribute: str
     reason: str
 
-    def __add__(self, other: "Tally | Withheld") -> "Withheld":
+    def __add__(self, other: "AttributeTally | Withheld") -> "Withheld":
         """What cannot be shown of a part of a table cannot be shown of all of it."""
         return self
 
 
 @dataclass(frozen=True, kw_only=True)
-class Tally:
+class AttributeTally:
     """One quasi-identifier before and after, in exact counts: as private as the source.
 
     Attributes:
@@ -73,7 +73,7 @@ class Tally:
     before: tuple[int, ...]
     after: tuple[float, ...]
 
-    def __add__(self, other: "Tally | Withheld") -> "Tally | Withheld":
+    def __add__(self, other: "AttributeTally | Withheld") -> "AttributeTally | Withheld":
         """The tally of the records of both, which are parts of one table."""
         if isinstance(other, Withheld):
             return other
@@ -82,7 +82,7 @@ class Tally:
                 attribute=self.attribute,
                 reason="it was anonymized in fragments whose values do not fall into the same groups",
             )
-        return Tally(
+        return AttributeTally(
             attribute=self.attribute,
             ordered=self.ordered,
             groups=self.groups,
@@ -120,7 +120,7 @@ def distributions(recoding: Recoding, smallest_count: int) -> list[Distribution 
     return shown(tallies(recoding, attributes), smallest_count)
 
 
-def tallies(recoding: Recoding, attributes: Sequence[Attribute]) -> list[Tally | Withheld]:
+def tallies(recoding: Recoding, attributes: Sequence[Attribute]) -> list[AttributeTally | Withheld]:
     """Exact counts of each quasi-identifier; those of the parts of a table add up.
 
     Args:
@@ -132,7 +132,7 @@ def tallies(recoding: Recoding, attributes: Sequence[Attribute]) -> list[Tally |
     ]
 
 
-def shown(found: Sequence[Tally | Withheld], smallest_count: int) -> list[Distribution | Withheld]:
+def shown(found: Sequence[AttributeTally | Withheld], smallest_count: int) -> list[Distribution | Withheld]:
     """Return what may be published of tallies; arguments and errors as for `distributions`."""
     if smallest_count < 2:
         raise ValueError(f"smallest_count must be >= 2, got {smallest_count}")
@@ -155,7 +155,7 @@ def protected(counts: IntArray, smallest_count: int) -> tuple[int | None, ...]:
     return tuple(None if h else int(c) for h, c in zip(hidden, rounded, strict=True))
 
 
-def _tally(recoding: Recoding, j: int, attribute: Attribute, cover: Cover) -> Tally | Withheld:
+def _tally(recoding: Recoding, j: int, attribute: Attribute, cover: Cover) -> AttributeTally | Withheld:
     domain, codes = recoding.encoded.domains[j], recoding.encoded.codes[:, j]
     if not attribute.has_public_domain:
         return Withheld(
@@ -187,7 +187,7 @@ def _tally(recoding: Recoding, j: int, attribute: Attribute, cover: Cover) -> Ta
             return Withheld(attribute=attribute.name, reason=reason)
         before = np.bincount(group_of[codes], minlength=len(groups))
         after = _share_out(recoding.sizes, cover, group_of, len(groups))
-    return Tally(
+    return AttributeTally(
         attribute=attribute.name,
         ordered=isinstance(domain, OrderedDomain),
         groups=groups,

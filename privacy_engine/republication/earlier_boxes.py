@@ -18,8 +18,8 @@ from privacy_engine.tables.geometry import class_spans
 from privacy_engine.tables.schema import DataSchema
 from privacy_engine.verification.cross_release import History, Membership, cores
 from privacy_engine.verification.published_boxes import (
-    Column,
-    Reading,
+    BoxParser,
+    CellParser,
     cell_texts,
     known_texts,
     values_of_set,
@@ -30,7 +30,7 @@ Texts = npt.NDArray[np.object_]
 
 
 @dataclass(frozen=True)
-class Known:
+class KnownBoxes:
     """A table of persons, encoded, and what earlier releases reveal about each.
 
     Attributes:
@@ -66,7 +66,7 @@ def known_of(
     earlier: Sequence[Membership],
     *,
     nested: bool,
-) -> Known:
+) -> KnownBoxes:
     """Encode a table with its persons' cores.
 
     Args:
@@ -96,12 +96,12 @@ def known_of(
         low[has], high[has] = (ends[core[has]] for ends in spans)
     in_order = Membership(persons=persons[encoded.rows], labels=np.zeros(len(encoded), np.int64))
     history = History(new=in_order, earlier=tuple(earlier), source=schema)
-    return Known(encoded, in_order.persons, history, core, points, low, high)
+    return KnownBoxes(encoded, in_order.persons, history, core, points, low, high)
 
 
 def unpublished(release: Membership, schema: DataSchema) -> list[str]:
     """Return the quasi-identifiers missing in an earlier release; none if its cells are unknown."""
-    shown = {c.attribute.name for c in Reading(list(release.boxes), schema).columns if c.attribute}
+    shown = {c.attribute.name for c in BoxParser(list(release.boxes), schema).columns if c.attribute}
     return [a.name for a in schema.quasi_identifiers if shown and a.name not in shown]
 
 
@@ -171,7 +171,7 @@ def wider_cells(
     first = np.unique(which[shown.index.to_numpy()], return_index=True)[1]
     found = shown.iloc[first].set_axis(pd.Index(classes), axis="index")
     # What they cover is parsed from the cells, as by the next release.
-    reading = Reading(sorted(release.boxes), schema)
+    reading = BoxParser(sorted(release.boxes), schema)
     own = np.concatenate([rows[c] for c in classes.tolist()])
     of = np.repeat(np.arange(len(classes)), [len(rows[c]) for c in classes.tolist()])
     before = {name: texts[release.first[classes]] for name, texts in release.boxes.items()}
@@ -243,7 +243,7 @@ def _spanned(
     release: Membership, c: int, schema: DataSchema, columns: dict[str, Values]
 ) -> dict[str, list[Any]] | None:
     """Quasi-identifier -> values that together span the box of a class; None where a cell cannot be read."""
-    reading = Reading(list(release.boxes), schema)
+    reading = BoxParser(list(release.boxes), schema)
     found: dict[str, list[Any]] = {}
     for column in reading.columns:
         cell = tuple(release.boxes[name][release.first[c]] for name in column.names)
@@ -259,7 +259,7 @@ def _spanned(
     return found if set(found) == set(columns) else None
 
 
-def _texts(column: Column, cell: tuple[str | None, ...]) -> list[str | None] | None:
+def _texts(column: CellParser, cell: tuple[str | None, ...]) -> list[str | None] | None:
     """Values that together span a cell."""
     a = column.attribute
     assert a is not None

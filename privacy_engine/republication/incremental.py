@@ -54,7 +54,7 @@ from privacy_engine.verification.cross_release import (
     MInvariance,
 )
 from privacy_engine.verification.models import DistinctLDiversity, KAnonymity, holds
-from privacy_engine.verification.published_boxes import Reading, known_texts
+from privacy_engine.verification.published_boxes import BoxParser, known_texts
 from privacy_engine.verification.republication.class_values import people_of
 from privacy_engine.verification.republication.model import Attacker, Republication
 from privacy_engine.vocabulary import Intervals
@@ -283,7 +283,7 @@ class _Persons:
         if newest.boxes and len(here):
             boxes = {name: texts[place[here]] for name, texts in newest.boxes.items()}
             values = known_texts(encoded.table.take(row[here]), schema)
-            reading = Reading(sorted(newest.boxes), schema)
+            reading = BoxParser(sorted(newest.boxes), schema)
             cells, (box, value) = reading.coded([boxes, values])
             outdated[here] |= ~reading.cover(cells, box, value)
         return cls(
@@ -345,7 +345,7 @@ class _Persons:
         return found
 
 
-class State(IntEnum):
+class UnitState(IntEnum):
     """What becomes of a unit."""
 
     PROPOSED = 0
@@ -363,7 +363,7 @@ class _Units:
         label: Proposed class of each record, -1 = none, shape (n,).
         of_record: Unit of each record that has one, else -1, shape (n,).
         of_class: Unit of each class of the last release, shape (c,).
-        state: `State` of each unit, shape (u,).
+        state: `UnitState` of each unit, shape (u,).
         dropped: Records of the last release that a trimmed class goes without, shape (l,).
         wider: Cells of each widened class, by class.
     """
@@ -383,7 +383,7 @@ class _Units:
             label=label,
             of_record=label.copy(),
             of_class=np.arange(persons.classes),
-            state=np.full(persons.classes, State.PROPOSED, dtype=np.int64),
+            state=np.full(persons.classes, UnitState.PROPOSED, dtype=np.int64),
             dropped=np.zeros(len(persons.label), dtype=np.bool_),
         )
 
@@ -396,14 +396,14 @@ class _Units:
         mine = self.label >= 0
         self.label[mine] = self.of_record[mine] = into[self.label[mine]]
         self.of_class = into
-        self.state[classes[first]] = State.PROPOSED
+        self.state[classes[first]] = UnitState.PROPOSED
 
     def add(self, rows: Ints, group: Ints) -> None:
         """Propose one class for the records of each group, none of which is in the last release."""
         found, which = np.unique(group, return_inverse=True)
         self.label[rows] = max(int(self.label.max(initial=-1)) + 1, len(self.of_class)) + which
         self.of_record[rows] = len(self.state) + which
-        self.state = np.concatenate([self.state, np.full(len(found), State.PROPOSED, dtype=np.int64)])
+        self.state = np.concatenate([self.state, np.full(len(found), UnitState.PROPOSED, dtype=np.int64)])
 
 
 def _proposed(
@@ -419,7 +419,7 @@ def _proposed(
     units, left, stayed = _Units.of(of), of.left, of.stayed
     whole = (stayed == 0) | (stayed >= method.least)
     waits = (left > 0) & ~((left >= required.k) & whole)
-    units.state[waits] = State.TAKEN_BACK
+    units.state[waits] = UnitState.TAKEN_BACK
     spare = np.where((stayed > 0) & ~whole, left + stayed - method.least, 0)
     _trim(of, units, np.where(np.minimum(left, spare) >= required.k, spare, 0), rng)
     losses = _losses(of.encoded, units.label, of.classes)
@@ -459,7 +459,7 @@ def _trim(of: _Persons, units: _Units, spare: Ints, rng: np.random.Generator) ->
     label = of.label[rows]
     turn = np.arange(len(rows)) - np.searchsorted(label, label)
     units.dropped[rows[turn < spare[label]]] = True
-    units.state[spare > 0] = State.TRIMMED
+    units.state[spare > 0] = UnitState.TRIMMED
 
 
 def _join(
@@ -502,9 +502,9 @@ def _join(
 def _withdraw(of: _Persons, units: _Units, classes: Ints, allowed: int) -> None:
     """Give up classes that are mostly outdated, up to the number of persons that may be withheld."""
     room = allowed - int((of.known & (of.of_class < 0)).sum())
-    classes = classes[(of.stayed[classes] > 0) & (units.state[classes] == State.TAKEN_BACK)]
+    classes = classes[(of.stayed[classes] > 0) & (units.state[classes] == UnitState.TAKEN_BACK)]
     classes = classes[np.argsort(of.stayed[classes] - of.left[classes], kind="stable")]
-    units.state[classes[np.cumsum(of.stayed[classes]) <= room]] = State.WITHDRAWN
+    units.state[classes[np.cumsum(of.stayed[classes]) <= room]] = UnitState.WITHDRAWN
 
 
 def _widen(of: _Persons, units: _Units, intervals: Intervals) -> None:
@@ -514,7 +514,7 @@ def _widen(of: _Persons, units: _Units, intervals: Intervals) -> None:
     """
     moved = np.bincount(of.label[of.moved], minlength=of.classes)
     whole = units.of_class == np.arange(of.classes)
-    classes = np.flatnonzero((moved > 0) & whole & (units.state[: of.classes] == State.TAKEN_BACK))
+    classes = np.flatnonzero((moved > 0) & whole & (units.state[: of.classes] == UnitState.TAKEN_BACK))
     here = np.flatnonzero(of.row >= 0)
     true = np.full(len(of.persons), -1)
     now = here[~of.outdated[here]]
@@ -526,7 +526,7 @@ def _widen(of: _Persons, units: _Units, intervals: Intervals) -> None:
     pays = (after * (many + moved) < before * many + moved)[classes]
     cells = wider_cells(of.encoded.table, of.schema, of.earlier[-1], _movers(of, classes[pays]), intervals)
     units.wider = cells
-    units.state[cells.index.to_numpy(dtype=np.int64)] = State.WIDENED
+    units.state[cells.index.to_numpy(dtype=np.int64)] = UnitState.WIDENED
 
 
 def _movers(of: _Persons, classes: Ints) -> dict[int, Ints]:
@@ -588,13 +588,13 @@ class _Made:
     def by(cls, of: _Persons, units: _Units, method: Anonymizer) -> "_Made":
         """Render it."""
         state = units.state
-        shown = (units.label >= 0) & (state[units.of_record] == State.PROPOSED)
+        shown = (units.label >= 0) & (state[units.of_record] == UnitState.PROPOSED)
         labels = np.where(shown, units.label, -1)
         fresh, schema = Recoding.of_labels(of.encoded, labels).render_by_row(method.intervals)
         state = state[units.of_class][of.label]
-        as_before = (state == State.TAKEN_BACK) | (state == State.WIDENED)
-        kept = np.flatnonzero(as_before | ((state == State.TRIMMED) & ~units.dropped))
-        wider = (state == State.WIDENED)[kept]
+        as_before = (state == UnitState.TAKEN_BACK) | (state == UnitState.WIDENED)
+        kept = np.flatnonzero(as_before | ((state == UnitState.TRIMMED) & ~units.dropped))
+        wider = (state == UnitState.WIDENED)[kept]
         again = of.last.table.iloc[kept]
         if list(again.columns) != list(fresh.columns):
             raise SchemaError(
@@ -725,8 +725,10 @@ def _judged(of: _Persons, units: _Units, method: Anonymizer, required: _Required
         found = np.unique(made.unit[made.failing(method, required)])
         if not len(found):
             return made
-        proposed = found[np.isin(units.state[found], (State.PROPOSED, State.TRIMMED, State.WIDENED))]
-        units.state[proposed] = State.TAKEN_BACK
+        proposed = found[
+            np.isin(units.state[found], (UnitState.PROPOSED, UnitState.TRIMMED, UnitState.WIDENED))
+        ]
+        units.state[proposed] = UnitState.TAKEN_BACK
         if not len(proposed):
             # What was published before no longer meets a model that compares with all records.
-            units.state[found] = State.WITHDRAWN
+            units.state[found] = UnitState.WITHDRAWN

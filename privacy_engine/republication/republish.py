@@ -50,7 +50,7 @@ from privacy_engine.republication.counterfeits import (
     texts_of,
 )
 from privacy_engine.republication.earlier_boxes import (
-    Known,
+    KnownBoxes,
     Texts,
     blocks_of,
     known_of,
@@ -193,7 +193,7 @@ class _Filling:
 
     @classmethod
     def of(
-        cls, known: Known, attribute: str, m: int, least: int, share: float, rng: np.random.Generator
+        cls, known: KnownBoxes, attribute: str, m: int, least: int, share: float, rng: np.random.Generator
     ) -> "_Filling":
         """Return the buckets of a table, given the arguments of `buckets_of` and a share of counterfeits."""
         values = texts_of(known.encoded.table[attribute])
@@ -243,7 +243,7 @@ class _Requirements:
         """The requirements on every class."""
         return (KAnonymity(k=self.least), *self.method.sensitive_models)
 
-    def made(self, known: Known, rng: np.random.Generator) -> Recoding:
+    def made(self, known: KnownBoxes, rng: np.random.Generator) -> Recoding:
         """Return the recoding, with anyone who cannot be kept safe suppressed."""
         encoded, nested = known.encoded, self.departures is Departures.UNKNOWN
         block = blocks_of(known.history)
@@ -263,7 +263,7 @@ class _Requirements:
         return self._safe(known, labels)
 
     def _made_in_buckets(
-        self, known: Known, block: Ints, filling: _Filling, rng: np.random.Generator
+        self, known: KnownBoxes, block: Ints, filling: _Filling, rng: np.random.Generator
     ) -> Recoding:
         """Recode buckets, each searched separately; people move first, counterfeits come last."""
         nested, buckets = self.departures is Departures.UNKNOWN, filling.buckets
@@ -294,7 +294,7 @@ class _Requirements:
         return self._safe(known, _affordable(recoding, needed, filling.allowed))
 
     def _made_unique(
-        self, known: Known, block: Ints, rng: np.random.Generator, *, counterfeits: bool
+        self, known: KnownBoxes, block: Ints, rng: np.random.Generator, *, counterfeits: bool
     ) -> Recoding:
         """The recoding into m-unique classes, whose counterfeits are known then."""
         ((attribute, m),), together = self.m.items(), self.departures is Departures.KNOWN
@@ -313,7 +313,7 @@ class _Requirements:
             self.filling = _Filling(attribute, values, buckets, m * len(values))
         return self._safe(known, labels)
 
-    def _safe(self, known: Known, labels: Ints) -> Recoding:
+    def _safe(self, known: KnownBoxes, labels: Ints) -> Recoding:
         """Return the recoding by labels without those who are not safe in it."""
         forced = np.zeros(len(labels), np.bool_)
         while True:
@@ -327,7 +327,7 @@ class _Requirements:
                 continue
             labels = np.where(bad, -1, labels)
 
-    def published(self, known: Known, recoding: Recoding) -> Published:
+    def published(self, known: KnownBoxes, recoding: Recoding) -> Published:
         """Return the table that would be published for a recoding."""
         plain, filling = rendered(recoding, self.method.intervals), self.filling
         if filling is None:
@@ -336,7 +336,7 @@ class _Requirements:
         needed = counterfeits_needed(recoding, filling.values, filling.buckets)
         return filled(plain, labels, needed, filling.attribute, known.encoded.table[filling.attribute])
 
-    def released(self, recoding: Recoding, method: Anonymizer, known: Known, limit: float) -> Release:
+    def released(self, recoding: Recoding, method: Anonymizer, known: KnownBoxes, limit: float) -> Release:
         """Return the release, if not too many were withheld."""
         withheld, n = recoding.suppressed, len(known.encoded)
         if withheld > math.floor(limit * n + 1e-9) or withheld == n:
@@ -368,7 +368,7 @@ class _Requirements:
             notes={"distorted": 0.0, "withheld": float(withheld), **added},
         )
 
-    def _whole_cohorts(self, known: Known, block: Ints, kept: Bools) -> Bools:
+    def _whole_cohorts(self, known: KnownBoxes, block: Ints, kept: Bools) -> Bools:
         """(n,) those kept whom departures left with fewer than k others in their classes."""
         kept = kept.copy()
         while True:
@@ -380,7 +380,7 @@ class _Requirements:
             kept[rows[few]] = False
 
     def _searched(
-        self, known: Known, rows: Ints, block: Ints, rng: np.random.Generator, *, fixed: bool
+        self, known: KnownBoxes, rows: Ints, block: Ints, rng: np.random.Generator, *, fixed: bool
     ) -> Ints:
         """Classes of some of the records."""
         part = known.encoded.take(rows)
@@ -411,7 +411,7 @@ class _Requirements:
         labels[new] = int(labels.max(initial=-1)) + 1 + own
         return labels
 
-    def _recoded(self, known: Known, labels: Ints, forced: Bools) -> Recoding:
+    def _recoded(self, known: KnownBoxes, labels: Ints, forced: Bools) -> Recoding:
         """The recoding by labels, whose boxes cover the cores that they must."""
         made = Recoding.of_labels(known.encoded, labels)
         space, labels = tabulate(known.encoded.geometry()), made.labels
@@ -428,7 +428,7 @@ class _Requirements:
             covered = _both(_points_of(known.points, pairs), more) if have else more
             made = Recoding(known.encoded, labels, covered=covered)
 
-    def _failing(self, known: Known, recoding: Recoding) -> Bools:
+    def _failing(self, known: KnownBoxes, recoding: Recoding) -> Bools:
         """Return whether each person is unsafe in a release, by the counts of its verification, (n,)."""
         found = np.zeros(len(known.encoded), np.bool_)
         if not recoding.classes:
@@ -455,7 +455,7 @@ class _Requirements:
         return found
 
 
-def _require_values(column: pd.Series, least: int, known: Known) -> None:
+def _require_values(column: pd.Series, least: int, known: KnownBoxes) -> None:
     """Refuse a first release whose classes of different values cannot be as large as they must.
 
     Raises:
@@ -475,7 +475,7 @@ def _kept(model: PrivacyModel, published: Published) -> bool:
     return all(holds(model, EquivalenceClasses.of_table(table, published.schema)) for table in tables)
 
 
-def _places(known: Known) -> Ints:
+def _places(known: KnownBoxes) -> Ints:
     """(n,) index of each source row in the encoded table."""
     place = np.empty(len(known.encoded), np.int64)
     place[known.encoded.rows] = np.arange(len(known.encoded))

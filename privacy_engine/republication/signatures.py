@@ -24,7 +24,7 @@ import numpy as np
 from privacy_engine.compiled import kernel
 from privacy_engine.recoding.grouping.boxes import Codes, Ints, Space, box_cost, enlarge, tabulate
 from privacy_engine.registry import load_method
-from privacy_engine.republication.earlier_boxes import Known, Texts
+from privacy_engine.republication.earlier_boxes import KnownBoxes, Texts
 from privacy_engine.tables.encoding import EncodedTable
 from privacy_engine.verification.cross_release import History
 
@@ -47,7 +47,7 @@ class Buckets:
 
 
 def buckets_of(
-    known: Known, attribute: str, values: Texts, m: int, least: int, rng: np.random.Generator
+    known: KnownBoxes, attribute: str, values: Texts, m: int, least: int, rng: np.random.Generator
 ) -> Buckets:
     """The signatures of persons: those that they have, and of newcomers those that fit them best.
 

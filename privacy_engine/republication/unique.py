@@ -34,7 +34,7 @@ import numpy.typing as npt
 from privacy_engine.measures.recoding import Points, Recoding
 from privacy_engine.recoding.grouping.boxes import Codes, Ints, tabulate
 from privacy_engine.republication.counterfeits import texts_of
-from privacy_engine.republication.earlier_boxes import Known, Texts
+from privacy_engine.republication.earlier_boxes import KnownBoxes, Texts
 from privacy_engine.republication.signatures import Buckets, Signature, held_signatures, nearest
 from privacy_engine.tables.geometry import Geometry, class_spans, span_costs
 from privacy_engine.tables.schema import DataSchema
@@ -122,7 +122,7 @@ def most_classes(counts: Collection[int], persons: int) -> int:
 
 
 def m_unique_classes(
-    known: Known, block: Ints, kept: npt.NDArray[np.bool_], demand: Demand, rng: np.random.Generator
+    known: KnownBoxes, block: Ints, kept: npt.NDArray[np.bool_], demand: Demand, rng: np.random.Generator
 ) -> tuple[Ints, Texts, Buckets]:
     """Classes of different values each, with the signatures that persons had before.
 
@@ -179,7 +179,7 @@ def _divided(
     return list(found.values())
 
 
-def _balance(buckets: Sequence[Bucket], arrivals: Waiting, known: Known, demand: Demand) -> None:
+def _balance(buckets: Sequence[Bucket], arrivals: Waiting, known: KnownBoxes, demand: Demand) -> None:
     """Balancing: take arrivals with values that a bucket lacks."""
     space, codes = tabulate(known.encoded.geometry()), np.ascontiguousarray(known.encoded.codes, np.int32)
 
@@ -279,7 +279,7 @@ def _join(buckets: Sequence[Bucket], rest: Waiting, k: int) -> None:
                 bucket.add(value, [own.pop()])
 
 
-def _signatures(known: Known, demand: Demand) -> tuple[Texts, list[Signature | None]]:
+def _signatures(known: KnownBoxes, demand: Demand) -> tuple[Texts, list[Signature | None]]:
     """(n,) the value of each person, and the signature.
 
     With counterfeits values are texts, because a later release must write values that no one has; otherwise
@@ -335,7 +335,7 @@ class _Cut:
     order: Ints
 
     @classmethod
-    def of(cls, known: Known) -> "_Cut":
+    def of(cls, known: KnownBoxes) -> "_Cut":
         """The boxes of persons, in whole numbers."""
         geometry = known.encoded.geometry()
         own, space = np.asarray(known.encoded.codes, np.int32), tabulate(geometry)

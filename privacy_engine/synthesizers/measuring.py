@@ -36,7 +36,7 @@ from privacy_engine.tables.domains import (
     undeclared_nulls,
     with_nullable_types,
 )
-from privacy_engine.tables.faults import Rule, described
+from privacy_engine.tables.faults import ValueRule, described
 from privacy_engine.tables.schema import Attribute, DataSchema, nameless_records
 from privacy_engine.vocabulary import Role
 
@@ -251,7 +251,7 @@ def refusal(engine: Engine, files: Files, schema: DataSchema, empty: pd.DataFram
     def problems(number: int, attribute: Attribute) -> Iterator[str]:
         if wrong := attribute.type_problem(empty[attribute.name]):
             yield wrong
-        for rule in Rule:
+        for rule in ValueRule:
             if count := rows[number, rule]:
                 yield described(rule, rows=count, distinct=distinct[number, rule])
 

@@ -16,7 +16,7 @@ from privacy_engine.tables.dates import (
     DATES,
     MICROS_OF_DAY,
     Clock,
-    Moments,
+    DateValues,
     calendar_hierarchy,
     complete_years,
     end_of_bounds,
@@ -30,7 +30,7 @@ from privacy_engine.tables.dates import (
 )
 from privacy_engine.tables.direct_identifiers import Scope, require_texts, scope_of
 from privacy_engine.tables.hierarchy import Hierarchy
-from privacy_engine.vocabulary import Period, counted
+from privacy_engine.vocabulary import CalendarUnit, counted
 
 Bounds = tuple[float, float]
 Floats = npt.NDArray[np.float64]
@@ -84,7 +84,7 @@ class Shift:
         return cls(**{**given, "scope": scope_of("shift", given["scope"])})
 
 
-class Span(StrEnum):
+class DateSpan(StrEnum):
     """A number derived from dates; times count by their day, on the clock that they are read by."""
 
     YEARS_BETWEEN = "years_between"  # complete years from the first day to the second
@@ -111,15 +111,15 @@ class Derivation:
     ('born',)
     """
 
-    span: Span
+    span: DateSpan
     of: tuple[str, ...]
 
     def __post_init__(self) -> None:
         try:
-            object.__setattr__(self, "span", choice(Span, self.span, "derive"))
+            object.__setattr__(self, "span", choice(DateSpan, self.span, "derive"))
         except ValueError as error:
             raise SchemaError(str(error)) from None
-        one, given = self.span is Span.DAYS_SINCE_FIRST, tuple[object, ...](self.of)
+        one, given = self.span is DateSpan.DAYS_SINCE_FIRST, tuple[object, ...](self.of)
         if len(given) != (1 if one else 2) or not all(isinstance(name, str) and name for name in given):
             ends = "the name of a column" if one else "two columns, or a column and a day such as 2026-01-01"
             raise SchemaError(f"derive: {self.span.value} requires {ends}")
@@ -141,17 +141,17 @@ class Derivation:
         ends = [
             days[name] if (day := _day(name)) is None else np.array([day], np.float64) for name in self.of
         ]
-        if self.span is Span.DAYS_SINCE_FIRST:
+        if self.span is DateSpan.DAYS_SINCE_FIRST:
             assert first is not None
             ends = [first, *ends]
         known = ~(np.isnan(ends[0]) | np.isnan(ends[1]))
         start, end = (np.where(known, moment, 0).astype(np.int64) for moment in ends)
-        numbers = complete_years(start, end) if self.span is Span.YEARS_BETWEEN else end - start
+        numbers = complete_years(start, end) if self.span is DateSpan.YEARS_BETWEEN else end - start
         return pd.Series(numbers, dtype="Int64").mask(~known)
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values for ``from_dict``."""
-        return {self.span.value: self.of[0] if self.span is Span.DAYS_SINCE_FIRST else list(self.of)}
+        return {self.span.value: self.of[0] if self.span is DateSpan.DAYS_SINCE_FIRST else list(self.of)}
 
     @classmethod
     def from_dict(cls, given: Any) -> "Derivation":
@@ -162,7 +162,7 @@ class Derivation:
         """
         if not isinstance(given, Mapping) or len(given) != 1:
             raise SchemaError(
-                f"derive must be a mapping with one of {[span.value for span in Span]}, such as "
+                f"derive must be a mapping with one of {[span.value for span in DateSpan]}, such as "
                 "`{years_between: [birth_date, 2026-01-01]}`"
             )
         ((span, of),) = given.items()
@@ -203,9 +203,9 @@ class DateForm:
     clock: Clock
     format: str | None = None
     zone: str | None = None
-    precision: Period | None = None
-    calendar: tuple[Period, ...] = ()
-    bin: Period | None = None
+    precision: CalendarUnit | None = None
+    calendar: tuple[CalendarUnit, ...] = ()
+    bin: CalendarUnit | None = None
     as_is: bool = False
     shift: Shift | None = None
 
@@ -213,8 +213,8 @@ class DateForm:
         try:
             for name in ("precision", "bin"):
                 if getattr(self, name) is not None:
-                    object.__setattr__(self, name, choice(Period, getattr(self, name), name))
-            periods = tuple(choice(Period, period, "calendar") for period in self.calendar)
+                    object.__setattr__(self, name, choice(CalendarUnit, getattr(self, name), name))
+            periods = tuple(choice(CalendarUnit, period, "calendar") for period in self.calendar)
         except ValueError as error:
             raise SchemaError(str(error)) from None
         object.__setattr__(self, "calendar", periods)
@@ -241,7 +241,7 @@ class DateForm:
         return problem_of_format(self.format, self.clock, own) if self.format is not None else None
 
     @property
-    def cut_to(self) -> Period:
+    def cut_to(self) -> CalendarUnit:
         """The period to whose start values are cut."""
         return self.precision or (self.calendar[0] if self.calendar else self.clock.unit)
 
@@ -289,7 +289,7 @@ class DateForm:
             return "is text, so it must have a format. State it, such as format: '%Y-%m-%d'"
         return None
 
-    def read(self, column: pd.Series) -> Moments:
+    def read(self, column: pd.Series) -> DateValues:
         """Read the moments of a column of the right type; values that break a rule are counted."""
         return moments(column, self.format, self.zone)
 
@@ -364,9 +364,9 @@ class DateForm:
         They are single periods of the finest unit that has few enough, or several decades each.
         """
         ends = np.array([low, high], dtype=np.int64)
-        for period in (p for p in Period if nests(self.cut_to, p)):
+        for period in (p for p in CalendarUnit if nests(self.cut_to, p)):
             first, last = self.clock.index(ends, period).tolist()
-            if last - first < most or period is Period.DECADE:
+            if last - first < most or period is CalendarUnit.DECADE:
                 break
         width = -(-(last - first + 1) // most)
         index = np.arange(first, last + 1, width)
@@ -381,7 +381,9 @@ class DateForm:
     def to_dict(self) -> dict[str, Any]:
         """Return plain values of the stated fields, for `of`."""
         values = {f.name: getattr(self, f.name) for f in fields(self) if f.name in FORM_FIELDS}
-        values = {name: value.value if isinstance(value, Period) else value for name, value in values.items()}
+        values = {
+            name: value.value if isinstance(value, CalendarUnit) else value for name, value in values.items()
+        }
         if self.shift:
             values["shift"] = self.shift.to_dict()
         if self.calendar:

@@ -20,9 +20,9 @@ import pandas as pd
 import pyarrow as pa
 
 from privacy_engine.errors import SchemaError
-from privacy_engine.tables.faults import Faults, Rule
+from privacy_engine.tables.faults import Faults, ValueRule
 from privacy_engine.tables.hierarchy import ROOT, Hierarchy
-from privacy_engine.vocabulary import Period
+from privacy_engine.vocabulary import CalendarUnit
 
 Ints = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
@@ -38,16 +38,16 @@ _PROBE = datetime(2009, 11, 23, 17, 48, 59)
 _PROBE_SECONDS = int((_PROBE - datetime(1970, 1, 1)).total_seconds())
 
 
-_ORDER = {period: place for place, period in enumerate(Period)}
+_ORDER = {period: place for place, period in enumerate(CalendarUnit)}
 
 
-def nests(fine: Period, coarse: Period) -> bool:
+def nests(fine: CalendarUnit, coarse: CalendarUnit) -> bool:
     """Return whether each period of one unit lies in one period of the other.
 
     >>> nests(Period.DAY, Period.WEEK), nests(Period.WEEK, Period.YEAR), nests(Period.MONTH, Period.MONTH)
     (True, False, True)
     """
-    return fine is coarse or (_ORDER[fine] < _ORDER[coarse] and fine is not Period.WEEK)
+    return fine is coarse or (_ORDER[fine] < _ORDER[coarse] and fine is not CalendarUnit.WEEK)
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class Clock:
     ['2020-03-31']
     """
 
-    unit: Period
+    unit: CalendarUnit
 
     @property
     def first(self) -> int:
@@ -79,67 +79,77 @@ class Clock:
     @property
     def units_of_day(self) -> int:
         """Number of days or seconds in a day."""
-        return 1 if self.unit is Period.DAY else _DAY
+        return 1 if self.unit is CalendarUnit.DAY else _DAY
 
-    def index(self, numbers: Ints, period: Period) -> Ints:
+    def index(self, numbers: Ints, period: CalendarUnit) -> Ints:
         """Return the number of each value's period, (n,); successive periods have successive numbers."""
         days = numbers // self.units_of_day
         match period:
-            case Period.SECOND | Period.MINUTE | Period.HOUR:
-                return numbers // {Period.SECOND: 1, Period.MINUTE: 60, Period.HOUR: 3600}[period]
-            case Period.DAY:
+            case CalendarUnit.SECOND | CalendarUnit.MINUTE | CalendarUnit.HOUR:
+                return (
+                    numbers
+                    // {CalendarUnit.SECOND: 1, CalendarUnit.MINUTE: 60, CalendarUnit.HOUR: 3600}[period]
+                )
+            case CalendarUnit.DAY:
                 return days
-            case Period.WEEK:  # 1970-01-01 was a Thursday
+            case CalendarUnit.WEEK:  # 1970-01-01 was a Thursday
                 return (days + 3) // 7
         months = days.astype("datetime64[D]").astype("datetime64[M]").astype(np.int64)
         match period:
-            case Period.MONTH:
+            case CalendarUnit.MONTH:
                 return months
-            case Period.QUARTER:
+            case CalendarUnit.QUARTER:
                 return months // 3
-            case Period.YEAR:
+            case CalendarUnit.YEAR:
                 return months // 12
         return (months // 12 + 1970) // 10
 
-    def starts(self, index: Ints, period: Period) -> Ints:
+    def starts(self, index: Ints, period: CalendarUnit) -> Ints:
         """(n,) the first day or second of each period of `index`, in the calendar."""
         match period:
-            case Period.SECOND | Period.MINUTE | Period.HOUR:
-                numbers = index * {Period.SECOND: 1, Period.MINUTE: 60, Period.HOUR: 3600}[period]
-            case Period.DAY:
+            case CalendarUnit.SECOND | CalendarUnit.MINUTE | CalendarUnit.HOUR:
+                numbers = (
+                    index * {CalendarUnit.SECOND: 1, CalendarUnit.MINUTE: 60, CalendarUnit.HOUR: 3600}[period]
+                )
+            case CalendarUnit.DAY:
                 numbers = index * self.units_of_day
-            case Period.WEEK:
+            case CalendarUnit.WEEK:
                 numbers = (index * 7 - 3) * self.units_of_day
             case _:
-                in_months = {Period.MONTH: 1, Period.QUARTER: 3, Period.YEAR: 12, Period.DECADE: 120}
-                months = index * in_months[period] - (1970 * 12 if period is Period.DECADE else 0)
+                in_months = {
+                    CalendarUnit.MONTH: 1,
+                    CalendarUnit.QUARTER: 3,
+                    CalendarUnit.YEAR: 12,
+                    CalendarUnit.DECADE: 120,
+                }
+                months = index * in_months[period] - (1970 * 12 if period is CalendarUnit.DECADE else 0)
                 days = months.astype("datetime64[M]").astype("datetime64[D]").astype(np.int64)
                 numbers = days * self.units_of_day
         return np.maximum(numbers, self.first)
 
-    def start(self, numbers: Ints, period: Period) -> Ints:
+    def start(self, numbers: Ints, period: CalendarUnit) -> Ints:
         """(n,) the first day or second of each one's period."""
         return self.starts(self.index(numbers, period), period)
 
-    def end(self, numbers: Ints, period: Period) -> Ints:
+    def end(self, numbers: Ints, period: CalendarUnit) -> Ints:
         """(n,) the last day or second of each one's period."""
         return np.minimum(self.starts(self.index(numbers, period) + 1, period) - 1, self.last)
 
-    def labels(self, numbers: Ints, period: Period) -> list[str]:
+    def labels(self, numbers: Ints, period: CalendarUnit) -> list[str]:
         """(n,) the label of each one's period, such as 2020-03-14, 2020-W11, 2020-03, 2020-Q1, 2020s."""
         days = (numbers // self.units_of_day).astype("datetime64[D]")
         match period:
-            case Period.SECOND | Period.MINUTE | Period.HOUR:
-                unit = {Period.SECOND: "s", Period.MINUTE: "m", Period.HOUR: "h"}[period]
+            case CalendarUnit.SECOND | CalendarUnit.MINUTE | CalendarUnit.HOUR:
+                unit = {CalendarUnit.SECOND: "s", CalendarUnit.MINUTE: "m", CalendarUnit.HOUR: "h"}[period]
                 return _texts(numbers.astype("datetime64[s]").astype(f"datetime64[{unit}]"))
-            case Period.DAY | Period.MONTH | Period.YEAR:
+            case CalendarUnit.DAY | CalendarUnit.MONTH | CalendarUnit.YEAR:
                 return _texts(days.astype(f"datetime64[{period[0].upper()}]"))
-            case Period.WEEK:
+            case CalendarUnit.WEEK:
                 thursdays = (self.index(numbers, period) * 7).astype("datetime64[D]")
                 years = thursdays.astype("datetime64[Y]")
                 weeks = (thursdays - years.astype("datetime64[D]")).astype(np.int64) // 7 + 1
                 return [f"{y}-W{w:02}" for y, w in zip(_texts(years), weeks.tolist(), strict=True)]
-            case Period.QUARTER:
+            case CalendarUnit.QUARTER:
                 quarters = self.index(numbers, period) % 4 + 1
                 years = days.astype("datetime64[Y]")
                 return [f"{y}-Q{q}" for y, q in zip(_texts(years), quarters.tolist(), strict=True)]
@@ -156,7 +166,7 @@ class Clock:
         """The same for microseconds."""
         stamps = np.where(null, np.datetime64("NaT", "us"), micros.astype("datetime64[us]"))
         column = pd.Series(stamps, name=name)
-        return column.astype("date32[pyarrow]") if self.unit is Period.DAY else column
+        return column.astype("date32[pyarrow]") if self.unit is CalendarUnit.DAY else column
 
 
 def complete_years(start: Ints, end: Ints) -> Ints:
@@ -183,7 +193,7 @@ def complete_years(start: Ints, end: Ints) -> Ints:
     return np.asarray(complete // 12)
 
 
-DATES, TIMES = Clock(Period.DAY), Clock(Period.SECOND)
+DATES, TIMES = Clock(CalendarUnit.DAY), Clock(CalendarUnit.SECOND)
 
 
 def _texts(moments: npt.NDArray[np.datetime64]) -> list[str]:
@@ -191,7 +201,7 @@ def _texts(moments: npt.NDArray[np.datetime64]) -> list[str]:
     return texts
 
 
-def problem_of_calendar(periods: Sequence[Period]) -> str | None:
+def problem_of_calendar(periods: Sequence[CalendarUnit]) -> str | None:
     """Return why periods are not levels of a calendar, from fine to coarse; None if they are."""
     if not periods or list(periods) != sorted(set(periods), key=_ORDER.__getitem__):
         return "calendar must be a list of distinct periods, finest first"
@@ -207,7 +217,7 @@ def problem_of_calendar(periods: Sequence[Period]) -> str | None:
 
 @lru_cache(maxsize=64)
 def calendar_hierarchy(
-    clock: Clock, low: int, high: int, precision: Period, levels: tuple[Period, ...]
+    clock: Clock, low: int, high: int, precision: CalendarUnit, levels: tuple[CalendarUnit, ...]
 ) -> Hierarchy:
     """Return the periods from that of `low` to that of `high`, under those of the levels, and one root.
 
@@ -228,7 +238,13 @@ def calendar_hierarchy(
     return Hierarchy(tuple(zip(*columns, itertools.repeat(ROOT))))  # the root never ends
 
 
-_PERIOD_OF_LENGTH = {4: Period.YEAR, 7: Period.MONTH, 10: Period.DAY, 13: Period.HOUR, 16: Period.MINUTE}
+_PERIOD_OF_LENGTH = {
+    4: CalendarUnit.YEAR,
+    7: CalendarUnit.MONTH,
+    10: CalendarUnit.DAY,
+    13: CalendarUnit.HOUR,
+    16: CalendarUnit.MINUTE,
+}
 
 
 def end_of_bounds(value: object, clock: Clock, *, upper: bool) -> int | None:
@@ -247,7 +263,7 @@ def end_of_bounds(value: object, clock: Clock, *, upper: bool) -> int | None:
     if not isinstance(value, date) or getattr(value, "tzinfo", None) is not None:
         return None
     days = value.toordinal() - date(1970, 1, 1).toordinal()
-    if clock.unit is Period.DAY:
+    if clock.unit is CalendarUnit.DAY:
         return days
     if isinstance(value, datetime):
         return days * _DAY + value.hour * 3600 + value.minute * 60 + value.second
@@ -261,16 +277,19 @@ def period_of_label(label: str, clock: Clock) -> tuple[int, int] | None:
     ((31, 58), (4, 10))
     """
     if found := re.fullmatch(r"(\d{4})-Q([1-4])", label):
-        label, period = f"{found[1]}-{3 * int(found[2]) - 2:02}", Period.QUARTER
+        label, period = f"{found[1]}-{3 * int(found[2]) - 2:02}", CalendarUnit.QUARTER
     elif found := re.fullmatch(r"(\d{3}0)s", label):
-        label, period = found[1], Period.DECADE
+        label, period = found[1], CalendarUnit.DECADE
     elif found := re.fullmatch(r"(\d{4})-W(\d{2})", label):
         try:
-            label, period = date.fromisocalendar(int(found[1]), int(found[2]), 1).isoformat(), Period.WEEK
+            label, period = (
+                date.fromisocalendar(int(found[1]), int(found[2]), 1).isoformat(),
+                CalendarUnit.WEEK,
+            )
         except ValueError:
             return None
     elif re.fullmatch(r"\d{4}(-\d\d){0,2}|\d{4}-\d\d-\d\d[T ]\d\d(:\d\d){0,2}(\.\d+)?", label):
-        period = _PERIOD_OF_LENGTH.get(len(label), Period.SECOND)
+        period = _PERIOD_OF_LENGTH.get(len(label), CalendarUnit.SECOND)
     else:
         return None
     try:
@@ -293,14 +312,14 @@ def is_zone(name: str) -> bool:
     return True
 
 
-def problem_of_format(form: str, clock: Clock, precision: Period) -> str | None:
+def problem_of_format(form: str, clock: Clock, precision: CalendarUnit) -> str | None:
     """Return why a strptime format does not determine a period of that precision; None if it does."""
     probe = pd.Timestamp(_PROBE, tz="UTC" if "%z" in form else None)
     try:
         read = moments(pd.Series([probe.strftime(form)], dtype="str"), form)
     except ValueError:
         return "format must be a strptime format, such as %Y-%m-%d. It has an unknown or repeated directive"
-    reread = Moments(np.array([_PROBE_SECONDS * 10**6]), read.null, {})
+    reread = DateValues(np.array([_PROBE_SECONDS * 10**6]), read.null, {})
     periods = [clock.labels(m.numbers(clock).astype(np.int64), precision) for m in (reread, read)]
     if read.wrong or periods[0] != periods[1]:
         return (
@@ -311,7 +330,7 @@ def problem_of_format(form: str, clock: Clock, precision: Period) -> str | None:
 
 
 @dataclass(frozen=True)
-class Moments:
+class DateValues:
     """A column that was read.
 
     Attributes:
@@ -322,18 +341,18 @@ class Moments:
 
     micros: Ints
     null: Flags
-    wrong: dict[Rule, Flags]
+    wrong: dict[ValueRule, Flags]
 
     def numbers(self, clock: Clock) -> npt.NDArray[np.float64]:
         """Days or seconds, (n,); NaN if there is none."""
-        units = self.micros // (MICROS_OF_DAY if clock.unit is Period.DAY else 10**6)
+        units = self.micros // (MICROS_OF_DAY if clock.unit is CalendarUnit.DAY else 10**6)
         unknown = np.logical_or.reduce([self.null, *self.wrong.values()])
         return np.where(unknown, np.nan, units)
 
     def faults(self, *, nullable: bool) -> Faults:
         """Count the cells that break each rule."""
         counts = {rule: int(cells.sum()) for rule, cells in self.wrong.items()}
-        counts[Rule.NULL] = 0 if nullable else int(self.null.sum())
+        counts[ValueRule.NULL] = 0 if nullable else int(self.null.sum())
         return {rule: Counter({"": count}) for rule, count in counts.items() if count}
 
 
@@ -361,7 +380,7 @@ def only_dates(column: pd.Series) -> bool:
     return str(column.dtype).startswith("date") and isinstance(column.dtype, pd.ArrowDtype)
 
 
-def moments(column: pd.Series, form: str | None = None, zone: str | None = None) -> Moments:
+def moments(column: pd.Series, form: str | None = None, zone: str | None = None) -> DateValues:
     """Read a column of dates or times of any type, or of text by a format.
 
     A time with a zone is read on the clock of `zone`, by default UTC. A time without one is kept: it is not
@@ -375,18 +394,18 @@ def moments(column: pd.Series, form: str | None = None, zone: str | None = None)
     if isinstance(column.dtype, pd.CategoricalDtype):
         column = column.astype(column.cat.categories.dtype)
     null = column.isna().to_numpy(dtype=np.bool_)
-    wrong: dict[Rule, Flags] = {}
+    wrong: dict[ValueRule, Flags] = {}
     if is_dated(column) or form is None:
         read = _typed(column)
     else:
         moment = column.str.strip().str.lower().isin(_MOMENT_WORDS).to_numpy(dtype=np.bool_)
         read = _parsed(column.mask(moment), form)
-        wrong[Rule.FORMAT] = read.isna().to_numpy(dtype=np.bool_) & ~null
+        wrong[ValueRule.FORMAT] = read.isna().to_numpy(dtype=np.bool_) & ~null
         if zone is not None and read.dt.tz is None:
             shown = read.dt.tz_localize(zone, nonexistent="NaT", ambiguous=np.ones(len(read), np.bool_))
-            wrong[Rule.SKIPPED] = (shown.isna() & read.notna()).to_numpy(dtype=np.bool_)
-    micros, wrong[Rule.CALENDAR] = _micros(read, zone)
-    return Moments(micros, null, {rule: cells for rule, cells in wrong.items() if cells.any()})
+            wrong[ValueRule.SKIPPED] = (shown.isna() & read.notna()).to_numpy(dtype=np.bool_)
+    micros, wrong[ValueRule.CALENDAR] = _micros(read, zone)
+    return DateValues(micros, null, {rule: cells for rule, cells in wrong.items() if cells.any()})
 
 
 def _parsed(column: pd.Series, form: str) -> pd.Series:

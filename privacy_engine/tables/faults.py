@@ -12,7 +12,7 @@ from privacy_engine.tables.columns import are_among, factorize, floats
 from privacy_engine.vocabulary import counted
 
 
-class Rule(StrEnum):
+class ValueRule(StrEnum):
     """A rule that a value can break; problems are reported in this order."""
 
     NULL = "null"
@@ -27,26 +27,28 @@ class Rule(StrEnum):
 
 
 # Rule -> value that breaks it -> records; the value is "" if only records are counted.
-Faults = dict[Rule, Counter[str]]
+Faults = dict[ValueRule, Counter[str]]
 
 # `{values}` is the number of records that break the rule, with the verb: "1 value is", "2 values are".
-_WORDS: Mapping[Rule, str] = {
-    Rule.NULL: "{values} null: drop them at ingest, or keep them (nulls: keep)",
-    Rule.FORMAT: "{values} not in the format, or not a day of the calendar: correct the source or "
+_WORDS: Mapping[ValueRule, str] = {
+    ValueRule.NULL: "{values} null: drop them at ingest, or keep them (nulls: keep)",
+    ValueRule.FORMAT: "{values} not in the format, or not a day of the calendar: correct the source or "
     "the format; if a mark such as an empty text means that the date is missing, read the column as kind: "
     "categorical and make it null in a transform",
-    Rule.CALENDAR: "{values} before the year 1 or after the year 9999: correct the source",
-    Rule.SKIPPED: "{values} of an hour that the clocks of the zone skipped: correct the source or the zone",
-    Rule.INFINITE: "{values} infinite: correct the source",
-    Rule.OUTSIDE: "{values} out of the bounds: widen the bounds, with top_code or bottom_code to "
+    ValueRule.CALENDAR: "{values} before the year 1 or after the year 9999: correct the source",
+    ValueRule.SKIPPED: "{values} of an hour that the clocks of the zone skipped: correct the source or the "
+    "zone",
+    ValueRule.INFINITE: "{values} infinite: correct the source",
+    ValueRule.OUTSIDE: "{values} out of the bounds: widen the bounds, with top_code or bottom_code to "
     "group far values, or correct the source",
-    Rule.CODES: "{values} shorter than a code, or of more digits: correct the source, or width or prefix",
-    Rule.CATEGORIES: "the categories miss {distinct} in {rows}: add them or correct the source",
-    Rule.HIERARCHY: "the hierarchy misses {distinct} in {rows}: add them or correct the source",
+    ValueRule.CODES: "{values} shorter than a code, or of more digits: correct the source, or width or "
+    "prefix",
+    ValueRule.CATEGORIES: "the categories miss {distinct} in {rows}: add them or correct the source",
+    ValueRule.HIERARCHY: "the hierarchy misses {distinct} in {rows}: add them or correct the source",
 }
 
 
-def described(rule: Rule, *, rows: int, distinct: int) -> str:
+def described(rule: ValueRule, *, rows: int, distinct: int) -> str:
     """Describe a problem: the rule, the records that break it, and the distinct values."""
     return _WORDS[rule].format(
         values=counted(rows, "value is", "values are"),
@@ -57,7 +59,7 @@ def described(rule: Rule, *, rows: int, distinct: int) -> str:
 
 def problems_of(faults: Faults) -> list[str]:
     """Describe all problems."""
-    broken = [(rule, faults[rule]) for rule in Rule if rule in faults]
+    broken = [(rule, faults[rule]) for rule in ValueRule if rule in faults]
     return [described(rule, rows=values.total(), distinct=len(values)) for rule, values in broken]
 
 
@@ -66,9 +68,12 @@ def faults_of_numbers(
 ) -> Faults:
     """Return nulls, infinite numbers and those outside of the bounds."""
     values = floats(column)
-    counts = {Rule.NULL: 0 if nullable else np.isnan(values).sum(), Rule.INFINITE: np.isinf(values).sum()}
+    counts = {
+        ValueRule.NULL: 0 if nullable else np.isnan(values).sum(),
+        ValueRule.INFINITE: np.isinf(values).sum(),
+    }
     if bounds is not None:
-        counts[Rule.OUTSIDE] = ((values < bounds[0]) | (values > bounds[1])).sum()
+        counts[ValueRule.OUTSIDE] = ((values < bounds[0]) | (values > bounds[1])).sum()
     return {rule: Counter({"": int(count)}) for rule, count in counts.items() if count}
 
 
@@ -77,7 +82,7 @@ def faults_of_dates(
 ) -> Faults:
     """Return the faults found in reading a column of dates, and dates outside of the bounds."""
     outside = 0 if bounds is None else ((numbers < bounds[0]) | (numbers > bounds[1])).sum()
-    return faults | ({Rule.OUTSIDE: Counter({"": int(outside)})} if outside else {})
+    return faults | ({ValueRule.OUTSIDE: Counter({"": int(outside)})} if outside else {})
 
 
 def faults_of_codes(codes: npt.NDArray[np.int64], misfits: Sequence[bool]) -> Faults:
@@ -88,7 +93,7 @@ def faults_of_codes(codes: npt.NDArray[np.int64], misfits: Sequence[bool]) -> Fa
         misfits: Whether each distinct value is wrong, shape (v,).
     """
     count = int(np.array([*misfits, False])[codes].sum())
-    return {Rule.CODES: Counter({"": count})} if count else {}
+    return {ValueRule.CODES: Counter({"": count})} if count else {}
 
 
 def faults_of_labels(
@@ -104,8 +109,8 @@ def faults_of_labels(
     counts = np.bincount(coded.codes[coded.codes >= 0], minlength=len(texts))
     found: Faults = {}
     if coded.nulls and not nullable:
-        found[Rule.NULL] = Counter({"": coded.nulls})
-    for rule, domain in ((Rule.CATEGORIES, categories), (Rule.HIERARCHY, leaves)):
+        found[ValueRule.NULL] = Counter({"": coded.nulls})
+    for rule, domain in ((ValueRule.CATEGORIES, categories), (ValueRule.HIERARCHY, leaves)):
         if domain is not None:
             unseen = np.flatnonzero(~are_among(texts, domain))
             if len(unseen):

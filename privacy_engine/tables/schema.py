@@ -21,10 +21,10 @@ from privacy_engine.tables.columns import factorize, floats, is_atomic, is_numbe
 from privacy_engine.tables.date_form import (
     FORM_FIELDS,
     DateForm,
+    DateSpan,
     Derivation,
     Floats,
     Shift,
-    Span,
 )
 from privacy_engine.tables.dates import DATES, TIMES, end_of_bounds, is_dated
 from privacy_engine.tables.direct_identifiers import (
@@ -558,7 +558,7 @@ class DataSchema:
     @property
     def counted_from_first(self) -> tuple[str, ...]:
         """The date columns from whose first date of a person another column counts days."""
-        since = [a.derive for a in self.attributes if a.derive and a.derive.span is Span.DAYS_SINCE_FIRST]
+        since = [a.derive for a in self.attributes if a.derive and a.derive.span is DateSpan.DAYS_SINCE_FIRST]
         return tuple(dict.fromkeys(derivation.of[0] for derivation in since))
 
     @property
@@ -656,9 +656,9 @@ class DataSchema:
                     f"attribute {attribute.name!r}: it is derived from {missing}, which must be columns of "
                     "the schema of kind date or timestamp; one that is not released has the role identifier"
                 )
-            if attribute.derive.span is Span.DAYS_SINCE_FIRST and not self.by:
+            if attribute.derive.span is DateSpan.DAYS_SINCE_FIRST and not self.by:
                 raise SchemaError(
-                    f"attribute {attribute.name!r}: {Span.DAYS_SINCE_FIRST.value} requires the person of "
+                    f"attribute {attribute.name!r}: {DateSpan.DAYS_SINCE_FIRST.value} requires the person of "
                     "each row. "
                     "Name the column with it as `person`"
                 )

@@ -14,23 +14,23 @@ import numpy.typing as npt
 import pandas as pd
 
 from privacy_engine.tables.columns import floats, is_number
-from privacy_engine.tables.dates import DATES, TIMES, Clock, Moments, is_dated, moments, nests, only_dates
+from privacy_engine.tables.dates import DATES, TIMES, Clock, DateValues, is_dated, moments, nests, only_dates
 from privacy_engine.tables.direct_identifiers import Allowed
 from privacy_engine.tables.schema import Attribute, DataSchema
 from privacy_engine.verification.column_rules import UNSIGNED, ColumnRules, shown
-from privacy_engine.vocabulary import Meaning, Period, Role, rare_prefixes
+from privacy_engine.vocabulary import CalendarUnit, Meaning, Role, rare_prefixes
 
 # Column -> its distinct values without null, and the number of records with each.
 Values = Callable[[str], tuple[pd.Series, npt.NDArray[np.int64]]]
 Flags = npt.NDArray[np.bool_]
 
-_FORMS: Mapping[Period, str] = {
-    Period.DAY: r"\d{4}-\d{2}-\d{2}",
-    Period.WEEK: r"\d{4}-W\d{2}",
-    Period.MONTH: r"\d{4}-\d{2}",
-    Period.QUARTER: r"\d{4}-Q[1-4]",
-    Period.YEAR: r"\d{4}",
-    Period.DECADE: r"\d{4}s",
+_FORMS: Mapping[CalendarUnit, str] = {
+    CalendarUnit.DAY: r"\d{4}-\d{2}-\d{2}",
+    CalendarUnit.WEEK: r"\d{4}-W\d{2}",
+    CalendarUnit.MONTH: r"\d{4}-\d{2}",
+    CalendarUnit.QUARTER: r"\d{4}-Q[1-4]",
+    CalendarUnit.YEAR: r"\d{4}",
+    CalendarUnit.DECADE: r"\d{4}s",
 }
 _NULL = r"(?: or null)?"
 _CODE = r'"?[A-Za-z0-9*]{{1,{0}}}"?'
@@ -151,12 +151,12 @@ def _released(schema: DataSchema) -> list[Attribute]:
     ]
 
 
-def _read(column: pd.Series) -> tuple[Clock, Moments]:
+def _read(column: pd.Series) -> tuple[Clock, DateValues]:
     """(v,) dates or times without null, and the unit they are counted in."""
     return DATES if only_dates(column) else TIMES, moments(column)
 
 
-def _are_coarse_dates(column: pd.Series, period: Period) -> Flags:
+def _are_coarse_dates(column: pd.Series, period: CalendarUnit) -> Flags:
     """(v,) whether dates are at most as exact as a period: its first or last day, a year, or text of it."""
     if is_dated(column):
         clock, read = _read(column)
@@ -166,7 +166,7 @@ def _are_coarse_dates(column: pd.Series, period: Period) -> Flags:
     if is_number(column):
         years = floats(column)
         whole_years = (years == np.floor(years)) & (years >= 1) & (years <= 9999)
-        fitting = whole_years & (nests(period, Period.YEAR) | (years % 10 == 0))
+        fitting = whole_years & (nests(period, CalendarUnit.YEAR) | (years % 10 == 0))
         return np.asarray(fitting, dtype=np.bool_)
     label = "|".join(form for coarse, form in _FORMS.items() if nests(period, coarse))
     return _all_match(column, rf"(?:\*|(?:{label})|\[(?:{label}), (?:{label})\]){_NULL}")
@@ -176,7 +176,9 @@ def _last_year(column: pd.Series) -> npt.NDArray[np.float64]:
     """(v,) the earliest year that a value names; for a decade its last, infinity if it names none."""
     if is_dated(column):
         clock, read = _read(column)
-        return (clock.index(read.numbers(clock).astype(np.int64), Period.YEAR) + 1970).astype(np.float64)
+        return (clock.index(read.numbers(clock).astype(np.int64), CalendarUnit.YEAR) + 1970).astype(
+            np.float64
+        )
     if is_number(column):
         return floats(column)
     years = [

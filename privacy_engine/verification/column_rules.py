@@ -10,9 +10,15 @@ from typing import Any
 
 from privacy_engine.choice import choice, did_you_mean
 from privacy_engine.errors import SpecError
-from privacy_engine.vocabulary import Meaning, Period, Role, rare_prefixes, read_rare
+from privacy_engine.vocabulary import CalendarUnit, Meaning, Role, rare_prefixes, read_rare
 
-PRECISIONS = (Period.DAY, Period.MONTH, Period.QUARTER, Period.YEAR, Period.DECADE)  # finest first
+PRECISIONS = (
+    CalendarUnit.DAY,
+    CalendarUnit.MONTH,
+    CalendarUnit.QUARTER,
+    CalendarUnit.YEAR,
+    CalendarUnit.DECADE,
+)  # finest first
 
 UNSIGNED = (
     "list its values as `categories`, give it a hierarchy, give it the role identifier, or have a named "
@@ -45,7 +51,7 @@ class ColumnRules:
     declared: bool = False
     roles: tuple[Role, ...] = ()
     forbid: tuple[Meaning, ...] = ()
-    date_precision: Period | None = None
+    date_precision: CalendarUnit | None = None
     age_group_from: int | None = None
     postcode_characters: int | None = None
     rare_postcodes: str | tuple[str, ...] = ()
@@ -86,7 +92,7 @@ class ColumnRules:
                 if name in read:
                     read[name] = tuple(choice(enum, value, name) for value in read[name])
             if read.get("date_precision") is not None:
-                read["date_precision"] = choice(Period, read["date_precision"], "date_precision")
+                read["date_precision"] = choice(CalendarUnit, read["date_precision"], "date_precision")
             if "rare_postcodes" in read:
                 read["rare_postcodes"] = read_rare(read["rare_postcodes"], "rare_postcodes")
         except ValueError as error:
@@ -179,12 +185,12 @@ def _smaller(a: int | None, b: int | None) -> int | None:
     return min((x for x in (a, b) if x is not None), default=None)
 
 
-def _finer(own: Period | None, least: Period | None) -> bool:
+def _finer(own: CalendarUnit | None, least: CalendarUnit | None) -> bool:
     return own is not None and least is not None and PRECISIONS.index(own) < PRECISIONS.index(least)
 
 
 def _plain(value: Any) -> Any:
-    return value.value if isinstance(value, Period) else value
+    return value.value if isinstance(value, CalendarUnit) else value
 
 
 def shown(value: Any) -> str:

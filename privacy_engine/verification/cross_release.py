@@ -296,10 +296,10 @@ def cores(
     Returns:
         As for `History.core`.
     """
-    from privacy_engine.verification.published_boxes import Reading
+    from privacy_engine.verification.published_boxes import BoxParser
 
     n = len(labels[0]) if labels else 0
-    readings = [Reading(sorted(release.boxes), source) for release in releases if len(release)]
+    readings = [BoxParser(sorted(release.boxes), source) for release in releases if len(release)]
     subjects = [reading.subjects for reading in readings]
     if n == 0 or not subjects or not subjects[0] or any(own != subjects[0] for own in subjects):
         return np.zeros(n, np.int64), np.full(n, -1)

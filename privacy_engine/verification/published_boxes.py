@@ -70,7 +70,7 @@ class Span:
 
 
 @dataclass(frozen=True)
-class Column:
+class CellParser:
     """Parses the cells of one quasi-identifier of the source.
 
     Attributes:
@@ -173,7 +173,7 @@ class Column:
             return None
 
 
-class Reading:
+class BoxParser:
     """Parses the released quasi-identifiers of a table.
 
     Args:
@@ -186,9 +186,9 @@ class Reading:
         for attribute in source.quasi_identifiers if source is not None else ():
             own = _names_of(attribute, left)
             if own:
-                columns.append(Column(own, attribute))
+                columns.append(CellParser(own, attribute))
                 left = [name for name in left if name not in own]
-        self.columns = (*columns, *(Column((name,)) for name in left))
+        self.columns = (*columns, *(CellParser((name,)) for name in left))
 
     @property
     def subjects(self) -> frozenset[str]:

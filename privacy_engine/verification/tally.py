@@ -12,7 +12,7 @@ from privacy_engine.verification.policy import ReleasePolicy
 
 
 @dataclass
-class Judged:
+class JudgedModel:
     """A model and its result on the classes measured so far.
 
     Attributes:
@@ -77,9 +77,9 @@ class Tally:
 
     def __init__(self, policy: ReleasePolicy, schema: DataSchema, *, by_person: bool) -> None:
         require_distances(policy.require, {a.name: a for a in schema.sensitive})
-        self.judged = [Judged(model, rule_of(model)) for model in policy.require]
+        self.judged = [JudgedModel(model, rule_of(model)) for model in policy.require]
         if not by_person:
-            self.judged += [Judged(model.of_class(), rule_of(model)) for model in policy.known_rows]
+            self.judged += [JudgedModel(model.of_class(), rule_of(model)) for model in policy.known_rows]
         self.rows = self.classes = 0
         sensitive = [a.name for a in schema.sensitive] if schema.tables else []
         self._of_rows = [judged for judged in self.judged if not concerns(judged.model, sensitive)]

@@ -25,7 +25,7 @@ from privacy_engine.verification.known_rows import RowIntersection, persons_belo
 from privacy_engine.verification.models import classes_asked, rule_of
 from privacy_engine.verification.policy import ReleasePolicy
 from privacy_engine.verification.republication.model import Republication
-from privacy_engine.verification.tally import Judged, Tally, tallied
+from privacy_engine.verification.tally import JudgedModel, Tally, tallied
 from privacy_engine.verification.uniqueness import (
     NEARLY,
     Sizes,
@@ -330,7 +330,7 @@ def with_counterfeits(
     if claimed is None and not fake.any():
         return list(findings)
     counting = [model for model in policy.require if hasattr(model, "k")]
-    alone = [Judged(model, rule_of(model)) for model in counting]
+    alone = [JudgedModel(model, rule_of(model)) for model in counting]
     for model in alone:
         model.add(EquivalenceClasses.of_table(table[~fake].reset_index(drop=True), schema))
     of_persons = {model.rule: _finding(model) for model in alone}
@@ -633,7 +633,7 @@ def _known_rows_finding(model: RowIntersection, known: Mapping[str, ValuesLeft],
     )
 
 
-def _finding(judged: Judged) -> Finding:
+def _finding(judged: JudgedModel) -> Finding:
     """Return a model's finding on all classes."""
     return Finding(
         rule=judged.rule,

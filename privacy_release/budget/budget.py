@@ -78,7 +78,7 @@ class Budget:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Measured:
+class PaidModel:
     """A model and the booking that paid for it. `text` is the model as stored in the ledger."""
 
     model: "SynthesizerModel"
@@ -143,7 +143,7 @@ def measured_model(
     schema: "DataSchema",
     budget: Budget,
     on_progress: Callable[[str], None] = lambda _: None,
-) -> Measured:
+) -> PaidModel:
     """Return the only model of these bytes: from the ledger, or else reserved, measured and committed.
 
     Args:
@@ -285,7 +285,7 @@ def _coded(
     return coded
 
 
-def _of(booking: "Booking", budget: Budget) -> Measured:
+def _of(booking: "Booking", budget: Budget) -> PaidModel:
     from privacy_engine.synthesizers.model import SynthesizerModel
 
     text = booking.model or ""
@@ -295,7 +295,7 @@ def _of(booking: "Booking", budget: Budget) -> Measured:
     reference = reference_to(booking, budget.connection)
     if budget.schedule is not None and booking.promise is not None:
         reference = replace(reference, over_time=budget.schedule.to_dict(booking.loss))
-    return Measured(model=SynthesizerModel.from_json(text), text=text, booking=reference)
+    return PaidModel(model=SynthesizerModel.from_json(text), text=text, booking=reference)
 
 
 def reference_to(booking: "Booking", connection: str) -> BookingRef:

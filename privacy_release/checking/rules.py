@@ -45,7 +45,7 @@ class CheckRules:
 
 
 @dataclass(frozen=True)
-class Answer:
+class CheckResult:
     """The result of checking a specification.
 
     Attributes:

@@ -10,7 +10,7 @@ from privacy_engine.registry import is_anonymizer, is_randomizer, kind_of
 from privacy_engine.tables.domains import coarse_scales
 from privacy_engine.vocabulary import ReleaseKind
 from privacy_release.budget.schedules import schedule_named
-from privacy_release.checking.rules import Answer, CheckRules
+from privacy_release.checking.rules import CheckResult, CheckRules
 from privacy_release.config.problems import gathered, raise_problems
 from privacy_release.ledger import default as ledgers
 from privacy_release.reports.text import promise_in_words
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 _UNJUDGED = {"users": "users", "signed": "signature", "earlier": "lake", "shortage": "ledger"}
 
 
-def check_specification(path: Path, rules: CheckRules) -> Answer:
+def check_specification(path: Path, rules: CheckRules) -> CheckResult:
     """Return all that can be known about a release before its method runs, by file and line.
 
     Args:
@@ -43,7 +43,7 @@ def check_specification(path: Path, rules: CheckRules) -> Answer:
     try:
         spec, found = _without_records(path, rules)
         source = None if rules.source is False else _of_source(spec, rules)
-        return Answer(
+        return CheckResult(
             for_now=found.for_now,
             unjudged=_unjudged(found),
             read=source is not None or rules.source is not None,
@@ -53,9 +53,11 @@ def check_specification(path: Path, rules: CheckRules) -> Answer:
             warnings=_coarse(spec),
         )
     except PrivacyEngineError as error:
-        return Answer(list(dict.fromkeys(located(path, error).problems)))
+        return CheckResult(list(dict.fromkeys(located(path, error).problems)))
     except Exception as error:  # noqa: BLE001  the other files are checked; its message may quote records
-        return Answer([Problem(text=f"cannot be used, unexpected {type(error).__name__}", file=str(path))])
+        return CheckResult(
+            [Problem(text=f"cannot be used, unexpected {type(error).__name__}", file=str(path))]
+        )
 
 
 def _of_source(spec: "ReleaseSpec", rules: CheckRules) -> "CheckedSource | None":

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from privacy_engine.errors import PrivacyEngineError
 from privacy_release.cli.arguments import WrongArgumentError, usage, work_root
 from privacy_release.config.durations import parse_duration
-from privacy_release.workarea.sweep import Looked, Rules, State, idle_limit, sweep
+from privacy_release.workarea.sweep import AreaState, Looked, SweepRules, idle_limit, sweep
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 # A closed shell, Ctrl-\ and a termination request. Python itself handles interrupts.
 _STOPS = (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 _NEEDS_LOOK = {
-    State.OF_A_RUN: "belongs to a run, which the sweeper DAG of its Airflow knows",
-    State.UNMARKED: "was made by an earlier version; remove it by hand if no run uses it",
-    State.KEPT: "was kept on request; `clean --kept` removes it",
+    AreaState.OF_A_RUN: "belongs to a run, which the sweeper DAG of its Airflow knows",
+    AreaState.UNMARKED: "was made by an earlier version; remove it by hand if no run uses it",
+    AreaState.KEPT: "was kept on request; `clean --kept` removes it",
 }
 
 
@@ -102,11 +102,11 @@ def sweep_before() -> None:
     """Remove work areas left by killed commands and report each. Failures are printed and never raised."""
     # A wrong setting is reported by the command that needs the folder.
     with suppress(PrivacyEngineError, ValueError, OSError):
-        found = sweep(work_root(), Rules(idle=idle_limit()))
-        if removed := sum(looked.state is State.REMOVED for looked in found):
+        found = sweep(work_root(), SweepRules(idle=idle_limit()))
+        if removed := sum(looked.state is AreaState.REMOVED for looked in found):
             print(f"removed work areas that killed commands had left: {removed}", file=sys.stderr)
         for looked in found:
-            if looked.state is State.STUCK:
+            if looked.state is AreaState.STUCK:
                 print(f"warning: {_stuck(looked)}", file=sys.stderr)
 
 
@@ -137,26 +137,26 @@ def clean(arguments: argparse.Namespace) -> int:
         idle = idle_limit() if arguments.idle is None else parse_duration(arguments.idle)
     root = work_root()
     try:
-        found = sweep(root, Rules(idle=idle, kept=arguments.kept, dry=arguments.dry_run))
+        found = sweep(root, SweepRules(idle=idle, kept=arguments.kept, dry=arguments.dry_run))
     except OSError as error:
         raise WrongArgumentError(
             f"the folder of work areas, {root}, must be readable, got {type(error).__name__}; correct "
             "PRIVACY_WORK_AREA, or run it as the user whose areas they are"
         ) from None
     print("\n".join(_lines(found, root_name=str(root), dry=arguments.dry_run)))
-    return 2 if any(looked.state is State.STUCK for looked in found) else 0
+    return 2 if any(looked.state is AreaState.STUCK for looked in found) else 0
 
 
 def _lines(found: Sequence[Looked], *, root_name: str, dry: bool) -> list[str]:
     """Return one line per area, and a summary."""
-    gone = State.ABANDONED if dry else State.REMOVED
+    gone = AreaState.ABANDONED if dry else AreaState.REMOVED
     count = sum(looked.state is gone for looked in found)
     action = f"{'would be' if dry else 'were'} removed"
     return [*map(_line, found), f"{count} of {len(found)} work areas in {root_name} {action}"]
 
 
 def _line(looked: Looked) -> str:
-    if looked.state is State.STUCK:
+    if looked.state is AreaState.STUCK:
         return f"{looked.state:<18} {_stuck(looked)}"
     note = _NEEDS_LOOK.get(looked.state)
     rest = timedelta(seconds=int(looked.idle.total_seconds()))

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from privacy_engine.vocabulary import counted
-from privacy_release.checking.rules import FEW, Answer, CheckRules
+from privacy_release.checking.rules import FEW, CheckResult, CheckRules
 from privacy_release.cli.areas import removed_after
 from privacy_release.cli.arguments import (
     WrongArgumentError,
@@ -218,7 +218,7 @@ def _users() -> frozenset[str] | None:
     return None if users is None else users()
 
 
-def _to_dict(path: Path, answer: Answer) -> dict[str, Any]:
+def _to_dict(path: Path, answer: CheckResult) -> dict[str, Any]:
     """Return the result for a file as `--json` prints it."""
     fields: dict[str, Any] = {
         "file": str(path),

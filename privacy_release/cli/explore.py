@@ -19,7 +19,7 @@ from privacy_release.cli.text import lines
 if TYPE_CHECKING:
     from privacy_engine.verification.policy import ReleasePolicy
     from privacy_release.budget.budget import Budget
-    from privacy_release.explore.cells import Measured
+    from privacy_release.explore.cells import MeasuredChoice
     from privacy_release.explore.choices import Choice, Grid
     from privacy_release.spec.model import ReleaseSpec
     from privacy_release.workarea.area import WorkArea
@@ -185,7 +185,7 @@ def _use(path: Path, spec: "ReleaseSpec", policy: "ReleasePolicy", name: str) ->
 
 
 @contextmanager
-def progress(total: int) -> "Iterator[Callable[[Measured], None]]":
+def progress(total: int) -> "Iterator[Callable[[MeasuredChoice], None]]":
     """Show percent and remaining time on stderr: a bar on a terminal, otherwise a line per choice."""
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
@@ -197,7 +197,7 @@ def progress(total: int) -> "Iterator[Callable[[Measured], None]]":
     )
     task = bar.add_task("explore", total=total, text="")
 
-    def show(cell: "Measured") -> None:
+    def show(cell: "MeasuredChoice") -> None:
         nonlocal done
         done += 1
         text = cell["name"] + (f": {cell['failed']}" if cell["failed"] else "")
@@ -215,7 +215,7 @@ def progress(total: int) -> "Iterator[Callable[[Measured], None]]":
         yield show
 
 
-def _table(cells: "list[Measured]") -> list[str]:
+def _table(cells: "list[MeasuredChoice]") -> list[str]:
     """Return one line per choice, aligned."""
     from privacy_release.explore.page import ERRORS, FIGURES, IN_TABLE, frontier, number_text
 
@@ -232,7 +232,7 @@ def _table(cells: "list[Measured]") -> list[str]:
     return [*lines, *(f"{cell['name']}: {cell['failed']}" for cell in cells if cell["failed"] is not None)]
 
 
-def _to_dict(cells: "list[Measured]", records: "RecordsRef", page: Path) -> dict[str, Any]:
+def _to_dict(cells: "list[MeasuredChoice]", records: "RecordsRef", page: Path) -> dict[str, Any]:
     """Return what `--format json` prints."""
     from privacy_release.explore.page import frontier
 

@@ -151,7 +151,7 @@ def _nodes(hierarchy: "Hierarchy") -> list[int]:
 
 
 def _drafted(arguments: argparse.Namespace, table: "pd.DataFrame", holders: "Holders") -> "Hierarchy":
-    from privacy_engine.vocabulary import Period
+    from privacy_engine.vocabulary import CalendarUnit
     from privacy_release.hierarchies import infer
 
     if arguments.by in ("intervals", "calendar") and arguments.bounds is None:
@@ -166,7 +166,7 @@ def _drafted(arguments: argparse.Namespace, table: "pd.DataFrame", holders: "Hol
             raise WrongArgumentError(
                 f"{arguments.column} is a column of dates, which needs no file: set `calendar` in the schema"
             )
-        periods = [Period(word) for word in arguments.levels or ("day", "month", "quarter", "year")]
+        periods = [CalendarUnit(word) for word in arguments.levels or ("day", "month", "quarter", "year")]
         return infer.by_calendar(*arguments.bounds, periods=periods)
     numbers = [int(word) for word in arguments.levels]
     if arguments.by == "intervals":

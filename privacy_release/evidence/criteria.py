@@ -44,7 +44,7 @@ class Status(StrEnum):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Answer:
+class CriterionAnswer:
     """A requirement, and what the release shows about it.
 
     Attributes:
@@ -67,7 +67,7 @@ HIPAA = "HIPAA expert determination, 45 CFR 164.514(b)(1)"
 NIST = "NIST SP 800-188"
 
 
-def answers(manifest: Manifest) -> list[Answer]:
+def answers(manifest: Manifest) -> list[CriterionAnswer]:
     """Return all criteria, and what a published manifest shows about each.
 
     Args:
@@ -154,7 +154,7 @@ def _attack(model: Mapping[str, Any], manifest: Manifest) -> str:
     )
 
 
-def _wp29(shown: _Shown) -> list[Answer]:
+def _wp29(shown: _Shown) -> list[CriterionAnswer]:
     loss = shown.loss
     by_loss = [loss[1]] if loss else []
     linked = (
@@ -170,21 +170,21 @@ def _wp29(shown: _Shown) -> list[Answer]:
         else ""
     )
     return [
-        Answer(
+        CriterionAnswer(
             standard=WP29,
             criterion="Singling out",
             asks="Can some or all records of an individual be isolated?",
             status=_status(shown, loss, known=shown.classes),
             says=(*shown.classes, *by_loss, *shown.tried("singling_out")),
         ),
-        Answer(
+        CriterionAnswer(
             standard=WP29,
             criterion="Linkability",
             asks="Can records of one individual, or of a group, be linked, here or in another data set?",
             status=_status(shown, loss, part=[kept] if kept else ()),
             says=tuple(filter(None, (*by_loss, linked, kept, *shown.tried("linkage", "intersection")))),
         ),
-        Answer(
+        CriterionAnswer(
             standard=WP29,
             criterion="Inference",
             asks="Can an attribute of an individual be deduced with significant probability?",
@@ -214,7 +214,7 @@ def _status(
     return Status.PARTLY if part or loss else Status.NOT_SHOWN
 
 
-def _hipaa(shown: _Shown) -> list[Answer]:
+def _hipaa(shown: _Shown) -> list[CriterionAnswer]:
     figures = shown.manifest.figures
     risk = (
         "The highest prosecutor risk in the released table is "
@@ -226,7 +226,7 @@ def _hipaa(shown: _Shown) -> list[Answer]:
     )
     grounds = tuple(filter(None, (*shown.classes, shown.loss[1] if shown.loss else "", risk)))
     return [
-        Answer(
+        CriterionAnswer(
             standard=HIPAA,
             criterion="(i) The risk is very small",
             asks="Is the risk very small that an anticipated recipient identifies an individual, with other "
@@ -237,7 +237,7 @@ def _hipaa(shown: _Shown) -> list[Answer]:
                 "The rule requires a person with appropriate knowledge and experience; see the opinion.",
             ),
         ),
-        Answer(
+        CriterionAnswer(
             standard=HIPAA,
             criterion="(ii) Methods and results are documented",
             asks="Are the methods and the results of the analysis that justify the determination documented?",
@@ -247,14 +247,14 @@ def _hipaa(shown: _Shown) -> list[Answer]:
                 "records that they are about; the findings were measured on exactly these bytes.",
             ),
         ),
-        Answer(
+        CriterionAnswer(
             standard=HIPAA,
             criterion="Distinguishability (guidance of HHS)",
             asks="How far do the released features distinguish a person?",
             status=_status(shown, shown.loss, known=shown.classes),
             says=grounds or ("No bound on the size of classes was measured, and there is no privacy loss.",),
         ),
-        Answer(
+        CriterionAnswer(
             standard=HIPAA,
             criterion="Replicability and availability of sources (guidance of HHS)",
             asks="Do released features recur for a person, and which outside sources have them?",
@@ -272,11 +272,11 @@ def _quasi_identifiers(manifest: Manifest) -> str:
     return ", ".join(known) or "no column"
 
 
-def _nist(shown: _Shown) -> list[Answer]:
+def _nist(shown: _Shown) -> list[CriterionAnswer]:
     manifest = shown.manifest
     approval, booked = manifest.approval, manifest.booking
     if approval and not approval.automatic:
-        board = Answer(
+        board = CriterionAnswer(
             standard=NIST,
             criterion="Review by a disclosure review board",
             asks="Did a person with that duty review the release?",
@@ -284,7 +284,7 @@ def _nist(shown: _Shown) -> list[Answer]:
             says=(f"Approved at {approval.at} by a person who saw its report; the manifest names them.",),
         )
     else:
-        board = Answer(
+        board = CriterionAnswer(
             standard=NIST,
             criterion="Review by a disclosure review board",
             asks="Did a person with that duty review the release?",
@@ -300,7 +300,7 @@ def _nist(shown: _Shown) -> list[Answer]:
         "Earlier releases of the table were taken into account." if manifest.history else "",
     ]
     return [
-        Answer(
+        CriterionAnswer(
             standard=NIST,
             criterion="A standard set in advance",
             asks="Was it decided in advance, and separately from the method, what a release must meet?",
@@ -309,14 +309,14 @@ def _nist(shown: _Shown) -> list[Answer]:
             if not shown.failed
             else (f"Not met: {', '.join(shown.failed)}.",),
         ),
-        Answer(
+        CriterionAnswer(
             standard=NIST,
             criterion="Re-identification studies",
             asks="Was the release attacked before it was published?",
             status=attacked if shown.attacks else Status.NOT_SHOWN,
             says=tuple(shown.tried(*shown.attacks)),
         ),
-        Answer(
+        CriterionAnswer(
             standard=NIST,
             criterion="Mosaic effect: many releases",
             asks="Are releases about the same people tracked together?",
@@ -326,7 +326,7 @@ def _nist(shown: _Shown) -> list[Answer]:
                 "This release is judged by itself: no ledger, and no history of the people in it, was kept.",
             ),
         ),
-        Answer(
+        CriterionAnswer(
             standard=NIST,
             criterion="Formal privacy guarantee",
             asks="Does a formal guarantee, such as differential privacy, bound what is learned?",
@@ -336,7 +336,7 @@ def _nist(shown: _Shown) -> list[Answer]:
             else ("There is no privacy loss that bounds a whole record.",),
         ),
         board,
-        Answer(
+        CriterionAnswer(
             standard=NIST,
             criterion="Recall of a release",
             asks="Can a release be taken back?",

@@ -47,7 +47,7 @@ class ColumnRef(TypedDict):
     reason: str | None
 
 
-class Measured(TypedDict):
+class MeasuredChoice(TypedDict):
     """A choice with its measurements.
 
     Attributes:
@@ -75,7 +75,7 @@ def measured(
     work: "WorkArea | None" = None,
     budget: "Budget | None" = None,
     policy: "ReleasePolicy | None" = None,
-) -> Measured:
+) -> MeasuredChoice:
     """Make the release of a choice and measure it. A failure is reported and does not affect other choices.
 
     Args:
@@ -97,9 +97,9 @@ def measured(
     return cell
 
 
-def failed(choice: Choice, reason: str | None) -> Measured:
+def failed(choice: Choice, reason: str | None) -> MeasuredChoice:
     """Return a choice without measurements, with the reason. None: not measured yet."""
-    return Measured(
+    return MeasuredChoice(
         name=choice.name,
         method=choice.method,
         parameters=dict(choice.parameters),
@@ -115,7 +115,7 @@ def failed(choice: Choice, reason: str | None) -> Measured:
 def _measure(
     choice: Choice,
     records: RecordsRef,
-    cell: Measured,
+    cell: MeasuredChoice,
     work: "WorkArea | None",
     budget: "Budget | None",
     policy: "ReleasePolicy | None",
@@ -174,7 +174,7 @@ def _frame(file: RecordsFileRef) -> "pd.DataFrame":
     return _read(file.uri, file.sha256)
 
 
-def _anonymized(release: "Release", records: RecordsRef, cell: Measured, rng: Any) -> None:
+def _anonymized(release: "Release", records: RecordsRef, cell: MeasuredChoice, rng: Any) -> None:
     """Measure loss and risk as for any release, and an analyst's error."""
     from privacy_engine.measures.analyst import marginal_errors, train_on_release
 
@@ -196,7 +196,7 @@ def _anonymized(release: "Release", records: RecordsRef, cell: Measured, rng: An
 
 
 def _synthesized(
-    release: "Release", frame: "pd.DataFrame", records: RecordsRef, cell: Measured, rng: Any
+    release: "Release", frame: "pd.DataFrame", records: RecordsRef, cell: MeasuredChoice, rng: Any
 ) -> None:
     """Measure how close the drawn records are to those of the model."""
     from privacy_engine.measures.synthetic_assessment import LEARNING_ROWS

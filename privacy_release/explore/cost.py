@@ -72,7 +72,7 @@ class Steps(Described):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Point:
+class SampleCost:
     """The cost of the steps for a sample: its records, seconds, and peak bytes of the process."""
 
     rows: int
@@ -138,7 +138,7 @@ def cost_of(spec: "ReleaseSpec", policy: "ReleasePolicy", table: Table, work: "W
     return cost(points, records.rows)
 
 
-def cost(points: Sequence[Point], rows: int) -> Cost:
+def cost(points: Sequence[SampleCost], rows: int) -> Cost:
     """Predict the cost of ``rows`` records from that of samples.
 
     Two laws of growth are fitted: a sum of a constant, a linear and a quadratic part, none of them negative,
@@ -182,7 +182,7 @@ def _range(found: Sequence[float], least: float) -> tuple[float, float]:
     return max(min(found) / MARGIN, least), max(*found, least) * MARGIN
 
 
-def measured_on_samples(steps: Steps, longest: float = LONGEST) -> list[Point]:
+def measured_on_samples(steps: Steps, longest: float = LONGEST) -> list[SampleCost]:
     """Run the steps on samples of the records, each twice as large as the one before, while time is left.
 
     Args:
@@ -196,7 +196,7 @@ def measured_on_samples(steps: Steps, longest: float = LONGEST) -> list[Point]:
     spawn = get_context("spawn")  # a fork would copy the locks of threads, and the caller's memory
     ours, its = spawn.Pipe(duplex=False)
     child = spawn.Process(target=_work, args=(its, steps, longest), daemon=True)
-    points: list[Point] = []
+    points: list[SampleCost] = []
     try:
         child.start()
         its.close()
@@ -205,7 +205,7 @@ def measured_on_samples(steps: Steps, longest: float = LONGEST) -> list[Point]:
             received = ours.recv()
             if isinstance(received, PrivacyEngineError) and not points:
                 raise received
-            if not isinstance(received, Point):
+            if not isinstance(received, SampleCost):
                 break
             points.append(received)
     except EOFError:
@@ -223,7 +223,7 @@ def measured_on_samples(steps: Steps, longest: float = LONGEST) -> list[Point]:
 
 
 def _work(pipe: Connection, steps: Steps, longest: float) -> None:
-    """Measure in a separate process: send a `Point` per sample, and finally an error or None."""
+    """Measure in a separate process: send a `SampleCost` per sample, and finally an error or None."""
     try:
         pipe.send(_send_points(pipe, steps, longest))
     except PrivacyEngineError as error:
@@ -243,7 +243,7 @@ def _send_points(pipe: Connection, steps: Steps, longest: float) -> PrivacyEngin
                 _seconds(steps, frame.head(size), schema, policy)
                 warm, began = True, time.perf_counter()
             took = _seconds(steps, frame.head(size), schema, policy)
-            pipe.send(Point(rows=size, seconds=took, memory=_largest()))
+            pipe.send(SampleCost(rows=size, seconds=took, memory=_largest()))
         except PrivacyEngineError as error:  # more records may meet what few cannot
             why = error
     return why

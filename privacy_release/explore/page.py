@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from privacy_release.explore.cells import Measured
+from privacy_release.explore.cells import MeasuredChoice
 from privacy_release.reports.charts import Scale, Tick, percent_ticks
 from privacy_release.reports.release import page_template
 from privacy_release.workarea.references import RecordsRef
@@ -57,7 +57,7 @@ class Axis:
         return 100 * self.scale.share(value)
 
 
-def frontier(cells: Sequence[Measured], figures: tuple[str, str] | None = None) -> list[Measured]:
+def frontier(cells: Sequence[MeasuredChoice], figures: tuple[str, str] | None = None) -> list[MeasuredChoice]:
     """Return the choices that no other choice beats in both risk and loss, least risk first.
 
     Args:
@@ -65,7 +65,7 @@ def frontier(cells: Sequence[Measured], figures: tuple[str, str] | None = None) 
         figures: Names of the figures of risk and loss. None: as the cells have them.
     """
     risk, loss = figures or axes_of(cells)
-    found: list[Measured] = []
+    found: list[MeasuredChoice] = []
     placed = [c for c in cells if risk in c["figures"] and loss in c["figures"]]
     for cell in sorted(placed, key=lambda c: (c["figures"][risk], c["figures"][loss])):
         if not found or cell["figures"][loss] < found[-1]["figures"][loss]:
@@ -73,13 +73,13 @@ def frontier(cells: Sequence[Measured], figures: tuple[str, str] | None = None) 
     return found
 
 
-def axes_of(cells: Sequence[Measured]) -> tuple[str, str]:
+def axes_of(cells: Sequence[MeasuredChoice]) -> tuple[str, str]:
     """Return the names of the figures of risk and of loss."""
     private = any("epsilon" in cell["figures"] for cell in cells)
     return (EPSILON, DISTANCE) if private else (RISK, LOSS)
 
 
-def best(cells: Sequence[Measured]) -> Measured | None:
+def best(cells: Sequence[MeasuredChoice]) -> MeasuredChoice | None:
     """Return the choice to show first: least loss among those that meet the policy, or on the frontier."""
     edge = frontier(cells)
     _, loss = axes_of(cells)
@@ -89,12 +89,12 @@ def best(cells: Sequence[Measured]) -> Measured | None:
 
 
 def render(
-    cells: Sequence[Measured],
+    cells: Sequence[MeasuredChoice],
     records: RecordsRef,
     *,
     title: str,
     file: str,
-    yaml_of: Callable[[Measured], tuple[str, str]],
+    yaml_of: Callable[[MeasuredChoice], tuple[str, str]],
 ) -> str:
     """Return the page as HTML.
 
@@ -145,7 +145,7 @@ def _rules(policy: Mapping[str, Any]) -> list[str]:
 
 
 def _choice(
-    cell: Measured, number: int, edge: set[str], yaml_of: Callable[[Measured], tuple[str, str]]
+    cell: MeasuredChoice, number: int, edge: set[str], yaml_of: Callable[[MeasuredChoice], tuple[str, str]]
 ) -> dict[str, Any]:
     line, whole = yaml_of(cell)
     return {
@@ -186,7 +186,7 @@ def _bars(column: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _plot(
-    cells: Sequence[Measured], risk: str, loss: str, records: RecordsRef, edge: set[str]
+    cells: Sequence[MeasuredChoice], risk: str, loss: str, records: RecordsRef, edge: set[str]
 ) -> dict[str, Any] | None:
     """Return positions in percent of the plot's area, from its upper left. None if there are none."""
     placed = [

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from privacy_engine.errors import CapacityError
 from privacy_engine.progress import advance, portion
-from privacy_release.explore.cells import Measured, measured
+from privacy_release.explore.cells import MeasuredChoice, measured
 from privacy_release.explore.choices import Choice
 from privacy_release.workarea.references import RecordsRef
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from privacy_release.budget.budget import Budget
     from privacy_release.workarea.area import WorkArea
 
-OnMeasured = Callable[[Measured], None]
+OnMeasured = Callable[[MeasuredChoice], None]
 
 
 def cores() -> int:
@@ -36,7 +36,7 @@ def explored(
     work: "WorkArea | None" = None,
     budget: "Budget | None" = None,
     policy: "ReleasePolicy | None" = None,
-) -> list[Measured]:
+) -> list[MeasuredChoice]:
     """Measure all choices, and return them in the order of the grid.
 
     Choices that spend a budget are measured one after the other in this process, which holds the ledger.
@@ -54,10 +54,10 @@ def explored(
         CapacityError: If a process is killed, for example because memory runs out.
     """
     count = min(processes or cores(), len(grid))
-    found: dict[str, Measured] = {}
+    found: dict[str, MeasuredChoice] = {}
     alone = count < 2 or budget is not None
 
-    def measured_here(choice: Choice) -> Measured:
+    def measured_here(choice: Choice) -> MeasuredChoice:
         with portion(1.0 / len(grid)):
             return measured(choice, records, work, budget, policy)
 
@@ -69,7 +69,7 @@ def explored(
     return [found[choice.name] for choice in grid]
 
 
-def _in_processes(grid: Sequence[Choice], records: RecordsRef, count: int) -> Iterator[Measured]:
+def _in_processes(grid: Sequence[Choice], records: RecordsRef, count: int) -> Iterator[MeasuredChoice]:
     # A forked process would copy locks of this one's threads.
     pool = ProcessPoolExecutor(
         count,
@@ -78,7 +78,7 @@ def _in_processes(grid: Sequence[Choice], records: RecordsRef, count: int) -> It
         initargs=(max(1, cores() // count),),
     )
     try:
-        left: set[Future[Measured]] = {pool.submit(measured, choice, records) for choice in grid}
+        left: set[Future[MeasuredChoice]] = {pool.submit(measured, choice, records) for choice in grid}
         while left:
             done, left = wait(left, return_when=FIRST_COMPLETED)
             yield from (future.result() for future in done)

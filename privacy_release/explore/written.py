@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from privacy_release.explore.cells import Measured, failed
+from privacy_release.explore.cells import MeasuredChoice, failed
 from privacy_release.explore.choices import Choice, ChoiceRef
 from privacy_release.explore.page import render
 from privacy_release.explore.specification import fields_of, flow, with_choice
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from privacy_release.spec.model import ReleaseSpec
 
 
-def keep_measured(found: Measured, work: WorkArea, label: str) -> MeasuredRef:
+def keep_measured(found: MeasuredChoice, work: WorkArea, label: str) -> MeasuredRef:
     """Write the measurements of a choice to the work area.
 
     Args:
@@ -34,13 +34,13 @@ def keep_measured(found: Measured, work: WorkArea, label: str) -> MeasuredRef:
     return MeasuredRef(name=found["name"], made=found["failed"] is None, uri=str(path), sha256=sha256)
 
 
-def joined(choices: Iterable[ChoiceRef], kept: Iterable[MeasuredRef]) -> list[Measured]:
+def joined(choices: Iterable[ChoiceRef], kept: Iterable[MeasuredRef]) -> list[MeasuredChoice]:
     """Return the measurements of all choices, in their order, with an entry for those without one.
 
     Raises:
         IntegrityError: If a file is missing or changed.
     """
-    found: dict[str, Measured] = {}
+    found: dict[str, MeasuredChoice] = {}
     for ref in kept:
         ref.require_unchanged()
         found[ref.name] = json.loads(Path(ref.uri).read_bytes())
@@ -49,7 +49,7 @@ def joined(choices: Iterable[ChoiceRef], kept: Iterable[MeasuredRef]) -> list[Me
 
 
 def write_page(
-    cells: Sequence[Measured],
+    cells: Sequence[MeasuredChoice],
     records: RecordsRef,
     spec: "ReleaseSpec",
     file: Path,
@@ -71,7 +71,7 @@ def write_page(
         ValueError: If the folder is given by a relative path.
     """
 
-    def yaml_of(cell: Measured) -> tuple[str, str]:
+    def yaml_of(cell: MeasuredChoice) -> tuple[str, str]:
         choice = Choice(name=cell["name"], method=cell["method"], parameters=cell["parameters"])
         fields = fields_of(spec, choice)
         return flow(fields), with_choice(file, fields)

@@ -20,7 +20,7 @@ from privacy_engine.tables.hierarchy import ROOT, Hierarchy
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from privacy_engine.vocabulary import Period
+    from privacy_engine.vocabulary import CalendarUnit
     from privacy_release.hierarchies.holders import Holders
 
 MOST_CLUSTERED = 2_000  # largest number of values; all pairwise distances are stored
@@ -83,7 +83,7 @@ def by_prefixes(values: Sequence[str], keep: Sequence[int]) -> Hierarchy:
     )
 
 
-def by_calendar(low: str, high: str, *, periods: "Sequence[Period]") -> Hierarchy:
+def by_calendar(low: str, high: str, *, periods: "Sequence[CalendarUnit]") -> Hierarchy:
     """Put dates that are written as text, between public bounds, under periods, the finest first.
 
     A column of dates needs none: its schema has `calendar`.

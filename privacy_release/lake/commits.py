@@ -5,9 +5,10 @@ So an index next to the log repeats them: block `i` contains the `BLOCK` commits
 Its content depends only on the log. All writers of a block write the same bytes, so neither a race nor a
 crash can spoil it. A missing or damaged block is rebuilt by the next reader of the table.
 
-The index is never trusted by itself: the note of each commit names the newest block and its hash (a `Mark`),
-and each block contains the hash of the one before. A block that differs is rebuilt from the log. If even the
-rebuilt block does not have the named hash, the log was changed, and its current content is returned.
+The index is never trusted by itself: the note of each commit names the newest block and its hash (an
+`IndexMark`), and each block contains the hash of the one before. A block that differs is rebuilt from the
+log. If even the rebuilt block does not have the named hash, the log was changed, and its current content is
+returned.
 """
 
 import gzip
@@ -49,7 +50,7 @@ class Commit:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Mark:
+class IndexMark:
     """The number of blocks when a commit was made, and the hash of the last one."""
 
     blocks: int
@@ -147,7 +148,7 @@ def check_tail(table: ReleaseTable, version: int) -> None:
     deque(islice(newest_first(table, version), 1 + _AT_ONCE), 0)
 
 
-def next_mark(table: ReleaseTable, version: int) -> Mark | None:
+def next_mark(table: ReleaseTable, version: int) -> IndexMark | None:
     """Write all blocks that are due after a version, and return the mark for the next commit's note.
 
     Returns:
@@ -164,16 +165,16 @@ def next_mark(table: ReleaseTable, version: int) -> Mark | None:
     return mark if mark and mark.blocks == blocks else _extend(table, mark, blocks)
 
 
-def _mark(commit: Commit) -> Mark | None:
+def _mark(commit: Commit) -> IndexMark | None:
     """Read the mark in a commit's note. None if another tool wrote the commit, or there was no block yet."""
     stored = commit.note.get("index") if isinstance(commit.note, Mapping) else None
     mark = None
     with suppress(TypeError):  # a damaged note has no mark
-        mark = Mark(**stored) if stored else None
+        mark = IndexMark(**stored) if stored else None
     return mark if mark and mark.blocks * BLOCK <= commit.version else None
 
 
-def _indexed(table: ReleaseTable, mark: Mark) -> Iterator[Commit]:
+def _indexed(table: ReleaseTable, mark: IndexMark) -> Iterator[Commit]:
     """Yield the commits in the blocks up to a mark, newest first."""
     sha256 = mark.sha256
     for number in reversed(range(mark.blocks)):
@@ -209,13 +210,13 @@ def _renewed(table: ReleaseTable, number: int, sha256: str) -> _Block | None:
     return None
 
 
-def _extend(table: ReleaseTable, mark: Mark | None, blocks: int) -> Mark:
+def _extend(table: ReleaseTable, mark: IndexMark | None, blocks: int) -> IndexMark:
     """Store the blocks that are due after a mark, and return the mark of the last one."""
-    mark = mark if mark and mark.blocks < blocks else Mark(blocks=0, sha256="")
+    mark = mark if mark and mark.blocks < blocks else IndexMark(blocks=0, sha256="")
     for number in range(mark.blocks, blocks):
         block = _made(table, number, mark.sha256)
         _store(table, {number: block})
-        mark = Mark(blocks=number + 1, sha256=block.sha256)
+        mark = IndexMark(blocks=number + 1, sha256=block.sha256)
     return mark
 
 

@@ -83,7 +83,7 @@ _SNAPSHOT = "snapshot"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Published:
+class CommittedRelease:
     """The location of a published release and its proofs.
 
     Attributes:
@@ -127,7 +127,7 @@ def publish(
     rules: TableRules | None = None,
     proofs: Mapping[str, bytes] | None = None,
     words: Words | None = None,
-) -> Published:
+) -> CommittedRelease:
     """Publish a verified staged file as a release, in one commit. A retry of the run changes nothing.
 
     A later run that publishes the same release replaces its rows. Other releases are only changed by a
@@ -252,7 +252,7 @@ class _StagedBytes:
         return signer.lacks_files(table, statement)
 
 
-def _again(table: ReleaseTable, done: Publication, staged: _StagedBytes) -> Published:
+def _again(table: ReleaseTable, done: Publication, staged: _StagedBytes) -> CommittedRelease:
     """Return what an earlier attempt published. Sign its files now if that attempt did not."""
     if staged.signer is not None and done.statement is not None and done.state is State.CURRENT:
         staged.signer.files(table, done.partition, done.version, done.statement)
@@ -260,7 +260,7 @@ def _again(table: ReleaseTable, done: Publication, staged: _StagedBytes) -> Publ
     return replace(found, completed=done.sha256 != staged.sha256)
 
 
-def committed(table: ReleaseTable, run: ReleaseRun) -> Published | None:
+def committed(table: ReleaseTable, run: ReleaseRun) -> CommittedRelease | None:
     """Return what a run published, according to its commit. None if it published nothing.
 
     Raises:
@@ -468,9 +468,11 @@ def _proof(entry: Publication) -> dict[str, Any]:
     }
 
 
-def _published(table: ReleaseTable, version: int, note: Mapping[str, Any], *, already: bool) -> Published:
+def _published(
+    table: ReleaseTable, version: int, note: Mapping[str, Any], *, already: bool
+) -> CommittedRelease:
     folder = f"{table.lake.root}/{table.proofs}"
-    return Published(
+    return CommittedRelease(
         uri=f"{table.lake.root}/{table.name}",
         name=table.name,
         release_id=note["release"],

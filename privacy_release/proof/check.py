@@ -37,7 +37,7 @@ from privacy_release.manifest.manifest import Manifest
 from privacy_release.proof.chain import Statement, chain_of, read_files
 from privacy_release.proof.faults import Fault, FaultError, Reason
 from privacy_release.proof.keys import PublicKey
-from privacy_release.proof.measure import Measured, measured_again, unshown
+from privacy_release.proof.measure import Remeasurement, measured_again, unshown
 from privacy_release.proof.published_keys import Validity, trusted_keys
 from privacy_release.proof.rows import filled_columns, rows_digest
 from privacy_release.proof.statement import proofs_of
@@ -366,7 +366,7 @@ class _Check:
             self.say(Fault.APPROVAL, "you require an approval, and no one approved it", release)
         return None if approval is None else approval.to_dict()
 
-    def measured(self, rows: Path, manifest: Manifest, statement: Statement, release: str) -> Measured:
+    def measured(self, rows: Path, manifest: Manifest, statement: Statement, release: str) -> Remeasurement:
         """Measure the rules of the release's policy and of the demanded one again."""
         try:
             policy = ReleasePolicy.from_dict(manifest.policy or {})
@@ -374,7 +374,7 @@ class _Check:
         except PrivacyEngineError as error:
             text = f"policy and schema in the manifest must be readable, got {type(error).__name__}"
             self.say(Fault.POLICY, text, release)
-            return Measured()
+            return Remeasurement()
         if self.demanded is not None:
             for weaker in policy.weaker_than(self.demanded.policy):
                 self.say(Fault.POLICY, f"{weaker} of what you ask for", release)

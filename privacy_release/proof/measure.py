@@ -25,7 +25,7 @@ _APART = "it is about what is not published"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Measured:
+class Remeasurement:
     """The result of measuring the rows.
 
     Attributes:
@@ -46,7 +46,7 @@ def measured_again(
     manifest: Manifest,
     year: int,
     engine: "Engine",
-) -> Measured:
+) -> Remeasurement:
     """Verify rows against a policy, and compare the findings with those in the manifest.
 
     Args:
@@ -62,7 +62,7 @@ def measured_again(
     alone = _of_one_release(policy)
     why = _unmeasurable(rows, schema, manifest)
     if alone is None or why:
-        return Measured(on_trust=dict.fromkeys(proven, why or _FOLLOWS), wrong=wrong)
+        return Remeasurement(on_trust=dict.fromkeys(proven, why or _FOLLOWS), wrong=wrong)
     files = [str(rows)]
     alone, not_applicable = set_aside(alone, _loss(manifest))  # on the word of the manifest that was proven
     try:
@@ -73,7 +73,7 @@ def measured_again(
         findings = (*not_applicable, *measured.findings, *text_findings(files, schema, alone), *of_kind)
         report: list[dict[str, Any]] = replace(measured, findings=findings).to_dict()["findings"]
     except PrivacyEngineError as error:
-        return Measured(wrong=[*wrong, f"it cannot be measured: {error}"])
+        return Remeasurement(wrong=[*wrong, f"it cannot be measured: {error}"])
     for finding in report:
         rule = finding["rule"]
         if not finding["passed"]:
@@ -85,10 +85,10 @@ def measured_again(
     found = {finding["rule"] for finding in report}
     follows = {rule_of(model) for model in policy.across}
     on_trust = {rule: _FOLLOWS if rule in follows else _APART for rule in proven if rule not in found}
-    return Measured(findings=report, on_trust=on_trust, wrong=wrong)
+    return Remeasurement(findings=report, on_trust=on_trust, wrong=wrong)
 
 
-def unshown(own: "ReleasePolicy", demanded: "ReleasePolicy", measured: Measured) -> list[str]:
+def unshown(own: "ReleasePolicy", demanded: "ReleasePolicy", measured: Remeasurement) -> list[str]:
     """Return demanded rules that were neither measured nor are in the signed policy."""
     said = {rule_of(model) for model in own.rules}
     models = demanded.across if measured.findings else demanded.rules

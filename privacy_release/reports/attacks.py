@@ -13,7 +13,7 @@ from privacy_release.reports.release import ATTACKS_PLACE, page_template
 from privacy_release.reports.text import signed
 
 if TYPE_CHECKING:
-    from privacy_engine.attacks.trial import Outcome, Results
+    from privacy_engine.attacks.trial import AttackOutcome, Results
     from privacy_engine.verification.attack_risk import AttackRisk
     from privacy_release.workarea.references import TrialRef
 
@@ -40,7 +40,7 @@ def about(attack: str, shadows: int | None) -> str:
     return ABOUT.get(attack, "") + (learned if shadows else "")
 
 
-def figures_of(outcome: "Outcome") -> dict[str, Any]:
+def figures_of(outcome: "AttackOutcome") -> dict[str, Any]:
     """Return the results of an attack on one subject as plain values."""
     return {
         "subject": outcome.subject,

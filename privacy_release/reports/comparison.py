@@ -15,7 +15,7 @@ from privacy_release.workarea.references import ReportRef, StagedRelease, measur
 
 
 @dataclass(frozen=True, kw_only=True)
-class Entry:
+class ComparedRelease:
     """A release in the comparison. A figure that was not measured is None.
 
     Attributes:
@@ -68,7 +68,7 @@ def render_comparison(staged: Sequence[StagedRelease], reports: Sequence[ReportR
     )
 
 
-def compare(staged: Sequence[StagedRelease], reports: Sequence[ReportRef]) -> list[Entry]:
+def compare(staged: Sequence[StagedRelease], reports: Sequence[ReportRef]) -> list[ComparedRelease]:
     """Return the releases with their figures, least loss first. Raises as `render_comparison`."""
     require_comparable(staged, reports)
     labels = _labels(staged)
@@ -104,9 +104,9 @@ def rule_text(finding: Mapping[str, Any]) -> str:
     return rule if "(" in rule else f"{rule} {finding['threshold']:g}"
 
 
-def _entry(release: StagedRelease, report: ReportRef, label: str, *, unbeaten: bool) -> Entry:
+def _entry(release: StagedRelease, report: ReportRef, label: str, *, unbeaten: bool) -> ComparedRelease:
     figures, measured = release.figures, measured_symbols(report)
-    return Entry(
+    return ComparedRelease(
         label=label,
         k=measured.get("k", figures.get("smallest_class")),
         l=measured.get("l"),
@@ -165,7 +165,7 @@ def _source_rows(release: StagedRelease) -> int:
     return release.source.rows - release.source.dropped
 
 
-def _plot(entries: Sequence[Entry]) -> Plot | None:
+def _plot(entries: Sequence[ComparedRelease]) -> Plot | None:
     """Plot mean risk (right is worse) against loss (up is worse). None if there is no point."""
     points = [(e, e.mean_risk, e.gcp) for e in entries if e.mean_risk is not None and e.gcp is not None]
     if not points:

@@ -42,7 +42,7 @@ SMALLEST_COUNT = 10  # for releases that claim no k
 
 
 @dataclass(frozen=True, kw_only=True)
-class Measured:
+class MeasuredGuarantee:
     """A claimed guarantee, the number measured for its worst class, and whether it is met."""
 
     model: "PrivacyModel"
@@ -81,7 +81,7 @@ class ReportData:
     parameters: Mapping[str, Any]
     schema: "DataSchema"
     rows: int
-    guarantees: Sequence[Measured]
+    guarantees: Sequence[MeasuredGuarantee]
     class_sizes: Mapping[int, int]
     notes: Mapping[str, float] = field(default_factory=dict)
     loss: "PrivacyLoss | None" = None
@@ -187,11 +187,11 @@ def _recodings(release: "Release") -> "dict[str, Recoding]":
     return {f"{name}: ": recoding for name, recoding in release.recodings.items()}
 
 
-def _measured(model: "PrivacyModel", released: "ReleasedClasses") -> Measured:
+def _measured(model: "PrivacyModel", released: "ReleasedClasses") -> MeasuredGuarantee:
     """Return a model with the number of its worst class in any table."""
     judged = classes_asked(model, released)
     worst = min if model.at_least else max
-    return Measured(
+    return MeasuredGuarantee(
         model=model,
         number=worst(model.measure(classes) for classes in judged),
         holds=all(holds(model, classes) for classes in judged),

@@ -20,7 +20,7 @@ from privacy_engine.verification.models import model_to_dict
 from privacy_engine.vocabulary import counted
 from privacy_release.manifest.manifest import Claims
 from privacy_release.reports.attempts import Attempts
-from privacy_release.reports.data import Measured, ReportData
+from privacy_release.reports.data import MeasuredGuarantee, ReportData
 from privacy_release.reports.released import MOST_COLUMNS, SharesPart, drawing
 from privacy_release.reports.synthetic import BudgetLine, budget_lines
 from privacy_release.reports.text import (
@@ -322,7 +322,7 @@ def _tiles(
     return tiles
 
 
-def _guarantee(measured: Measured, *, of_persons: bool) -> dict[str, Any]:
+def _guarantee(measured: MeasuredGuarantee, *, of_persons: bool) -> dict[str, Any]:
     """Return a claimed guarantee in words, with the number measured on the released records."""
     model = measured.model
     return {

@@ -8,7 +8,7 @@ from typing import Any
 
 
 @dataclass(frozen=True, kw_only=True)
-class Promise:
+class Explanation:
     """The explanation of a privacy model.
 
     Attributes:
@@ -26,8 +26,8 @@ class Promise:
     of_persons: str = ""
 
 
-PROMISES: Mapping[str, Promise] = {
-    "k_anonymity": Promise(
+PROMISES: Mapping[str, Explanation] = {
+    "k_anonymity": Explanation(
         name="k-anonymity",
         rule="Every record shares its quasi-identifier values with at least {k} records, itself included.",
         protects="Someone who knows all quasi-identifiers of a person, and that the person is in the table, "
@@ -37,7 +37,7 @@ PROMISES: Mapping[str, Promise] = {
         of_persons="Every record shares its quasi-identifier values with records of at least {k} persons, "
         "its own included.",
     ),
-    "distinct_l_diversity": Promise(
+    "distinct_l_diversity": Explanation(
         name="distinct l-diversity",
         rule="Every class holds at least {l} distinct sensitive values.",
         protects="The class by itself never makes a sensitive value certain: all but one of at least {l} "
@@ -47,7 +47,7 @@ PROMISES: Mapping[str, Promise] = {
         of_persons="Every class holds at least {l} distinct sensitive values, and persons with at least {l} "
         "distinct sets of them.",
     ),
-    "entropy_l_diversity": Promise(
+    "entropy_l_diversity": Explanation(
         name="entropy l-diversity",
         rule="The sensitive values of every class are as uncertain as {l} equally likely ones.",
         protects="No sensitive value dominates a class: guessing stays as hard, on average, as among {l} "
@@ -55,7 +55,7 @@ PROMISES: Mapping[str, Promise] = {
         leaves="Values that mean nearly the same count as different, and a class may still differ clearly "
         "from the whole table.",
     ),
-    "recursive_cl_diversity": Promise(
+    "recursive_cl_diversity": Explanation(
         name="recursive (c, l)-diversity",
         rule="In every class the most frequent sensitive value is rarer than {c} times those from rank {l} "
         "on taken together.",
@@ -63,7 +63,7 @@ PROMISES: Mapping[str, Promise] = {
         leaves="Values that mean nearly the same count as different, and rare values may be much likelier in "
         "a class than in the table.",
     ),
-    "t_closeness": Promise(
+    "t_closeness": Explanation(
         name="t-closeness",
         rule="The sensitive values of every class are distributed within {t} of the whole table's "
         "({distance} earth mover's distance).",
@@ -72,7 +72,7 @@ PROMISES: Mapping[str, Promise] = {
         leaves="The certainty about a single, rare value in a class is not bounded, and what the whole table "
         "shows is learned about everyone.",
     ),
-    "alpha_k_anonymity": Promise(
+    "alpha_k_anonymity": Explanation(
         name="(alpha, k)-anonymity",
         rule="Every class has at least {k} records, and no sensitive value more than a share {alpha} of "
         "them.",
@@ -83,7 +83,7 @@ PROMISES: Mapping[str, Promise] = {
         of_persons="Every class has records of at least {k} persons, and no more than a share {alpha} of "
         "them have the same sensitive value.",
     ),
-    "beta_likeness": Promise(
+    "beta_likeness": Explanation(
         name="beta-likeness",
         rule="No sensitive value's share in a class exceeds its share in the table by more than {beta} times "
         "that.",
@@ -91,7 +91,7 @@ PROMISES: Mapping[str, Promise] = {
         "class is known.",
         leaves="Shares may fall freely, so that a value can be ruled out for the members of a class.",
     ),
-    "delta_disclosure": Promise(
+    "delta_disclosure": Explanation(
         name="delta-disclosure privacy",
         rule="In every class each sensitive value's share is within a factor exp({delta}) of its share in "
         "the table.",

@@ -18,7 +18,7 @@ from privacy_release.sources.identifiers import Disguise
 from privacy_release.sources.person_dates import Shifts
 from privacy_release.sources.pseudonyms import Pseudonyms
 from privacy_release.sources.reading import kept_schema
-from privacy_release.sources.records import CopyRules, CopyTask, Reading
+from privacy_release.sources.records import CopyRules, CopyTask, SourceReading
 from privacy_release.sources.shares import Copy, Workers, copied_in_shares, shares_of
 from privacy_release.workarea.parquet import private_parquet
 from privacy_release.workarea.references import ShiftRef
@@ -113,9 +113,9 @@ def copy_source(
     )
 
 
-def _copied_here(task: CopyTask, target: Path) -> tuple[Copy, Reading]:
+def _copied_here(task: CopyTask, target: Path) -> tuple[Copy, SourceReading]:
     """Write one file of all records in this process."""
-    read = Reading(task, target.parent)
+    read = SourceReading(task, target.parent)
     with closing(read.repeats), private_parquet(target) as copy:
         with ahead(regrouped(read.parts())) as parts:
             for part in parts:

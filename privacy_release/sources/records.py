@@ -149,7 +149,7 @@ class CopyTask:
 
 
 @dataclass
-class Reading:
+class SourceReading:
     """The progress of reading some files of a source.
 
     Attributes:

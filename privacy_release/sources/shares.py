@@ -22,7 +22,7 @@ from privacy_engine.engines.parquet import regrouped
 from privacy_engine.errors import IntegrityError
 from privacy_engine.pipeline import ahead
 from privacy_engine.progress import advance
-from privacy_release.sources.records import MOST_PROBLEMS, CopyTask, Reading
+from privacy_release.sources.records import MOST_PROBLEMS, CopyTask, SourceReading
 from privacy_release.workarea.area import WorkArea
 from privacy_release.workarea.engines import engine_files, open_engine, reads_sources, require_sealed
 from privacy_release.workarea.file_sets import Part, list_bytes, list_of, new_folder, part_name
@@ -108,13 +108,13 @@ def _can_be_sent(task: CopyTask) -> bool:
 
 def copied_in_shares(
     task: CopyTask, shares: Sequence[Share], target: Path, workers: Workers
-) -> tuple[Copy, Reading]:
+) -> tuple[Copy, SourceReading]:
     """Write a set of files with all records by workers. Arguments and errors are as of `copying.copy_source`.
 
     Once the first three parts that do not fit are known, no more shares are started. If several files cannot
     be read at all, the first error is raised.
     """
-    path, whole = list_of(target), Reading(task, target.parent)
+    path, whole = list_of(target), SourceReading(task, target.parent)
     folder, facts_in = new_folder(path), target.with_suffix(".facts")
     facts_in.mkdir(mode=0o700, exist_ok=True)
     copy = _CopyShare(
@@ -178,11 +178,11 @@ class _CopyShare:
     seen: PrivateFiles
 
     def __call__(self, number: int) -> dict[str, Any]:
-        read = Reading(self.task, self.folder, self.shares[number].files)
+        read = SourceReading(self.task, self.folder, self.shares[number].files)
         with closing(read.repeats):
             return self._copied(number, read)
 
-    def _copied(self, number: int, read: Reading) -> dict[str, Any]:
+    def _copied(self, number: int, read: SourceReading) -> dict[str, Any]:
         share, parts = self.shares[number], []
         with ahead(regrouped(read.parts(), self.most)) as tables:
             for part, table in enumerate(tables, start=share.begin):
@@ -209,7 +209,7 @@ class _CopyShare:
         }
 
 
-def _absorb(whole: Reading, share: Share, outcome: Mapping[str, Any], seen: PrivateFiles) -> None:
+def _absorb(whole: SourceReading, share: Share, outcome: Mapping[str, Any], seen: PrivateFiles) -> None:
     """Add the result of a share to those of all shares before it."""
     whole.read += outcome["read"]
     whole.rows += outcome["rows"]

@@ -68,7 +68,7 @@ from privacy_release.spec.outliers import Action, check_action
 from privacy_release.spec.parameters import part_of_promise
 from privacy_release.spec.placeholders import check_placeholders, check_query
 from privacy_release.spec.reading import read_mapping
-from privacy_release.spec.rules.facts import UNKNOWN, Facts, History, Promised
+from privacy_release.spec.rules.facts import UNKNOWN, Facts, HistoryFacts, Promised
 from privacy_release.spec.rules.judge import judged
 from privacy_release.spec.rules.text import unknown
 from privacy_release.workarea.engines import FRAGMENTS, LOCAL
@@ -1471,7 +1471,7 @@ class ReleaseSpec(_Strict):
             promise=Promised.of(promise),
             history=None
             if history is None
-            else History(
+            else HistoryFacts(
                 keep=history.keep,
                 k=history.k,
                 m=history.m,

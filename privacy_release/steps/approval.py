@@ -70,10 +70,10 @@ class ApprovalRef(Reference):
     sha256: str
     report_sha256: str
     question_sha256: str | None
-    first: "Answer | None" = None
+    first: "ReviewerAnswer | None" = None
 
 
-class Answer(TypedDict):
+class ReviewerAnswer(TypedDict):
     """The answer of one of two reviewers: ID and name, time in ISO 8601, comment."""
 
     by: dict[str, str]
@@ -81,7 +81,7 @@ class Answer(TypedDict):
     comment: str
 
 
-class Question(TypedDict):
+class ApprovalQuestion(TypedDict):
     """The question that is shown to a reviewer: names, roles, counts and measures, but no record.
 
     Attributes:
@@ -132,7 +132,7 @@ class Question(TypedDict):
     expectations: dict[str, int] | None
     assigned: list[str]
     approvers: int
-    first: Answer | None
+    first: ReviewerAnswer | None
     until: str
 
 
@@ -253,7 +253,7 @@ def question(
     approvers: int = 1,
     assigned: Sequence[str] = (),
     until: str = "",
-) -> Question:
+) -> ApprovalQuestion:
     """Return the question about a staged release.
 
     Raises:
@@ -262,7 +262,7 @@ def question(
     """
     attributes = staged.read_schema().attributes
     booking = staged.booking
-    return Question(
+    return ApprovalQuestion(
         table=table.name,
         release=release_id,
         method=staged.method,
@@ -295,7 +295,7 @@ def question(
 
 
 def body(
-    posed: Question,
+    posed: ApprovalQuestion,
     dag_id: str,
     run_id: str,
     task_id: str = "approve",
@@ -335,7 +335,7 @@ def body(
     return "\n\n".join(parts)
 
 
-def _counterfeits(posed: Question) -> str:
+def _counterfeits(posed: ApprovalQuestion) -> str:
     """Return a sentence on counterfeit records, empty if there are none."""
     count = posed["counterfeits"]
     if not count:
@@ -343,7 +343,7 @@ def _counterfeits(posed: Question) -> str:
     return f" {count:,} of them are counterfeits: they belong to no person, and each class states how many."
 
 
-def expectations_in_words(posed: Question) -> str:
+def expectations_in_words(posed: ApprovalQuestion) -> str:
     """Return a sentence on how many expectations of the source are met, empty if there are none."""
     found = posed.get("expectations")
     if not found:
@@ -351,7 +351,7 @@ def expectations_in_words(posed: Question) -> str:
     return f"{found['passed']:,} of {counted(found['expected'], 'expectation')} of the source are met."
 
 
-def _expectations(posed: Question) -> list[str]:
+def _expectations(posed: ApprovalQuestion) -> list[str]:
     words = expectations_in_words(posed)
     return [words] if words else []
 
@@ -376,7 +376,7 @@ def _finding(finding: Mapping[str, Any]) -> tuple[str, str, str, str]:
     )
 
 
-def _loss(posed: Question) -> list[str]:
+def _loss(posed: ApprovalQuestion) -> list[str]:
     loss = posed["loss"]
     if loss is None:
         return []
@@ -397,7 +397,7 @@ def _figures(known: Mapping[str, tuple[str, str, str]], found: Mapping[str, floa
     ]
 
 
-def _measures(title: str, known: Mapping[str, tuple[str, str, str]], posed: Question) -> list[str]:
+def _measures(title: str, known: Mapping[str, tuple[str, str, str]], posed: ApprovalQuestion) -> list[str]:
     labels = {label for label, _, _ in known.values()}
     rows = [(label, value) for label, value, _ in posed["figures"] if label in labels]
     return [_heading(title), _table(("figure", "value"), rows)] if rows else []
@@ -460,7 +460,7 @@ def _kept(findings: Sequence[Mapping[str, Any]]) -> int:
     return sum(bool(finding["passed"]) for finding in findings)
 
 
-def _alerts(posed: Question) -> list[str]:
+def _alerts(posed: ApprovalQuestion) -> list[str]:
     lines = [f"- {escaped(text)}" for text in posed.get("alerts", ())]
     return [_heading("Alerts"), "\n".join(lines)] if lines else []
 
@@ -518,7 +518,7 @@ def _excess(release_id: str, committed: str, found: Mapping[str, float]) -> Exce
     )
 
 
-def _attacked(posed: Question) -> list[str]:
+def _attacked(posed: ApprovalQuestion) -> list[str]:
     lines = posed.get("attacks") or []
     note = "What attackers gain compared with people who are not in the release. No attack proves safety."
     return [_heading("Attacks on this release"), note, _table(ATTACKED, lines)] if lines else []

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 from privacy_engine.engines.frames import to_frame
 from privacy_engine.errors import IntegrityError, SpecError
 from privacy_engine.release import Release
-from privacy_engine.tables.faults import Rule
+from privacy_engine.tables.faults import ValueRule
 from privacy_release.reports.comparison import require_comparable
 from privacy_release.reports.curator import write_curator_report, write_for_curator
 from privacy_release.reports.synthesizers import compared, labels_of, render_synthesizers
@@ -72,7 +72,7 @@ def _missing_values(spec: "ReleaseSpec", release_id: str, work: WorkArea) -> dic
             for attribute in kept:
                 faults = attribute.faults(frame[attribute.name])
                 none = Counter[str]()
-                if missed := faults.get(Rule.CATEGORIES, none) | faults.get(Rule.HIERARCHY, none):
+                if missed := faults.get(ValueRule.CATEGORIES, none) | faults.get(ValueRule.HIERARCHY, none):
                     found.setdefault(attribute.name, Counter()).update(missed)
     return found
 

@@ -12,7 +12,7 @@ from privacy_release.budget.budget import Budget, require_left
 from privacy_release.budget.recorded import lacks_entries
 from privacy_release.budget.schedules import schedule_named
 from privacy_release.lake.log import ReleaseRun
-from privacy_release.spec.rules.facts import UNKNOWN, Facts, History, Promised
+from privacy_release.spec.rules.facts import UNKNOWN, Facts, HistoryFacts, Promised
 from privacy_release.spec.rules.judge import refuse
 from privacy_release.steps.memberships.earlier import EarlierReleases
 from privacy_release.steps.memberships.past import Past
@@ -58,7 +58,7 @@ def facts_of_table(
     history = None
     if past is not None:
         policy = past.policy if policy is None else policy
-        history = History(
+        history = HistoryFacts(
             k=past.k,
             m=past.m,
             departures=past.departures,
@@ -66,7 +66,7 @@ def facts_of_table(
             hold_back=past.hold_back,
         )
     elif followed:
-        history = History(keep=False)
+        history = HistoryFacts(keep=False)
     return replace(
         facts_of_method(schema, releaser, parameters, budget=budget, policy=policy),
         tables=tuple(source.tables),

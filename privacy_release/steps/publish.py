@@ -63,7 +63,7 @@ COMPLETED = (
 )
 
 if TYPE_CHECKING:
-    from privacy_release.lake.publish import Published as Done
+    from privacy_release.lake.publish import CommittedRelease
     from privacy_release.lake.signing import Signer
     from privacy_release.lake.store import Lake, ReleaseTable
 
@@ -201,7 +201,7 @@ def require_published_by(table: "ReleaseTable", run: ReleaseRun) -> None:
         )
 
 
-def _published_as(lake: "Lake", done: "Done") -> Published:
+def _published_as(lake: "Lake", done: "CommittedRelease") -> Published:
     return Published(
         release=done.release_id,
         table=done.name,

@@ -68,7 +68,7 @@ class Output:
     row_by_row: bool
 
 
-class Step(Protocol):
+class TransformStep(Protocol):
     """A step that makes a table from tables."""
 
     @property
@@ -93,7 +93,7 @@ class Step(Protocol):
 def transform(
     table: Table,
     work: WorkArea,
-    step: Step,
+    step: TransformStep,
     *,
     others: Mapping[str, Table] | None = None,
     schema: "DataSchema | None" = None,

@@ -67,7 +67,7 @@ class Followed:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Cut:
+class FragmentCut:
     """The cut of a table into fragments, and the release method for each.
 
     Attributes:
@@ -86,7 +86,7 @@ class Cut:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Account:
+class FragmentResult:
     """The result of a fragment: public facts, schema of the released records, exact figures of the source."""
 
     claims: Claims
@@ -142,7 +142,7 @@ class FilesHere:
         return FileRef(uri=str(path), sha256=write_private(path, data))
 
 
-def write_cut(cut: Cut, path: Path) -> FileRef:
+def write_cut(cut: FragmentCut, path: Path) -> FileRef:
     """Write a cut to the work area."""
     fields = {
         "table": cut.table.to_ref(),
@@ -155,7 +155,7 @@ def write_cut(cut: Cut, path: Path) -> FileRef:
     return FileRef(uri=str(path), sha256=write_private(path, _bytes(fields)))
 
 
-def read_cut(ref: FileRef, files: PrivateFiles | None = None) -> Cut:
+def read_cut(ref: FileRef, files: PrivateFiles | None = None) -> FragmentCut:
     """Read a cut from the work area.
 
     Args:
@@ -170,10 +170,10 @@ def read_cut(ref: FileRef, files: PrivateFiles | None = None) -> Cut:
     fields = json.loads((files or FilesHere.beside(ref)).read(ref))
     table, plan = Table.from_ref(fields["table"]), FragmentPlan.from_dict(fields["plan"])
     followed = None if fields["followed"] is None else Followed.from_dict(fields["followed"])
-    return Cut(**fields | {"table": table, "plan": plan, "followed": followed})
+    return FragmentCut(**fields | {"table": table, "plan": plan, "followed": followed})
 
 
-def account_bytes(account: Account) -> bytes:
+def account_bytes(account: FragmentResult) -> bytes:
     """Serialize the result of a fragment. Equal accounts give equal bytes."""
     fields = {
         "claims": account.claims.to_dict(),
@@ -183,7 +183,7 @@ def account_bytes(account: Account) -> bytes:
     return _bytes(fields)
 
 
-def read_account(ref: FileRef) -> Account:
+def read_account(ref: FileRef) -> FragmentResult:
     """Read the result of a fragment.
 
     Raises:
@@ -193,7 +193,7 @@ def read_account(ref: FileRef) -> Account:
     from privacy_engine.tables.schema import DataSchema
 
     fields = json.loads(FilesHere.beside(ref).read(ref))
-    return Account(
+    return FragmentResult(
         claims=Claims.from_dict(fields["claims"]),
         schema=DataSchema.from_dict(fields["schema"]),
         figures=FragmentFigures.from_dict(fields["figures"]),

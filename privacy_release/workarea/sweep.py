@@ -36,7 +36,7 @@ IDLE = "6 hours"  # hundreds of heartbeats; a busy or suspended host resumes ear
 IsOver = Callable[[str], bool | None]
 
 
-class State(StrEnum):
+class AreaState(StrEnum):
     """The state that a sweeper found, in the words of its output."""
 
     REMOVED = "removed"
@@ -51,7 +51,7 @@ class State(StrEnum):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Rules:
+class SweepRules:
     """The rules of a sweeper.
 
     Attributes:
@@ -82,7 +82,7 @@ class Looked:
     """
 
     folder: Path | str
-    state: State
+    state: AreaState
     mark: Mark | None = None
     idle: timedelta = timedelta()
     problem: str = ""
@@ -105,7 +105,7 @@ def idle_limit() -> timedelta:
         raise ValueError(f"{VARIABLES['work_area_idle']} (the option work_area_idle) {error}") from None
 
 
-def sweep(root: Path, rules: Rules) -> list[Looked]:
+def sweep(root: Path, rules: SweepRules) -> list[Looked]:
     """Inspect all work areas below a root, and remove those that are no longer used.
 
     Several sweepers may run at the same time, also while areas are made and used.
@@ -126,17 +126,17 @@ def _folders(root: Path) -> Iterator[Path]:
                 yield folder
 
 
-def _swept(folder: Path, rules: Rules) -> Looked | None:
+def _swept(folder: Path, rules: SweepRules) -> Looked | None:
     """Return the result for an area. None if it disappeared in the meantime."""
     try:
         handle = open_lock(folder)
     except FileNotFoundError:
         return _without_lock(folder, rules)
     except OSError as error:
-        return Looked(folder=folder, state=State.STUCK, problem=_words(error))
+        return Looked(folder=folder, state=AreaState.STUCK, problem=_words(error))
     try:
         found = _judged(folder, handle, rules)
-        if found is None or found.state is not State.ABANDONED or rules.dry:
+        if found is None or found.state is not AreaState.ABANDONED or rules.dry:
             return found
         removed = _attempt(found, lambda: empty(folder))
     finally:
@@ -147,13 +147,13 @@ def _swept(folder: Path, rules: Rules) -> Looked | None:
     return removed
 
 
-def _judged(folder: Path, handle: int, rules: Rules) -> Looked | None:
+def _judged(folder: Path, handle: int, rules: SweepRules) -> Looked | None:
     locked = alone(handle)
     if not is_there(handle, folder):
         return None
     mark, idle = read_mark(handle), timedelta(seconds=max(0.0, idle_seconds(handle)))
     if locked is False:
-        state = State.IN_USE
+        state = AreaState.IN_USE
     elif mark is None:
         state = _of_unmarked(folder, idle, rules)
     else:
@@ -162,7 +162,7 @@ def _judged(folder: Path, handle: int, rules: Rules) -> Looked | None:
     return Looked(folder=folder, state=state, mark=mark, idle=idle)
 
 
-def state_of_marked(mark: Mark, *, rested: bool, seen: bool, rules: Rules) -> State:
+def state_of_marked(mark: Mark, *, rested: bool, seen: bool, rules: SweepRules) -> AreaState:
     """Return the state of an area whose lock no process of this machine holds.
 
     Args:
@@ -172,31 +172,31 @@ def state_of_marked(mark: Mark, *, rested: bool, seen: bool, rules: Rules) -> St
         rules: Rules of the sweeper.
     """
     if mark.kept and not rules.kept:
-        return State.KEPT
+        return AreaState.KEPT
     if mark.owner is Owner.PROCESS:
-        return State.ABANDONED if seen or rested else State.IN_USE
+        return AreaState.ABANDONED if seen or rested else AreaState.IN_USE
     if rules.is_over is None:
-        return State.OF_A_RUN
+        return AreaState.OF_A_RUN
     if not rested:
-        return State.IN_USE
+        return AreaState.IN_USE
     over = rules.is_over(mark.key)
     if over is None and not rules.unknown_runs:
-        return State.UNKNOWN_RUN
-    return State.UNFINISHED if over is False else State.ABANDONED
+        return AreaState.UNKNOWN_RUN
+    return AreaState.UNFINISHED if over is False else AreaState.ABANDONED
 
 
-def _of_unmarked(folder: Path, idle: timedelta, rules: Rules) -> State:
+def _of_unmarked(folder: Path, idle: timedelta, rules: SweepRules) -> AreaState:
     """Judge an area without a mark. If its process died before writing it, the area has no other content."""
     if any(entry.name != LOCK for entry in folder.iterdir()):
-        return State.UNMARKED
-    return State.ABANDONED if idle >= rules.idle else State.IN_USE
+        return AreaState.UNMARKED
+    return AreaState.ABANDONED if idle >= rules.idle else AreaState.IN_USE
 
 
-def _without_lock(folder: Path, rules: Rules) -> Looked | None:
+def _without_lock(folder: Path, rules: SweepRules) -> Looked | None:
     """Judge an area of an earlier version, or an empty one that is about to get its lock or be removed."""
     try:
         if any(folder.iterdir()):
-            return Looked(folder=folder, state=State.UNMARKED)
+            return Looked(folder=folder, state=AreaState.UNMARKED)
         if not rules.dry:
             folder.rmdir()
     except OSError:  # another process was faster, or is working in it
@@ -211,9 +211,13 @@ def _attempt(found: Looked, action: Callable[[], object]) -> Looked:
             action()
     except OSError as error:
         return Looked(
-            folder=found.folder, state=State.STUCK, mark=found.mark, idle=found.idle, problem=_words(error)
+            folder=found.folder,
+            state=AreaState.STUCK,
+            mark=found.mark,
+            idle=found.idle,
+            problem=_words(error),
         )
-    return Looked(folder=found.folder, state=State.REMOVED, mark=found.mark, idle=found.idle)
+    return Looked(folder=found.folder, state=AreaState.REMOVED, mark=found.mark, idle=found.idle)
 
 
 def _words(error: OSError) -> str:

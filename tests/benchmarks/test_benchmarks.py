@@ -18,7 +18,7 @@ from benchmarks.scale import cases, cost, speed
 from deploy.local.samples.synthetic_adult import synthetic_adult
 from privacy_engine import DataSchema, EncodedTable, load_method
 from privacy_engine.measures.utility import gcp
-from privacy_release.explore.cost import Point
+from privacy_release.explore.cost import SampleCost
 
 ROWS = 400
 
@@ -270,7 +270,7 @@ def test_suppression_is_judged_by_the_figures(table: tables.Table) -> None:
 def test_the_cost_of_a_run_is_judged_by_the_figures(table: tables.Table) -> None:
     text = "\n".join(cost.run(table, methods=("mondrian",)).blocks)
     assert "| mondrian |" in text
-    odd = [Point(rows=n, seconds=1.0 if n < 4_000 else 50.0, memory=10**8) for n in (500, 1_000, 4_000)]
+    odd = [SampleCost(rows=n, seconds=1.0 if n < 4_000 else 50.0, memory=10**8) for n in (500, 1_000, 4_000)]
     judged = str(cost.describe({"odd": odd}).blocks[-1])
     assert "**Does not hold**: 9 of 10 ranges hold the seconds" in judged
     assert "**Holds**: 9 of 10 ranges hold the memory" in judged

@@ -16,7 +16,7 @@ from privacy_release.lake.read import releases
 from privacy_release.lake.store import Lake
 from privacy_release.workarea.area import WorkArea
 from privacy_release.workarea.presence import LOCK, Owner
-from privacy_release.workarea.sweep import Rules, State, sweep
+from privacy_release.workarea.sweep import AreaState, SweepRules, sweep
 from tests.canaries import planted
 from tests.clock import make_older
 from tests.dags.officers import Officers
@@ -108,7 +108,7 @@ def test_the_area_of_a_run_that_waits_for_approval_is_never_swept(
     def sweep_meanwhile() -> None:
         (folder,) = work_root.iterdir()
         os.utime(folder / LOCK, (0, 0))
-        rules = Rules(idle=timedelta(0), is_over=is_over, kept=True, unknown_runs=True)
+        rules = SweepRules(idle=timedelta(0), is_over=is_over, kept=True, unknown_runs=True)
         found.extend(str(looked.state) for looked in sweep(work_root, rules))
 
     home.write(approval={})
@@ -135,5 +135,5 @@ def test_what_a_killed_run_of_one_process_had_read_goes_with_the_next_sweep(
         wait_for(read, "the records of the run to be read", every=0.02)
         child.kill()
     assert [json.loads(lock.read_text())["owner"] for lock in areas.glob(f"*/{LOCK}")] == ["process"]
-    assert [looked.state for looked in sweep(areas, Rules(idle=6 * HOUR))] == [State.REMOVED]
+    assert [looked.state for looked in sweep(areas, SweepRules(idle=6 * HOUR))] == [AreaState.REMOVED]
     assert list(areas.iterdir()) == []

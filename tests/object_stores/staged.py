@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 
 from privacy_engine.vocabulary import PublishMode, Superseded
 from privacy_release.lake.layout import TableRules
-from privacy_release.lake.publish import Published, publish
+from privacy_release.lake.publish import CommittedRelease, publish
 from privacy_release.lake.store import Lake
 from privacy_release.lake.superseded import settle
 from privacy_release.proof.keys import SigningKey
@@ -74,7 +74,7 @@ def send(
     release_id: str = RELEASE,
     rules: TableRules | None = None,
     signer: StatementSigner | None = None,
-) -> Published:
+) -> CommittedRelease:
     return publish(
         lake.table(NAME),
         release_id,
@@ -88,7 +88,7 @@ def send(
     )
 
 
-def send_snapshot(lake: Lake, history: Lake, staged: Staged, key: SigningKey) -> Published:
+def send_snapshot(lake: Lake, history: Lake, staged: Staged, key: SigningKey) -> CommittedRelease:
     """Publish the release of an edition, signed, in the place of all others, which move to a history."""
     rules = TableRules(
         mode=PublishMode.SNAPSHOT, superseded=Superseded.HISTORY, history=history, grace=timedelta(0)

@@ -28,7 +28,7 @@ from privacy_release.workarea.remote.keys import Wrapping
 from privacy_release.workarea.remote.scratch import Scratch
 from privacy_release.workarea.remote.store import Store
 from privacy_release.workarea.remote.sweep import sweep_store
-from privacy_release.workarea.sweep import Rules, State, sweep
+from privacy_release.workarea.sweep import AreaState, SweepRules, sweep
 from tests.children.processes import Child
 from tests.object_stores.publisher import store_and_die
 from tests.object_stores.stores import Bucket, azurite
@@ -366,11 +366,13 @@ def test_a_killed_task_leaves_nothing_that_its_retry_or_a_sweeper_does_not_end(
     stores = when == "after it has stored"
     Child(store_and_die, tmp_path / "one", store_of(bucket), MARK, stores=stores).killed()
     assert list((tmp_path / "one").rglob("staged.parquet"))
-    [swept] = sweep(tmp_path / "one", Rules(idle=timedelta(days=1)))  # what the next task there does first
-    assert swept.state is State.REMOVED
+    [swept] = sweep(
+        tmp_path / "one", SweepRules(idle=timedelta(days=1))
+    )  # what the next task there does first
+    assert swept.state is AreaState.REMOVED
     address = stored(bucket, tmp_path / "two")  # the retry, on another worker
     fetched = Path(scratch_of(bucket, tmp_path / "three").fetch(address))
     assert fetched.read_bytes() == CANARY.encode() * 150_000
-    [area] = sweep_store(store_of(bucket), Rules(idle=timedelta(0), is_over=lambda _: True))
-    assert area.state is State.REMOVED
+    [area] = sweep_store(store_of(bucket), SweepRules(idle=timedelta(0), is_over=lambda _: True))
+    assert area.state is AreaState.REMOVED
     assert bucket.objects() == {}

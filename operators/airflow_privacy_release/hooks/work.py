@@ -7,7 +7,7 @@ from privacy_release.workarea.area import work_area_root
 from privacy_release.workarea.remote.keys import KEY_VARIABLE, Wrapping
 from privacy_release.workarea.remote.store import Store
 from privacy_release.workarea.remote.sweep import sweep_store
-from privacy_release.workarea.sweep import Looked, Rules, sweep
+from privacy_release.workarea.sweep import Looked, SweepRules, sweep
 
 DEFAULT_CONNECTION = "work_default"
 
@@ -42,7 +42,7 @@ def work_store() -> Store | None:
     return Store(root=address, options=options, wrapping=wrapping)
 
 
-def sweep_areas(rules: Rules) -> list[Looked]:
+def sweep_areas(rules: SweepRules) -> list[Looked]:
     """Check all work areas and remove those that are no longer in use.
 
     Raises:

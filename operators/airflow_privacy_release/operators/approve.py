@@ -22,9 +22,9 @@ from privacy_release.steps.approval import (
     LONGEST_COMMENT,
     REJECT,
     SEND_BACK,
-    Answer,
+    ApprovalQuestion,
     ApprovalRef,
-    Question,
+    ReviewerAnswer,
     approval_of,
     body,
     plain_comment,
@@ -148,7 +148,7 @@ class ApproveReleaseOperator(HITLOperator):
             AirflowFailException: If the release was rejected, or no one answered in time.
             AirflowSkipException: If it was sent back for a change.
         """
-        pending: Question = json.loads(question)
+        pending: ApprovalQuestion = json.loads(question)
         sha256 = pending["sha256"]
         if event.get("error_type") == "timeout":
             raise AirflowFailException(
@@ -189,14 +189,14 @@ class ApproveReleaseOperator(HITLOperator):
         if first is None or not by["id"] or first["by"]["id"] == by["id"]:
             # The same user cannot be the second approver: the first answer is kept and the question stays
             # open.
-            pending["first"] = first or Answer(by=by, at=when, comment=comment)
+            pending["first"] = first or ReviewerAnswer(by=by, at=when, comment=comment)
             left = datetime.fromisoformat(pending["until"]) - datetime.now(UTC)
             if left <= timedelta(0):
                 raise AirflowFailException(f"no second person approved by {pending['until']}: {_NOTHING}")
             self._ask(context, pending, left)
         return replace(approval, first=first)
 
-    def _ask(self, context: "Context", pending: Question, patience: timedelta) -> NoReturn:
+    def _ask(self, context: "Context", pending: ApprovalQuestion, patience: timedelta) -> NoReturn:
         """Wait for an answer to exactly this question, even if a task or the DAG changes meanwhile."""
         self.assigned_users = [{"id": user, "name": user} for user in pending["assigned"]] or None
         self.subject = subject(pending["table"], pending["release"])

@@ -26,7 +26,7 @@ from privacy_engine.vocabulary import PublishMode, Superseded
 from privacy_release.config.durations import parse_duration
 from privacy_release.steps.approval import ApprovalRef
 from privacy_release.workarea.references import Published, ReportRef, StagedRelease, measured_symbols
-from privacy_release.workarea.sweep import Rules, State, idle_limit
+from privacy_release.workarea.sweep import AreaState, SweepRules, idle_limit
 
 if TYPE_CHECKING:
     from datetime import timedelta
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 # States of work areas that are kept until a person has looked at them.
-_ASKS_FOR_A_PERSON = (State.STUCK, State.UNMARKED, State.UNKNOWN_RUN)
+_ASKS_FOR_A_PERSON = (AreaState.STUCK, AreaState.UNMARKED, AreaState.UNKNOWN_RUN)
 
 
 class PublishOperator(BaseOperator):
@@ -385,7 +385,7 @@ class SweepWorkAreasOperator(BaseOperator):
     def execute(self, context: "Context") -> dict[str, int]:
         """Sweep the work areas. Return the number of areas in each state."""
         ti = context["ti"]
-        rules = Rules(
+        rules = SweepRules(
             idle=self._idle(),
             is_over=lambda key: is_over(ti.get_dr_count, key),
             unknown_runs=read_field("unknown_runs", self.unknown_runs, bool),

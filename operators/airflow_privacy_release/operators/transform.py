@@ -15,7 +15,7 @@ from privacy_release.workarea.references import Table
 if TYPE_CHECKING:
     from airflow.sdk import Context, XComArg
 
-    from privacy_release.transforms.transform import Step
+    from privacy_release.transforms.transform import TransformStep
 
 
 class TransformOperator(BaseOperator):
@@ -141,7 +141,7 @@ def release_transform(
     return decorated if function is None else decorated(function)
 
 
-def _transformed(operator: Any, step: "Step", context: "Context") -> "Table":
+def _transformed(operator: Any, step: "TransformStep", context: "Context") -> "Table":
     """Run a step on the tables of an operator and log the result."""
     from privacy_release.spec.files import load_schema
     from privacy_release.transforms.transform import transform

@@ -36,7 +36,7 @@ from privacy_release.query.answer import Answer, Limits, QueryError, QueryStoppe
 _SECTION = "privacy_release"
 
 
-class Question(BaseModel):
+class SentQuery(BaseModel):
     """A query that an analyst sends.
 
     Attributes:
@@ -76,7 +76,7 @@ class RecordError(PrivacyEngineError):
 class _Query:
     """A query on its way to an answer, an error or neither (its client disconnected)."""
 
-    question: Question
+    question: SentQuery
     user: BaseUser
     stop: Stop = field(default_factory=Stop)
     begun: float = field(default_factory=monotonic)
@@ -171,7 +171,7 @@ class Desk:
         self._asking: set[str] = set()
         self._limiter: CapacityLimiter | None = None
 
-    async def ask(self, request: Request, user: BaseUser, question: Question) -> Answer:
+    async def ask(self, request: Request, user: BaseUser, question: SentQuery) -> Answer:
         """Answer a question in a thread, which is stopped if the client disconnects.
 
         Raises:

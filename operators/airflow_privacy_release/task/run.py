@@ -23,7 +23,7 @@ from privacy_release.workarea.journal import AreaFiles, Journal
 from privacy_release.workarea.presence import Mark, Owner, Presence
 from privacy_release.workarea.references import plain, read_as
 from privacy_release.workarea.remote.scratch import CURRENT, Scratch
-from privacy_release.workarea.sweep import Rules, sweep
+from privacy_release.workarea.sweep import SweepRules, sweep
 
 if TYPE_CHECKING:
     from airflow.sdk import BaseOperator
@@ -124,7 +124,7 @@ def _fetched(context: Mapping[str, Any], values: dict[str, Any]) -> Iterator[tup
     if store is None:
         yield (_area_of(context) if "dag" in context else _ANY), values
         return
-    sweep(scratch_folder(), Rules(idle=timedelta(days=1)))
+    sweep(scratch_folder(), SweepRules(idle=timedelta(days=1)))
     key, ti = run_key(context), context["ti"]
     owner = Owner.PROCESS if _in_one_process() else Owner.RUN
     attempt = f"{key}/{file_label(context)}/{getattr(ti, 'try_number', 0)}/{getattr(ti, 'id', '')}"

@@ -70,7 +70,7 @@ MOST_CELLS = 2**20  # of the table of a pair, and of a stored distribution
 
 
 @dataclass(frozen=True, kw_only=True)
-class Parts:
+class BudgetParts:
     """The parts of the budget for one large attribute.
 
     Attributes:
@@ -102,7 +102,7 @@ class LargeShare:
         rest: Least that is left for the other steps.
     """
 
-    parts: Mapping[int, Parts]
+    parts: Mapping[int, BudgetParts]
     rest: float
 
     @classmethod
@@ -120,7 +120,7 @@ class LargeShare:
         if inputs.mean_count(rest, [*others, *[LEARNED_GROUPS] * len(large)]) < TELLING:
             return None
         parts = {
-            a: Parts.of(part, declared=_level(inputs, a) is not None)
+            a: BudgetParts.of(part, declared=_level(inputs, a) is not None)
             for a, part in zip(large, split(on_large, weights), strict=True)
         }
         for own in parts.values():  # raises for a part that is too small, before any noise is drawn
@@ -221,7 +221,7 @@ class PartnerSearch:
     counted: Mapping[int, Counted]
     found: dict[int, LargeAttribute] = field(default_factory=dict)
 
-    def place_declared(self, attribute: int, level: Level, parts: Parts) -> Fraction:
+    def place_declared(self, attribute: int, level: Level, parts: BudgetParts) -> Fraction:
         """Steps 3 and 4: find out how an attribute with a declared level is drawn; return what is spent."""
         inputs, likely = self.inputs, self.counted[attribute].likely
         self.found[attribute] = given_groups(attribute, level.group_of, likely)
@@ -238,7 +238,7 @@ class PartnerSearch:
             return Fraction(parts.choice)
         return Fraction(0)
 
-    def place(self, attribute: int, parts: Parts) -> Fraction:
+    def place(self, attribute: int, parts: BudgetParts) -> Fraction:
         """Steps 5 to 9: find out how an attribute is drawn; return what is spent."""
         inputs, own = self.inputs, self.counted[attribute]
         partner = self._most_dependent(attribute, parts)
@@ -263,7 +263,7 @@ class PartnerSearch:
         self.found[attribute] = drawn
         return Fraction(parts.choice) + Fraction(parts.table)
 
-    def _most_dependent(self, attribute: int, parts: Parts) -> int | None:
+    def _most_dependent(self, attribute: int, parts: BudgetParts) -> int | None:
         """Step 5: the attribute on which a large one depends most; None if on none."""
         inputs = self.inputs
         candidates = [

@@ -33,7 +33,7 @@ from privacy_engine.synthesizers.latent.latent_class import LatentClass
 from privacy_engine.synthesizers.model import SynthesizerModel
 from privacy_engine.synthesizers.quantile_bins import in_bins
 from privacy_engine.synthesizers.repeated.estimates import estimate, likely_drift
-from privacy_engine.synthesizers.repeated.views import FixedViews, Known, known_of
+from privacy_engine.synthesizers.repeated.views import FixedViews, NoisyCounts, known_of
 from privacy_engine.synthesizers.synthesizer import Learned
 from privacy_engine.tables.domains import CodedTable
 
@@ -52,7 +52,7 @@ class Measured:
     """
 
     rows: int
-    known: tuple[Known, ...]
+    known: tuple[NoisyCounts, ...]
 
     @classmethod
     def of(cls, follow: Mapping[str, Any]) -> "Measured":
@@ -60,7 +60,9 @@ class Measured:
         known = zip(follow["cells"], follow["variances"], strict=True)
         return cls(
             rows=follow["rows"],
-            known=tuple(Known(cells=np.array(cells, dtype=np.float64), variance=v) for cells, v in known),
+            known=tuple(
+                NoisyCounts(cells=np.array(cells, dtype=np.float64), variance=v) for cells, v in known
+            ),
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -125,7 +127,8 @@ def followed(
             for counts, name in zip(views.counted(records), views.names(records), strict=True)
         ]
         now = Measured(
-            rows=n, known=tuple(Known(cells=counts.astype(np.float64), variance=variance) for counts in noisy)
+            rows=n,
+            known=tuple(NoisyCounts(cells=counts.astype(np.float64), variance=variance) for counts in noisy),
         )
         learned = views.learned(smoothed([*earlier, now]), records, noise)
         return learned._replace(follow=now.to_dict())
@@ -134,7 +137,7 @@ def followed(
     return replace(method.measured_by(coded, learn), bins=bins or None)
 
 
-def smoothed(releases: Sequence[Measured]) -> list[Known]:
+def smoothed(releases: Sequence[Measured]) -> list[NoisyCounts]:
     """(k,) the tables of the last release, as counts, estimated from the noisy tables of all releases.
 
     Shares are stable even if the number of records is not; how stable is estimated from the noisy tables.
@@ -145,5 +148,5 @@ def smoothed(releases: Sequence[Measured]) -> list[Known]:
         shares = np.vstack([k.cells / release.rows for k, release in zip(course, releases, strict=True)])
         variances = np.array([k.variance / r.rows**2 for k, r in zip(course, releases, strict=True)])
         best = estimate(rows, variances, likely_drift(rows, variances, shares))
-        found.append(Known(cells=last * (best.weights @ shares), variance=last**2 * best.variance))
+        found.append(NoisyCounts(cells=last * (best.weights @ shares), variance=last**2 * best.variance))
     return found

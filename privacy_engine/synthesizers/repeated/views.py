@@ -42,7 +42,7 @@ SEED = 20261125  # of the starting points: they are the same each time, and hide
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Known:
+class NoisyCounts:
     """Noisy counts of a table.
 
     Attributes:
@@ -174,7 +174,7 @@ class FixedViews:
         names = self.large.reduced(coded).names
         return [", ".join(names[self.free[m]] for m in members) for members in self.members]
 
-    def learned(self, estimates: Sequence[Known], coded: CodedTable, noise: NoiseBudget) -> Learned:
+    def learned(self, estimates: Sequence[NoisyCounts], coded: CodedTable, noise: NoiseBudget) -> Learned:
         """The model of some estimates of the tables, as a network with replicates, and what was spent.
 
         Args:
@@ -195,7 +195,7 @@ class FixedViews:
         )
         return learned._replace(network=self.large.restored(learned.network))
 
-    def _views(self, estimates: Sequence[Known], rows: int) -> list[View]:
+    def _views(self, estimates: Sequence[NoisyCounts], rows: int) -> list[View]:
         return [
             View(
                 members=members,
@@ -230,9 +230,9 @@ class FixedViews:
         )
 
 
-def known_of(measured: Measurement) -> tuple[Known, ...]:
+def known_of(measured: Measurement) -> tuple[NoisyCounts, ...]:
     """(k,) the noisy counts of a measurement."""
     n = measured.inputs.n
     return tuple(
-        Known(cells=n * view.cells.ravel(), variance=n**2 * view.variance) for view in measured.views
+        NoisyCounts(cells=n * view.cells.ravel(), variance=n**2 * view.variance) for view in measured.views
     )

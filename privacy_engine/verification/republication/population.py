@@ -25,7 +25,7 @@ import pandas as pd
 from privacy_engine.errors import VerificationError
 from privacy_engine.tables.schema import DataSchema
 from privacy_engine.verification.cross_release import History, Membership
-from privacy_engine.verification.published_boxes import Reading
+from privacy_engine.verification.published_boxes import BoxParser
 
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
@@ -56,7 +56,7 @@ def candidates(history: History, registers: Sequence[Membership] = (), *, arriva
         )
     releases: Sequence[Membership] = (*history.earlier, history.new)
     if registers:
-        known_of = [Reading(sorted(r.boxes), history.source).subjects for r in registers]
+        known_of = [BoxParser(sorted(r.boxes), history.source).subjects for r in registers]
         known_by_all = frozenset.intersection(*known_of)
         releases, registers = (
             [_restricted(r, known_by_all, history.source) for r in group] for group in (releases, registers)
@@ -143,7 +143,7 @@ class _Time:
 
 def _restricted(release: Membership, attributes: frozenset[str], source: DataSchema | None) -> Membership:
     """Return a release with the cells of some attributes only."""
-    columns = Reading(sorted(release.boxes), source).columns
+    columns = BoxParser(sorted(release.boxes), source).columns
     kept = [c.names for c in columns if (c.attribute.name if c.attribute else c.names[0]) in attributes]
     boxes = {name: release.boxes[name] for names in kept for name in names}
     return Membership(persons=release.persons, labels=release.labels, boxes=boxes)
@@ -151,12 +151,12 @@ def _restricted(release: Membership, attributes: frozenset[str], source: DataSch
 
 def _reading(
     releases: Sequence[Membership], registers: Sequence[Membership], source: DataSchema | None
-) -> Reading:
+) -> BoxParser:
     if registers and len(registers) != len(releases):
         raise VerificationError(
             f"registers must be one for each release, got {len(registers)} for {len(releases)} releases"
         )
-    readings = [Reading(sorted(r.boxes), source) for r in (*releases, *registers) if len(r)]
+    readings = [BoxParser(sorted(r.boxes), source) for r in (*releases, *registers) if len(r)]
     if not readings or not readings[0].subjects or any(r.subjects != readings[0].subjects for r in readings):
         raise VerificationError(
             "the cells of all releases must have been kept, for the same quasi-identifiers. Retract the "
@@ -197,7 +197,7 @@ def _last_known(present: Ints, i: int) -> Ints:
 
 
 def _covered(
-    reading: Reading, cells: list[list[tuple[str | None, ...]]], outer: Ints, inner: Ints
+    reading: BoxParser, cells: list[list[tuple[str | None, ...]]], outer: Ints, inner: Ints
 ) -> list[Bools]:
     """Return for each column which cell of a class covers which known one."""
     found = []

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 UNKNOWN: Final[Any] = object()
 
 
-class Group(StrEnum):
+class FactOrigin(StrEnum):
     """The origin of a fact."""
 
     FILE = "file"
@@ -32,7 +32,7 @@ class Group(StrEnum):
 
 
 @dataclass(frozen=True, kw_only=True)
-class History:
+class HistoryFacts:
     """How people are followed over releases. Values that are not given follow from the policy.
 
     Attributes:
@@ -180,7 +180,7 @@ class Facts:
     stated: Collection[str] = UNKNOWN
     budget: bool = UNKNOWN
     promise: Promised | None = UNKNOWN
-    history: History | None = UNKNOWN
+    history: HistoryFacts | None = UNKNOWN
     identifier: str | None = UNKNOWN
     schedule: bool = UNKNOWN
     unfollowed: Sequence[str] = UNKNOWN
@@ -227,17 +227,17 @@ class Facts:
 
 NAMES = tuple(field.name for field in fields(Facts))
 _OTHER = {
-    Group.POLICY: ("policy", "own_policy", "floor"),
-    Group.DEPLOYMENT: ("signed", "users", "classes"),
-    Group.CATALOGUE: ("published",),
-    Group.METHOD: ("schema", "releaser", "loss"),
-    Group.INGESTED: ("dropped", "guessed", "looking", "followed", "numbered", "made_types"),
-    Group.LAKE: ("kept_types", "earlier", "unjudged"),
-    Group.LEDGER: ("shortage", "restored"),
+    FactOrigin.POLICY: ("policy", "own_policy", "floor"),
+    FactOrigin.DEPLOYMENT: ("signed", "users", "classes"),
+    FactOrigin.CATALOGUE: ("published",),
+    FactOrigin.METHOD: ("schema", "releaser", "loss"),
+    FactOrigin.INGESTED: ("dropped", "guessed", "looking", "followed", "numbered", "made_types"),
+    FactOrigin.LAKE: ("kept_types", "earlier", "unjudged"),
+    FactOrigin.LEDGER: ("shortage", "restored"),
 }
 _GROUPS = {name: group for group, names in _OTHER.items() for name in names}
 
 
-def group_of(name: str) -> Group:
+def group_of(name: str) -> FactOrigin:
     """Return the origin of a fact."""
-    return _GROUPS.get(name, Group.FILE)
+    return _GROUPS.get(name, FactOrigin.FILE)

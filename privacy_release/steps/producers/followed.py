@@ -34,7 +34,7 @@ from privacy_release.steps.memberships.regions import Regions
 from privacy_release.steps.producers.job import Job
 from privacy_release.steps.producers.kept_safe import KeptSafe
 from privacy_release.workarea.area import WorkArea
-from privacy_release.workarea.fragment_files import Cut, Followed
+from privacy_release.workarea.fragment_files import Followed, FragmentCut
 from privacy_release.workarea.parquet import (
     parquet_bytes,
     part_bytes,
@@ -80,7 +80,7 @@ def cut_followed(
     engine: "Engine",
     folder: Path,
     job: Job,
-) -> Cut:
+) -> FragmentCut:
     """Return a cut of a table whose people are followed, with its files in a private folder.
 
     Args:
@@ -139,7 +139,7 @@ def cut_followed(
         people=FileRef(uri=str(path), sha256=write_private(path, parquet_bytes(pd.DataFrame(people)))),
         pasts=pasts,
     )
-    return Cut(
+    return FragmentCut(
         table=table,
         plan=plan,
         method=job.method,
@@ -168,7 +168,7 @@ def _last_of(
     return last, np.array([waited.get(who, 0) for who in persons.tolist()], dtype=np.int64)
 
 
-def too_large(cut: Cut) -> str | None:
+def too_large(cut: FragmentCut) -> str | None:
     """Return a warning if a fragment has grown far beyond its configured size. None if none has."""
     most, largest = cut.table.working_engine.rows, max(cut.plan.sizes)
     if cut.followed is None or largest <= 2 * most:
@@ -322,7 +322,7 @@ def _objects(column: pa.ChunkedArray) -> "npt.NDArray[np.object_]":
 
 
 def released_followed(
-    cut: Cut, fragment: int, records: pa.Table, past: bytes | None
+    cut: FragmentCut, fragment: int, records: pa.Table, past: bytes | None
 ) -> "tuple[FragmentRelease, npt.NDArray[np.int64]]":
     """Release the records of a fragment together with its part of the earlier releases.
 
@@ -383,7 +383,7 @@ class JoinedPeople:
     regions: Regions
 
 
-def joined_people(cut: Cut, positions: "npt.NDArray[np.int64]", work: WorkArea) -> JoinedPeople:
+def joined_people(cut: FragmentCut, positions: "npt.NDArray[np.int64]", work: WorkArea) -> JoinedPeople:
     """Return the people of the joined fragments, given the position of each released record, shape (m,).
 
     Raises:

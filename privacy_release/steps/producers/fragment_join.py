@@ -25,7 +25,13 @@ from privacy_engine.verification.policy import ReleasePolicy
 from privacy_release.lake.rows import in_types, plain_schema
 from privacy_release.manifest.manifest import Claims
 from privacy_release.reports.attempts import Attempts
-from privacy_release.reports.data import FragmentsPart, Measured, ReportData, claimed_k, limits_of_classes
+from privacy_release.reports.data import (
+    FragmentsPart,
+    MeasuredGuarantee,
+    ReportData,
+    claimed_k,
+    limits_of_classes,
+)
 from privacy_release.reports.figures import counted_in
 from privacy_release.spec.methods import build_method
 from privacy_release.steps.producers.followed import POSITION, joined_people
@@ -42,7 +48,13 @@ from privacy_release.workarea.file_sets import (
     new_folder,
     part_name,
 )
-from privacy_release.workarea.fragment_files import Account, Cut, PrivateFiles, read_account, read_cut
+from privacy_release.workarea.fragment_files import (
+    FragmentCut,
+    FragmentResult,
+    PrivateFiles,
+    read_account,
+    read_cut,
+)
 from privacy_release.workarea.parquet import (
     opened_parquet,
     part_bytes,
@@ -163,13 +175,13 @@ class _Joined:
         figures: Figures added up over the fragments.
     """
 
-    cut: Cut
+    cut: FragmentCut
     claims: Claims
     schema: "DataSchema"
     figures: "FragmentFigures"
 
     @classmethod
-    def of(cls, cut: Cut, in_order: Sequence[FragmentReleaseRef]) -> "_Joined":
+    def of(cls, cut: FragmentCut, in_order: Sequence[FragmentReleaseRef]) -> "_Joined":
         """Add up the accounts of the fragments. Raises IntegrityError if they do not fit together."""
         accounts = [read_account(ref.account) for ref in in_order]
         figures = FragmentFigures.total(account.figures for account in accounts)
@@ -195,7 +207,7 @@ class _Joined:
         return cls(cut=cut, claims=_claims(first, figures, cut), schema=first.schema, figures=figures)
 
 
-def _claims(first: Account, figures: "FragmentFigures", cut: Cut) -> Claims:
+def _claims(first: FragmentResult, figures: "FragmentFigures", cut: FragmentCut) -> Claims:
     sizes = [int(size) for size in cut.plan.sizes]
     engine = cut.table.working_engine
     whole = {
@@ -213,7 +225,7 @@ def _claims(first: Account, figures: "FragmentFigures", cut: Cut) -> Claims:
     return Claims.from_dict(first.claims.to_dict() | whole)
 
 
-def _constant(account: Account) -> tuple[Any, ...]:
+def _constant(account: FragmentResult) -> tuple[Any, ...]:
     """Return the parts of an account that must be equal in all fragments."""
     names = ("method", "parameters", "guarantees", "loss", "columns")
     return (*(account.claims.stored[name] for name in names), account.schema)
@@ -234,7 +246,9 @@ def _plan_of(released: Sequence[FragmentReleaseRef]) -> FileRef:
     return released[0].plan
 
 
-def _each_once(released: Sequence[FragmentReleaseRef], plan: FileRef, cut: Cut) -> list[FragmentReleaseRef]:
+def _each_once(
+    released: Sequence[FragmentReleaseRef], plan: FileRef, cut: FragmentCut
+) -> list[FragmentReleaseRef]:
     """Return the fragments of a plan in order. Raise unless each occurs exactly once."""
     foreign = sum(ref.plan != plan for ref in released)
     times = Counter(ref.fragment for ref in released)
@@ -283,7 +297,7 @@ class _Written:
 
 
 def _write(
-    in_order: Sequence[FragmentReleaseRef], cut: Cut, job: Job, engine: "Engine", person: str
+    in_order: Sequence[FragmentReleaseRef], cut: FragmentCut, job: Job, engine: "Engine", person: str
 ) -> _Written:
     """Write all records in the order of their values, and their persons, if known, in the same order."""
     _require_unchanged(in_order)
@@ -317,14 +331,14 @@ def _plain(columns: "pa.Schema") -> "pa.Schema | None":
 
 
 @contextmanager
-def _sorting(cut: Cut, job: Job) -> "Iterator[LocalEngine]":
+def _sorting(cut: FragmentCut, job: Job) -> "Iterator[LocalEngine]":
     """Open DuckDB for sorting on all cores, with spilling to disk."""
     with LocalEngine(memory=cut.table.working_engine.memory, spill=job.work.folder) as here:
         yield here
 
 
 def _one_file(
-    in_order: Sequence[FragmentReleaseRef], cut: Cut, job: Job, engine: "Engine", person: str
+    in_order: Sequence[FragmentReleaseRef], cut: FragmentCut, job: Job, engine: "Engine", person: str
 ) -> _Written:
     """Write one file of all records, and one of their persons."""
     path = job.records
@@ -343,7 +357,7 @@ def _one_file(
 
 def _several_files(
     in_order: Sequence[FragmentReleaseRef],
-    cut: Cut,
+    cut: FragmentCut,
     job: Job,
     engine: "Engine",
     person: str,
@@ -408,7 +422,7 @@ class _WritePart:
 
 
 def _slices_of_the_order(
-    in_order: Sequence[FragmentReleaseRef], cut: Cut, job: Job, engine: "Engine", write: _WritePart
+    in_order: Sequence[FragmentReleaseRef], cut: FragmentCut, job: Job, engine: "Engine", write: _WritePart
 ) -> Generator[Mapping[str, Any]]:
     """Yield parts of the sorted records. Only the values decide the position of a record."""
     with _sorting(cut, job) as here:
@@ -418,7 +432,7 @@ def _slices_of_the_order(
 
 
 def _ranges_on_spark(
-    in_order: Sequence[FragmentReleaseRef], cut: Cut, job: Job, engine: "Engine", write: _WritePart
+    in_order: Sequence[FragmentReleaseRef], cut: FragmentCut, job: Job, engine: "Engine", write: _WritePart
 ) -> Generator[Mapping[str, Any]]:
     """Yield parts that are ranges of values. An executor receives each by a shuffle, sorts and writes it.
 
@@ -473,7 +487,9 @@ def _alike(in_order: Sequence[FragmentReleaseRef]) -> "pa.Schema":
     return columns
 
 
-def _measured(joined: _Joined, engine: "Engine", written: _Written) -> tuple["Examined", list[Measured]]:
+def _measured(
+    joined: _Joined, engine: "Engine", written: _Written
+) -> tuple["Examined", list[MeasuredGuarantee]]:
     """Check the claims of the method against the joined records.
 
     Raises:
@@ -492,13 +508,13 @@ def _measured(joined: _Joined, engine: "Engine", written: _Written) -> tuple["Ex
             "larger fragments (engine.rows), or the engine local"
         )
     return examined, [
-        Measured(model=model, number=math.nan if f.measured is None else f.measured, holds=f.passed)
+        MeasuredGuarantee(model=model, number=math.nan if f.measured is None else f.measured, holds=f.passed)
         for model, f in zip(claims, report.findings, strict=True)
     ]
 
 
 def _report_data(
-    joined: _Joined, measured: Sequence[Measured], sizes: Mapping[int, int], attempts: Attempts
+    joined: _Joined, measured: Sequence[MeasuredGuarantee], sizes: Mapping[int, int], attempts: Attempts
 ) -> ReportData:
     """Return the data of the report on a release that was never in memory as a whole."""
     claims, least = joined.claims, claimed_k([guarantee.model for guarantee in measured])

@@ -36,9 +36,9 @@ from privacy_release.steps.producers.job import Job, ProducedRelease
 from privacy_release.workarea.area import WorkArea, sha256_file
 from privacy_release.workarea.engines import executors_files, open_engine
 from privacy_release.workarea.fragment_files import (
-    Account,
-    Cut,
     FilesHere,
+    FragmentCut,
+    FragmentResult,
     PrivateFiles,
     account_bytes,
     read_cut,
@@ -88,7 +88,7 @@ def released_in_fragments(
     return made
 
 
-def cut_and_keep(table: Table, engine: "Engine", job: Job) -> tuple[Cut, FileRef]:
+def cut_and_keep(table: Table, engine: "Engine", job: Job) -> tuple[FragmentCut, FileRef]:
     """Cut a table in a separate task and write the cut to a new private folder.
 
     Args:
@@ -107,11 +107,11 @@ def cut_and_keep(table: Table, engine: "Engine", job: Job) -> tuple[Cut, FileRef
 
 def _cut_and_keep(
     releaser: "ReleaseMethod", schema: "DataSchema", table: Table, engine: "Engine", job: Job
-) -> tuple[Cut, FileRef]:
+) -> tuple[FragmentCut, FileRef]:
     """Cut a table that breaks no rule, and write the cut to a new private folder."""
     if not job.continues:
         plan = _plan_of(releaser, schema, table, engine, job.seed)
-        cut = Cut(
+        cut = FragmentCut(
             table=table,
             plan=plan,
             method=job.method,
@@ -132,7 +132,7 @@ def cut_table(
     method: str,
     parameters: Mapping[str, Any],
     seed: int | None,
-) -> Cut:
+) -> FragmentCut:
     """Return a cut of the table into parts that can each meet the guarantees. Nothing is written.
 
     Args:
@@ -150,7 +150,9 @@ def cut_table(
     releaser, schema = build_method(method, parameters), table.read_schema()
     refuse(facts_of_table(table, schema, releaser, parameters))
     plan = _plan_of(releaser, schema, table, engine, seed)
-    return Cut(table=table, plan=plan, method=method, parameters=dict(parameters), seeded=seed is not None)
+    return FragmentCut(
+        table=table, plan=plan, method=method, parameters=dict(parameters), seeded=seed is not None
+    )
 
 
 def _plan_of(
@@ -163,7 +165,7 @@ def _plan_of(
     return plan_fragments(engine, files, schema, releaser, rows=rows, seed=seed)
 
 
-def keep(cut: Cut, work: WorkArea, label: str) -> FileRef:
+def keep(cut: FragmentCut, work: WorkArea, label: str) -> FileRef:
     """Write a cut to a new private folder, which will also contain the files of the fragments.
 
     Files that an earlier attempt left there are removed.
@@ -178,26 +180,26 @@ def _new_folder(work: WorkArea, label: str) -> Path:
     return folder
 
 
-def _kept(cut: Cut, work: WorkArea, folder: Path) -> FileRef:
+def _kept(cut: FragmentCut, work: WorkArea, folder: Path) -> FileRef:
     # The plan is a file, whose paths no task can translate. So its paths are those of other machines.
     followed = cut.followed and replace(cut.followed, people=work.send(cut.followed.people))
     return write_cut(replace(cut, table=work.send(cut.table), followed=followed), folder / "plan.json")
 
 
-def _records_of(cut: Cut) -> tuple[Sequence[str], "Assign"]:
+def _records_of(cut: FragmentCut) -> tuple[Sequence[str], "Assign"]:
     """Return the files of the records to release, and the function from a record to its fragment."""
     if cut.followed is None:
         return cut.table.paths(), cut.plan.tree.assign
     return [cut.followed.records.uri], ByRegion(cut.plan.tree.fragment_of)
 
 
-def _require_unchanged(cut: Cut) -> None:
+def _require_unchanged(cut: FragmentCut) -> None:
     """Raise if the records that were read are not those that were cut."""
     read = cut.table if cut.followed is None else cut.followed.records
     read.require_unchanged()
 
 
-def partition(cut: Cut, plan: FileRef, engine: "Engine") -> list[FragmentRef]:
+def partition(cut: FragmentCut, plan: FileRef, engine: "Engine") -> list[FragmentRef]:
     """Write the records of each fragment to a file, for tasks that process one fragment each.
 
     Args:
@@ -296,7 +298,7 @@ def release_records(
     if positions is not None:
         table = table.append_column(POSITION, pa.array(positions, pa.int64()))
     released = files.write(f"{name}.released.parquet", part_bytes(table))
-    account = Account(
+    account = FragmentResult(
         claims=Claims.from_dict(release.manifest()), schema=release.schema, figures=made.figures
     )
     reference = FragmentReleaseRef(

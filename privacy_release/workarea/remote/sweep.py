@@ -8,10 +8,10 @@ from datetime import UTC, datetime, timedelta
 
 from privacy_engine.errors import WorkAreaError
 from privacy_release.workarea.remote.store import RunFiles, Store
-from privacy_release.workarea.sweep import Looked, Rules, State, state_of_marked
+from privacy_release.workarea.sweep import AreaState, Looked, SweepRules, state_of_marked
 
 
-def sweep_store(store: Store, rules: Rules) -> list[Looked]:
+def sweep_store(store: Store, rules: SweepRules) -> list[Looked]:
     """Inspect all work areas below an address, and remove those that are no longer used; see `sweep`.
 
     Raises:
@@ -20,18 +20,18 @@ def sweep_store(store: Store, rules: Rules) -> list[Looked]:
     return [_swept(run, rules) for run in store.all()]
 
 
-def _swept(run: RunFiles, rules: Rules) -> Looked:
+def _swept(run: RunFiles, rules: SweepRules) -> Looked:
     try:
         if (found := run.marked()) is None:
-            return Looked(folder=run.folder, state=State.UNMARKED)
+            return Looked(folder=run.folder, state=AreaState.UNMARKED)
         mark, when = found
         idle = timedelta(seconds=_seconds_since(when))
         state = state_of_marked(mark, rested=idle >= rules.idle, seen=False, rules=rules)
-        if state is State.ABANDONED and not rules.dry:
+        if state is AreaState.ABANDONED and not rules.dry:
             run.remove()
-            state = State.REMOVED
+            state = AreaState.REMOVED
     except WorkAreaError as error:
-        return Looked(folder=run.folder, state=State.STUCK, problem=str(error))
+        return Looked(folder=run.folder, state=AreaState.STUCK, problem=str(error))
     return Looked(folder=run.folder, state=state, mark=mark, idle=idle)
 
 

@@ -35,7 +35,7 @@ from privacy_release.ledger import default as places
 from privacy_release.ledger.ledger import BudgetLedger
 from privacy_release.running.run import run_release
 from privacy_release.spec.model import load_spec
-from privacy_release.spec.rules.facts import Group
+from privacy_release.spec.rules.facts import FactOrigin
 from privacy_release.workarea.area import WorkArea
 from tests import tables
 from tests.ledgers import new_ledger
@@ -76,7 +76,7 @@ class Case:
     """
 
     said: str
-    group: Group
+    group: FactOrigin
     policy: dict[str, Any] | None = None
     changes: dict[str, Any] | None = None
     floor: dict[str, Any] | None = None
@@ -86,54 +86,58 @@ class Case:
 
 
 CASES = {
-    "policy": Case(group=Group.POLICY, policy={"require": [MISSPELT]}, said="ilness.*did you mean illness"),
+    "policy": Case(
+        group=FactOrigin.POLICY, policy={"require": [MISSPELT]}, said="ilness.*did you mean illness"
+    ),
     "distance": Case(
-        group=Group.POLICY,
+        group=FactOrigin.POLICY,
         policy={"require": [ORDERED]},
         said="by the distance `ordered` requires values with",
     ),
-    "floor": Case(group=Group.POLICY, floor={"require": [MISSPELT]}, said="ilness.*did you mean illness"),
+    "floor": Case(
+        group=FactOrigin.POLICY, floor={"require": [MISSPELT]}, said="ilness.*did you mean illness"
+    ),
     "weaker": Case(
-        group=Group.POLICY,
+        group=FactOrigin.POLICY,
         policy={"max_epsilon": 3},
         floor={"max_epsilon": 2},
         said="max_epsilon 3 is weaker than max_epsilon 2",
         by_file=True,
     ),
     "promise": Case(
-        group=Group.METHOD, policy={"max_epsilon": 0.5}, said="max_epsilon 1.* is weaker than", late=True
+        group=FactOrigin.METHOD, policy={"max_epsilon": 0.5}, said="max_epsilon 1.* is weaker than", late=True
     ),
     "columns": Case(
-        group=Group.METHOD,
+        group=FactOrigin.METHOD,
         policy={"columns": {"roles": ["sensitive"]}},
         said="age must meet roles",
         late=True,
     ),
     "domains": Case(
-        group=Group.FILE,
+        group=FactOrigin.FILE,
         changes={"schema": tables.fields(*COLUMNS, age={"bins": 10})},
         said=r"\['illness'\] have no public domain",
     ),
     "method": Case(
-        group=Group.METHOD,
+        group=FactOrigin.METHOD,
         changes={"release": {"method": "privbayes", "epsilon": -1}},
         said="epsilon must be",
         late=True,
     ),
     "file": Case(
-        group=Group.FILE,
+        group=FactOrigin.FILE,
         changes={"alerts": {"gcp_lca": {"above": 0.5}}},
         said="alerts.gcp_lca cannot",
         by_file=True,
     ),
     "classification": Case(
-        group=Group.DEPLOYMENT,
+        group=FactOrigin.DEPLOYMENT,
         classes={"columns": {"*": "identifier"}},
         said="age is classified as identifier",
         by_file=True,
     ),
     "address": Case(
-        group=Group.FILE,
+        group=FactOrigin.FILE,
         changes={"source": {"uri": "ftp://a/b"}},
         said="must be a path, or begin with file://",
         by_file=True,
@@ -290,10 +294,10 @@ def context(task: str) -> Any:
 
 
 def test_each_group_of_facts_has_a_case_here() -> None:
-    later = {Group.CATALOGUE, Group.INGESTED, Group.LAKE, Group.LEDGER}
-    assert {case.group for case in CASES.values()} | later == set(Group)
-    assert {case.group for case in CASES.values() if not case.by_file} == set(Group) - later - {
-        Group.DEPLOYMENT
+    later = {FactOrigin.CATALOGUE, FactOrigin.INGESTED, FactOrigin.LAKE, FactOrigin.LEDGER}
+    assert {case.group for case in CASES.values()} | later == set(FactOrigin)
+    assert {case.group for case in CASES.values() if not case.by_file} == set(FactOrigin) - later - {
+        FactOrigin.DEPLOYMENT
     }
 
 
@@ -301,7 +305,7 @@ def test_a_check_refuses_what_the_other_files_do_not_publish(
     written: Any, unread: BudgetLedger, capsys: pytest.CaptureFixture[str]
 ) -> None:
     asset = Case(
-        group=Group.CATALOGUE,
+        group=FactOrigin.CATALOGUE,
         changes={"schedule": {"asset": "peoples"}},
         said="which no other release publishes",
     )
@@ -333,7 +337,7 @@ def test_a_run_refuses_an_ingested_table_before_it_books(
 ) -> None:
     ledger.grant("people", Limit(epsilon=2), reason="a test", by="officer")
     looking = {"transform": {"sql": "SELECT _record, age, illness FROM records WHERE age > 40"}}
-    file = written(Case(group=Group.INGESTED, changes=looking, said=""))
+    file = written(Case(group=FactOrigin.INGESTED, changes=looking, said=""))
     tables.people().to_parquet(file.parents[1] / "people.parquet", index=False)
     with (
         WorkArea(tmp_path / "work", "run") as work,
@@ -384,7 +388,7 @@ def test_a_budget_that_is_too_short_refuses_it_before_the_source_is_read(
     ledger.grant("people", Limit(epsilon=0.5), reason="a test", by="officer")
     use_ledger(ledger, monkeypatch)
     said = "data set people cannot pay epsilon 1"
-    file = written(Case(group=Group.LEDGER, said=said))
+    file = written(Case(group=FactOrigin.LEDGER, said=said))
     match starts:
         case "check":
             assert main(["check", "--strict", str(file)]) == WRONG

@@ -16,9 +16,9 @@ from privacy_engine.attacks.repeated import Averaging, Intersection
 from privacy_engine.attacks.singling_out import SinglingOut
 from privacy_engine.attacks.trial import (
     Attack,
+    AttackOutcome,
     Case,
     Evidence,
-    Outcome,
     Rate,
     Tries,
     Verdict,
@@ -350,7 +350,7 @@ def test_a_bound_is_kept_by_the_upper_end_of_the_interval_and_by_a_leak_that_is_
         )
         for right in (22, 90)
     )
-    outcome = Outcome(attack="inference", subject="illness", found=quiet, planted=seen, confidence=0.95)
+    outcome = AttackOutcome(attack="inference", subject="illness", found=quiet, planted=seen, confidence=0.95)
     assert outcome.low < 0.0 < outcome.excess < 0.1 < outcome.high < 0.2
     assert [outcome.within(bound) for bound in (0.1, outcome.high, 0.2)] == [False, True, True]
     least = seen.interval(0.95)[0]

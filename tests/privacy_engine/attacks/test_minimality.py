@@ -10,9 +10,9 @@ import pytest
 from privacy_engine import load_method
 from privacy_engine.attacks import natural_cuts
 from privacy_engine.attacks.minimality import Minimality
-from privacy_engine.attacks.natural_cuts import People, cuts_of
-from privacy_engine.attacks.refusals import Rules, inferred
-from privacy_engine.attacks.trial import Case, Evidence, Outcome, Verdict, case_of, try_attack
+from privacy_engine.attacks.natural_cuts import ReleasedPeople, cuts_of
+from privacy_engine.attacks.refusals import CutRules, inferred
+from privacy_engine.attacks.trial import AttackOutcome, Case, Evidence, Verdict, case_of, try_attack
 from privacy_engine.errors import SchemaError
 from privacy_engine.tables.hierarchy import Hierarchy
 from privacy_engine.tables.schema import Attribute, DataSchema
@@ -48,7 +48,7 @@ IN_STREETS = DataSchema(
 )
 
 
-def enumerated(rules: Rules, counts: np.ndarray, near: int, slip: float) -> tuple[float, np.ndarray]:
+def enumerated(rules: CutRules, counts: np.ndarray, near: int, slip: float) -> tuple[float, np.ndarray]:
     """Chance of a refusal, and of each value on either side, from all ways to deal the values."""
     ways = np.array([w for w in product(*(range(c + 1) for c in counts)) if sum(w) == near])
     chance = np.array([np.prod([comb(c, x) for c, x in zip(counts, way, strict=True)]) for way in ways])
@@ -79,7 +79,7 @@ def test_draws_agree_with_all_ways_to_deal_the_values(
     model: SensitiveModel, counts: list[int], near: int
 ) -> None:
     own = np.array(counts)
-    rules = Rules(models=(model,), prior=own / own.sum())
+    rules = CutRules(models=(model,), prior=own / own.sum())
     reported = inferred(rules, own[None], np.array([near]), np.random.default_rng(1), draws=3_000)
     for slip in (1e-6, 1e-2):
         chance, shares = enumerated(rules, own, near, slip)
@@ -91,7 +91,7 @@ def test_draws_agree_with_all_ways_to_deal_the_values(
 
 def test_what_cannot_break_a_rule_tells_nothing() -> None:
     counts = np.array([[3, 3, 3, 3]])  # of six people on a side two values at least
-    rules = Rules(models=(DistinctLDiversity(l=2),), prior=np.full(4, 0.25))
+    rules = CutRules(models=(DistinctLDiversity(l=2),), prior=np.full(4, 0.25))
     reported = inferred(rules, counts, np.array([6]), np.random.default_rng(2))
     assert reported.chance.tolist() == [0.0]
     np.testing.assert_allclose(reported.shares(1e-6), 0.25)
@@ -111,12 +111,12 @@ def test_the_example_of_wong_et_al_is_reversed() -> None:
     )
     people = pd.DataFrame({"q": ["q1"] * 2 + ["q2"] * 5, "ill": ["HIV", "HIV", *ILL[:5]]})
     release = people.assign(q="{q1, q2}").iloc[[3, 0, 6, 1, 2, 5, 4]].reset_index(drop=True)
-    found = People.of(release, people, schema, np.random.default_rng(3))
+    found = ReleasedPeople.of(release, people, schema, np.random.default_rng(3))
     assert found.labels.tolist() == [0] * 7
     (cut,) = cuts_of(found, np.arange(7), 2)
     assert cut.least == 2
     counts = np.array([[2, 1, 1, 1, 1, 1]])
-    rules = Rules(models=(AlphaKAnonymity(alpha=0.5, k=2),), prior=counts[0] / 7)
+    rules = CutRules(models=(AlphaKAnonymity(alpha=0.5, k=2),), prior=counts[0] / 7)
     reported = inferred(rules, counts, np.array([2]), np.random.default_rng(4)).shares(1e-6)
     np.testing.assert_allclose(reported[0, :, 0], [1, 0], atol=1e-4)
     evidence = Evidence(
@@ -152,7 +152,7 @@ def case(people: pd.DataFrame, schema: DataSchema, rules: tuple[PrivacyModel, ..
     )
 
 
-def found_on(one: Case, seed: int) -> Outcome:
+def found_on(one: Case, seed: int) -> AttackOutcome:
     (outcome,) = try_attack(Minimality(), one, np.random.default_rng(seed)).outcomes
     return outcome
 
@@ -175,7 +175,7 @@ def test_some_of_many_classes_are_enough_to_find_it(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(natural_cuts, "MOST_CLASSES", most)
     outcome = found_on(one, 9)
     assert outcome.verdict is Verdict.LEAK
-    found = People.of(one.evidence.release, one.evidence.people, IN_STREETS, np.random.default_rng(9))
+    found = ReleasedPeople.of(one.evidence.release, one.evidence.people, IN_STREETS, np.random.default_rng(9))
     assert len(found.losses) == most
     assert outcome.found.main.tries == min(len(one.targets), (found.labels >= 0).sum())
     reported = one.evidence.release["house"].to_numpy()[found.rows]
@@ -243,14 +243,14 @@ def test_very_many_sensitive_values_are_refused_without_naming_one() -> None:
 def test_everybody_is_found_in_the_class_of_a_strict_partition() -> None:
     people = aged(20)
     release = load_method("mondrian", k=10).release(people, AGES, np.random.default_rng(21))
-    found = People.of(release.table, people, AGES, np.random.default_rng(22))
+    found = ReleasedPeople.of(release.table, people, AGES, np.random.default_rng(22))
     assert found.labels[release.rows].tolist() == found.released.tolist()
 
 
 def test_cuts_leave_k_people_on_either_side_and_stand_beside_the_median() -> None:
     people = pd.DataFrame({"age": [1, 1, 2, 3, 3, 3, 4, 9, 9, 9], "ill": [ILL[0]] * 10})
     release = people.drop(columns="age").assign(age_from=1, age_to=9)
-    found = People.of(release, people, AGES, np.random.default_rng(23))
+    found = ReleasedPeople.of(release, people, AGES, np.random.default_rng(23))
     sides = [people["age"][cut.near].max() for cut in cuts_of(found, np.arange(10), 2)]
     assert sides == [1, 2, 3, 4]  # the fifth and sixth person are 3: cuts below and above it, and at the ends
     assert [people["age"][cut.near].max() for cut in cuts_of(found, np.arange(10), 4)] == [3]

@@ -10,7 +10,7 @@ import pytest
 from privacy_engine import load_method
 from privacy_engine.attacks.membership import MembershipInference
 from privacy_engine.attacks.shadow import halves_of, shadows_of
-from privacy_engine.attacks.trial import Evidence, Outcome, Verdict, case_of, try_attack
+from privacy_engine.attacks.trial import AttackOutcome, Evidence, Verdict, case_of, try_attack
 from privacy_engine.tables.schema import Attribute, DataSchema
 from privacy_engine.vocabulary import Kind, Role
 from tests.synthetic_tables import SCHEMA, people
@@ -54,7 +54,7 @@ def attacked(
     rows: int,
     seed: int,
     confidence: float = 0.95,
-) -> dict[str, Outcome]:
+) -> dict[str, AttackOutcome]:
     rng = np.random.default_rng(seed)
     inside, outside = population(rows, rng), population(400, rng)
     evidence = Evidence(

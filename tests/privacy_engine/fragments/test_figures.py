@@ -10,7 +10,7 @@ from privacy_engine.anonymizers.anonymizer import Anonymizer
 from privacy_engine.engines.engine import Engine
 from privacy_engine.fragments.figures import FragmentFigures
 from privacy_engine.measures import utility
-from privacy_engine.measures.distributions import Distribution, Tally, Withheld, distributions
+from privacy_engine.measures.distributions import AttributeTally, Distribution, Withheld, distributions
 from privacy_engine.measures.recoding import Recoding
 from privacy_engine.registry import load_method
 from privacy_engine.tables.encoding import EncodedTable
@@ -124,19 +124,21 @@ def test_a_distorted_value_is_counted(engine: Engine, tmp_path: Path) -> None:
 
 
 def test_tallies_of_different_groups_are_withheld() -> None:
-    one = Tally(attribute="age", ordered=True, groups=("0 to 9",), before=(4,), after=(4.0,))
-    other = Tally(attribute="age", ordered=True, groups=("0 to 8",), before=(4,), after=(4.0,))
-    assert one + one == Tally(attribute="age", ordered=True, groups=("0 to 9",), before=(8,), after=(8.0,))
+    one = AttributeTally(attribute="age", ordered=True, groups=("0 to 9",), before=(4,), after=(4.0,))
+    other = AttributeTally(attribute="age", ordered=True, groups=("0 to 8",), before=(4,), after=(4.0,))
+    assert one + one == AttributeTally(
+        attribute="age", ordered=True, groups=("0 to 9",), before=(8,), after=(8.0,)
+    )
     found = one + other
     assert isinstance(found, Withheld)
     assert found + one == one + found == found
 
 
 def test_small_counts_are_hidden_after_they_are_added_not_before() -> None:
-    one = Tally(attribute="age", ordered=True, groups=("0", "1"), before=(4, 9), after=(6.5, 6.5))
+    one = AttributeTally(attribute="age", ordered=True, groups=("0", "1"), before=(4, 9), after=(6.5, 6.5))
     assert one.shown(5).before == (None, None)
     both = one + one
-    assert isinstance(both, Tally)
+    assert isinstance(both, AttributeTally)
     assert both.shown(5).before == (10, 20)
 
 

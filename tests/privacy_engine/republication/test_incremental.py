@@ -251,7 +251,7 @@ def test_a_widened_class_that_the_judge_refuses_is_published_as_it_was(
 
     def refused(made: incremental._Made, *given: Any) -> np.ndarray:
         found = failing(made, *given)
-        wider = made.units.state == incremental.State.WIDENED
+        wider = made.units.state == incremental.UnitState.WIDENED
         return found | wider[made.unit]
 
     monkeypatch.setattr(incremental._Made, "failing", refused)

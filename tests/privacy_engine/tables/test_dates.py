@@ -13,18 +13,18 @@ from hypothesis import strategies as st
 
 from privacy_engine.errors import SchemaError
 from privacy_engine.tables.dates import DATES, MOST_LEAVES, TIMES, Clock, calendar_hierarchy, moments, nests
-from privacy_engine.tables.faults import Rule
-from privacy_engine.vocabulary import Period
+from privacy_engine.tables.faults import ValueRule
+from privacy_engine.vocabulary import CalendarUnit
 
 EPOCH = date(1970, 1, 1)
-OF_DAYS = [p for p in Period if nests(Period.DAY, p)]
+OF_DAYS = [p for p in CalendarUnit if nests(CalendarUnit.DAY, p)]
 days = st.dates().map(lambda day: (day - EPOCH).days)
 seconds = st.datetimes().map(
     lambda at: int((at.replace(microsecond=0) - datetime(1970, 1, 1)).total_seconds())
 )
 clocked = st.one_of(
     st.tuples(st.just(DATES), days, st.sampled_from(OF_DAYS)),
-    st.tuples(st.just(TIMES), seconds, st.sampled_from(Period)),
+    st.tuples(st.just(TIMES), seconds, st.sampled_from(CalendarUnit)),
 )
 
 
@@ -33,31 +33,31 @@ def at(clock: Clock, number: int) -> datetime:
     return datetime(1970, 1, 1) + step
 
 
-def called(moment: datetime, period: Period) -> str:
+def called(moment: datetime, period: CalendarUnit) -> str:
     """The label of a period, from the standard library alone."""
     year, month = f"{moment.year:04}", f"{moment.month:02}"
     week = moment.isocalendar()
     return {
-        Period.SECOND: moment.isoformat(timespec="seconds"),
-        Period.MINUTE: moment.isoformat(timespec="minutes"),
-        Period.HOUR: moment.isoformat(timespec="hours"),
-        Period.DAY: moment.date().isoformat(),
-        Period.WEEK: f"{week.year:04}-W{week.week:02}",
-        Period.MONTH: f"{year}-{month}",
-        Period.QUARTER: f"{year}-Q{(moment.month + 2) // 3}",
-        Period.YEAR: year,
-        Period.DECADE: f"{year[:3]}0s",
+        CalendarUnit.SECOND: moment.isoformat(timespec="seconds"),
+        CalendarUnit.MINUTE: moment.isoformat(timespec="minutes"),
+        CalendarUnit.HOUR: moment.isoformat(timespec="hours"),
+        CalendarUnit.DAY: moment.date().isoformat(),
+        CalendarUnit.WEEK: f"{week.year:04}-W{week.week:02}",
+        CalendarUnit.MONTH: f"{year}-{month}",
+        CalendarUnit.QUARTER: f"{year}-Q{(moment.month + 2) // 3}",
+        CalendarUnit.YEAR: year,
+        CalendarUnit.DECADE: f"{year[:3]}0s",
     }[period]
 
 
 @given(clocked)
-def test_a_label_is_that_of_the_standard_library(case: tuple[Clock, int, Period]) -> None:
+def test_a_label_is_that_of_the_standard_library(case: tuple[Clock, int, CalendarUnit]) -> None:
     clock, number, period = case
     assert clock.labels(np.array([number]), period) == [called(at(clock, number), period)]
 
 
 @given(clocked)
-def test_a_period_begins_and_ends_where_its_label_changes(case: tuple[Clock, int, Period]) -> None:
+def test_a_period_begins_and_ends_where_its_label_changes(case: tuple[Clock, int, CalendarUnit]) -> None:
     clock, number, period = case
     own = called(at(clock, number), period)
     start, end = (int(f(np.array([number]), period)[0]) for f in (clock.start, clock.end))
@@ -70,7 +70,7 @@ def test_a_period_begins_and_ends_where_its_label_changes(case: tuple[Clock, int
 
 
 @given(clocked)
-def test_periods_are_numbered_one_after_the_other(case: tuple[Clock, int, Period]) -> None:
+def test_periods_are_numbered_one_after_the_other(case: tuple[Clock, int, CalendarUnit]) -> None:
     clock, number, period = case
     index, end = (
         int(x[0]) for x in (clock.index(np.array([number]), period), clock.end(np.array([number]), period))
@@ -81,14 +81,14 @@ def test_periods_are_numbered_one_after_the_other(case: tuple[Clock, int, Period
 
 
 @cache
-def labels_of_days(period: Period) -> list[str]:
+def labels_of_days(period: CalendarUnit) -> list[str]:
     """The label of each day of 136 years."""
     every = np.arange((date(1896, 1, 1) - EPOCH).days, (date(2032, 1, 1) - EPOCH).days)
     return list(DATES.labels(every, period))
 
 
 @pytest.mark.parametrize(("fine", "coarse"), [*itertools.product(OF_DAYS, OF_DAYS)])
-def test_periods_nest_where_every_day_says_so(fine: Period, coarse: Period) -> None:
+def test_periods_nest_where_every_day_says_so(fine: CalendarUnit, coarse: CalendarUnit) -> None:
     pairs = set(zip(labels_of_days(fine), labels_of_days(coarse), strict=True))
     assert nests(fine, coarse) == (len(pairs) == len({low for low, _ in pairs}))
 
@@ -97,18 +97,19 @@ def test_periods_nest_where_every_day_says_so(fine: Period, coarse: Period) -> N
     st.lists(days, min_size=2, max_size=2).map(sorted),
     st.sampled_from([["month", "year"], ["quarter", "decade"]]),
 )
-def test_a_calendar_hierarchy_has_beforey_period_between_its_ends(ends: list[int], levels: list[str]) -> None:
+def test_a_calendar_hierarchy_has_every_period_between_its_ends(ends: list[int], levels: list[str]) -> None:
     low, high = ends[0], min(ends[1], ends[0] + 800)
-    tree = calendar_hierarchy(DATES, low, high, Period.DAY, tuple(map(Period, levels)))
+    tree = calendar_hierarchy(DATES, low, high, CalendarUnit.DAY, tuple(map(CalendarUnit, levels)))
     expected = [
-        (*(called(at(DATES, day), Period(p)) for p in ("day", *levels)), "*") for day in range(low, high + 1)
+        (*(called(at(DATES, day), CalendarUnit(p)) for p in ("day", *levels)), "*")
+        for day in range(low, high + 1)
     ]
     assert list(tree.rows) == expected
 
 
 def test_a_calendar_of_too_many_periods_is_refused() -> None:
     with pytest.raises(SchemaError, match=r"100,001 periods of a second.*coarser precision"):
-        calendar_hierarchy(TIMES, 0, MOST_LEAVES, Period.SECOND, (Period.DAY,))
+        calendar_hierarchy(TIMES, 0, MOST_LEAVES, CalendarUnit.SECOND, (CalendarUnit.DAY,))
 
 
 MOMENT = datetime(2020, 3, 14, 5, 6, 7)
@@ -162,24 +163,24 @@ def test_times_with_different_offsets_are_one_clock() -> None:
 
 
 WRONG = {
-    "another format": ("14.03.2020 05:06:07", Rule.FORMAT),
-    "no day of the calendar": ("2021-02-29 00:00:00", Rule.FORMAT),
-    "no text of a date": ("canary", Rule.FORMAT),
-    "empty": ("", Rule.FORMAT),
-    "the time of the reading": ("now", Rule.FORMAT),
-    "its day": (" Today", Rule.FORMAT),
-    "what pandas takes for a null": ("NaT", Rule.FORMAT),
-    "more than the format": (TEXT + " and more", Rule.FORMAT),
+    "another format": ("14.03.2020 05:06:07", ValueRule.FORMAT),
+    "no day of the calendar": ("2021-02-29 00:00:00", ValueRule.FORMAT),
+    "no text of a date": ("canary", ValueRule.FORMAT),
+    "empty": ("", ValueRule.FORMAT),
+    "the time of the reading": ("now", ValueRule.FORMAT),
+    "its day": (" Today", ValueRule.FORMAT),
+    "what pandas takes for a null": ("NaT", ValueRule.FORMAT),
+    "more than the format": (TEXT + " and more", ValueRule.FORMAT),
     "before the first year": (
         "0000-12-31 00:00:00",
-        Rule.FORMAT if pd.__version__ < "3" else Rule.CALENDAR,  # pandas 2 does not read it at all
+        ValueRule.FORMAT if pd.__version__ < "3" else ValueRule.CALENDAR,  # pandas 2 does not read it at all
     ),
-    "a time that the clock skipped": ("2020-03-29 02:30:00", Rule.SKIPPED),
+    "a time that the clock skipped": ("2020-03-29 02:30:00", ValueRule.SKIPPED),
 }
 
 
 @pytest.mark.parametrize(("text", "rule"), WRONG.values(), ids=WRONG)
-def test_a_cell_that_is_no_time_breaks_one_rule(text: str, rule: Rule) -> None:
+def test_a_cell_that_is_no_time_breaks_one_rule(text: str, rule: ValueRule) -> None:
     found = moments(pd.Series([TEXT, text, None], dtype="str"), "%Y-%m-%d %H:%M:%S", "Europe/Zurich")
     assert {r: cells.tolist() for r, cells in found.wrong.items()} == {rule: [False, True, False]}
     assert np.isnan(found.numbers(TIMES)).tolist() == [False, True, True]
@@ -197,11 +198,11 @@ def test_a_number_beyond_the_calendar_is_counted_and_not_read(kind: pa.DataType,
     beyond = raw if kind == pa.date32() else pa.array([2**62, -(2**62), 0, None])
     column = beyond.cast(kind).to_pandas(types_mapper={pa.date32(): pd.ArrowDtype(pa.date32())}.get)
     found = moments(column, zone=zone)
-    assert found.wrong[Rule.CALENDAR].tolist() == [True, True, False, False]
+    assert found.wrong[ValueRule.CALENDAR].tolist() == [True, True, False, False]
     assert np.isnan(found.numbers(DATES)).tolist() == [True, True, False, True]
 
 
 def test_a_last_second_of_the_calendar_is_beyond_it_on_a_clock_that_is_ahead() -> None:
     column = pd.Series([datetime(9999, 12, 31, 23, 59, 59)], dtype="datetime64[s]").dt.tz_localize("UTC")
     assert not moments(column, zone="America/New_York").wrong
-    assert moments(column, zone="Asia/Tokyo").wrong[Rule.CALENDAR].all()
+    assert moments(column, zone="Asia/Tokyo").wrong[ValueRule.CALENDAR].all()

@@ -21,7 +21,7 @@ from privacy_engine.tables.domains import (
     public_domain,
     with_nullable_types,
 )
-from privacy_engine.vocabulary import Period
+from privacy_engine.vocabulary import CalendarUnit
 
 CITIES = Hierarchy(
     (("Bern", "south", "*"), ("Basel", "north", "*"), ("Chur", "south", "*"), ("Zug", "north", "*"))
@@ -60,10 +60,12 @@ def people(n: int = 500, seed: int = 1) -> pd.DataFrame:
 
 def dated_domain(draw: st.DrawFn, kind: str, bins: int | None, nullable: bool) -> PublicDomain:
     """Bounds of some years, cut to a period, in even bins or in bins of a coarser one."""
-    finest = Period.DAY if kind == "date" else Period.SECOND
-    precision = draw(st.sampled_from([p for p in Period if nests(finest, p)]))
+    finest = CalendarUnit.DAY if kind == "date" else CalendarUnit.SECOND
+    precision = draw(st.sampled_from([p for p in CalendarUnit if nests(finest, p)]))
     coarser = [
-        p for p in Period if nests(precision, p) and p not in (Period.SECOND, Period.MINUTE, Period.HOUR)
+        p
+        for p in CalendarUnit
+        if nests(precision, p) and p not in (CalendarUnit.SECOND, CalendarUnit.MINUTE, CalendarUnit.HOUR)
     ]
     first = draw(st.dates(date(1, 1, 1), date(9950, 1, 1)))
     fields = {

@@ -8,7 +8,7 @@ import pytest
 
 from privacy_engine import Attribute, Hierarchy
 from privacy_engine.counts import without_counts
-from privacy_engine.tables.faults import Faults, Rule, described, problems_of
+from privacy_engine.tables.faults import Faults, ValueRule, described, problems_of
 
 TREE = Hierarchy((("a", "*"), ("b", "*"), ("c", "*")))
 COLUMNS = {
@@ -31,7 +31,7 @@ COLUMNS = {
 def added(parts: list[Faults]) -> Faults:
     return {
         rule: sum((p.get(rule, Counter()) for p in parts), Counter())
-        for rule in Rule
+        for rule in ValueRule
         if any(rule in p for p in parts)
     }
 
@@ -48,9 +48,9 @@ def test_the_faults_of_the_parts_add_up_to_those_of_the_column(case: str, size: 
 def test_each_rule_tells_its_own_records() -> None:
     attribute, column = COLUMNS["numbers"]
     assert {rule: values.total() for rule, values in attribute.faults(column).items()} == {
-        Rule.NULL: 2,
-        Rule.INFINITE: 1,
-        Rule.OUTSIDE: 4,
+        ValueRule.NULL: 2,
+        ValueRule.INFINITE: 1,
+        ValueRule.OUTSIDE: 4,
     }
 
 
@@ -63,8 +63,8 @@ def test_a_value_that_occurs_again_is_one_distinct_value() -> None:
     ]
 
 
-@pytest.mark.parametrize("rule", Rule)
-def test_without_its_counts_a_problem_of_one_record_reads_as_that_of_many(rule: Rule) -> None:
+@pytest.mark.parametrize("rule", ValueRule)
+def test_without_its_counts_a_problem_of_one_record_reads_as_that_of_many(rule: ValueRule) -> None:
     one, many = described(rule, rows=1, distinct=1), described(rule, rows=5000, distinct=2)
     assert "1 value is" in one or "1 distinct value in 1 row" in one
     assert without_counts(one) == without_counts(many)
@@ -72,4 +72,6 @@ def test_without_its_counts_a_problem_of_one_record_reads_as_that_of_many(rule: 
 
 def test_a_text_and_the_number_that_it_writes_are_one_value() -> None:
     attribute = Attribute(name="x", categories=("1",))
-    assert attribute.faults(pd.Series([7, "7", 7.0], dtype=object)) == {Rule.CATEGORIES: Counter({"7": 3})}
+    assert attribute.faults(pd.Series([7, "7", 7.0], dtype=object)) == {
+        ValueRule.CATEGORIES: Counter({"7": 3})
+    }

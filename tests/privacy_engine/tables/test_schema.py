@@ -16,7 +16,7 @@ from privacy_engine.errors import SchemaError
 from privacy_engine.tables.dates import nests
 from privacy_engine.tables.hierarchy import ROOT, Hierarchy
 from privacy_engine.tables.schema import Attribute, DataSchema
-from privacy_engine.vocabulary import Kind, Period, Role
+from privacy_engine.vocabulary import CalendarUnit, Kind, Role
 
 CITIES = Hierarchy((("Bern", "south", "*"), ("Basel", "north", "*")))
 CANARY = "canary-7f3a"
@@ -53,8 +53,8 @@ names = st.text(st.characters(exclude_categories=("Cs", "Cc", "Zl", "Zp")), min_
 
 @st.composite
 def dated_attributes(draw: st.DrawFn, kind: Kind, role: Role) -> Attribute:
-    finest = Period.SECOND if kind is Kind.TIMESTAMP else Period.DAY
-    chain = [p for p in Period if p is not Period.WEEK and nests(finest, p)]
+    finest = CalendarUnit.SECOND if kind is Kind.TIMESTAMP else CalendarUnit.DAY
+    chain = [p for p in CalendarUnit if p is not CalendarUnit.WEEK and nests(finest, p)]
     first = draw(st.integers(0, len(chain) - 1))
     exact = role is Role.INSENSITIVE and draw(st.booleans())
     fields: dict[str, object] = {"as_is": True} if exact else {"precision": chain[first].value}

@@ -6,7 +6,7 @@ import pytest
 
 from privacy_engine.tables.hierarchy import Hierarchy
 from privacy_engine.tables.schema import DataSchema
-from privacy_engine.verification.published_boxes import Reading, cell_texts
+from privacy_engine.verification.published_boxes import BoxParser, cell_texts
 
 TREE = Hierarchy(
     (("Rome", "Italy", "Europe", "*"), ("Oslo", "Oslo", "Europe", "*"), ("Lima", "Lima", "Lima", "*"))
@@ -25,7 +25,7 @@ SOURCE = DataSchema.from_dict(
 
 def covers(names: dict[str, tuple[object, object]], source: DataSchema | None = SOURCE) -> tuple[bool, bool]:
     """Whether the first box covers the second, and the second the first."""
-    reading = Reading(list(names), source)
+    reading = BoxParser(list(names), source)
     boxes = {name: np.array(cells, dtype=object) for name, cells in names.items()}
     cells, (codes,) = reading.coded([boxes])
     held = reading.cover(cells, codes, codes[::-1])
@@ -91,8 +91,8 @@ def test_releases_in_other_forms_and_by_former_names_are_read_as_one_attribute(e
         f"age_{end}": np.array(own, dtype=object)
         for end, own in zip(ends, (["=3", "=1"], ["=9", "=9"], ["False", "True"]), strict=True)
     }
-    reading = Reading(["age"], SOURCE)
-    assert reading.subjects == Reading(sorted(cells), SOURCE).subjects == {"age"}
+    reading = BoxParser(["age"], SOURCE)
+    assert reading.subjects == BoxParser(sorted(cells), SOURCE).subjects == {"age"}
     known, (texts, bounds) = reading.coded([text, cells])
     assert reading.cover(known, texts, bounds).tolist() == [True, False]
     assert reading.cover(known, bounds, texts).tolist() == [False, True]
@@ -111,7 +111,7 @@ def test_releases_in_other_forms_and_by_former_names_are_read_as_one_attribute(e
 )
 def test_dates_as_text_cover_the_days_of_their_periods(text: str, first: str, last: str) -> None:
     """So a series goes on where its earlier releases have another form of intervals."""
-    reading = Reading(["born"], SOURCE)
+    reading = BoxParser(["born"], SOURCE)
     day = pd.Timedelta("1D")
     wider = (pd.Timestamp(first) - day).date().isoformat(), (pd.Timestamp(last) + day).date().isoformat()
     rows = [(first, last), (wider[0], last), (first, wider[1])]
@@ -127,7 +127,7 @@ def test_dates_as_text_cover_the_days_of_their_periods(text: str, first: str, la
 
 
 def test_a_date_that_cannot_be_read_covers_nothing() -> None:
-    reading = Reading(["born"], SOURCE)
+    reading = BoxParser(["born"], SOURCE)
     boxes = {"born": np.array(["2020-13", "today", "2020-W54", "12 May 2020"], dtype=object)}
     whole = {"born_from": ["=0001-01-01"], "born_to": ["=9999-12-31"]}
     known, (odd, all_days) = reading.coded([boxes, {n: np.array(c, dtype=object) for n, c in whole.items()}])
@@ -137,7 +137,7 @@ def test_a_date_that_cannot_be_read_covers_nothing() -> None:
 
 def test_what_was_suppressed_is_not_taken_for_what_was_missing() -> None:
     """Without a flag a null was suppressed, whatever the attribute may be in a later release."""
-    reading = Reading(["age"], SOURCE)
+    reading = BoxParser(["age"], SOURCE)
     nothing = np.array([None, None], dtype=object)
     withheld = {"age_from": nothing, "age_to": nothing}
     others = {

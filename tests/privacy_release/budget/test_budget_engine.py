@@ -16,7 +16,7 @@ from privacy_engine.errors import CapacityError, InfeasibleError, IntegrityError
 from privacy_engine.synthesizers import synthesizer
 from privacy_engine.tables.domains import CodedTable
 from privacy_engine.tables.schema import DataSchema
-from privacy_release.budget.budget import Budget, Measured, measured_model
+from privacy_release.budget.budget import Budget, PaidModel, measured_model
 from privacy_release.budget.claims import _values_in_domains
 from privacy_release.ledger.ledger import BudgetLedger
 from privacy_release.workarea.area import WorkArea
@@ -69,7 +69,7 @@ def table_of(frame: pd.DataFrame, work: WorkArea, engine: EngineRef = ENGINE) ->
     )
 
 
-def measured(table: Table, ledger: BudgetLedger, run: str = "run 1", **parameters: Any) -> Measured:
+def measured(table: Table, ledger: BudgetLedger, run: str = "run 1", **parameters: Any) -> PaidModel:
     method = load_method("privbayes", epsilon=0.4, **parameters)
     return measured_model(method, table, SCHEMA, Budget(dataset="people", run=run, ledger=ledger))
 

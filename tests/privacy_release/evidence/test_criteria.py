@@ -7,7 +7,7 @@ import pytest
 from privacy_engine.verification.attack_risk import AttackRisk
 from privacy_engine.verification.models import model_to_dict, rule_of
 from privacy_engine.vocabulary import AttackName
-from privacy_release.evidence.criteria import HIPAA, NIST, WP29, Answer, Status, answers
+from privacy_release.evidence.criteria import HIPAA, NIST, WP29, CriterionAnswer, Status, answers
 from privacy_release.manifest.manifest import Manifest
 
 K = {"rule": "k_anonymity(k=5)", "threshold": 5.0, "measured": 6.0, "passed": True}
@@ -25,7 +25,7 @@ def manifest(*measured: dict[str, Any], **more: Any) -> dict[str, Any]:
     return {"measured": list(measured), "policy": {"require": [{"model": "k_anonymity", "k": 5}]}} | more
 
 
-def by_name(given: dict[str, Any]) -> dict[str, Answer]:
+def by_name(given: dict[str, Any]) -> dict[str, CriterionAnswer]:
     return {answer.criterion: answer for answer in answers(Manifest.from_dict(given))}
 
 

@@ -15,7 +15,7 @@ from privacy_engine.errors import CapacityError, InfeasibleError, IntegrityError
 from privacy_engine.tables.persons import Person
 from privacy_release.cli.main import DONE, main
 from privacy_release.cli.main import WRONG as WRONG_FILE
-from privacy_release.explore.cost import Point, Steps, cost, measured_on_samples
+from privacy_release.explore.cost import SampleCost, Steps, cost, measured_on_samples
 from privacy_release.spec.model import load_spec
 from privacy_release.workarea.area import WorkArea
 from privacy_release.workarea.parquet import parquet_bytes, write_private
@@ -40,20 +40,20 @@ SIZES = (500, 1_000, 2_000, 4_000, 8_000)
     ],
 )
 def test_a_law_of_growth_is_within_what_is_predicted(law: Callable[[float], float], rows: int) -> None:
-    found = cost([Point(rows=n, seconds=law(n), memory=round(1e6 * law(n))) for n in SIZES], rows)
+    found = cost([SampleCost(rows=n, seconds=law(n), memory=round(1e6 * law(n))) for n in SIZES], rows)
     assert found.seconds[0] <= law(rows) <= found.seconds[1]
     assert found.memory[0] <= 1e6 * law(rows) <= found.memory[1]
     assert found.measured == SIZES[-1]
 
 
 def test_all_records_are_reported_as_measured() -> None:
-    found = cost([Point(rows=n, seconds=n / 7, memory=n) for n in SIZES], SIZES[-1])
+    found = cost([SampleCost(rows=n, seconds=n / 7, memory=n) for n in SIZES], SIZES[-1])
     assert found.seconds == (SIZES[-1] / 7, SIZES[-1] / 7)
     assert found.memory == (SIZES[-1], SIZES[-1])
 
 
 def test_more_records_never_take_less_than_fewer_took() -> None:
-    odd = [Point(rows=500, seconds=9.0, memory=900), Point(rows=1_000, seconds=2.0, memory=400)]
+    odd = [SampleCost(rows=500, seconds=9.0, memory=900), SampleCost(rows=1_000, seconds=2.0, memory=400)]
     found = cost(odd, 4_000)
     assert found.seconds[0] >= 2.0
     assert found.memory[0] >= 400

@@ -16,7 +16,7 @@ from deltalake import DeltaTable
 
 from privacy_engine.errors import IntegrityError, PublishError, SchemaError
 from privacy_release.lake import rows as lake_rows
-from privacy_release.lake.publish import Published, publish
+from privacy_release.lake.publish import CommittedRelease, publish
 from privacy_release.lake.read import read_release, releases
 from privacy_release.lake.retract import clean_orphans
 from privacy_release.lake.rows import verified_rows
@@ -55,7 +55,9 @@ class Staged:
         self.report.write_text("<p>rows</p>")
         self.sha256 = sha256_file(self.file)
 
-    def send(self, lake: Lake, release_id: str = "a", run_key: str = "run 1", **more: Any) -> Published:
+    def send(
+        self, lake: Lake, release_id: str = "a", run_key: str = "run 1", **more: Any
+    ) -> CommittedRelease:
         return publish(
             lake.table(NAME),
             release_id,

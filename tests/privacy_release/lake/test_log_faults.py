@@ -13,7 +13,7 @@ import pytest
 from deltalake import DeltaTable
 
 from privacy_engine.errors import EngineError, IntegrityError
-from privacy_release.lake.publish import Published, publish
+from privacy_release.lake.publish import CommittedRelease, publish
 from privacy_release.lake.read import manifest_of, read_release, releases
 from privacy_release.lake.retract import clean_orphans, retract
 from privacy_release.lake.store import Lake
@@ -29,7 +29,7 @@ def lake(tmp_path: Path) -> Lake:
     return Lake(root=str(tmp_path / "lake"))
 
 
-def send(lake: Lake, release_id: str, rows: int = 3) -> Published:
+def send(lake: Lake, release_id: str, rows: int = 3) -> CommittedRelease:
     folder = Path(lake.root).parent
     staged, report = folder / "staged.parquet", folder / "report.html"
     pq.write_table(pa.table({"age": [release_id] * rows}), staged)

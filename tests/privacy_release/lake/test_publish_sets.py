@@ -16,7 +16,7 @@ from privacy_engine.vocabulary import PublishMode
 from privacy_release.lake import rows as lake_rows
 from privacy_release.lake.layout import TableRules
 from privacy_release.lake.log import data_files
-from privacy_release.lake.publish import Published, publish
+from privacy_release.lake.publish import CommittedRelease, publish
 from privacy_release.lake.read import read_release, releases
 from privacy_release.lake.retract import clean_orphans, retract
 from privacy_release.lake.store import Lake
@@ -48,7 +48,9 @@ class Staged:
     def files(self) -> list[Path]:
         return sorted(folder_of_list(self.list).iterdir())
 
-    def send(self, lake: Lake, release_id: str = "a", run_key: str = "run 1", **more: Any) -> Published:
+    def send(
+        self, lake: Lake, release_id: str = "a", run_key: str = "run 1", **more: Any
+    ) -> CommittedRelease:
         return publish(
             lake.table(NAME),
             release_id,
@@ -257,7 +259,7 @@ def test_of_two_that_publish_one_release_at_once_one_is_left_whole(
 ) -> None:
     staged.send(lake, "earlier", "run 0")
     other = staged if same_run else Staged(tmp_path / "other", rows(60, seed=3))
-    first: list[Published] = []
+    first: list[CommittedRelease] = []
     arm("before_commit", lambda: first.append(other.send(lake, "a", "run 1")), monkeypatch.setattr)
     done = staged.send(lake, "a", "run 1" if same_run else "run 2")
     assert (first[0].already, done.already) == (False, same_run)

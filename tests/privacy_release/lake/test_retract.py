@@ -9,7 +9,7 @@ from deltalake import DeltaTable
 
 from privacy_engine.vocabulary import PublishMode
 from privacy_release.lake.layout import TableRules
-from privacy_release.lake.publish import Published, publish
+from privacy_release.lake.publish import CommittedRelease, publish
 from privacy_release.lake.read import releases
 from privacy_release.lake.retract import retract
 from privacy_release.lake.store import Lake
@@ -26,7 +26,7 @@ def folder(tmp_path: Path) -> Path:
 
 def send(
     lake: Lake, folder: Path, release: str, run: str, ages: list[str], rules: TableRules | None = None
-) -> Published:
+) -> CommittedRelease:
     file, report = folder / f"{run}.parquet", folder / f"{run}.html"
     pq.write_table(pa.table({"age": ages}), file)
     report.write_text(f"<p>{run}</p>")

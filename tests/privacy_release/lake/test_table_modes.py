@@ -20,7 +20,7 @@ from privacy_release.lake import publish as publishing
 from privacy_release.lake import superseded
 from privacy_release.lake.layout import TableRules, folder_name, set_mode
 from privacy_release.lake.log import publications
-from privacy_release.lake.publish import Published, publish
+from privacy_release.lake.publish import CommittedRelease, publish
 from privacy_release.lake.read import manifest_of, read_release, releases
 from privacy_release.lake.retract import clean_orphans, retract
 from privacy_release.lake.store import Lake
@@ -73,7 +73,7 @@ def send(
     rows: int = 3,
     manifest: Mapping[str, Any] | None = None,
     **options: Any,
-) -> Published:
+) -> CommittedRelease:
     data, report = staged(lake, value, rows)
     return publish(
         lake.table(NAME), release_id, data, manifest or {"of": value}, report,

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from privacy_engine.errors import IntegrityError, SpecError
-from privacy_release.reports.comparison import Entry, compare, render_comparison
+from privacy_release.reports.comparison import ComparedRelease, compare, render_comparison
 from privacy_release.workarea.references import ReportRef, StagedRelease
 
 SOURCE = {
@@ -47,7 +47,7 @@ def report(release: StagedRelease, **more: Any) -> ReportRef:
     return ReportRef.from_ref({"rows": 990, "classes": 99, "policy": {}} | found)
 
 
-def entries(*releases: StagedRelease) -> dict[str, Entry]:
+def entries(*releases: StagedRelease) -> dict[str, ComparedRelease]:
     return {entry.label: entry for entry in compare(releases, [report(r) for r in releases])}
 
 

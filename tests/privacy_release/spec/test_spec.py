@@ -102,7 +102,7 @@ def test_roles_and_kinds_are_those_of_the_engine() -> None:
     properties = AttributeSpec.model_json_schema()["properties"]
     assert properties["role"]["enum"] == [role.value for role in Role]
     assert properties["kind"]["enum"] == [kind.value for kind in Kind]
-    assert list(get_args(spec_fields.Period)) == [period.value for period in vocabulary.Period]
+    assert list(get_args(spec_fields.Period)) == [period.value for period in vocabulary.CalendarUnit]
     assert list(get_args(spec_fields.Meaning)) == [meaning.value for meaning in vocabulary.Meaning]
 
 

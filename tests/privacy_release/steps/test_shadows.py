@@ -94,7 +94,7 @@ def curator(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture
 def filtering(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Its method among the registered ones; how many records each call of it was given."""
-    entry = registry.Entry(home=f"{__name__}:Filtering", family=registry.Family.ANONYMIZER)
+    entry = registry.MethodEntry(home=f"{__name__}:Filtering", family=registry.Family.ANONYMIZER)
     monkeypatch.setattr(registry, "METHODS", MappingProxyType({**registry.METHODS, Filtering.key: entry}))
     monkeypatch.setattr(Filtering, "calls", calls := [])
     return calls

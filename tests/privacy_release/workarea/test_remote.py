@@ -21,7 +21,7 @@ from privacy_release.workarea.remote.scratch import Scratch
 from privacy_release.workarea.remote.sealing import CHUNK, seal, unseal
 from privacy_release.workarea.remote.store import Store
 from privacy_release.workarea.remote.sweep import sweep_store
-from privacy_release.workarea.sweep import Rules, State
+from privacy_release.workarea.sweep import AreaState, SweepRules
 from tests.privacy_release.proof.signed_tables import write_set
 
 KEY, ID, NAME = bytes(range(32)), b"the key.", "run/staged.parquet"
@@ -283,27 +283,27 @@ def test_the_keys_go_first_and_the_mark_last(store: Store, scratch: Callable[...
 @pytest.mark.parametrize(
     ("over", "idle", "state"),
     [
-        (True, 0, State.REMOVED),
-        (True, 3600, State.IN_USE),
-        (False, 0, State.UNFINISHED),
-        (None, 0, State.UNKNOWN_RUN),
+        (True, 0, AreaState.REMOVED),
+        (True, 3600, AreaState.IN_USE),
+        (False, 0, AreaState.UNFINISHED),
+        (None, 0, AreaState.UNKNOWN_RUN),
     ],
 )
 def test_an_area_is_swept_when_its_run_is_over_and_no_one_has_used_it(
-    over: bool | None, idle: int, state: State, store: Store, scratch: Callable[..., Scratch]
+    over: bool | None, idle: int, state: AreaState, store: Store, scratch: Callable[..., Scratch]
 ) -> None:
     staged(scratch("one"))
-    [found] = sweep_store(store, Rules(idle=timedelta(seconds=idle), is_over=lambda _: over))
+    [found] = sweep_store(store, SweepRules(idle=timedelta(seconds=idle), is_over=lambda _: over))
     assert (found.name, found.state) == (MARK.key, state)
-    assert bool(store.all()) == (state is not State.REMOVED)
+    assert bool(store.all()) == (state is not AreaState.REMOVED)
 
 
 def test_what_has_no_mark_is_no_one_we_know_and_stays(store: Store) -> None:
     stranger = Path(store.path()) / "backups"
     stranger.mkdir(parents=True)
     (stranger / "file").touch()
-    [found] = sweep_store(store, Rules(idle=timedelta(0), is_over=lambda _: True))
-    assert (found.name, found.state) == ("backups", State.UNMARKED)
+    [found] = sweep_store(store, SweepRules(idle=timedelta(0), is_over=lambda _: True))
+    assert (found.name, found.state) == ("backups", AreaState.UNMARKED)
     assert (stranger / "file").exists()
 
 

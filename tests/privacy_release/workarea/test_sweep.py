@@ -19,7 +19,7 @@ import pytest
 from privacy_release.workarea import presence
 from privacy_release.workarea.area import WorkArea
 from privacy_release.workarea.presence import LOCK, Owner
-from privacy_release.workarea.sweep import Rules, State, idle_limit, sweep
+from privacy_release.workarea.sweep import AreaState, SweepRules, idle_limit, sweep
 from tests.waiting import wait_for
 
 HOUR = timedelta(hours=1)
@@ -53,7 +53,7 @@ def rest(work: WorkArea, span: timedelta) -> None:
 
 
 def states(root: Path, **rules: object) -> dict[str, str]:
-    return {found.name: str(found.state) for found in sweep(root, Rules(**{"idle": HOUR} | rules))}
+    return {found.name: str(found.state) for found in sweep(root, SweepRules(**{"idle": HOUR} | rules))}
 
 
 def killed(root: Path, key: str) -> None:
@@ -135,7 +135,7 @@ def test_the_heart_beats_while_the_area_is_in_use(root: Path, monkeypatch: pytes
         wait_for(beaten.is_set, "a beat of the heart")
         assert states(root, dry=True) == {"busy": "in use"}
         mark(work, reach=OTHER_HOST)
-        (found,) = sweep(root, Rules(idle=HOUR))
+        (found,) = sweep(root, SweepRules(idle=HOUR))
         assert found.idle < HOUR
 
 
@@ -202,7 +202,7 @@ def test_a_sweep_that_is_killed_leaves_what_the_next_one_removes(
     with monkeypatch.context() as patch:
         patch.setattr(shutil, "rmtree", stop)
         with pytest.raises(KeyboardInterrupt):
-            sweep(root, Rules(idle=HOUR))
+            sweep(root, SweepRules(idle=HOUR))
     assert states(root) == {"dead": "removed"}
     assert list(root.iterdir()) == []
 
@@ -212,10 +212,10 @@ def test_many_sweepers_at_once_remove_each_dead_area_once_and_no_living_one(root
         area(root, f"dead {i}")
     with WorkArea(root, "alive") as work, ThreadPoolExecutor(8) as pool:
         work.path("raw").write_bytes(b"x")
-        reported = list(pool.map(lambda _: sweep(root, Rules(idle=HOUR)), range(8)))
-    removed = [found.name for each in reported for found in each if found.state is State.REMOVED]
+        reported = list(pool.map(lambda _: sweep(root, SweepRules(idle=HOUR)), range(8)))
+    removed = [found.name for each in reported for found in each if found.state is AreaState.REMOVED]
     assert sorted(removed) == sorted(f"dead {i}" for i in range(40))
-    assert not [found for each in reported for found in each if found.state is State.STUCK]
+    assert not [found for each in reported for found in each if found.state is AreaState.STUCK]
     assert list(root.iterdir()) == [work.folder]
     assert work.path("raw").read_bytes() == b"x"
 
@@ -223,11 +223,11 @@ def test_many_sweepers_at_once_remove_each_dead_area_once_and_no_living_one(root
 def test_an_area_that_is_entered_while_sweepers_look_keeps_its_files(root: Path) -> None:
     """The tasks of a run come and go, and the sweepers believe that it is over: the worst case."""
     over, removed, entered = threading.Event(), threading.Event(), count()
-    rules = Rules(idle=timedelta(0), is_over=lambda key: True)
+    rules = SweepRules(idle=timedelta(0), is_over=lambda key: True)
 
     def keep_sweeping() -> None:
         while not over.is_set():
-            if any(found.state is State.REMOVED for found in sweep(root, rules)):
+            if any(found.state is AreaState.REMOVED for found in sweep(root, rules)):
                 removed.set()
 
     def enter() -> bool:
@@ -261,13 +261,13 @@ def test_what_cannot_be_removed_is_reported_and_the_others_go(
         rmtree(path)
 
     monkeypatch.setattr(shutil, "rmtree", refuse)
-    found = {looked.name: (looked.state, looked.problem) for looked in sweep(root, Rules(idle=HOUR))}
-    assert found == {"stubborn": (State.STUCK, "Permission denied"), "other": (State.REMOVED, "")}
+    found = {looked.name: (looked.state, looked.problem) for looked in sweep(root, SweepRules(idle=HOUR))}
+    assert found == {"stubborn": (AreaState.STUCK, "Permission denied"), "other": (AreaState.REMOVED, "")}
     assert not other.folder.exists()
 
 
 def test_nothing_is_swept_below_a_folder_that_does_not_exist(root: Path) -> None:
-    assert sweep(root, Rules(idle=HOUR)) == []
+    assert sweep(root, SweepRules(idle=HOUR)) == []
 
 
 def test_the_limit_is_six_hours_unless_it_is_set(monkeypatch: pytest.MonkeyPatch) -> None:

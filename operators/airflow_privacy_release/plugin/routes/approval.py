@@ -23,7 +23,7 @@ from pydantic import BaseModel
 from airflow_privacy_release.plugin.auth import Rights, holds, logged, require, token_for
 from airflow_privacy_release.plugin.responses import page
 from airflow_privacy_release.plugin.views import approvals, run_reports
-from airflow_privacy_release.plugin.views.approvals import Approval, Bytes, Records
+from airflow_privacy_release.plugin.views.approvals import ApprovalTask, Bytes, Records
 from airflow_privacy_release.plugin.views.trends import excess_trends
 from privacy_release.steps.approval import (
     APPROVE,
@@ -32,7 +32,7 @@ from privacy_release.steps.approval import (
     LONGEST_COMMENT,
     REJECT,
     SEND_BACK,
-    Question,
+    ApprovalQuestion,
     changes_of,
     expectations_in_words,
     plain_comment,
@@ -123,7 +123,7 @@ def _parts(where: Place) -> tuple[str, str, str, int]:
     return where.dag_id, where.run_id, where.task_id, where.map_index
 
 
-def _found(found: Approval | None, where: Place, user: BaseUser) -> Approval:
+def _found(found: ApprovalTask | None, where: Place, user: BaseUser) -> ApprovalTask:
     """Return an approval that the user may answer.
 
     Raises:
@@ -135,7 +135,7 @@ def _found(found: Approval | None, where: Place, user: BaseUser) -> Approval:
     return found
 
 
-def _require_same_bytes(where: Place, question: Question) -> None:
+def _require_same_bytes(where: Place, question: ApprovalQuestion) -> None:
     """Raise if the staged bytes are no longer those of the question.
 
     Raises:
@@ -149,7 +149,7 @@ def _require_same_bytes(where: Place, question: Question) -> None:
         )
 
 
-def _was_first(question: Question, user: BaseUser) -> bool:
+def _was_first(question: ApprovalQuestion, user: BaseUser) -> bool:
     return question["first"] is not None and question["first"]["by"]["id"] == str(user.get_id())
 
 
@@ -165,7 +165,7 @@ def _complaint(option: str, comment: str, sure: str) -> str:
     return ""
 
 
-def _about(found: Approval, question: Question) -> list[str]:
+def _about(found: ApprovalTask, question: ApprovalQuestion) -> list[str]:
     first = question["first"]
     return ["approval", found.ti_id, question["sha256"], first["by"]["id"] if first else ""]
 
@@ -174,7 +174,7 @@ def _page(
     request: Request,
     user: BaseUser,
     where: Place,
-    found: Approval,
+    found: ApprovalTask,
     comment: str = "",
     complaint: str = "",
 ) -> Response:

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from airflow_privacy_release.plugin.queries import (
     BusyError,
     OneAtATimeError,
-    Question,
+    SentQuery,
     UnknownLakeError,
 )
 from airflow_privacy_release.plugin.responses import data
@@ -43,7 +43,7 @@ async def ask(request: Request, user: GetUserDep) -> Response:
                 status.HTTP_413_CONTENT_TOO_LARGE, f"A query may have at most {LONGEST_BODY:,} bytes."
             )
     try:
-        question = Question.model_validate_json(body)
+        question = SentQuery.model_validate_json(body)
     except ValidationError as error:
         return _refusal(status.HTTP_422_UNPROCESSABLE_CONTENT, _wrong(error))
     try:

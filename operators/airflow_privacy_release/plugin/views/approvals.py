@@ -27,7 +27,7 @@ from airflow_privacy_release.hooks.work import work_store
 from privacy_engine.errors import PrivacyEngineError
 from privacy_engine.vocabulary import counted
 from privacy_release.reports.text import CHANGES, FIGURES, PROMISES, RISKS
-from privacy_release.steps.approval import COMMENT, Question
+from privacy_release.steps.approval import COMMENT, ApprovalQuestion
 from privacy_release.workarea.area import WorkArea, work_area_root
 from privacy_release.workarea.file_sets import Part, folder_of_list, is_list, parts_of
 
@@ -66,7 +66,7 @@ class Given:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Approval:
+class ApprovalTask:
     """A task that waits, or waited, for an approval.
 
     Attributes:
@@ -78,13 +78,13 @@ class Approval:
 
     ti_id: str
     assigned: tuple[str, ...]
-    question: Question | None
+    question: ApprovalQuestion | None
     given: Given | None
 
 
 def approval_of(
     session: Session, dag_id: str, run_id: str, task_id: str, map_index: int, *, lock: bool = False
-) -> Approval | None:
+) -> ApprovalTask | None:
     """Return the approval of a task; None if there is no such task, or it needs no approval.
 
     Args:
@@ -109,7 +109,7 @@ def approval_of(
     if ti is None or detail is None:
         return None
     answered = detail.responded_at is not None
-    return Approval(
+    return ApprovalTask(
         ti_id=str(ti.id),
         assigned=tuple(str(user["id"]) for user in detail.assigned_users or ()),
         question=None if answered else _question(ti),
@@ -136,7 +136,7 @@ def open_in(dag_id: str, run_id: str) -> list[dict[str, Any]]:
         ]
 
 
-def some_records(dag_id: str, run_id: str, question: Question) -> Records:
+def some_records(dag_id: str, run_id: str, question: ApprovalQuestion) -> Records:
     """Return records from all over the staged bytes, if these are the bytes of the question.
 
     Neighbours in the file mostly belong to one class and look the same, so the records are evenly spaced.
@@ -215,13 +215,13 @@ def _text(cell: object) -> str | None:
     return None if cell is None else text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"
 
 
-def _question(ti: TaskInstance) -> Question | None:
+def _question(ti: TaskInstance) -> ApprovalQuestion | None:
     """Return what a waiting task keeps; Airflow 3.1 wraps the mapping."""
     kept: Any = ti.next_kwargs if ti.state in _WAITING else None
     if isinstance(kept, Mapping) and "__var" in kept:
         kept = kept["__var"]
     text = kept.get("question") if isinstance(kept, Mapping) else None
-    return cast(Question, json.loads(text)) if isinstance(text, str) and text else None
+    return cast(ApprovalQuestion, json.loads(text)) if isinstance(text, str) and text else None
 
 
 def _given(detail: Any) -> Given:
@@ -234,7 +234,7 @@ def _given(detail: Any) -> Given:
     )
 
 
-def verdict(question: Question, records: Records) -> str:
+def verdict(question: ApprovalQuestion, records: Records) -> str:
     """Summarize the decision to make, in one sentence."""
     if records.bytes is Bytes.OTHERS:
         return "The staged file has changed since it was verified. It cannot be approved."
@@ -249,7 +249,7 @@ def verdict(question: Question, records: Records) -> str:
     return f"{size} would be published, and {checks} of the policy passed on exactly these bytes."
 
 
-def unchanged(question: Question | None) -> list[str]:
+def unchanged(question: ApprovalQuestion | None) -> list[str]:
     """Return the labels of the figures of utility and risk that are the same as in the last release."""
     difference = question["difference"] if question else None
     figures = difference.get("figures", []) if difference else []

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from airflow_privacy_release.plugin.views.releases import Release
+from airflow_privacy_release.plugin.views.releases import ShownRelease
 from airflow_privacy_release.plugin.views.words import moment, number
 from privacy_release.reports.text import FIGURES, RISKS, figure, limit_in_words, measured_in_words, shown
 
@@ -32,7 +32,7 @@ class Group:
     pairs: tuple[Pair, ...]
 
 
-def compare(left: Release, right: Release) -> list[Group]:
+def compare(left: ShownRelease, right: ShownRelease) -> list[Group]:
     """Compare everything in the two manifests, in groups; groups without a figure are omitted."""
     groups = [
         ("Release", _about(left), _about(right)),
@@ -84,7 +84,7 @@ def _change(left: tuple[Any, str], right: tuple[Any, str]) -> str:
     )
 
 
-def _about(release: Release) -> _Values:
+def _about(release: ShownRelease) -> _Values:
     row, loss = release.row, release.manifest.loss
     figures: dict[str, tuple[Any, str]] = {
         "Published": (None, moment(row.entry.committed)),
@@ -101,7 +101,7 @@ def _about(release: Release) -> _Values:
     return figures
 
 
-def _measured(release: Release) -> _Values:
+def _measured(release: ShownRelease) -> _Values:
     """Return what was measured by rule, with the policy's limit; a rule's parameters are part of its name."""
     figures = {}
     for finding in release.manifest.measured:
@@ -114,7 +114,7 @@ def _measured(release: Release) -> _Values:
     return figures
 
 
-def _figures(release: Release, known: Mapping[str, tuple[str, str, str]]) -> _Values:
+def _figures(release: ShownRelease, known: Mapping[str, tuple[str, str, str]]) -> _Values:
     figures = release.manifest.figures
     return {
         label: (figures[name], shown(figures[name], unit))
@@ -123,11 +123,11 @@ def _figures(release: Release, known: Mapping[str, tuple[str, str, str]]) -> _Va
     }
 
 
-def _parameters(release: Release) -> _Values:
+def _parameters(release: ShownRelease) -> _Values:
     return {name: (value, str(value)) for name, value in sorted(release.manifest.parameters.items())}
 
 
-def _columns(release: Release) -> _Values:
+def _columns(release: ShownRelease) -> _Values:
     return {
         name: (None, f"{column.role.replace('_', '-')}, {column.kind}")
         for name, column in release.manifest.columns.items()

@@ -14,7 +14,7 @@ from airflow_privacy_release.hooks.work import sweep_areas
 from airflow_privacy_release.plugin.auth import Rights
 from privacy_engine.errors import PrivacyEngineError
 from privacy_release.workarea.presence import Owner
-from privacy_release.workarea.sweep import Rules, State
+from privacy_release.workarea.sweep import AreaState, SweepRules
 
 _OVER = (DagRunState.SUCCESS, DagRunState.FAILED)
 
@@ -45,15 +45,15 @@ def leftovers(rights: Rights) -> list[Leftover]:
     found = []
     # The web server may be another user or machine, and the option may be wrong: the tasks report it.
     with suppress(OSError, ValueError, PrivacyEngineError):
-        looked = sweep_areas(Rules(idle=timedelta(0), is_over=is_over, dry=True))
+        looked = sweep_areas(SweepRules(idle=timedelta(0), is_over=is_over, dry=True))
         for area in looked:
             if area.mark is None or area.mark.owner is not Owner.RUN:
                 continue
-            if area.state not in (State.ABANDONED, State.UNKNOWN_RUN):
+            if area.state not in (AreaState.ABANDONED, AreaState.UNKNOWN_RUN):
                 continue
             dag_id, _, run_id = area.mark.key.partition("/")
             if rights.reads_release(dag_id, DEFAULT_LAKE):
-                known = area.state is State.ABANDONED
+                known = area.state is AreaState.ABANDONED
                 found.append(Leftover(dag_id=dag_id, run_id=run_id, known=known, idle=area.idle))
     return found
 

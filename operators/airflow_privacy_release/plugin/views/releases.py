@@ -195,21 +195,21 @@ def manifest_of(lake: Lake, row: Listed) -> dict[str, Any]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Release:
+class ShownRelease:
     """A publication with its manifest."""
 
     row: Listed
     manifest: Manifest
 
 
-def with_manifest(lake: Lake, row: Listed) -> Release:
+def with_manifest(lake: Lake, row: Listed) -> ShownRelease:
     """Return a publication with its manifest; a retracted one has only what its commit contains.
 
     Raises:
         IntegrityError, PublishError: As for `manifest_of`.
     """
     gone = row.entry.tombstone is not None
-    return Release(
+    return ShownRelease(
         row=row, manifest=Manifest.from_dict(row.entry.figures if gone else manifest_of(lake, row))
     )
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from airflow_privacy_release.plugin.views.releases import Release, attacks_in
+from airflow_privacy_release.plugin.views.releases import ShownRelease, attacks_in
 from airflow_privacy_release.plugin.views.words import day, number
 from privacy_release.reports.charts import LineChart, Point, line_chart
 from privacy_release.reports.text import COUNTED, FIGURES, RISKS, shown, signed
@@ -33,10 +33,10 @@ class _Figure:
     name: str
     meaning: str
     text: Callable[[float], str]
-    value: Callable[[Release], float | None]
+    value: Callable[[ShownRelease], float | None]
 
 
-def utility(releases: Sequence[Release]) -> list[Trend]:
+def utility(releases: Sequence[ShownRelease]) -> list[Trend]:
     """Return records and information loss over time, as far as the manifests contain them."""
     rows = _Figure(
         name=COUNTED["rows"][0],
@@ -47,7 +47,7 @@ def utility(releases: Sequence[Release]) -> list[Trend]:
     return _drawn([rows, *(_figure(name, *about) for name, about in FIGURES.items())], releases)
 
 
-def risk(releases: Sequence[Release]) -> list[Trend]:
+def risk(releases: Sequence[ShownRelease]) -> list[Trend]:
     """Return the figures measured for the guarantees, and the risk of linking, over time."""
     symbols = [
         _Figure(name=f"{label}: {of}" if of else label, meaning="", text=number, value=_symbol(symbol))
@@ -58,7 +58,7 @@ def risk(releases: Sequence[Release]) -> list[Trend]:
     return _drawn([*symbols, *linked], releases) + _attacks(releases)
 
 
-def _attacks(releases: Sequence[Release]) -> list[Trend]:
+def _attacks(releases: Sequence[ShownRelease]) -> list[Trend]:
     """Return the excess risk of each attack over time, for the subject with the highest, if recorded."""
     courses: dict[str, list[tuple[Excess, float]]] = {}
     for release in releases:
@@ -145,19 +145,19 @@ def _day(found: Excess) -> str:
     return day(found["committed"]) if found["committed"] else "this one"
 
 
-def _symbol(symbol: str) -> Callable[[Release], float | None]:
+def _symbol(symbol: str) -> Callable[[ShownRelease], float | None]:
     return lambda release: release.row.symbols.get(symbol)
 
 
 def _figure(name: str, label: str, unit: str, meaning: str) -> _Figure:
-    def value(release: Release) -> float | None:
+    def value(release: ShownRelease) -> float | None:
         found = release.manifest.figures.get(name)
         return None if found is None else float(found)
 
     return _Figure(name=label, meaning=meaning, text=lambda v: shown(v, unit), value=value)
 
 
-def _drawn(figures: Sequence[_Figure], releases: Sequence[Release]) -> list[Trend]:
+def _drawn(figures: Sequence[_Figure], releases: Sequence[ShownRelease]) -> list[Trend]:
     """Return the figures that at least one release has."""
     trends = []
     for figure in figures:
@@ -167,7 +167,7 @@ def _drawn(figures: Sequence[_Figure], releases: Sequence[Release]) -> list[Tren
     return trends
 
 
-def _trend(figure: _Figure, measured: Sequence[tuple[Release, float]]) -> Trend:
+def _trend(figure: _Figure, measured: Sequence[tuple[ShownRelease, float]]) -> Trend:
     values = [value for _, value in measured]
     high = max(values)
     first, last = measured[0][0].row, measured[-1][0].row

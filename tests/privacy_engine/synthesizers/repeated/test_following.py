@@ -13,7 +13,7 @@ from privacy_engine.synthesizers.latent.latent_class import LatentClass
 from privacy_engine.synthesizers.model import SynthesizerModel
 from privacy_engine.synthesizers.repeated import following
 from privacy_engine.synthesizers.repeated.following import Measured, followed, opened, smoothed
-from privacy_engine.synthesizers.repeated.views import Known
+from privacy_engine.synthesizers.repeated.views import NoisyCounts
 from privacy_engine.tables.domains import CodedTable, with_equal_bins
 
 SCHEMA = DataSchema.from_dict(
@@ -85,7 +85,9 @@ def test_many_noisy_releases_of_a_population_that_stays_average_out() -> None:
     """Twelve releases of one table: the last has less than a quarter of one release's variance."""
     rng = np.random.default_rng(3)
     releases = [
-        Measured(rows=ROWS, known=(Known(cells=1_000 + 50 * rng.standard_normal(30), variance=2_500.0),))
+        Measured(
+            rows=ROWS, known=(NoisyCounts(cells=1_000 + 50 * rng.standard_normal(30), variance=2_500.0),)
+        )
         for _ in range(12)
     ]
     (reported,) = smoothed(releases)
@@ -97,7 +99,7 @@ def test_many_noisy_releases_of_a_population_that_stays_average_out() -> None:
 def test_a_number_of_records_that_changes_is_no_change_of_shares() -> None:
     cells = np.array([600.0, 400.0])
     releases = [
-        Measured(rows=rows, known=(Known(cells=cells * rows / 1_000, variance=100.0),))
+        Measured(rows=rows, known=(NoisyCounts(cells=cells * rows / 1_000, variance=100.0),))
         for rows in (1_000, 5_000, 2_000)
     ]
     (reported,) = smoothed(releases)

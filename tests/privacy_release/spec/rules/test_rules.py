@@ -26,7 +26,7 @@ from privacy_engine.verification.republication.model import Republication
 from privacy_engine.vocabulary import Meaning, PublishMode, ReleaseKind
 from privacy_release.spec.classification import read_classification
 from privacy_release.spec.floor import Floor
-from privacy_release.spec.rules.facts import NAMES, UNKNOWN, Declared, Facts, History, Promised, group_of
+from privacy_release.spec.rules.facts import NAMES, UNKNOWN, Declared, Facts, HistoryFacts, Promised, group_of
 from privacy_release.spec.rules.judge import RULES, judged, refuse
 
 
@@ -159,7 +159,7 @@ CASES: Mapping[str, tuple[dict[str, Any], dict[str, Any], str]] = {
         r"role identifier, got 'nane' \(did you mean name\?",
     ),
     "person.linked": (
-        {"linked": True, "method": "mondrian", "history": History(), "engine": "local"},
+        {"linked": True, "method": "mondrian", "history": HistoryFacts(), "engine": "local"},
         {"history": None},
         "cannot be linked with history",
     ),
@@ -174,53 +174,53 @@ CASES: Mapping[str, tuple[dict[str, Any], dict[str, Any], str]] = {
         "add `max_rows: m` or `weight: person`",
     ),
     "person.history": (
-        {"person": "name", "history": History(), "identifier": "name"},
+        {"person": "name", "history": HistoryFacts(), "identifier": "name"},
         {"identifier": "visit"},
         "if each person has one record, remove person",
     ),
     "person.subtracted": (
-        {"person": "name", "history": History(), "policy": ReleasePolicy(require=(KAnonymity(k=2),))},
+        {"person": "name", "history": HistoryFacts(), "policy": ReleasePolicy(require=(KAnonymity(k=2),))},
         {"policy": ReleasePolicy(across=(Republication(k=2),))},
         "aggregate the source to one row per person",
     ),
     "person.register": (
-        {"person": "name", "history": History(), "register_identifier": "name"},
+        {"person": "name", "history": HistoryFacts(), "register_identifier": "name"},
         {"register_identifier": None},
         "remove the register's",
     ),
     "person.numbered": (
-        {"person": "name", "history": History(), "numbered": False},
+        {"person": "name", "history": HistoryFacts(), "numbered": False},
         {"numbered": True},
         "remove transforms",
     ),
     "person.transformed": (
-        {"person": "name", "history": History(), "transformed": True},
+        {"person": "name", "history": HistoryFacts(), "transformed": True},
         {"transformed": False},
         "make the columns in the source",
     ),
     "history.identifier": (
-        {"history": History(), "identifier": "age", "read": READ},
+        {"history": HistoryFacts(), "identifier": "age", "read": READ},
         {"identifier": "name"},
         "history.identifier must be a column of schema with the role identifier",
     ),
     "history.m": (
-        {"history": History(m={"ilness": 2}), "columns": COLUMNS},
-        {"history": History(m={"illness": 2})},
+        {"history": HistoryFacts(m={"ilness": 2}), "columns": COLUMNS},
+        {"history": HistoryFacts(m={"illness": 2})},
         r"'ilness' \(did you mean illness\?",
     ),
     "history.method": (
-        {"history": History(), "method": "latent_class"},
+        {"history": HistoryFacts(), "method": "latent_class"},
         {"method": "mondrian"},
         "they make no classes",
     ),
     "history.followed": (
-        {"history": History(), "followed": False},
+        {"history": HistoryFacts(), "followed": False},
         {"followed": True},
         "needs to know whose records they are",
     ),
     "history.differences": (
         {
-            "history": History(),
+            "history": HistoryFacts(),
             "policy": ReleasePolicy(across=(Republication(k=2),)),
             "method": "rfka",
         },
@@ -229,7 +229,7 @@ CASES: Mapping[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     ),
     "history.unique": (
         {
-            "history": History(k=5),
+            "history": HistoryFacts(k=5),
             "policy": ReleasePolicy(across=(MInvariance(m=2, unique=True),)),
             "columns": (*COLUMNS, ("drug", Column(role="sensitive"))),
             "parameters": {},
@@ -240,7 +240,7 @@ CASES: Mapping[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     "history.fragments": (
         {
             "engine": "fragments",
-            "history": History(),
+            "history": HistoryFacts(),
             "policy": ReleasePolicy(across=(Republication(k=2),)),
             "person": None,
             "parameters": {"require": [{"model": "t_closeness", "t": 0.2}]},
@@ -249,7 +249,7 @@ CASES: Mapping[str, tuple[dict[str, Any], dict[str, Any], str]] = {
         "history with engine fragments cannot be combined with t_closeness, which compares with all records",
     ),
     "engine.method": (
-        {"engine": "spark", "method": "mondrian", "history": History()},
+        {"engine": "spark", "method": "mondrian", "history": HistoryFacts()},
         {"history": None},
         "engine local",
     ),
@@ -452,8 +452,8 @@ CASES: Mapping[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     "floor.approval": ({"approval": False, "floor": FLOOR}, {"approval": True}, "approval.required must be"),
     "floor.signature": ({"signed": False, "floor": FLOOR}, {"signed": True}, "requires signed releases"),
     "lake.unjudged": (
-        {"history": History(), "unjudged": 2},
-        {"history": History(accept_unjudged="a pilot of 20 people")},
+        {"history": HistoryFacts(), "unjudged": 2},
+        {"history": HistoryFacts(accept_unjudged="a pilot of 20 people")},
         "2 earlier releases of the table were made before",
     ),
     "lake.earlier": ({"earlier": "has 1 earlier releases"}, {"earlier": None}, "1 earlier releases"),
@@ -463,7 +463,7 @@ CASES: Mapping[str, tuple[dict[str, Any], dict[str, Any], str]] = {
         "must be used by the policy or the floor policy: by attack_risk of linkage",
     ),
     "attacks.population": (
-        {"register_identifier": "name", "history": History(), "identifier": "id"},
+        {"register_identifier": "name", "history": HistoryFacts(), "identifier": "id"},
         {"identifier": "name"},
         "must be the column that history.identifier names",
     ),
@@ -474,16 +474,16 @@ CASES: Mapping[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     ),
     "attacks.intersection": (
         {"policy": attack("intersection"), "history": None},
-        {"history": History()},
+        {"history": HistoryFacts()},
         "for attack_risk of intersection: otherwise",
     ),
     "attacks.shadows": (
         {
             "policy": attack("membership", shadows=16),
-            "history": History(keep=True),
+            "history": HistoryFacts(keep=True),
             "promise": None,
         },
-        {"history": History(keep=False)},
+        {"history": HistoryFacts(keep=False)},
         "a shadow release has none",
     ),
     "attacks.minimality": (
@@ -606,17 +606,17 @@ def test_columns_that_no_table_of_several_may_have(column: dict[str, Column], ex
 @pytest.mark.parametrize(
     ("history", "others", "parameters", "text"),
     [
-        (History(k=4), (), {}, "classes of 4 records .* but schema.illness has 2 categories"),
-        (History(m={"illness": 4}), (), {}, "classes of 4 records"),
-        (History(), (CrossReleaseKAnonymity(k=4),), {}, "classes of 4 records"),
-        (History(), (), {"k": 4}, "classes of 4 records"),
-        (History(k=2), (Republication(k=2),), {"k": 2}, "an attacker who subtracts"),
-        (History(k=3), (), {"k": 3}, None),  # a null is a value, too
-        (History(keep=False), (Republication(k=2),), {"k": 4}, None),
+        (HistoryFacts(k=4), (), {}, "classes of 4 records .* but schema.illness has 2 categories"),
+        (HistoryFacts(m={"illness": 4}), (), {}, "classes of 4 records"),
+        (HistoryFacts(), (CrossReleaseKAnonymity(k=4),), {}, "classes of 4 records"),
+        (HistoryFacts(), (), {"k": 4}, "classes of 4 records"),
+        (HistoryFacts(k=2), (Republication(k=2),), {"k": 2}, "an attacker who subtracts"),
+        (HistoryFacts(k=3), (), {"k": 3}, None),  # a null is a value, too
+        (HistoryFacts(keep=False), (Republication(k=2),), {"k": 4}, None),
     ],
 )
 def test_unique_classes_are_as_large_as_there_are_values(
-    history: History, others: tuple[Any, ...], parameters: dict[str, int], text: str | None
+    history: HistoryFacts, others: tuple[Any, ...], parameters: dict[str, int], text: str | None
 ) -> None:
     column = ("illness", Column(role="sensitive", categories=("flu", "none")))
     unique = ReleasePolicy(across=(MInvariance(m=2, unique=True), *others))
@@ -659,7 +659,7 @@ SUBTRACTED = Republication(k=2, m=2)
 def test_fragments_are_followed_where_each_is_safe_by_itself(
     across: tuple[Any, ...], changed: dict[str, Any], text: str | None
 ) -> None:
-    known = {"engine": "fragments", "history": History(), "person": None, "parameters": {}} | changed
+    known = {"engine": "fragments", "history": HistoryFacts(), "person": None, "parameters": {}} | changed
     facts = Facts(policy=ReleasePolicy(require=(KAnonymity(k=2),), across=across), **known)
     (rule,) = (rule for rule in RULES if rule.id == "history.fragments")
     if text is None:
@@ -678,7 +678,7 @@ def test_fragments_are_followed_where_each_is_safe_by_itself(
     ],
 )
 def test_releases_that_are_only_compared_are_in_one_piece(engine: str, keep: bool, text: str | None) -> None:
-    facts = Facts(engine=engine, method="mondrian", history=History(keep=keep))
+    facts = Facts(engine=engine, method="mondrian", history=HistoryFacts(keep=keep))
     found = [problem.text for problem in judged(facts).problems]
     assert len(found) == (text is not None)
     assert all(str(text) in problem for problem in found)
