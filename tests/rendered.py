@@ -6,7 +6,7 @@ from typing import Any
 
 from privacy_engine.release import Release
 from privacy_release.reports.attempts import Attempts
-from privacy_release.reports.data import claimed_k, data_of_release
+from privacy_release.reports.data import ReportFacts, claimed_k, data_of_release
 from privacy_release.reports.release import render
 
 
@@ -17,6 +17,7 @@ def render_report(
     *,
     smallest_count: int | None = None,
     rows: int | None = None,
+    title: str,
     attempts: Attempts | None = None,
     **more: Any,
 ) -> str:
@@ -25,4 +26,5 @@ def render_report(
     attempts = attempts or Attempts()
     data = data_of_release(release, least, attempts)
     shown = data if rows is None else replace(data, rows=rows)
-    return render(shown, figures, risk, smallest_count=least, attempts=attempts, **more)
+    facts = ReportFacts(figures=figures, risk=risk, smallest_count=least, **more)
+    return render(shown, facts, title=title, attempts=attempts)

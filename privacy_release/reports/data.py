@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from privacy_engine.tables.schema import DataSchema
     from privacy_engine.verification.models import PrivacyModel
     from privacy_release.reports.network import NetworkDrawing
+    from privacy_release.workarea.references import ShiftRef
 
 SMALLEST_COUNT = 10  # for releases that claim no k
 
@@ -108,6 +109,33 @@ class ReportData:
     def invented(self) -> bool:
         """Whether the release depends on no record, so that no rule about people applies to it."""
         return self.loss is not None and not self.loss.must_be_booked
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReportFacts:
+    """Facts about a release and its source that a report shows next to the release's own data.
+
+    Attributes:
+        figures: Figures from ``privacy_engine.measures.utility.figures``, empty if there is no recoding. They
+            are not shown for a differentially private release, because exact numbers of the source would void
+            its guarantee.
+        risk: Figures from ``privacy_engine.measures.risk.figures``.
+        source_rows: Number of records that the method was given.
+        smallest_count: Smallest count of the source that the distributions show. Smaller ones are hidden,
+            others are rounded to its multiples.
+        about: Further facts for the head of the page, such as the release ID, by label.
+        budget: State of the data set's budget, including this release: ``dataset``, and ``limits``, a list
+            of ``period`` (in words), ``limit``, ``spent`` and ``left`` (epsilons). None if none paid.
+        shifted: Dates of the source that were shifted. None if none were.
+    """
+
+    figures: Mapping[str, float]
+    risk: Mapping[str, float]
+    source_rows: int
+    smallest_count: int
+    about: Mapping[str, str] = field(default_factory=dict)
+    budget: Mapping[str, Any] | None = None
+    shifted: "ShiftRef | None" = None
 
 
 def data_of_release(release: "Release", smallest_count: int, attempts: Attempts | None = None) -> ReportData:

@@ -20,9 +20,9 @@ from privacy_engine.verification.models import model_to_dict
 from privacy_engine.vocabulary import counted
 from privacy_release.manifest.manifest import Claims
 from privacy_release.reports.attempts import Attempts
-from privacy_release.reports.data import MeasuredGuarantee, ReportData
+from privacy_release.reports.data import MeasuredGuarantee, ReportData, ReportFacts
 from privacy_release.reports.released import MOST_COLUMNS, SharesPart, drawing
-from privacy_release.reports.synthetic import BudgetLine, budget_lines
+from privacy_release.reports.synthetic import budget_lines
 from privacy_release.reports.text import (
     FIGURES,
     FRAGMENT_EFFECTS,
@@ -82,39 +82,18 @@ class Line:
     meaning: str
 
 
-def render(
-    data: ReportData,
-    figures: Mapping[str, float],
-    risk: Mapping[str, float],
-    *,
-    title: str,
-    source_rows: int,
-    smallest_count: int,
-    about: Mapping[str, str] | None = None,
-    budget: Mapping[str, Any] | None = None,
-    shifted: ShiftRef | None = None,
-    attempts: Attempts | None = None,
-) -> str:
+def render(data: ReportData, facts: ReportFacts, *, title: str, attempts: Attempts | None = None) -> str:
     """Return the report as HTML.
 
     Args:
         data: Data of the release.
-        figures: Figures from ``privacy_engine.measures.utility.figures``, empty if there is no recoding. They
-            are not shown for a differentially private release, because exact numbers of the source would void
-            its guarantee.
-        risk: Figures from ``privacy_engine.measures.risk.figures``.
+        facts: Further facts about the release and its source.
         title: Name of the release.
-        source_rows: Number of records that the method was given.
-        smallest_count: Smallest count of the source that the distributions show. Smaller ones are hidden,
-            others are rounded to its multiples.
-        about: Further facts for the head of the page, such as the release ID, by label.
-        budget: State of the data set's budget, including this release: ``dataset``, and ``limits``, a
-            list of ``period`` (in words), ``limit``, ``spent`` and ``left`` (epsilons).
-        shifted: Dates of the source that were shifted.
         attempts: Failures to make figures and drawings, which the page names.
     """
     attempts = attempts or Attempts()
-    make, loss, utility = attempts.make, data.loss, {} if data.claims_loss else figures
+    make, loss, utility = attempts.make, data.loss, {} if data.claims_loss else facts.figures
+    budget, shifted = facts.budget, facts.shifted
     linkable = bool(data.schema.quasi_identifiers) and loss is None and data.randomized is None
     guarantees = [_guarantee(measured, of_persons=bool(data.schema.by)) for measured in data.guarantees]
     sizes = make("class sizes", partial(_class_sizes, data.class_sizes)) if linkable else None
@@ -125,10 +104,10 @@ def render(
         title=title,
         release=data,
         summary=_summary(data, guarantees),
-        source_rows=source_rows,
-        about=about or {},
+        source_rows=facts.source_rows,
+        about=facts.about,
         parameters={name: _plain(value) for name, value in data.parameters.items()},
-        tiles=_tiles(data, utility, risk, source_rows, budget_lines(budget)),
+        tiles=_tiles(data, utility, facts),
         guarantees=guarantees,
         broken=sum(not g["holds"] for g in guarantees),
         loss=loss,
@@ -157,7 +136,7 @@ def render(
         fragments=data.fragments,
         effects=FRAGMENT_EFFECTS,
         utility=_lines(FIGURES, utility),
-        risks=_lines(RISKS, risk) if linkable else [],
+        risks=_lines(RISKS, facts.risk) if linkable else [],
         sizes=sizes or [],
         losses=[{"name": name, "lca": by_lca, "own": own} for name, by_lca, own in data.losses],
         distributions=make("before and after", partial(_each, _bars, data.distributions)) or [],
@@ -165,7 +144,7 @@ def render(
         heat=heat,
         most_columns=MOST_COLUMNS,
         folded=FOLDED,
-        smallest_count=smallest_count,
+        smallest_count=facts.smallest_count,
         attacks_place=Markup(ATTACKS_PLACE),  # a constant
         left_out=attempts.left_out,
     )
@@ -267,15 +246,10 @@ def _lines(known: Mapping[str, tuple[str, str, str]], figures: Mapping[str, floa
     ]
 
 
-def _tiles(
-    release: ReportData,
-    figures: Mapping[str, float],
-    risk: Mapping[str, float],
-    source_rows: int,
-    budget: Sequence[BudgetLine],
-) -> list[Line]:
-    """Return the figures at the top of the page."""
-    of_source = "" if release.claims_loss else f"of {source_rows:,} in the source"
+def _tiles(release: ReportData, figures: Mapping[str, float], facts: ReportFacts) -> list[Line]:
+    """Return the figures at the top of the page. `figures` are those of the facts that may be shown."""
+    risk, budget = facts.risk, budget_lines(facts.budget)
+    of_source = "" if release.claims_loss else f"of {facts.source_rows:,} in the source"
     invented = release.synthetic or release.invented
     tiles = [
         Line(

@@ -5,7 +5,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from privacy_release.budget.budget import account_of
-from privacy_release.reports.data import claimed_k
+from privacy_release.reports.data import ReportFacts, claimed_k
 from privacy_release.reports.release import render, report_or_claims
 from privacy_release.steps.producers.job import Job, ProducedRelease
 from privacy_release.workarea.references import Table, need
@@ -31,18 +31,16 @@ def report_of(made: ProducedRelease, table: Table, schema: "DataSchema", job: Jo
 
     def report() -> str:
         data = replace(own.data(), rows=made.claims.rows)
-        return render(
-            data,
-            own.loss,
-            own.risk,
-            title=title,
+        facts = ReportFacts(
+            figures=own.loss,
+            risk=own.risk,
             source_rows=table.rows_with_suppressed,
             smallest_count=claimed_k([guarantee.model for guarantee in data.guarantees]),
             about={**about, **own.about, **codes_of(schema)},
             budget=budget,
             shifted=table.source.shifted,
-            attempts=job.attempts,
         )
+        return render(data, facts, title=title, attempts=job.attempts)
 
     return report_or_claims(report, made.claims, title=title, attempts=job.attempts)
 
