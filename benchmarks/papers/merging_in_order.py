@@ -12,7 +12,7 @@ import numpy as np
 from privacy_engine import EncodedTable, Recoding
 from privacy_engine.anonymizers.groups import distort, label_groups, sensitive_groups
 from privacy_engine.anonymizers.sensitive_utility import (
-    UtilityReading,
+    Reading,
     attribute_weights,
     clusters_in_play,
     utility_matrix,
@@ -31,9 +31,7 @@ from privacy_engine.recoding.grouping.boxes import (
 from privacy_engine.tables.geometry import Geometry
 
 
-def bottom_up(
-    encoded: EncodedTable, rng: np.random.Generator, *, k: int, reading: UtilityReading
-) -> Recoding:
+def bottom_up(encoded: EncodedTable, rng: np.random.Generator, *, k: int, reading: Reading) -> Recoding:
     """Bottom-up k-anonymity of the whole table."""
     weights = attribute_weights(weight_matrix(utility_matrix(encoded, 0), reading))
     return Recoding.of_labels(encoded, merge_in_order(encoded.codes, encoded.geometry(weights), k, rng), {})
@@ -45,7 +43,7 @@ def ilp_based(
     *,
     k: int,
     l: int,  # noqa: E741  the field's own symbol
-    reading: UtilityReading,
+    reading: Reading,
 ) -> Recoding:
     """The paper's section 4.3 as printed, its repair by distortion included; needs l <= k."""
     utility = utility_matrix(encoded, 0)

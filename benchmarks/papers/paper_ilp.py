@@ -20,7 +20,7 @@ from benchmarks.tables import SENSITIVE, Table
 from benchmarks.timing import interleaved
 from privacy_engine import EncodedTable, Recoding, load_method
 from privacy_engine.anonymizers.sensitive_utility import (
-    UtilityReading,
+    Reading,
     cluster_values,
     utility_matrix,
     weight_matrix,
@@ -45,7 +45,7 @@ def ilp_based(l: int, search: str) -> str:  # noqa: E741  the field's own symbol
 
 CLUSTER = ilp_based(2, f"{OURS}, weights of the cluster")
 SEARCHES = (PAPER, OURS)
-READINGS = (UtilityReading.LITERAL, UtilityReading.COMPLEMENT)  # the default first
+READINGS = (Reading.LITERAL, Reading.COMPLEMENT)  # the default first
 EQUAL_WITHIN = 1.25  # "about equal" and "slightly more": largest over smallest
 NONE, MANY = 0.02, 0.2  # HASR "about 0" and "very high"
 TIMED_ABOVE = 5  # the paper compares the times of ILP-based and Bottom-up for larger k only
@@ -99,7 +99,7 @@ def searches(found: Results, ks: Sequence[int]) -> dict[str, list[int]]:
 Anonymize = Callable[[EncodedTable, np.random.Generator], Recoding]
 
 
-def methods(k: int, reading: UtilityReading) -> dict[str, Anonymize]:
+def methods(k: int, reading: Reading) -> dict[str, Anonymize]:
     """The paper's three, unrefined; l = 3 only for k >= 3, because distortion needs l <= k."""
     plain = {"k": k, "reading": reading, "refine": False, "price": "whole", "block_size": None}
     found: dict[str, Anonymize] = {
@@ -122,7 +122,7 @@ def run(table: Table, *, ks: Sequence[int] = KS, repeats: int = 5) -> Section:
     """Measure and describe."""
     encoded = EncodedTable.encode(table.frame, table.schema)
     compile_searches(encoded)
-    found: dict[UtilityReading, Results] = {
+    found: dict[Reading, Results] = {
         reading: of_reading(encoded, reading, ks, repeats) for reading in READINGS
     }
     return describe(found, ks, repeats, clusters(encoded), tuples(encoded))
@@ -135,7 +135,7 @@ def compile_searches(encoded: EncodedTable) -> None:
         method(few, np.random.default_rng(0))
 
 
-def of_reading(encoded: EncodedTable, reading: UtilityReading, ks: Sequence[int], repeats: int) -> Results:
+def of_reading(encoded: EncodedTable, reading: Reading, ks: Sequence[int], repeats: int) -> Results:
     """The methods over k, by one reading of the weights."""
     found: dict[str, dict[int, Result]] = {name: {} for name in methods(max(KS), reading)}
     for k in ks:
@@ -147,7 +147,7 @@ def of_reading(encoded: EncodedTable, reading: UtilityReading, ks: Sequence[int]
     return found
 
 
-def of_k(encoded: EncodedTable, reading: UtilityReading, k: int, repeats: int) -> dict[str, Result]:
+def of_k(encoded: EncodedTable, reading: Reading, k: int, repeats: int) -> dict[str, Result]:
     """The methods in turn, each repeat with another seed."""
     weights = weight_matrix(utility_matrix(encoded, 0), reading)
     compared = methods(k, reading)
@@ -224,7 +224,7 @@ def tuples(encoded: EncodedTable, least: int = 2) -> str:
 
 
 def describe(
-    found: Mapping[UtilityReading, Results], ks: Sequence[int], repeats: int, clustered: str, searched: str
+    found: Mapping[Reading, Results], ks: Sequence[int], repeats: int, clustered: str, searched: str
 ) -> Section:
     """For each reading the table and whether each figure has the paper's shape; plots of the default."""
     default = found[READINGS[0]]
@@ -351,7 +351,7 @@ def loss_shape(found: Results, ks: Sequence[int]) -> str:
     return "\n".join(lines)
 
 
-def between_shapes(found: Mapping[UtilityReading, Results], ks: Sequence[int]) -> str:
+def between_shapes(found: Mapping[Reading, Results], ks: Sequence[int]) -> str:
     """What the readings, the price of a merge and the order of the search make of the loss."""
     lines = [reading_shape(found, ks)]
     for reading, results in found.items():
@@ -374,7 +374,7 @@ def between_shapes(found: Mapping[UtilityReading, Results], ks: Sequence[int]) -
     return "\n".join(lines)
 
 
-def reading_shape(found: Mapping[UtilityReading, Results], ks: Sequence[int]) -> str:
+def reading_shape(found: Mapping[Reading, Results], ks: Sequence[int]) -> str:
     """Whether the printed weights lose less than the complement, counted with equal weights."""
     name = ilp_based(2, OURS)
     printed, other = (found[reading][name] for reading in READINGS)

@@ -14,7 +14,7 @@ import numpy as np
 from privacy_engine.anonymizers.anonymizer import Anonymizer
 from privacy_engine.anonymizers.local_recoding import LocalRecoding, require_sweeps
 from privacy_engine.anonymizers.sensitive_utility import (
-    UtilityReading,
+    Reading,
     attribute_weights,
     sensitive_row,
     utility_matrix,
@@ -49,7 +49,7 @@ class BottomUp(Anonymizer):
     """
 
     sensitive: str | None = None
-    reading: UtilityReading = UtilityReading.EQUAL
+    reading: Reading = Reading.EQUAL
     price: MergePrice = MergePrice.INCREASE
     refine: bool = True
     regroup: int = 0
@@ -59,7 +59,7 @@ class BottomUp(Anonymizer):
     def __post_init__(self) -> None:
         super().__post_init__()
         require_sweeps(self.regroup)
-        object.__setattr__(self, "reading", choice(UtilityReading, self.reading, "reading"))
+        object.__setattr__(self, "reading", choice(Reading, self.reading, "reading"))
         object.__setattr__(self, "price", choice(MergePrice, self.price, "price"))
 
     def anonymize(self, encoded: EncodedTable, rng: np.random.Generator) -> Recoding:
@@ -75,7 +75,7 @@ class BottomUp(Anonymizer):
     def local_recoding(self, encoded: EncodedTable) -> LocalRecoding:
         """Repair and refinement."""
         geometry = encoded.geometry()
-        if self.reading is not UtilityReading.EQUAL:
+        if self.reading is not Reading.EQUAL:
             utility = utility_matrix(encoded, sensitive_row(encoded, self.sensitive))
             geometry = encoded.geometry(attribute_weights(weight_matrix(utility, self.reading)))
         return LocalRecoding(

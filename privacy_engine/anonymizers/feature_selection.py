@@ -203,7 +203,7 @@ def privacy_test(
     return None
 
 
-class FeatureOrder(StrEnum):
+class Order(StrEnum):
     """Which feature the forward pass tries next."""
 
     WORTH = "worth"  # the papers' order: sorted once by each feature's own value
@@ -233,7 +233,7 @@ class FeatureSelection(Anonymizer):
     bins: int = 5
     one_hot: bool = True
     generalize: bool = True
-    order: FeatureOrder = FeatureOrder.WORTH
+    order: Order = Order.WORTH
     fragmentable: ClassVar[bool] = False  # each part would keep different features
 
     def __post_init__(self) -> None:
@@ -243,7 +243,7 @@ class FeatureSelection(Anonymizer):
         target: object = self.target  # of any type, where it comes from a file
         if target is not None and not (isinstance(target, str) and target):
             raise ValueError(f"target must be the name of an attribute, or None, got {target!r}")
-        object.__setattr__(self, "order", choice(FeatureOrder, self.order, "order"))
+        object.__setattr__(self, "order", choice(Order, self.order, "order"))
 
     @abstractmethod
     def worth(
@@ -280,7 +280,7 @@ class FeatureSelection(Anonymizer):
         with portion(0.1):
             for limit in tracked([step for step in STEPS if step <= self.suppression_limit]):
                 tried = order
-                if self.order is FeatureOrder.GAIN:
+                if self.order is Order.GAIN:
                     with portion(0.7):
                         tried = gain_order(encoded, features, order, models, y, limit)
                 selection = forward_pass(encoded, features, tried, models, limit)

@@ -27,7 +27,7 @@ from privacy_engine.anonymizers.groups import distort, label_groups, sensitive_g
 from privacy_engine.anonymizers.local_recoding import LocalRecoding, require_sweeps
 from privacy_engine.anonymizers.sensitive_utility import (
     FloatMatrix,
-    UtilityReading,
+    Reading,
     attribute_weights,
     clusters_in_play,
     sensitive_row,
@@ -93,7 +93,7 @@ class ILPLDiversity(Anonymizer):
     l: int = 3  # noqa: E741  the field's own symbol
     sensitive: str | None = None
     repair: Repair = Repair.MERGE
-    reading: UtilityReading = UtilityReading.LITERAL
+    reading: Reading = Reading.LITERAL
     utility: tuple[tuple[float, ...], ...] | None = None
     price: MergePrice = MergePrice.INCREASE
     merge_weights: MergeWeights = MergeWeights.ALL_VALUES
@@ -106,7 +106,7 @@ class ILPLDiversity(Anonymizer):
         super().__post_init__()
         require_sweeps(self.regroup)
         object.__setattr__(self, "repair", choice(Repair, self.repair, "repair"))
-        object.__setattr__(self, "reading", choice(UtilityReading, self.reading, "reading"))
+        object.__setattr__(self, "reading", choice(Reading, self.reading, "reading"))
         object.__setattr__(self, "price", choice(MergePrice, self.price, "price"))
         object.__setattr__(self, "merge_weights", choice(MergeWeights, self.merge_weights, "merge_weights"))
         if self.utility is not None:

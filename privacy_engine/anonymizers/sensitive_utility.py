@@ -18,7 +18,7 @@ RESTARTS = 20  # of Lloyd's iterations before one cluster fewer is tried
 ITERATIONS = 100  # means under an L1 distance need not converge
 
 
-class UtilityReading(StrEnum):
+class Reading(StrEnum):
     """How weights come from the utility matrix u.
 
     The paper says that they "reflect the utility" and prints sums of the matrix's entries (section 5.2); but
@@ -76,12 +76,12 @@ def utility_matrix(encoded: EncodedTable, row: int) -> FloatMatrix:
     return matrix
 
 
-def weight_matrix(utility: FloatMatrix, reading: UtilityReading) -> FloatMatrix:
+def weight_matrix(utility: FloatMatrix, reading: Reading) -> FloatMatrix:
     """w_ij (m, q), all together 1: the weight of attribute j for sensitive value i in the ILP."""
-    if reading is UtilityReading.EQUAL:
+    if reading is Reading.EQUAL:
         raw = np.ones_like(utility)
     else:
-        raw = 1.0 - utility + 1e-3 if reading is UtilityReading.COMPLEMENT else utility + 1e-12
+        raw = 1.0 - utility + 1e-3 if reading is Reading.COMPLEMENT else utility + 1e-12
     return np.asarray(raw / raw.sum(), dtype=np.float64)
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from benchmarks.tables import adult
 from privacy_engine import DataSchema, EncodedTable, Hierarchy, InfeasibleError, Release, load_method
-from privacy_engine.anonymizers.sensitive_utility import UtilityReading, weight_matrix
+from privacy_engine.anonymizers.sensitive_utility import Reading, weight_matrix
 from privacy_engine.measures.utility import ilp
 
 # Zhu, Zhao, Wang (2010), figure 1: medical data without names; figure 2: what a register of voters tells.
@@ -126,11 +126,11 @@ def test_ilp_based_l_diversity_tells_no_ones_disease() -> None:
     assert release.notes == {"distorted": 0.0, "clusters": 2.0, "absorbed_values": 0.0}
 
 
-@pytest.mark.parametrize("reading", list(UtilityReading))
+@pytest.mark.parametrize("reading", list(Reading))
 @pytest.mark.parametrize("method", ["bottom_up", "ilp_l_diversity"])
 @pytest.mark.parametrize("k", [2, 3])
 def test_with_two_diseases_in_each_class_the_register_tells_nothing(
-    method: str, k: int, reading: UtilityReading
+    method: str, k: int, reading: Reading
 ) -> None:
     for refine in (True, False):
         release = released(method, PATIENTS, CLINIC, k=k, l=2, reading=reading, refine=refine)
@@ -191,7 +191,7 @@ def test_a_merge_is_priced_by_the_weights_of_all_values_or_of_the_cluster(
     assert sorted(set(zip(of_the_first["x"], of_the_first["y"], strict=True))) == boxes
     encoded = EncodedTable.encode(CORNERS, CORNERS_SCHEMA)
     recoding = load_method("ilp_l_diversity", **plain).anonymize(encoded, np.random.default_rng(7))
-    weights = weight_matrix(np.array(EXPERT), UtilityReading.LITERAL)
+    weights = weight_matrix(np.array(EXPERT), Reading.LITERAL)
     assert ilp(recoding, weights) == pytest.approx(penalty)
 
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from privacy_engine.anonymizers.sensitive_utility import (
-    UtilityReading,
+    Reading,
     attribute_weights,
     cluster_values,
     clusters_in_play,
@@ -65,13 +65,13 @@ UTILITY = np.array([[0.25, 1.0], [0.5, 0.0]])
 @pytest.mark.parametrize(
     ("reading", "raw"),
     [
-        (UtilityReading.COMPLEMENT, [[0.751, 0.001], [0.501, 1.001]]),
-        (UtilityReading.LITERAL, [[0.25, 1.0], [0.5, 0.0]]),
-        (UtilityReading.EQUAL, [[1, 1], [1, 1]]),
+        (Reading.COMPLEMENT, [[0.751, 0.001], [0.501, 1.001]]),
+        (Reading.LITERAL, [[0.25, 1.0], [0.5, 0.0]]),
+        (Reading.EQUAL, [[1, 1], [1, 1]]),
     ],
 )
 def test_weights_are_the_reading_of_the_utility_and_sum_to_one(
-    reading: UtilityReading, raw: list[list[float]]
+    reading: Reading, raw: list[list[float]]
 ) -> None:
     weights = weight_matrix(UTILITY, reading)
     assert weights == pytest.approx(np.array(raw) / np.sum(raw), abs=1e-9)
@@ -85,7 +85,7 @@ def test_weights_of_an_attribute_are_its_share_among_the_values_in_play() -> Non
 
 
 def test_equal_weights_are_those_of_the_normalised_certainty_penalty() -> None:
-    assert attribute_weights(weight_matrix(UTILITY, UtilityReading.EQUAL)) == pytest.approx([0.5, 0.5])
+    assert attribute_weights(weight_matrix(UTILITY, Reading.EQUAL)) == pytest.approx([0.5, 0.5])
 
 
 def test_two_groups_of_alike_values_become_two_clusters() -> None:
