@@ -84,7 +84,7 @@ import numpy.typing as npt
 
 from privacy_engine.dp.accounting import Spend
 from privacy_engine.dp.loss import Neighbours, PrivacyLoss, rounded_down
-from privacy_engine.dp.noise import NoiseBudget
+from privacy_engine.dp.noise import Change, NoiseBudget
 from privacy_engine.dp.zcdp import epsilon_of_part
 from privacy_engine.progress import portion, tracked
 from privacy_engine.synthesizers.bayes.bayesian_network import BayesianNetwork
@@ -113,11 +113,13 @@ from privacy_engine.synthesizers.latent.view_design import Members
 from privacy_engine.synthesizers.latent.view_plan import GroupedAttributes, ViewPlan
 from privacy_engine.synthesizers.synthesizer import Learned, Synthesizer, check_whole
 from privacy_engine.tables.domains import CodedTable
+from privacy_engine.tables.schema import DataSchema
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
 REFIT = 1.1  # factor by which the views of a wide table grow from one fit to the next
+CLEARLY_MORE = 1.1  # times the noise, from which on a delta is warned of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -187,6 +189,19 @@ class LatentClass(Synthesizer):
 
     def _spending(self, part: float) -> Self:
         return replace(self, epsilon=epsilon_of_part(part, self.delta) if self.delta else part)
+
+    def noise_warnings(self, schema: DataSchema) -> list[str]:
+        """Return a warning if the delta raises the noise of single attributes clearly."""
+        attributes, change = len(schema.without_identifiers().attributes), Change.of_table(1)
+        noise = [own.noise() for own in (self, replace(self, delta=0.0))]
+        with_delta, pure = (own.deviation(own.whole / attributes, change) for own in noise)
+        if with_delta < CLEARLY_MORE * pure:
+            return []
+        return [
+            f"with {attributes} attributes, noise at delta {self.delta:g} is {with_delta / pure:.1f} times "
+            "the noise without a delta at the same epsilon. Leave the delta out, unless the losses of many "
+            "releases are added up"
+        ]
 
     @property
     def round_classes(self) -> int:
