@@ -147,6 +147,10 @@ class Synthesizer(ABC):
         require_bound(schema, self.contribution)
         return self._loss_of(by_person=bool(schema.by))
 
+    def noise_warnings(self, schema: DataSchema) -> list[str]:
+        """Return where other parameters promise as much with less noise. No record is read."""
+        return []
+
     def _loss_of(self, *, by_person: bool) -> PrivacyLoss:
         unit = Neighbours.REPLACE_PERSON if by_person else Neighbours.REPLACE_ONE
         return PrivacyLoss(epsilon=self.epsilon, neighbours=unit)

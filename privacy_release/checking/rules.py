@@ -56,7 +56,7 @@ class CheckResult:
         promise: Guarantee of its schedule, in words. None: it has no schedule.
         cost: Cost of a run, or the reason why it is unknown. None: it was not requested.
         left_out: Names of files of the source that are not read, if it was read.
-        warnings: Numbers whose bins are too coarse for their bounds.
+        warnings: Numbers with bins too coarse for their bounds, and a delta that raises noise.
     """
 
     problems: "Sequence[Problem]" = ()

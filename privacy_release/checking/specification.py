@@ -3,7 +3,7 @@
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from privacy_engine.errors import PrivacyEngineError, Problem, ProblemsError, SpecError
 from privacy_engine.registry import is_anonymizer, is_randomizer, kind_of
@@ -26,6 +26,7 @@ from privacy_release.steps.facts import asks_for_earlier, budget_of, with_lake, 
 from privacy_release.steps.validate import check_suite
 
 if TYPE_CHECKING:
+    from privacy_engine.synthesizers.synthesizer import Synthesizer
     from privacy_release.checking.source import CheckedSource
     from privacy_release.spec.model import ReleaseSpec
 
@@ -50,7 +51,7 @@ def check_specification(path: Path, rules: CheckRules) -> CheckResult:
             promise=_promise(spec),
             cost=None if source is None else source.cost,
             left_out=() if source is None else source.left_out,
-            warnings=_coarse(spec),
+            warnings=_warnings(spec),
         )
     except PrivacyEngineError as error:
         return CheckResult(list(dict.fromkeys(located(path, error).problems)))
@@ -66,12 +67,17 @@ def _of_source(spec: "ReleaseSpec", rules: CheckRules) -> "CheckedSource | None"
     return check_source(spec, rules)
 
 
-def _coarse(spec: "ReleaseSpec") -> list[str]:
-    """Return a warning for each number whose bins are too coarse for its bounds, by the method's kind."""
+def _warnings(spec: "ReleaseSpec") -> list[str]:
+    """Return what will make a private release less useful than it could be, by the file alone."""
     method = spec.release.method
     if kind_of(method) is ReleaseKind.STRUCTURE or is_anonymizer(method):
         return []
-    return coarse_scales(spec.method_schema(), linear=is_randomizer(method))
+    schema = spec.method_schema()
+    if is_randomizer(method):
+        return coarse_scales(schema, linear=True)
+    has_schedule = spec.budget is not None and spec.budget.schedule is not None
+    synthesizer = cast("Synthesizer", build_method(method, spec.release.parameters))
+    return coarse_scales(schema) + ([] if has_schedule else synthesizer.noise_warnings(schema))
 
 
 def _unjudged(found: Judged) -> list[str]:

@@ -716,7 +716,8 @@ class LatentClassOperator(SynthesizerOperator):
 
     Args:
         delta: Delta of the claim: 0 for pure epsilon; > 0 and far below 1 over the number of persons, such as
-            1e-9, for (epsilon, delta) with Gaussian noise, which is less where many tables are measured.
+            1e-9, for (epsilon, delta) with Gaussian noise, which is less for records of more than eight
+            attributes or so, and more for those of four.
         classes: Number of hidden classes of one fitted model, >= 1; 1 makes the attributes independent. None
             for the one of 8, 16, 32 and 64 that predicts noisy tables best, which needs no epsilon.
         fits: Number of models whose mean is released, >= 1; fewer where they would have more than 256 classes

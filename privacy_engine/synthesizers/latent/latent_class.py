@@ -84,7 +84,7 @@ import numpy.typing as npt
 
 from privacy_engine.dp.accounting import Spend
 from privacy_engine.dp.loss import Neighbours, PrivacyLoss, rounded_down
-from privacy_engine.dp.noise import NoiseBudget
+from privacy_engine.dp.noise import Change, NoiseBudget
 from privacy_engine.dp.zcdp import epsilon_of_part
 from privacy_engine.progress import portion, tracked
 from privacy_engine.synthesizers.bayes.bayesian_network import BayesianNetwork
@@ -113,11 +113,13 @@ from privacy_engine.synthesizers.latent.view_design import Members
 from privacy_engine.synthesizers.latent.view_plan import GroupedAttributes, ViewPlan
 from privacy_engine.synthesizers.synthesizer import Learned, Synthesizer, check_whole
 from privacy_engine.tables.domains import CodedTable
+from privacy_engine.tables.schema import DataSchema
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
 REFIT = 1.1  # factor by which the views of a wide table grow from one fit to the next
+CLEARLY_MORE = 1.1  # times the noise, from which on a delta is warned of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -129,7 +131,8 @@ class LatentClass(Synthesizer):
 
     Attributes:
         delta: Delta of the claim: 0 for pure epsilon; > 0 and far below 1 over the number of persons, such
-            as 1e-9, for (epsilon, delta) with Gaussian noise, which is less where many tables are measured.
+            as 1e-9, for (epsilon, delta) with Gaussian noise, which is less for records of more than
+            eight attributes or so, and more for those of four.
         classes: Number of hidden classes of one fitted model, >= 1; 1 makes the attributes independent. None
             for the one of 8, 16, 32 and 64 that predicts noisy tables best, which needs no epsilon.
         fits: Number of models whose mean is released, >= 1; fewer where they would have more than 256 classes
@@ -186,6 +189,19 @@ class LatentClass(Synthesizer):
 
     def _spending(self, part: float) -> Self:
         return replace(self, epsilon=epsilon_of_part(part, self.delta) if self.delta else part)
+
+    def noise_warnings(self, schema: DataSchema) -> list[str]:
+        """Return a warning if the delta raises the noise of single attributes clearly."""
+        attributes, change = len(schema.without_identifiers().attributes), Change.of_table(1)
+        noise = [own.noise() for own in (self, replace(self, delta=0.0))]
+        with_delta, pure = (own.deviation(own.whole / attributes, change) for own in noise)
+        if with_delta < CLEARLY_MORE * pure:
+            return []
+        return [
+            f"with {attributes} attributes, noise at delta {self.delta:g} is {with_delta / pure:.1f} times "
+            "the noise without a delta at the same epsilon. Leave the delta out, unless the losses of many "
+            "releases are added up"
+        ]
 
     @property
     def round_classes(self) -> int:

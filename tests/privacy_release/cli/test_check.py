@@ -396,3 +396,15 @@ def test_bins_that_are_too_coarse_for_their_bounds_are_warned_of(
     assert main(["check", "--no-source", str(home / RELEASE)]) == DONE
     (line,) = [line for line in capsys.readouterr().out.splitlines() if "warning" in line]
     assert "age: 10 bins of equal width between 0 and 100,000,000 cannot distinguish most values" in line
+
+
+def test_a_delta_that_raises_the_noise_of_few_attributes_is_warned_of(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_private(home)
+    private = yaml.safe_load((home / RELEASE).read_text())
+    private["release"] = {"method": "latent_class", "epsilon": 1, "delta": 1e-9}
+    (home / RELEASE).write_text(yaml.safe_dump(private))
+    assert main(["check", "--no-source", str(home / RELEASE)]) == DONE
+    (line,) = [line for line in capsys.readouterr().out.splitlines() if "warning" in line]
+    assert "with 2 attributes, noise at delta 1e-09 is 2.0 times the noise without a delta" in line

@@ -368,6 +368,16 @@ def test_a_person_with_more_rows_gets_as_many_times_the_noise() -> None:
     assert scales == pytest.approx([2, 6], rel=1e-12)
 
 
+@pytest.mark.parametrize(
+    ("attributes", "delta", "warned"), [(4, 1e-9, True), (8, 1e-9, False), (4, 0, False)]
+)
+def test_a_delta_is_warned_of_where_few_tables_share_its_noise(
+    attributes: int, delta: float, *, warned: bool
+) -> None:
+    schema = DataSchema.from_dict({f"a{i}": {"categories": ["x", "y"]} for i in range(attributes)})
+    assert bool(LatentClass(epsilon=0.8, delta=delta).noise_warnings(schema)) is warned
+
+
 def test_many_tables_have_less_noise_with_a_delta() -> None:
     # Of 15 views at epsilon 1: Laplace noise with a deviation of sqrt(2) * 2 * 15 / .9, about 47, beside the
     # Gaussian one of sqrt(15 / (.9 * .015)), about 33.
